@@ -1,0 +1,23 @@
+"""A dead letter: a rejected record with its original bytes and the reason.
+
+Owns: the model. Does not own: its framing (`verdict_codec`).
+Invariants: the original bytes are kept whole, so that nothing is lost and the record can be replayed after a repair.
+"""
+
+from __future__ import annotations
+
+from rootline.schemas.intent import WireModel
+
+
+class DeadLetter(WireModel):
+    """The record at (`log`, `partition`, `offset`), and why it was rejected."""
+
+    log: str
+    partition: int
+    offset: int
+    intent_id: str
+    table: str | None
+    code: str
+    message: str
+    key: bytes | None
+    value: bytes

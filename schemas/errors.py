@@ -1,0 +1,50 @@
+"""One root of errors, seven categories by what the caller must do.
+
+Owns: the categories. Does not own: the list of codes and their explanations (`error_codes`).
+Invariants: every error carries a stable code from `error_codes.CODES`; its message names the object and the reason.
+"""
+
+from __future__ import annotations
+
+
+class RootlineError(Exception):
+    """Any failure of Rootline: a stable `code`, and a message that names the object and the reason."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.code}]"
+
+    def __reduce__(self) -> tuple[type[RootlineError], tuple[str, str]]:
+        return type(self), (self.code, self.message)
+
+
+class Conflict(RootlineError):
+    """Somebody else was first: load the head and rebase onto it."""
+
+
+class Fenced(RootlineError):
+    """This process no longer owns what it works on: stop working on it."""
+
+
+class Unavailable(RootlineError):
+    """A store, log or cache cannot be reached: try again later."""
+
+
+class OutcomeUnknown(RootlineError):
+    """The request may or may not have been carried out: read back before anything else."""
+
+
+class Invalid(RootlineError):
+    """The input breaks a rule: reject it with a verdict, do not try it again unchanged."""
+
+
+class Corrupt(RootlineError):
+    """Stored bytes are not what was written: refuse to answer from them, quarantine the table."""
+
+
+class Internal(RootlineError):
+    """A rule of our own is broken: crash rather than commit."""

@@ -1,0 +1,45 @@
+"""The names of things: a type for each kind of number or string that must not be mistaken for another.
+
+Owns: `NewType`s of ids, and the snapshot id's arithmetic. Does not own: fresh ids (the edge mints them).
+Invariants: a snapshot id follows from (table uuid, version), so a duplicate's commit can be named from its version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from typing import Final, NewType
+
+from rootline.schemas.errors import Invalid
+
+TableName = NewType("TableName", str)  # "namespace.table"
+Version = NewType("Version", int)  # of a root, from 0
+SnapshotId = NewType("SnapshotId", int)  # 63 bits, positive
+SequenceNumber = NewType("SequenceNumber", int)  # per intent, from 1
+CommitId = NewType("CommitId", str)  # one per attempted root, 32 hex digits
+IntentId = NewType("IntentId", str)
+WriterId = NewType("WriterId", str)
+Location = NewType("Location", str)  # relative to the table's prefix, or absolute (with a scheme)
+ObjectKey = NewType("ObjectKey", str)  # relative to the warehouse
+
+_NAME_PART: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]{0,127}\Z")
+
+
+def table_name(text: str) -> TableName:
+    """`namespace.table`, each part letters, digits, `_` or `-`, at most 128 characters.
+
+    Raises:
+        Invalid: `table-name-invalid`.
+
+    """
+    parts = text.split(".")
+    if len(parts) != 2 or not all(_NAME_PART.match(part) for part in parts):
+        raise Invalid("table-name-invalid", f"{text[:80]!r} is not a table name of the form namespace.table")
+    return TableName(text)
+
+
+def snapshot_id_of(table_uuid: uuid.UUID, version: Version) -> SnapshotId:
+    """The snapshot id of root `version`: 63 bits of SHA-256 over the table's uuid and the version, never zero."""
+    digest = hashlib.sha256(table_uuid.bytes + version.to_bytes(8, "big")).digest()
+    return SnapshotId(int.from_bytes(digest[:8], "big") >> 1 or 1)

@@ -1,0 +1,214 @@
+"""An intent: one atomic change to one table, as writers publish it to the log.
+
+Owns: the model, its shape rules (types, signs, what a kind must carry). Does not own: framing (`intent_codec`),
+whether the change is possible (`rootline.tree`), size limits (`intent_limits`).
+Invariants: immutable; `intent_id` is minted once by the writer and never stamped anew; an intent names locations,
+never endpoints or credentials.
+"""
+
+from __future__ import annotations
+
+import uuid
+from enum import StrEnum
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from rootline.schemas.content_entry import ContentType, FileFormat
+
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Int32 = Annotated[int, Field(ge=0, le=2**31 - 1)]
+PROCESS_WRITER_PREFIX: Final = "process/"
+"""Writer ids that a producer minted for one process begin so; they leave the ledger after `writer_retention_s`."""
+
+
+class IntentKind(StrEnum):
+    """What the intent does; protocol page, section 2."""
+
+    APPEND = "append"
+    REMOVE = "remove"
+    OVERWRITE = "overwrite"
+    ROW_DELTA = "row_delta"
+    CREATE = "create"
+    FLUSH = "flush"
+
+
+class Isolation(StrEnum):
+    """`snapshot` checks what the intent removes; `serializable` also what may have been added to its filter."""
+
+    SNAPSHOT = "snapshot"
+    SERIALIZABLE = "serializable"
+
+
+class WireModel(BaseModel):
+    """Everything that crosses the log: immutable, nothing unknown accepted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=False)
+
+
+class GenericStatistics(WireModel):
+    """Statistics of one column or expression in a form that any client can write.
+
+    A bound is either `*_bound`, Iceberg's binary single-value serialization, or `*_value`, its JSON single value.
+    """
+
+    field_id: Annotated[int, Field(ge=1, le=10_000_000)]
+    lower_bound: bytes | None = None
+    upper_bound: bytes | None = None
+    lower_value: bool | int | float | str | None = None
+    upper_value: bool | int | float | str | None = None
+    tight_bounds: bool | None = None
+    value_count: Count | None = None
+    null_value_count: Count | None = None
+    nan_value_count: Count | None = None
+    avg_value_size_in_bytes: Int32 | None = None
+    max_value_size_in_bytes: Int32 | None = None
+
+
+class VectorReference(WireModel):
+    """A deletion vector as its readers name it: the Puffin file and the blob's offset in it (bytes)."""
+
+    location: str
+    offset: Count
+
+
+class DataFile(WireModel):
+    """A file to add. Statistics come encoded (`content_stats` under `stats_schema`) or generic, never both."""
+
+    location: str
+    file_format: FileFormat = FileFormat.PARQUET
+    partition_spec_id: Int32 = 0
+    record_count: Count
+    file_size_in_bytes: Count
+    content_stats: bytes | None = None
+    stats_schema: Annotated[bytes, Field(min_length=8, max_length=8)] | None = None
+    statistics: tuple[GenericStatistics, ...] = ()
+    sort_order_id: Int32 | None = None
+    split_offsets: tuple[Count, ...] | None = None
+    key_metadata: bytes | None = None
+
+    @model_validator(mode="after")
+    def _one_form_of_statistics(self) -> DataFile:
+        if self.content_stats is not None and self.statistics:
+            raise ValueError("content_stats and statistics exclude each other: send one of them")
+        if (self.content_stats is None) != (self.stats_schema is None):
+            raise ValueError("content_stats needs stats_schema, the fingerprint of the schema it was encoded with")
+        if len({item.field_id for item in self.statistics}) != len(self.statistics):
+            raise ValueError("statistics name a field_id twice: send one entry for each column or expression")
+        if self.split_offsets is not None and list(self.split_offsets) != sorted(self.split_offsets):
+            raise ValueError("split_offsets must ascend")
+        return self
+
+
+class EqualityDeleteFile(DataFile):
+    """An equality delete file to add."""
+
+    equality_ids: Annotated[tuple[int, ...], Field(min_length=1)]
+
+
+class AddedVector(WireModel):
+    """A deletion vector to add: *all* deleted positions of one data file, those of `replaces_vector` included."""
+
+    location: str
+    offset: Count
+    size_in_bytes: Count
+    file_size_in_bytes: Count
+    cardinality: Annotated[int, Field(ge=1)]
+    referenced_file: str
+    replaces_vector: VectorReference | None = None
+
+
+class RemovedFile(WireModel):
+    """A file to remove, with the vector that the writer saw on it (`None`: it saw none)."""
+
+    location: str
+    content_type: ContentType = ContentType.DATA
+    vector: VectorReference | None = None
+
+
+class AddedManifest(WireModel):
+    """A leaf that was written beforehand. In a flush, every entry of it names the root row that it came from."""
+
+    location: str
+    content_type: ContentType
+    file_format: FileFormat = FileFormat.PARQUET
+    file_size_in_bytes: Count
+    record_count: Count
+    partition_spec_id: Int32
+    referenced_file: str | None = None
+
+
+class Intent(WireModel):
+    """One atomic change. `writer_id` and `writer_sequence` come together or not at all."""
+
+    intent_id: Annotated[str, Field(min_length=1, max_length=128)]
+    table: str
+    table_uuid: uuid.UUID | None = None
+    kind: IntentKind
+    writer_id: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    writer_sequence: Count | None = None
+    schema_id: Int32 | None = None
+    read_version: Count | None = None
+    read_sequence_number: Count | None = None
+    isolation: Isolation = Isolation.SNAPSHOT
+    filter: str | None = None
+    add_data_files: tuple[DataFile, ...] = ()
+    add_equality_deletes: tuple[EqualityDeleteFile, ...] = ()
+    add_vectors: tuple[AddedVector, ...] = ()
+    add_manifests: tuple[AddedManifest, ...] = ()
+    remove_files: tuple[RemovedFile, ...] = ()
+    made_from_version: Count | None = None
+    definition: str | None = None
+    summary: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _shape_of_kind(self) -> Intent:
+        if (self.writer_id is None) != (self.writer_sequence is None):
+            raise ValueError("writer_id and writer_sequence come together: send both or neither")
+        carried = {name for name in _CARGO if getattr(self, name) not in ((), None)}
+        extra = carried - _MAY_CARRY[self.kind]
+        if extra:
+            raise ValueError(f"kind {self.kind} cannot carry {', '.join(sorted(extra))}")
+        if not carried & _MUST_CARRY_ONE_OF[self.kind]:
+            raise ValueError(f"kind {self.kind} must carry {' or '.join(sorted(_MUST_CARRY_ONE_OF[self.kind]))}")
+        if self.kind is IntentKind.FLUSH and self.made_from_version is None:
+            raise ValueError("kind flush must name made_from_version, the root that its leaves were made from")
+        if self.isolation is Isolation.SERIALIZABLE and (self.read_sequence_number is None or self.filter is None):
+            raise ValueError("isolation serializable needs read_sequence_number and filter")
+        return self
+
+
+_CARGO: Final = (
+    "add_data_files",
+    "add_equality_deletes",
+    "add_vectors",
+    "add_manifests",
+    "remove_files",
+    "definition",
+)
+_MAY_CARRY: Final[dict[IntentKind, set[str]]] = {
+    IntentKind.APPEND: {"add_data_files"},
+    IntentKind.REMOVE: {"remove_files"},
+    IntentKind.OVERWRITE: {"add_data_files", "remove_files"},
+    IntentKind.ROW_DELTA: {"add_data_files", "add_equality_deletes", "add_vectors"},
+    IntentKind.CREATE: {"definition"},
+    IntentKind.FLUSH: {"add_manifests"},
+}
+_MUST_CARRY_ONE_OF: Final[dict[IntentKind, set[str]]] = {
+    **_MAY_CARRY,
+    IntentKind.ROW_DELTA: {"add_equality_deletes", "add_vectors"},
+}
+
+__all__ = [
+    "PROCESS_WRITER_PREFIX",
+    "AddedManifest",
+    "AddedVector",
+    "DataFile",
+    "EqualityDeleteFile",
+    "GenericStatistics",
+    "Intent",
+    "IntentKind",
+    "Isolation",
+    "RemovedFile",
+    "VectorReference",
+]

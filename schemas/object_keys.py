@@ -1,0 +1,63 @@
+"""Where each object of a table rests, as keys relative to the warehouse.
+
+Owns: the layout of a table's prefix. Does not own: what the objects hold.
+Invariants: root keys sort newest first; no key is another key's folder; no table's prefix lies inside another's.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Final
+
+from rootline.schemas.identifiers import Location, ObjectKey, TableName, Version
+
+MAX_VERSION: Final = 2**63 - 1
+_ROOT_NAME: Final = re.compile(r"(?P<inverted>[0-9a-f]{16})-(?P<version>0|[1-9][0-9]{0,18})\.avro\Z")
+
+
+def table_prefix(table: TableName) -> str:
+    """`namespace/table/`: the folder that holds everything of a table."""
+    namespace, name = table.split(".")
+    return f"{namespace}/{name}/"
+
+
+def roots_prefix(table: TableName) -> str:
+    """The folder of a table's roots; one LIST of it with one key finds the head."""
+    return f"{table_prefix(table)}metadata/roots/"
+
+
+def root_key(table: TableName, version: Version) -> ObjectKey:
+    """The key of root `version`: inverted version first, so that a LIST yields the newest."""
+    if not 0 <= version <= MAX_VERSION:
+        raise ValueError(f"root version {version} is outside 0..{MAX_VERSION}")
+    return ObjectKey(f"{roots_prefix(table)}{MAX_VERSION - version:016x}-{version}.avro")
+
+
+def version_of_root_key(key: str) -> Version | None:
+    """The version in a root's key; `None` when the key is not a root's (a foreign object, a temporary file)."""
+    match = _ROOT_NAME.search(key.rsplit("/", 1)[-1])
+    if match is None:
+        return None
+    version = int(match["version"])
+    return Version(version) if int(match["inverted"], 16) == MAX_VERSION - version else None
+
+
+def leaf_location(leaf_uuid: uuid.UUID, content: str, footer_digest_hex: str) -> Location:
+    """A leaf's location relative to its table; `content` is `data` or `delete`, the digest 16 hex digits."""
+    return Location(f"metadata/leaves/{leaf_uuid}-{content}-{footer_digest_hex[:16]}.parquet")
+
+
+def vector_location(name: str) -> Location:
+    """A Puffin file of merged or manifest vectors; `name` is a uuid or the hash of its inputs."""
+    return Location(f"metadata/vectors/{name}.puffin")
+
+
+def definition_location(definition_uuid: uuid.UUID) -> Location:
+    """A table definition's location relative to its table."""
+    return Location(f"metadata/definitions/{definition_uuid}.json")
+
+
+def key_of(table: TableName, location: str) -> ObjectKey:
+    """The object key of a location that is relative to the table's prefix."""
+    return ObjectKey(table_prefix(table) + location)

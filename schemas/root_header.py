@@ -1,0 +1,151 @@
+"""The root's file metadata: all that must change atomically with the table, besides its entries.
+
+Owns: the value types of the header. Does not own: their bytes (`header_codec`), how they advance (`rootline.tree`).
+Invariants: maintenance roots carry all of it forward; offsets only grow; a ledger entry is never lost to a rewrite.
+
+Source: protocol page, section 1 (table "in the root's file metadata").
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from rootline.schemas.identifiers import CommitId, SequenceNumber, SnapshotId, TableName, Version, WriterId
+from rootline.schemas.log_position import LogId
+
+
+class Operation(StrEnum):
+    """What a snapshot did, in Iceberg's words."""
+
+    APPEND = "append"
+    DELETE = "delete"
+    OVERWRITE = "overwrite"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The root *is* the snapshot. `timestamp_ms` since the epoch, strictly greater than the parent's."""
+
+    snapshot_id: SnapshotId
+    parent_id: SnapshotId | None
+    sequence_number: SequenceNumber
+    timestamp_ms: int
+    operation: Operation
+    summary: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The table's exact live totals. `rows` counts vectors' rows too; `deleted_rows` is what live vectors delete."""
+
+    data_files: int = 0
+    vectors: int = 0
+    equality_deletes: int = 0
+    data_manifests: int = 0
+    delete_manifests: int = 0
+    rows: int = 0
+    deleted_rows: int = 0
+    data_bytes: int = 0
+
+
+class PartitionOffset(NamedTuple):
+    """The *next* offset to apply of one partition of one log."""
+
+    log: LogId
+    partition: int
+    next_offset: int
+
+
+class OutcomeRun(NamedTuple):
+    """Consecutive offsets whose intents were committed in `version`, with consecutive sequence numbers."""
+
+    log: LogId
+    partition: int
+    first_offset: int
+    last_offset: int
+    version: Version
+    first_sequence_number: SequenceNumber
+
+
+class OutcomeException(NamedTuple):
+    """One offset that was not committed: a duplicate (of `version`, where known) or a rejection (`code`).
+
+    `decided_in` is the root that decided it; once that root's verdicts are acknowledged the outcome may go.
+    """
+
+    log: LogId
+    partition: int
+    offset: int
+    decided_in: Version
+    code: str | None
+    message: str | None
+    duplicate_of: Version | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """Verdicts not yet known to be published."""
+
+    runs: tuple[OutcomeRun, ...] = ()
+    exceptions: tuple[OutcomeException, ...] = ()
+
+
+class CommittedRun(NamedTuple):
+    """Writer sequences `first..last`; sequence s was committed in `version + (s - first) * stride`, stride 0 or 1."""
+
+    first: int
+    last: int
+    version: Version
+    stride: int
+
+
+class RejectedSequence(NamedTuple):
+    """A sequence whose intent `intent_id` was rejected with `code`; another intent may still fill it."""
+
+    sequence: int
+    intent_id: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriterRecord:
+    """What one writer has had decided on this table. `last_seen_ms`: timestamp of the last root that touched it."""
+
+    committed: tuple[CommittedRun, ...] = ()
+    rejected: tuple[RejectedSequence, ...] = ()
+    last_seen_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionReference:
+    """Where the table's definition rests, and the SHA-256 of its bytes."""
+
+    location: str
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RootHeader:
+    """One root's header. `parent_digest` is the digest of root N-1 (`None` for root 0)."""
+
+    table: TableName
+    table_uuid: uuid.UUID
+    version: Version
+    parent_digest: bytes | None
+    snapshot: Snapshot
+    definition: DefinitionReference
+    commit_id: CommitId
+    coordinator_id: str
+    offsets: tuple[PartitionOffset, ...] = ()
+    outcomes: Outcomes = Outcomes()
+    ledger: Mapping[WriterId, WriterRecord] = field(default_factory=dict)
+    oldest_version: Version = Version(0)
+    tags: Mapping[str, int] = field(default_factory=dict)
+    next_row_id: int = 0
+    totals: Totals = Totals()

@@ -1,0 +1,280 @@
+"""The table definition: schemas, expressions, partition specs, sort orders, properties.
+
+Owns: the definition's value type, its JSON (`to_json`, `from_json`) and what follows from it (tracked fields,
+partition ids). Does not own: where it rests (`object_keys`), who changes it (`rootline.tree`).
+Invariants: immutable once written; column and expression ids come from one space; a spec is a list of ids (a schema
+field, meaning identity, or an expression). Unknown transforms are kept and never prune.
+
+Source: the table-metadata JSON of the Iceberg specification, and "How do we remove partition tuple" of the
+Single File Commits proposal.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform, Transform, UnknownTransform, parse_transform
+from pyiceberg.types import IcebergType, PrimitiveType, StructType
+
+from rootline.schemas.errors import Corrupt, Invalid
+from rootline.schemas.field_ids import MAX_TRACKED_ID
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A derived column: `transform` over the columns `source_ids`, named `name`, with an id of the columns' space."""
+
+    expr_id: int
+    source_ids: tuple[int, ...]
+    transform: str
+    name: str
+    partition_field_id: int | None = None
+
+    @cached_property
+    def parsed(self) -> Transform[Any, Any]:
+        """The transform, `UnknownTransform` when this version does not know it."""
+        try:
+            return parse_transform(self.transform)
+        except ValueError:
+            return UnknownTransform(self.transform)
+
+
+@dataclass(frozen=True)
+class PartitionSpec:
+    """Ids of schema fields (identity) or expressions, in order. An empty one means unpartitioned."""
+
+    spec_id: int
+    expr_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class SortField:
+    """One field of a sort order, in the specification's own words."""
+
+    source_id: int
+    transform: str = "identity"
+    direction: str = "asc"
+    null_order: str = "nulls-first"
+
+
+@dataclass(frozen=True)
+class SortOrder:
+    """Order 0 means unsorted."""
+
+    order_id: int
+    fields: tuple[SortField, ...] = ()
+
+
+@dataclass(frozen=True)
+class TrackedField:
+    """A column or expression that entries may carry statistics of."""
+
+    tracked_id: int
+    name: str
+    type: PrimitiveType
+    is_expression: bool = False
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    """Everything about a table that is not its files. `last_column_id` covers columns and expressions."""
+
+    table_uuid: uuid.UUID
+    schemas: tuple[Schema, ...]
+    current_schema_id: int
+    expressions: tuple[Expression, ...]
+    partition_specs: tuple[PartitionSpec, ...]
+    default_spec_id: int
+    sort_orders: tuple[SortOrder, ...]
+    default_sort_order_id: int
+    last_column_id: int
+    properties: Mapping[str, str]
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The current schema."""
+        return self.schema_by_id(self.current_schema_id)
+
+    def schema_by_id(self, schema_id: int) -> Schema:
+        """Raises `Invalid` (`schema-unknown`) when the table never had schema `schema_id`."""
+        for schema in self.schemas:
+            if schema.schema_id == schema_id:
+                return schema
+        known = [schema.schema_id for schema in self.schemas]
+        raise Invalid("schema-unknown", f"schema id {schema_id} does not exist; the table has {known}")
+
+    def spec_by_id(self, spec_id: int) -> PartitionSpec:
+        """Raises `Invalid` (`spec-unknown`) when the table never had spec `spec_id`."""
+        for spec in self.partition_specs:
+            if spec.spec_id == spec_id:
+                return spec
+        known = [spec.spec_id for spec in self.partition_specs]
+        raise Invalid("spec-unknown", f"partition spec id {spec_id} does not exist; the table has {known}")
+
+    @cached_property
+    def expressions_by_id(self) -> Mapping[int, Expression]:
+        """Expression id → expression."""
+        return {expression.expr_id: expression for expression in self.expressions}
+
+    @cached_property
+    def tracked_fields(self) -> tuple[TrackedField, ...]:
+        """Columns (primitive, reachable through structs only, of every schema) and expressions, by id.
+
+        The union over all schemas, each with its newest type, so that statistics of a dropped column stay readable.
+        """
+        found: dict[int, TrackedField] = {}
+        ordered = sorted(self.schemas, key=lambda schema: schema.schema_id == self.current_schema_id)
+        for schema in ordered:
+            for name, field_id, field_type in _primitives_of(schema.as_struct()):
+                found[field_id] = TrackedField(field_id, name, field_type)
+        for expression in self.expressions:
+            result = self.result_type(expression)
+            if result is not None:
+                found[expression.expr_id] = TrackedField(expression.expr_id, expression.name, result, True)
+        return tuple(found[field_id] for field_id in sorted(found))
+
+    @cached_property
+    def tracked_by_id(self) -> Mapping[int, TrackedField]:
+        """Tracked id → field."""
+        return {field.tracked_id: field for field in self.tracked_fields}
+
+    def result_type(self, expression: Expression) -> PrimitiveType | None:
+        """The type of an expression's values; `None` for transforms that this version does not know."""
+        transform = expression.parsed
+        if isinstance(transform, UnknownTransform) or len(expression.source_ids) != 1:
+            return None
+        source = self._newest_type_of(expression.source_ids[0])
+        if source is None:
+            return None
+        result = transform.result_type(source)
+        return result if isinstance(result, PrimitiveType) else None
+
+    def _newest_type_of(self, field_id: int) -> IcebergType | None:
+        for schema in (self.schema, *reversed(self.schemas)):
+            for _, found_id, field_type in _primitives_of(schema.as_struct()):
+                if found_id == field_id:
+                    return field_type
+        return None
+
+    def transform_of(self, expr_id: int) -> tuple[int, Transform[Any, Any]]:
+        """(source column id, transform) of a spec's member: an expression, or a column by identity."""
+        expression = self.expressions_by_id.get(expr_id)
+        if expression is None:
+            return expr_id, IdentityTransform()
+        return expression.source_ids[0], expression.parsed
+
+    def to_json(self) -> bytes:
+        """The canonical JSON: sorted keys, no white space, UTF-8."""
+        return json.dumps(self._as_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+    def _as_json(self) -> dict[str, Any]:
+        return {
+            "format-version": 4,
+            "table-uuid": str(self.table_uuid),
+            "last-column-id": self.last_column_id,
+            "schemas": [json.loads(schema.model_dump_json()) for schema in self.schemas],
+            "current-schema-id": self.current_schema_id,
+            "expressions": [_expression_json(expression) for expression in self.expressions],
+            "partition-specs": [
+                {"spec-id": spec.spec_id, "fields": [{"expr-id": expr_id} for expr_id in spec.expr_ids]}
+                for spec in self.partition_specs
+            ],
+            "default-spec-id": self.default_spec_id,
+            "sort-orders": [
+                {"order-id": order.order_id, "fields": [_sort_field_json(field) for field in order.fields]}
+                for order in self.sort_orders
+            ],
+            "default-sort-order-id": self.default_sort_order_id,
+            "properties": dict(self.properties),
+        }
+
+    @staticmethod
+    def from_json(text: bytes, *, name: str = "definition") -> TableDefinition:
+        """The definition that `text` holds; `name` is what an error calls it.
+
+        Raises:
+            Corrupt: `definition-unreadable`, the bytes are not a definition of this format.
+
+        """
+        try:
+            return _definition_from(json.loads(text))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise Corrupt("definition-unreadable", f"{name}: not a table definition: {error}") from error
+
+
+def _primitives_of(struct: StructType, prefix: str = "") -> list[tuple[str, int, PrimitiveType]]:
+    found: list[tuple[str, int, PrimitiveType]] = []
+    for field in struct.fields:
+        if isinstance(field.field_type, StructType):
+            found.extend(_primitives_of(field.field_type, f"{prefix}{field.name}."))
+        elif isinstance(field.field_type, PrimitiveType) and field.field_id <= MAX_TRACKED_ID:
+            found.append((f"{prefix}{field.name}", field.field_id, field.field_type))
+    return found
+
+
+def _expression_json(expression: Expression) -> dict[str, Any]:
+    sources: dict[str, Any] = (
+        {"source-id": expression.source_ids[0]}
+        if len(expression.source_ids) == 1
+        else {"source-ids": list(expression.source_ids)}
+    )
+    body: dict[str, Any] = {
+        "expr-id": expression.expr_id,
+        "expr": {**sources, "transform": expression.transform, "name": expression.name},
+    }
+    if expression.partition_field_id is not None:
+        body["partition-field-id"] = expression.partition_field_id
+    return body
+
+
+def _sort_field_json(field: SortField) -> dict[str, Any]:
+    return {
+        "source-id": field.source_id,
+        "transform": field.transform,
+        "direction": field.direction,
+        "null-order": field.null_order,
+    }
+
+
+def _definition_from(body: dict[str, Any]) -> TableDefinition:
+    if body["format-version"] != 4:
+        raise ValueError(f"format-version {body['format-version']} is not 4")
+    return TableDefinition(
+        table_uuid=uuid.UUID(body["table-uuid"]),
+        schemas=tuple(Schema.model_validate(schema) for schema in body["schemas"]),
+        current_schema_id=body["current-schema-id"],
+        expressions=tuple(
+            Expression(
+                expr_id=item["expr-id"],
+                source_ids=tuple(item["expr"].get("source-ids") or (item["expr"]["source-id"],)),
+                transform=item["expr"]["transform"],
+                name=item["expr"]["name"],
+                partition_field_id=item.get("partition-field-id"),
+            )
+            for item in body["expressions"]
+        ),
+        partition_specs=tuple(
+            PartitionSpec(spec["spec-id"], tuple(field["expr-id"] for field in spec["fields"]))
+            for spec in body["partition-specs"]
+        ),
+        default_spec_id=body["default-spec-id"],
+        sort_orders=tuple(
+            SortOrder(
+                order["order-id"],
+                tuple(
+                    SortField(field["source-id"], field["transform"], field["direction"], field["null-order"])
+                    for field in order["fields"]
+                ),
+            )
+            for order in body["sort-orders"]
+        ),
+        default_sort_order_id=body["default-sort-order-id"],
+        last_column_id=body["last-column-id"],
+        properties=body["properties"],
+    )

@@ -1,0 +1,68 @@
+"""The log of intents, verdicts and dead letters, as four capabilities.
+
+Owns: the ports. Does not own: framing of records (`rootline.schemas.intent_codec`, `verdict_codec`), which table a
+record is for, when a verdict may be published.
+Invariants: a published record is durable before `publish` returns; records of one key keep their order; a reader
+sees every record from its position on, once, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.verdict import Verdict
+
+
+class IntentSink(Protocol):
+    """Where writers publish."""
+
+    async def publish(self, key: bytes, value: bytes) -> LogPosition:
+        """Append one record; durable when it returns. Raises `Unavailable`, or `OutcomeUnknown` (safe to resend)."""
+        ...
+
+    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
+        """Append (key, value) records in order, all or none."""
+        ...
+
+
+class IntentSource(Protocol):
+    """Where a coordinator reads."""
+
+    async def identity(self) -> LogId:
+        """The log's identity: it changes when the log was made anew."""
+        ...
+
+    async def first_undecided(self) -> int:
+        """The offset to start from: every record before it has a durable verdict."""
+        ...
+
+    async def read(self, from_offset: int, *, limit: int, wait_s: float) -> list[LogRecord]:
+        """Up to `limit` records at or after `from_offset`, waiting up to `wait_s` seconds for the first one."""
+        ...
+
+
+class VerdictSink(Protocol):
+    """Where a coordinator publishes what it decided."""
+
+    async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
+        """Durable when it returns; the same verdict again changes nothing."""
+        ...
+
+
+class VerdictSource(Protocol):
+    """Where writers wait."""
+
+    async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:
+        """The verdict on the record at `position`; `None` when none came in `timeout_s` seconds."""
+        ...
+
+
+class IntentLog(IntentSink, IntentSource, VerdictSink, VerdictSource, Protocol):
+    """All four, as the embedded log has them."""
+
+    async def close(self) -> None:
+        """Give back files and connections."""
+        ...

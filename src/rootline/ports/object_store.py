@@ -1,0 +1,85 @@
+"""Objects in a bucket (or a folder that behaves like one), under one warehouse.
+
+Owns: the port and the values it exchanges. Does not own: what an answer means for a commit (`put_outcome`).
+Invariants: keys are relative to the warehouse; an object never changes once written; `put_if_absent` has exactly one
+winner for a key; a wait has a deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from rootline.schemas.identifiers import ObjectKey
+
+
+class PutAnswer(Enum):
+    """What the store said to a conditional PUT. Only CREATED proves anything; all else is "ask the store"."""
+
+    CREATED = "created"
+    EXISTS = "exists"  # 412 or 409: perhaps one's own earlier attempt
+    NO_ANSWER = "no_answer"  # timeout, dropped connection, 5xx: stored or not
+    STALE = "stale"  # nothing was written: `after` is not the newest of its folder any more
+
+
+@dataclass(frozen=True, slots=True)
+class Predecessor:
+    """The key that must still sort first in the folder when the object is created; `None`: the folder is empty.
+
+    A store without dates of its own checks this under the lock that deletion takes too (protocol page, "Finding and
+    confirming the head"); a store with dates ignores it and says when it answered.
+    """
+
+    key: ObjectKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class PutReply:
+    """`store_ms`: the store's own date of the answer, milliseconds since the epoch; `None` when it has none."""
+
+    answer: PutAnswer
+    store_ms: int | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """`last_modified_ms` and `store_ms` (the date of this answer): the store's own, milliseconds since the epoch."""
+
+    key: ObjectKey
+    body: bytes
+    last_modified_ms: int | None
+    store_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Keys in ascending order; `store_ms` is the date of this answer."""
+
+    keys: Sequence[ObjectKey]
+    store_ms: int | None
+
+
+class ObjectStore(Protocol):
+    """One warehouse. Every method raises `Unavailable` (`store-unavailable`) when the store cannot be reached."""
+
+    async def get(self, key: ObjectKey) -> StoredObject | None:
+        """The whole object, or `None` when there is none."""
+        ...
+
+    async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
+        """Create `key` with `body` unless it exists. Durable when it answers CREATED.
+
+        Cancellation leaves the outcome unknown, as NO_ANSWER does.
+        """
+        ...
+
+    async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
+        """The keys under `prefix` (which ends in `/`), ascending; the first `limit` of them."""
+        ...
+
+    async def close(self) -> None:
+        """Give back connections; the store is not used afterwards."""
+        ...
