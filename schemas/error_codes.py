@@ -166,6 +166,12 @@ _ALL: Final = (
         "The table definition cannot be read, or uses a type or transform that cannot be stored.",
         "Correct the definition; the message names the field.",
     ),
+    ErrorCode(
+        "root-full",
+        "Invalid",
+        "The root would hold more rows or bytes than one root can.",
+        "Flush the table (`rootline worker`, or `rootline maintenance run flush`) and publish the intent again.",
+    ),
     # stored bytes
     ErrorCode(
         "root-corrupt",
@@ -206,6 +212,92 @@ _ALL: Final = (
         "The object is of a format profile that this version does not know.",
         "Update Rootline.",
     ),
+    # what `rootline check` finds
+    ErrorCode(
+        "version-gap",
+        "Corrupt",
+        "A version between the oldest addressable root and the head is missing.",
+        "Restore the root from a copy.",
+        "Do not write the number again: its snapshot would be another one.",
+    ),
+    ErrorCode(
+        "parent-mismatch",
+        "Corrupt",
+        "A root does not follow from the stored one before it: parent digest, parent id or table uuid differ.",
+        "Restore the older root from a copy.",
+    ),
+    ErrorCode(
+        "snapshot-wrong",
+        "Corrupt",
+        "A root's snapshot breaks an order: its id, sequence number, timestamp or row ids do not follow.",
+        "Report it, with the output of `rootline check`.",
+    ),
+    ErrorCode(
+        "progress-lost",
+        "Corrupt",
+        "Log offsets, outcomes or the writers' ledger went back from one root to the next.",
+        "Stop the writers and report it: intents may be applied twice or lost.",
+    ),
+    ErrorCode(
+        "entry-invalid",
+        "Corrupt",
+        "An entry of a root or leaf breaks a rule of the format.",
+        "Report it, with the output of `rootline check`.",
+    ),
+    ErrorCode(
+        "entry-doubled",
+        "Corrupt",
+        "A file is live in two places at once: its rows would be read twice.",
+        "Report it, with the output of `rootline check`.",
+    ),
+    ErrorCode(
+        "entry-changed",
+        "Corrupt",
+        "An entry is not what it was in the root before, although no commit replaced it.",
+        "Report it, with the output of `rootline check`.",
+    ),
+    ErrorCode(
+        "leaf-mismatch",
+        "Corrupt",
+        "A leaf does not hold what its root row says: entries, specification, content or the leaf it belongs to.",
+        "Report it, with the output of `rootline check`.",
+    ),
+    ErrorCode(
+        "aggregate-wrong",
+        "Corrupt",
+        "A leaf's counts or statistics differ from those of its entries: scans may prune what they should read.",
+        "Report it, with the output of `rootline check`.",
+    ),
+    ErrorCode(
+        "totals-wrong",
+        "Corrupt",
+        "The totals in a root's header differ from those of its live entries.",
+        "Report it, with the output of `rootline check`.",
+    ),
+    ErrorCode(
+        "vector-mismatch",
+        "Corrupt",
+        "A deletion vector does not agree with its entry or its data file, has none, or is not the only one.",
+        "Report it, with the output of `rootline check`.",
+    ),
+    ErrorCode(
+        "live-set-wrong",
+        "Corrupt",
+        "What became live or dead from one root to the next is not what the root shows as added and removed.",
+        "Report it, with the output of `rootline check`.",
+    ),
+    ErrorCode(
+        "definition-mismatch",
+        "Corrupt",
+        "A table definition is of another table, or lacks what entries refer to.",
+        "Report it, with the output of `rootline check`.",
+    ),
+    ErrorCode(
+        "length-wrong",
+        "Corrupt",
+        "An object has another length than the entry that names it says.",
+        "Restore the object from a copy.",
+    ),
     # services
     ErrorCode(
         "store-unavailable",
@@ -234,6 +326,27 @@ _ALL: Final = (
         "Do not reset offsets: new intents would be taken for old ones and dropped.",
     ),
     ErrorCode(
+        "log-replaced",
+        "Fenced",
+        "The position or the verdict is of another log: the log was made anew since.",
+        "Open the log that the message names, or publish the intent again on this one.",
+        "Do not compare offsets of two logs: that skips or repeats intents in silence.",
+    ),
+    ErrorCode(
+        "log-corrupt",
+        "Corrupt",
+        "The embedded log's file is not a Rootline log, or is damaged.",
+        "Move it away and restore it from a copy.",
+        "Do not delete it: intents without a verdict are only there.",
+    ),
+    ErrorCode(
+        "publish-unknown",
+        "OutcomeUnknown",
+        "The log failed while it made a record durable: the record may be on the log or not.",
+        "Publish the same intent again: it is committed once.",
+        "Do not publish the same files under a new intent.",
+    ),
+    ErrorCode(
         "verdict-timeout",
         "OutcomeUnknown",
         "No verdict came in time; the intent is on the log and may yet be committed.",
@@ -260,10 +373,42 @@ _ALL: Final = (
         "Check the file; Parquet without encryption is read.",
     ),
     ErrorCode(
+        "lake-closed",
+        "Invalid",
+        "The lake or producer was closed, and is used again.",
+        "Call `rootline.connect` again, or open another producer.",
+    ),
+    ErrorCode(
         "version-unknown",
         "Invalid",
         "The table has no addressable root of this version.",
         "`rootline history` shows the versions there are.",
+    ),
+    ErrorCode(
+        "rows-invalid",
+        "Invalid",
+        "Rows to write do not fit the table: a column is missing, unknown, of another type, or null where it may not.",
+        "Correct the rows; the message names the column. `rootline table describe` shows the schema.",
+    ),
+    ErrorCode(
+        "column-unknown",
+        "Invalid",
+        "A scan asks for a column that the table does not have.",
+        "`rootline table describe` shows the columns.",
+    ),
+    ErrorCode(
+        "equality-delete-unread",
+        "Invalid",
+        "A live equality delete may remove rows of the files to read, and this version does not carry those out.",
+        "Turn equality deletes into deletion vectors with the engine that wrote them, or narrow the scan's filter.",
+        "Do not read the files without it: deleted rows would come back.",
+    ),
+    ErrorCode(
+        "data-file-corrupt",
+        "Corrupt",
+        "A data file's bytes are not what was committed: its length or number of rows differs, or a page is damaged.",
+        "Restore the object from a copy. Run `rootline check`.",
+        "Do not delete anything.",
     ),
     ErrorCode(
         "invariant-broken",

@@ -43,7 +43,9 @@ class Isolation(StrEnum):
 class WireModel(BaseModel):
     """Everything that crosses the log: immutable, nothing unknown accepted."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", arbitrary_types_allowed=False, val_json_bytes="base64", ser_json_bytes="base64"
+    )
 
 
 class GenericStatistics(WireModel):
@@ -103,7 +105,7 @@ class DataFile(WireModel):
 class EqualityDeleteFile(DataFile):
     """An equality delete file to add."""
 
-    equality_ids: Annotated[tuple[int, ...], Field(min_length=1)]
+    equality_ids: Annotated[tuple[Int32, ...], Field(min_length=1)]
 
 
 class AddedVector(WireModel):
@@ -113,7 +115,7 @@ class AddedVector(WireModel):
     offset: Count
     size_in_bytes: Count
     file_size_in_bytes: Count
-    cardinality: Annotated[int, Field(ge=1)]
+    cardinality: Annotated[int, Field(ge=1, le=2**63 - 1)]
     referenced_file: str
     replaces_vector: VectorReference | None = None
 

@@ -4,3 +4,73 @@ Owns: the public names, handed on lazily (PEP 562) so that a Spark executor load
 Does not own: any behaviour.
 Invariants: importing `rootline` imports nothing else.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from rootline.client.commit import Commit as Commit
+    from rootline.client.data_file import DataFile as DataFile
+    from rootline.client.lake import Lake as Lake
+    from rootline.client.producer import AsyncProducer as AsyncProducer
+    from rootline.client.producer import AsyncReceipt as AsyncReceipt
+    from rootline.client.producer import Producer as Producer
+    from rootline.client.producer import Receipt as Receipt
+    from rootline.client.scan import Scan as Scan
+    from rootline.client.table_handle import TableHandle as TableHandle
+    from rootline.connect import connect as connect
+    from rootline.schemas.errors import Conflict as Conflict
+    from rootline.schemas.errors import Corrupt as Corrupt
+    from rootline.schemas.errors import Fenced as Fenced
+    from rootline.schemas.errors import Internal as Internal
+    from rootline.schemas.errors import Invalid as Invalid
+    from rootline.schemas.errors import OutcomeUnknown as OutcomeUnknown
+    from rootline.schemas.errors import RootlineError as RootlineError
+    from rootline.schemas.errors import Unavailable as Unavailable
+    from rootline.schemas.intent import Intent as Intent
+    from rootline.schemas.intent import IntentKind as IntentKind
+    from rootline.schemas.intent import Isolation as Isolation
+    from rootline.schemas.verdict import Verdict as Verdict
+    from rootline.schemas.verdict import VerdictKind as VerdictKind
+
+_HOME: Final = {
+    "AsyncProducer": "client.producer",
+    "AsyncReceipt": "client.producer",
+    "Commit": "client.commit",
+    "Conflict": "schemas.errors",
+    "Corrupt": "schemas.errors",
+    "DataFile": "client.data_file",
+    "Fenced": "schemas.errors",
+    "Intent": "schemas.intent",
+    "IntentKind": "schemas.intent",
+    "Internal": "schemas.errors",
+    "Invalid": "schemas.errors",
+    "Isolation": "schemas.intent",
+    "Lake": "client.lake",
+    "OutcomeUnknown": "schemas.errors",
+    "Producer": "client.producer",
+    "Receipt": "client.producer",
+    "RootlineError": "schemas.errors",
+    "Scan": "client.scan",
+    "TableHandle": "client.table_handle",
+    "Unavailable": "schemas.errors",
+    "Verdict": "schemas.verdict",
+    "VerdictKind": "schemas.verdict",
+    "connect": "connect",
+}
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'rootline' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"rootline.{home}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -39,6 +39,10 @@ class IntentSource(Protocol):
         """The offset to start from: every record before it has a durable verdict."""
         ...
 
+    async def end_offset(self) -> int:
+        """The offset that the next record will get; it never goes back while the identity stays."""
+        ...
+
     async def read(self, from_offset: int, *, limit: int, wait_s: float) -> list[LogRecord]:
         """Up to `limit` records at or after `from_offset`, waiting up to `wait_s` seconds for the first one."""
         ...

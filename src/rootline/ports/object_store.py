@@ -80,6 +80,13 @@ class ObjectStore(Protocol):
         """The keys under `prefix` (which ends in `/`), ascending; the first `limit` of them."""
         ...
 
+    async def folders(self, prefix: str) -> Sequence[str]:
+        """The prefixes, one level below `prefix` (empty, or ends in `/`) and each ending in `/`, that hold keys.
+
+        Ascending and whole, as `list` takes them. A store whose folders exist by themselves may name empty ones.
+        """
+        ...
+
     async def close(self) -> None:
         """Give back connections; the store is not used afterwards."""
         ...

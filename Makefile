@@ -1,0 +1,75 @@
+# What a person runs is what CI runs. `make` or `make help` lists everything.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+STAGE := @.ci/stage
+EXTRAS := demo,dev,kafka,s3,server,spark
+PURE := schemas coordinator/protocol src/rootline/tree src/rootline/maintenance src/rootline/ports
+FAST := not slow and not services and not spark
+PYTHON ?= python3
+SEED ?=
+STEPS ?=
+ARGS ?=
+
+export PYTHONUNBUFFERED := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup setup-java demo demo-fast test test-fast check format format-check lint types contracts bench simulate clean clean-venv
+
+help: ## list the targets
+	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## make .venv with everything in it (Python 3.11 or newer; quick the second time)
+
+$(READY): pyproject.toml constraints.txt
+	$(STAGE) setup .ci/make_environment "$(PYTHON)" "$(VENV)" "$(EXTRAS)"
+
+setup-java: ## look for Java 17 or newer, which only Spark needs; install it when this may be done
+	$(STAGE) setup-java .ci/require_java
+
+demo: setup setup-java ## the whole thing on 336,776 real flights, with Spark; leaves its files in demo-lake/
+	$(STAGE) demo $(BIN)/python -m rootline.spark.demo --root demo-lake $(ARGS)
+
+demo-fast: setup ## the same idea in ten seconds, without Java
+	$(STAGE) demo-fast $(BIN)/rootline demo $(ARGS)
+
+test: setup setup-java ## all tests, with the services they need (ARGS="-k flush" and the like are handed on)
+	$(STAGE) test $(BIN)/python -m pytest $(ARGS)
+
+test-fast: setup ## the tests that need no service, no Java and no patience: under a minute
+	$(STAGE) test-fast $(BIN)/python -m pytest -m "$(FAST)" $(ARGS)
+
+check: format-check lint types contracts test ## all that CI asks for: format, lint, types, import contracts, tests
+
+format: setup ## rewrite the code in the one format
+	$(STAGE) format $(BIN)/ruff format .
+
+format-check: setup ## is the code in the one format?
+	$(STAGE) format-check $(BIN)/ruff format --check --diff .
+
+lint: setup ## ruff, and what pure folders may not name
+	$(STAGE) lint $(BIN)/ruff check .
+	$(STAGE) lint-pure $(BIN)/ruff check --ignore-noqa --config ruff-pure.toml $(PURE)
+
+types: setup ## strict mypy
+	$(STAGE) types $(BIN)/mypy
+
+contracts: setup ## who may import whom
+	$(STAGE) contracts $(BIN)/lint-imports
+
+bench: setup ## measure against the yardsticks; writes benchmarks/results/
+	$(STAGE) bench $(BIN)/python -m benchmarks $(ARGS)
+
+simulate: setup ## faults and crashes against the real machine, seeded: make simulate SEED=7 STEPS=2000
+	$(STAGE) simulate $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(ARGS)
+
+clean: ## remove what runs and demos left behind; keeps .venv
+	rm -rf demo-lake lake dist build spark-warehouse metastore_db derby.log .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+clean-venv: ## remove .venv
+	rm -rf $(VENV)

@@ -1,0 +1,1 @@
+"""Measurements against yardsticks, interleaved in one run: `make bench`."""

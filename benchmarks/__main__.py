@@ -1,0 +1,88 @@
+"""`python -m benchmarks [--only GOAL …]`: measure, print a table, write `benchmarks/results/`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import next_root
+from benchmarks.commit_latency import on_local_files, on_s3
+from benchmarks.measure import Result
+from benchmarks.report import print_table, write_results
+from tests.services.s3_service import S3Service, running_s3
+from tests.services.toxiproxy import running_toxiproxy
+
+_ADDED_MS = 60
+
+
+def _local() -> list[Result]:
+    with tempfile.TemporaryDirectory(prefix="rootline-bench-", dir=".") as folder:
+        return asyncio.run(on_local_files(Path(folder)))
+
+
+def _s3() -> list[Result]:
+    with tempfile.TemporaryDirectory(prefix="rootline-bench-") as folder, running_s3(Path(folder)) as service:
+        return asyncio.run(on_s3(service, "S3", "1"))
+
+
+def _slow_s3() -> list[Result]:
+    with (
+        tempfile.TemporaryDirectory(prefix="rootline-bench-") as folder,
+        running_s3(Path(folder) / "s3") as service,
+        running_toxiproxy(Path(folder)) as toxiproxy,
+        toxiproxy.proxy("slow", service.address) as proxy,
+    ):
+        proxy.add("latency", stream="downstream", latency=_ADDED_MS)
+        far = S3Service(proxy.endpoint, service.access_key_id, service.secret_access_key, service.bucket)
+        results = asyncio.run(on_s3(far, f"S3 +{_ADDED_MS} ms", "1", samples=40))
+    commit = results[0]
+    if commit.subject is not None:
+        trips = commit.subject.median * 1000 / _ADDED_MS
+        results.append(
+            Result(
+                "1",
+                f"round trips of {_ADDED_MS} ms in a commit",
+                None,
+                None,
+                "one round trip",
+                trips,
+                "< 2",
+                commit.load,
+            )
+        )
+    return results
+
+
+MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
+    "next-root": next_root.measure,
+    "local": _local,
+    "s3": _s3,
+    "slow-s3": _slow_s3,
+}
+
+
+def main() -> int:
+    """Exit code 0: everything was measured, whatever came out."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=sorted(MEASUREMENTS), action="append", help="measure only this (repeatable)")
+    options = parser.parse_args()
+    results: list[Result] = []
+    for name, measure in MEASUREMENTS.items():
+        if options.only and name not in options.only:
+            continue
+        began = time.perf_counter()
+        print(f"measuring {name} …", flush=True)
+        results.extend(measure())
+        print(f"  {time.perf_counter() - began:.1f} s", flush=True)
+    print_table(results)
+    write_results(results, Path("benchmarks/results"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""What a benchmark run leaves behind: a table, a JSON file, a picture.
+
+Owns: their form. Does not own: the measurements.
+Invariants: the command, the load and the spread of both sides stand beside every ratio.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.measure import Result, Spread
+
+
+def print_table(results: list[Result]) -> None:
+    """To standard output."""
+    table = Table(title="Rootline against its yardsticks")
+    for heading in ("goal", "what", "min / median / p99", "yardstick", "min / median / p99", "ratio", "target", "load"):
+        table.add_column(heading)
+    for item in results:
+        table.add_row(
+            item.goal,
+            item.what,
+            _shown(item.subject),
+            item.yardstick_name,
+            _shown(item.yardstick),
+            f"{item.ratio:.3f}",
+            item.target,
+            f"{item.load:.2f}",
+        )
+    Console(width=180).print(table)
+    for item in results:
+        if item.notes:
+            print(f"  {item.what}: {item.notes}")
+
+
+def write_results(results: list[Result], folder: Path) -> None:
+    """`latest.json`, `latest.md` and `latest.svg` in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    body = {
+        "command": "python -m benchmarks " + " ".join(sys.argv[1:]),
+        "taken": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "results": [item.as_json() for item in results],
+    }
+    (folder / "latest.json").write_text(json.dumps(body, indent=1) + "\n")
+    (folder / "latest.md").write_text(_markdown(results, str(body["command"])))
+    (folder / "latest.svg").write_text(_picture(results))
+    print(f"written: {folder}/latest.json, latest.md, latest.svg")
+
+
+def _shown(spread: Spread | None) -> str:
+    if spread is None:
+        return "–"
+    return " / ".join(f"{1000 * value:.3g}" for value in (spread.minimum, spread.median, spread.p99)) + " ms"
+
+
+def _markdown(results: list[Result], command: str) -> str:
+    rows = [f"| {r.goal} | {r.what} | {_shown(r.subject)} | {r.yardstick_name} | {_shown(r.yardstick)} "
+            f"| {r.ratio:.3f} | {r.target} | {r.load:.2f} | {r.notes} |" for r in results]  # fmt: skip
+    head = "| goal | what | min / median / p99 | yardstick | min / median / p99 | ratio | target | load | notes |"
+    return "\n".join([f"`{command}`", "", head, "|---" * 9 + "|", *rows, ""])
+
+
+def _picture(results: list[Result]) -> str:
+    """Horizontal bars: each ratio, with 1 (as fast as the yardstick) marked."""
+    width, bar, left = 900, 26, 420
+    scale = (width - left - 80) / max(2.0, *(item.ratio for item in results))
+    height = bar * len(results) + 50
+    one = left + scale
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">',
+        f'<rect width="{width}" height="{height}" fill="#fff"/>',
+        f'<line x1="{one:.1f}" y1="20" x2="{one:.1f}" y2="{height - 20}" stroke="#b00" stroke-dasharray="4 3"/>',
+        f'<text x="{one:.1f}" y="14" text-anchor="middle" fill="#b00">1 × the yardstick</text>',
+    ]
+    for number, item in enumerate(results):
+        y = 26 + number * bar
+        label = escape(f"{item.goal}: {item.what}")
+        parts.append(f'<text x="{left - 8}" y="{y + 14}" text-anchor="end">{label}</text>')
+        parts.append(
+            f'<rect x="{left}" y="{y}" width="{max(1.0, item.ratio * scale):.1f}" height="18" fill="#4a7ab5"/>'
+        )
+        parts.append(f'<text x="{left + max(1.0, item.ratio * scale) + 6:.1f}" y="{y + 14}">{item.ratio:.3f}</text>')
+    return "\n".join([*parts, "</svg>", ""])

@@ -1,0 +1,182 @@
+"""The coordinator as a service: store, log and settings in, verdicts out, until it is asked to stop.
+
+Owns: the composition of the service and its life: probe, read, commit, drain. Does not own: the parts.
+Invariants: refuses to start on a store that lies; a stop finishes the roots in flight within `stop_timeout_s`, and
+what is cut off then is left for the next owner to resolve by reading the head.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+
+import structlog
+
+from rootline.adapters.system_environment import SystemEnvironment
+from rootline.coordinator.protocol.effects import Noted, PublishVerdicts, Report
+from rootline.coordinator.protocol.group_window import BatchLimits
+from rootline.coordinator.protocol.machine_state import Phase, Policy
+from rootline.coordinator.protocol.retry_policy import RetryPolicy
+from rootline.coordinator.runtime.consumer_loop import ConsumerLoop
+from rootline.coordinator.runtime.effect_runner import EffectRunner
+from rootline.coordinator.runtime.metrics import CoordinatorMetrics
+from rootline.coordinator.runtime.table_loop import TableContext, TableLoop
+from rootline.coordinator.settings import CoordinatorSettings
+from rootline.ports.environment import Environment
+from rootline.ports.intent_log import IntentLog
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.errors import Fenced
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent_limits import IntentLimits
+from rootline.schemas.log_position import LogId
+from rootline.schemas.root_header import RootHeader
+from rootline.storage.store_probe import probe_store
+from rootline.tree.answers import next_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether the service does its work, and what it waits for when it does not."""
+
+    ready: bool
+    reason: str
+
+
+class CoordinatorService:
+    """One process's coordinator. Constructing it starts nothing; `run` does, and returns when it has stopped."""
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        log: IntentLog,
+        settings: CoordinatorSettings | None = None,
+        environment: Environment | None = None,
+        limits: IntentLimits | None = None,
+    ) -> None:
+        self._store = store
+        self._log = log
+        self._settings = settings or CoordinatorSettings()
+        self._environment = environment or SystemEnvironment()
+        self._logger = structlog.get_logger()
+        self.metrics = CoordinatorMetrics()
+        self._policy = _policy(self._settings, self._environment)
+        self._consumer = ConsumerLoop(
+            log=log,
+            make_loop=self._make_loop,
+            environment=self._environment,
+            limits=limits or IntentLimits(),
+            wait_s=self._settings.poll_wait_s,
+        )
+        self._started = False
+
+    async def run(self) -> None:
+        """Probe the store, then commit until `request_stop`.
+
+        Raises:
+            Fenced: `store-lies`; the service must not run on this store.
+            Unavailable: the store or the log cannot be reached at the start.
+        """
+        if self._settings.probe_rounds:
+            await probe_store([self._store], self._environment.fresh_id, rounds=self._settings.probe_rounds)
+        self._started = True
+        running = asyncio.ensure_future(self._consumer.run())
+        stopped = asyncio.ensure_future(self._consumer.stopping.wait())
+        try:
+            await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.shield(running), self._settings.stop_timeout_s)
+        finally:
+            stopped.cancel()
+            if not running.done():
+                running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        if not running.cancelled() and (error := running.exception()) is not None:
+            raise error
+
+    def request_stop(self) -> None:
+        """Begin nothing new; `run` returns once what is in flight is decided."""
+        self._consumer.request_stop()
+
+    def readiness(self) -> Readiness:
+        """Ready once the store has passed its probe and the log has been read to its end."""
+        if not self._started:
+            return Readiness(False, "the store has not passed its probe yet")
+        if not self._consumer.caught_up.is_set():
+            return Readiness(False, "the log has not been read to its end yet")
+        return Readiness(True, "")
+
+    def tables(self) -> dict[TableName, tuple[Phase, str]]:
+        """The phase of every table that this process has met, and why it is quarantined if it is."""
+        return {table: (loop.phase, loop.why) for table, loop in self._consumer.tables.items()}
+
+    def measure(self) -> None:
+        """Bring the gauges up to date; called when they are about to be read."""
+        now_ms = self._environment.now_ms()
+        oldest = now_ms
+        for table, loop in self._consumer.tables.items():
+            machine = loop.machine
+            self.metrics.state(table, machine.phase)
+            for record in (*machine.batch[:1], *machine.queue[:1]):
+                oldest = min(oldest, record.appended_ms or now_ms)
+            if machine.head is not None:
+                header, totals = machine.head.header, machine.head.header.totals
+                entries = {
+                    "data": totals.data_files,
+                    "vectors": totals.vectors,
+                    "data_manifests": totals.data_manifests,
+                    "delete_manifests": totals.delete_manifests,
+                }
+                size = machine.head.root.size_in_bytes
+                self.metrics.root(table, size, header.snapshot.timestamp_ms, entries)
+        self.metrics.oldest_pending((now_ms - oldest) / 1000)
+
+    def _make_loop(self, table: TableName, acknowledged: dict[tuple[LogId, int], int]) -> TableLoop:
+        runner = EffectRunner(self._store, table, self._settings.request_timeout_s, self._check_head)
+        context = TableContext(
+            table=table,
+            policy=self._policy,
+            runner=runner,
+            verdicts=self._log,
+            environment=self._environment,
+            observe=self._observe,
+            queue_max=self._settings.table_queue_intents_max,
+        )
+        return TableLoop(context, acknowledged)
+
+    async def _check_head(self, header: RootHeader) -> None:
+        """A log that ends before what a root has applied is not the log it was: it would swallow new intents."""
+        identity = await self._log.identity()
+        end = await self._log.end_offset()
+        applied = next_offset(header, identity, 0)
+        if applied > end:
+            raise Fenced(
+                "log-behind-root",
+                f"{header.table}: root {header.version} has applied the log {identity} up to offset {applied}, "
+                f"but the log ends at {end}",
+            )
+
+    def _observe(self, table: TableName, note: Report | PublishVerdicts) -> None:
+        if isinstance(note, PublishVerdicts):
+            self.metrics.published(note, self._environment.now_ms())
+            return
+        self.metrics.report(table, note)
+        log = self._logger.bind(action=note.noted.value, table=table, version=note.version)
+        match note.noted:
+            case Noted.QUARANTINED:
+                log.error("table quarantined", reason=note.detail)
+            case Noted.STORE_FAILED | Noted.YIELDED | Noted.PUT_ASKED:
+                log.warning("commit delayed", reason=note.detail)
+            case _:
+                log.debug("commit", detail=note.detail, elapsed_s=note.elapsed_s)
+
+
+def _policy(settings: CoordinatorSettings, environment: Environment) -> Policy:
+    return Policy(
+        coordinator_id=settings.coordinator_id or f"coordinator-{environment.fresh_id()[:12]}",
+        limits=BatchLimits(settings.batch_intents_max, settings.batch_bytes_max, settings.batch_age_ms_max / 1000),
+        retry=RetryPolicy(settings.retry_delay_ms_min / 1000, settings.retry_delay_ms_max / 1000, settings.losses_max),
+        unpublished_roots_max=settings.unpublished_roots_max,
+    )

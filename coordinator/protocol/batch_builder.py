@@ -1,0 +1,79 @@
+"""From a batch of records to a root in flight: what is settled already, and what the tree makes of the rest.
+
+Owns: the calls into the tree, and the meaning of their answers to the machine. Does not own: the tree's rules
+(`rootline.tree.apply`), what happens next (`machine_handlers`).
+Invariants: a record below the head's offset is answered, never applied again; what the tree's own checks find broken
+is never written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rootline.coordinator.protocol.effects import Decided
+from rootline.coordinator.protocol.events import Tick
+from rootline.coordinator.protocol.machine_state import TableMachine
+from rootline.schemas.identifiers import CommitId
+from rootline.schemas.log_position import LogId
+from rootline.schemas.root_header import PartitionOffset
+from rootline.tree.answers import answer, next_offset
+from rootline.tree.apply import apply_batch
+from rootline.tree.batch import Applied, Needs, NoTable, Record, Stamp
+from rootline.tree.invariants import broken
+from rootline.tree.outcomes import Acknowledged
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What the head already decided of a batch: verdicts to publish again, and records that still need a root.
+
+    `passed`: the records were acknowledged long ago, so there is nothing to publish before going past them.
+    """
+
+    decided: tuple[Decided, ...]
+    undecided: tuple[Record, ...]
+    up_to: tuple[PartitionOffset, ...] = ()
+    passed: Acknowledged = field(default_factory=dict)
+
+
+def settle(machine: TableMachine) -> Settled:
+    """Split the batch by the head's offsets."""
+    if machine.head is None:
+        return Settled((), machine.batch)
+    header = machine.head.header
+    below: list[Record] = []
+    undecided: list[Record] = []
+    for record in machine.batch:
+        position = record.position
+        (below if position.offset < next_offset(header, position.log, position.partition) else undecided).append(record)
+    answers = [(record, answer(header, record)) for record in below]
+    decided = tuple(Decided(record, verdict) for record, verdict in answers if verdict is not None)
+    reached = offsets_after(below)
+    if decided:
+        return Settled(decided, tuple(undecided), up_to=reached)
+    return Settled((), tuple(undecided), passed={(item.log, item.partition): item.next_offset for item in reached})
+
+
+def offsets_after(records: Iterable[Record]) -> tuple[PartitionOffset, ...]:
+    """For each partition the offset after the last of its `records`."""
+    last: dict[tuple[LogId, int], PartitionOffset] = {}
+    for record in records:
+        log, partition, offset = record.position
+        known = last.get((log, partition))
+        if known is None or known.next_offset <= offset:
+            last[log, partition] = PartitionOffset(log, partition, offset + 1)
+    return tuple(last[place] for place in sorted(last))
+
+
+def build(machine: TableMachine, tick: Tick) -> Applied | Needs | NoTable | str:
+    """The next root; or what it needs first; or that there is no table; or why it must not be written."""
+    stamp = Stamp(CommitId(tick.fresh_id), machine.policy.coordinator_id, tick.now_ms)
+    result = apply_batch(
+        machine.head, machine.table, machine.batch, machine.library, stamp, acknowledged=machine.acknowledged
+    )
+    if isinstance(result, Applied):
+        rules = broken(machine.head, result.state)
+        if rules:
+            return f"the next root would break a rule: {'; '.join(rules)}"
+    return result

@@ -1,0 +1,85 @@
+"""All that the commit machine of one table knows.
+
+Owns: the state's value types. Does not own: how it changes (`commit_machine`).
+Invariants: immutable; everything here can be lost in a crash without losing an intent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from rootline.coordinator.protocol.group_window import BatchLimits
+from rootline.coordinator.protocol.retry_policy import RetryPolicy
+from rootline.schemas.identifiers import CommitId, ObjectKey, TableName, Version
+from rootline.tree.batch import Applied, Library, Record
+from rootline.tree.outcomes import Acknowledged
+from rootline.tree.table_state import TableState
+
+
+class Phase(StrEnum):
+    """Where a table stands between two events."""
+
+    COLD = "cold"  # nothing is known of the table
+    LOADING = "loading"  # LIST and GETs of the head are out
+    IDLE = "idle"  # the head is confirmed, nothing waits
+    GATHERING = "gathering"  # a batch is open
+    FETCHING = "fetching"  # leaves or vectors that the batch needs are being read
+    STAGING = "staging"  # what the root will reference is being stored
+    PUTTING = "putting"  # the PUT of the root is out
+    ASKING = "asking"  # its outcome is unknown: a GET of the same root is out
+    CONFIRMING = "confirming"  # it landed late after the last answer: a LIST is out
+    WAITING = "waiting"  # a delay before trying again
+    QUARANTINED = "quarantined"  # stored bytes are corrupt, or a rule of our own broke: nothing more is committed
+    STOPPED = "stopped"  # the end
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The process's settings as the machine needs them."""
+
+    coordinator_id: str
+    limits: BatchLimits
+    retry: RetryPolicy
+    unpublished_roots_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The root in flight: what its batch came to, its name, and when its PUT went out (monotonic seconds)."""
+
+    applied: Applied
+    version: Version
+    key: ObjectKey
+    commit_id: CommitId
+    put_at_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TableMachine:
+    """One table. `base_ms` is the store's date at which the head was confirmed (`None`: the store has no dates)."""
+
+    table: TableName
+    policy: Policy
+    phase: Phase = Phase.COLD
+    head: TableState | None = None
+    base_ms: int | None = None
+    queue: tuple[Record, ...] = ()
+    batch: tuple[Record, ...] = ()
+    attempt: Attempt | None = None
+    library: Library = field(default_factory=Library)
+    acknowledged: Acknowledged = field(default_factory=dict)
+    publishing: int = 0
+    expected: int = 1
+    put_s: float | None = None
+    timer: int = 0
+    resume: Phase = Phase.COLD
+    losses: int = 0
+    failures: int = 0
+    stopping: bool = False
+    why: str = ""
+
+    @property
+    def queued(self) -> int:
+        """How many records wait or are being committed."""
+        return len(self.queue) + len(self.batch)

@@ -1,0 +1,122 @@
+"""Carries the commit machine's effects out, and says what happened as an event.
+
+Owns: the translation effect → store requests → event, with a deadline around each. Does not own: what to do about
+the answer (`machine_handlers`), the order of verdicts (`table_loop`).
+Invariants: every effect yields exactly one event whatever the store does; a PUT that was cut off is NO_ANSWER, never
+a failure; corrupt bytes are told apart from an absent store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from rootline.coordinator.protocol.effects import Fetch, ListHead, LoadHead, PutRoot, ReadBack, StoreObjects
+from rootline.coordinator.protocol.events import (
+    Event,
+    Fetched,
+    HeadListed,
+    HeadLoaded,
+    LoadFailed,
+    ObjectsStored,
+    PutReplied,
+    RequestFailed,
+    RootReadBack,
+)
+from rootline.coordinator.runtime.library_reader import read_library
+from rootline.ports.object_store import ObjectStore, PutAnswer, PutReply
+from rootline.schemas.errors import Corrupt, Fenced, Unavailable
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.object_keys import key_of, root_key
+from rootline.schemas.root_codec import decode_root
+from rootline.schemas.root_header import RootHeader
+from rootline.storage.head_finder import find_head
+from rootline.storage.table_loader import load_table
+from rootline.tree.batch import PendingObject
+
+StoreEffect = LoadHead | Fetch | StoreObjects | PutRoot | ReadBack | ListHead
+HeadCheck = Callable[[RootHeader], Awaitable[None]]
+"""Raises `Fenced` when a head names offsets that the log has not reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class EffectRunner:
+    """The store requests of one table. `timeout_s` bounds each effect."""
+
+    store: ObjectStore
+    table: TableName
+    timeout_s: float
+    check_head: HeadCheck
+
+    async def run(self, effect: StoreEffect) -> Event:
+        """The event that answers `effect`. Only cancellation and bugs of our own escape."""
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                return await self._carry_out(effect)
+        except TimeoutError:
+            return _failed(effect, f"no answer within {self.timeout_s} s")
+        except Unavailable as error:
+            return _failed(effect, str(error))
+        except (Corrupt, Fenced) as error:
+            if isinstance(effect, LoadHead | ReadBack):
+                return LoadFailed(True, str(error)) if isinstance(effect, LoadHead) else RequestFailed(str(error))
+            return _failed(effect, str(error))
+
+    async def _carry_out(self, effect: StoreEffect) -> Event:
+        match effect:
+            case LoadHead():
+                return await self._load_head(effect)
+            case Fetch():
+                return Fetched(await read_library(self.store, self.table, effect.needs))
+            case StoreObjects():
+                for item in effect.objects:
+                    await self._store_object(item)
+                return ObjectsStored()
+            case PutRoot():
+                return PutReplied(await self.store.put_if_absent(effect.key, effect.body, after=effect.after))
+            case ReadBack():
+                return await self._read_back(effect)
+            case ListHead():
+                head = await find_head(self.store, self.table)
+                return HeadListed(None, None) if head is None else HeadListed(head.version, head.store_ms)
+
+    async def _load_head(self, effect: LoadHead) -> Event:
+        head = await find_head(self.store, self.table)
+        if head is None:
+            return HeadLoaded(None, None)
+        known = {} if effect.known is None else effect.known.leaves
+        state = await load_table(self.store, self.table, head.version, known_leaves=known)
+        if state is None:
+            raise Corrupt("object-missing", f"{root_key(self.table, head.version)}: listed, but not there")
+        if effect.known is None:
+            await self.check_head(state.header)
+        return HeadLoaded(state, head.store_ms)
+
+    async def _store_object(self, item: PendingObject) -> None:
+        key = key_of(self.table, item.location)
+        reply = await self.store.put_if_absent(key, item.body)
+        if reply.answer is PutAnswer.CREATED:
+            return
+        found = await self.store.get(key)
+        if found is None:
+            raise Unavailable("store-unavailable", f"{key}: not stored yet ({reply.answer.value} {reply.detail})")
+        if found.body != item.body:
+            raise Unavailable("store-unavailable", f"{key}: other bytes rest under this name")
+
+    async def _read_back(self, effect: ReadBack) -> Event:
+        found = await self.store.get(effect.key)
+        if found is None:
+            return RootReadBack(None, None, None)
+        header = decode_root(found.body, name=effect.key).header
+        return RootReadBack(header.commit_id, found.store_ms, found.last_modified_ms)
+
+
+def _failed(effect: StoreEffect, detail: str) -> Event:
+    match effect:
+        case PutRoot():
+            return PutReplied(PutReply(PutAnswer.NO_ANSWER, detail=detail))
+        case LoadHead():
+            return LoadFailed(False, detail)
+        case _:
+            return RequestFailed(detail)

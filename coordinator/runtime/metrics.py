@@ -1,0 +1,95 @@
+"""The coordinator's metrics, a contract with those who watch it.
+
+Owns: names, labels and buckets of the registry, and the translation of reports into them. Does not own: when
+something is reported (`rootline.coordinator.protocol`).
+Invariants: a `table` label stands for at most `TABLES_MAX` tables, the rest share `_other`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from rootline.coordinator.protocol.effects import Noted, PublishVerdicts, Report
+from rootline.coordinator.protocol.machine_state import Phase
+
+TABLES_MAX: Final = 200
+_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+class CoordinatorMetrics:
+    """One registry; `observe` is told of every report and of every publication."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._tables: set[str] = set()
+        self._commit = self._histogram("rootline_commit_seconds", "PUT of a root until it is confirmed.")
+        self._visible = self._histogram("rootline_intent_visible_seconds", "Append of an intent until its verdict.")
+        self._puts = self._counter("rootline_put_total", "Conditional PUTs of roots.", "outcome")
+        self._rebases = self._counter("rootline_rebases_total", "Batches applied again to another head.", "cause")
+        self._verdicts = self._counter("rootline_verdicts_total", "Verdicts published.", "verdict", "code")
+        self._failures = self._counter("rootline_store_failures_total", "Store operations to be tried again.", "table")
+        self._last_commit = self._gauge(
+            "rootline_last_commit_timestamp_seconds", "Timestamp of the newest root this process made.", "table"
+        )
+        self._root_bytes = self._gauge("rootline_root_bytes", "Size of the newest root.", "table")
+        self._root_entries = self._gauge("rootline_root_entries", "Entries of the newest root.", "table", "content")
+        self._state = self._gauge("rootline_table_state", "1 for the state the table is in.", "table", "state")
+        self._oldest = self._gauge("rootline_oldest_pending_intent_seconds", "Age of the oldest undecided intent.")
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str) -> Histogram:
+        return Histogram(name, text, registry=self.registry, buckets=_SECONDS)
+
+    def _label(self, table: str) -> str:
+        if table not in self._tables and len(self._tables) >= TABLES_MAX:
+            return "_other"
+        self._tables.add(table)
+        return table
+
+    def report(self, table: str, report: Report) -> None:
+        """Count what a commit machine noted."""
+        match report.noted:
+            case Noted.ROOT_LANDED:
+                self._puts.labels("landed").inc()
+                self._commit.observe(report.elapsed_s or 0.0)
+            case Noted.PUT_ASKED:
+                self._puts.labels("asked").inc()
+            case Noted.REBASED | Noted.YIELDED:
+                self._puts.labels("lost").inc()
+                self._rebases.labels(report.noted.value).inc()
+            case Noted.STORE_FAILED:
+                self._failures.labels(self._label(table)).inc()
+            case Noted.HEAD_LOADED | Noted.QUARANTINED:
+                pass
+
+    def published(self, effect: PublishVerdicts, now_ms: int) -> None:
+        """Count verdicts, and how long their intents took to become visible."""
+        for item in effect.decided:
+            self._verdicts.labels(item.verdict.kind.value, item.verdict.code or "").inc()
+            if item.record.appended_ms:
+                self._visible.observe(max(0, now_ms - item.record.appended_ms) / 1000)
+
+    def root(self, table: str, size_in_bytes: int, timestamp_ms: int, entries: dict[str, int]) -> None:
+        """Describe the newest root; `entries`: content type → rows."""
+        label = self._label(table)
+        self._root_bytes.labels(label).set(size_in_bytes)
+        self._last_commit.labels(label).set(timestamp_ms / 1000)
+        for content, count in entries.items():
+            self._root_entries.labels(label, content).set(count)
+
+    def state(self, table: str, phase: Phase) -> None:
+        """The phase that a table is in."""
+        label = self._label(table)
+        for known in Phase:
+            self._state.labels(label, known.value).set(1 if known is phase else 0)
+
+    def oldest_pending(self, age_s: float) -> None:
+        """Age of the oldest record without a verdict, seconds; 0 when there is none."""
+        self._oldest.set(age_s)

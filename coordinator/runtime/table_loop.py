@@ -1,0 +1,179 @@
+"""The one task that owns a table: events in, the machine's step, effects out.
+
+Owns: the table's inbox, its timer, the tasks of its effects and the ordered publishing of its verdicts.
+Does not own: any decision (`rootline.coordinator.protocol.commit_machine`), the requests (`effect_runner`).
+Invariants: events are handled one at a time; verdicts are published in the order of their roots, again and again
+until the log has acknowledged them; a stop waits for the root in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from rootline.coordinator.protocol.commit_machine import step
+from rootline.coordinator.protocol.effects import ArmTimer, Effect, PublishVerdicts, Report
+from rootline.coordinator.protocol.events import (
+    Arrived,
+    Event,
+    StopRequested,
+    Tick,
+    TimerFired,
+    VerdictsPublished,
+)
+from rootline.coordinator.protocol.machine_handlers import quarantined
+from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
+from rootline.coordinator.runtime.effect_runner import EffectRunner, StoreEffect
+from rootline.ports.environment import Environment
+from rootline.ports.intent_log import VerdictSink
+from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.errors import OutcomeUnknown, Unavailable
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.verdict import VerdictKind
+from rootline.tree.batch import Record
+from rootline.tree.outcomes import Acknowledged
+
+Observer = Callable[[TableName, Report | PublishVerdicts], None]
+"""Told of everything that people want to know; metrics and log lines follow from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableContext:
+    """What a table's loop works with."""
+
+    table: TableName
+    policy: Policy
+    runner: EffectRunner
+    verdicts: VerdictSink
+    environment: Environment
+    observe: Observer
+    queue_max: int
+
+
+class TableLoop:
+    """One table. `deliver` hands it records, `run` is its task."""
+
+    def __init__(self, context: TableContext, acknowledged: Acknowledged) -> None:
+        self._context = context
+        self._machine = TableMachine(context.table, context.policy, acknowledged=acknowledged)
+        self._inbox: asyncio.Queue[Event] = asyncio.Queue()
+        self._outbox: asyncio.Queue[PublishVerdicts] = asyncio.Queue()
+        self._timer: asyncio.TimerHandle | None = None
+        self._delivered = 0
+        self._room = asyncio.Event()
+        self._room.set()
+
+    @property
+    def phase(self) -> Phase:
+        """Where the table stands."""
+        return self._machine.phase
+
+    @property
+    def machine(self) -> TableMachine:
+        """What the table's machine knows; a value, so looking changes nothing."""
+        return self._machine
+
+    @property
+    def why(self) -> str:
+        """Why the table is quarantined, if it is."""
+        return self._machine.why
+
+    async def deliver(self, records: tuple[Record, ...]) -> None:
+        """Hand over records in the log's order; waits while the table's queue is full."""
+        await self._room.wait()
+        self._delivered += len(records)
+        if self._machine.queued + self._delivered >= self._context.queue_max:
+            self._room.clear()
+        self._inbox.put_nowait(Arrived(records))
+
+    def request_stop(self) -> None:
+        """Finish what is in flight, begin nothing new; `run` returns soon after."""
+        self._inbox.put_nowait(StopRequested())
+
+    async def run(self) -> None:
+        """Until the machine has stopped and every verdict of it is acknowledged."""
+        async with asyncio.TaskGroup() as tasks:
+            publisher = tasks.create_task(self._publish_in_order(), name=f"verdicts of {self._context.table}")
+            try:
+                while self._machine.phase is not Phase.STOPPED:
+                    self._handle(await self._inbox.get(), tasks)
+                await self._outbox.join()
+            finally:
+                self._disarm()
+                publisher.cancel()
+
+    def _handle(self, event: Event, tasks: asyncio.TaskGroup) -> None:
+        environment = self._context.environment
+        tick = Tick(environment.now_ms(), environment.monotonic_s(), environment.fresh_id(), environment.jitter())
+        if isinstance(event, Arrived):
+            self._delivered -= len(event.records)
+        try:
+            self._machine, effects = step(self._machine, event, tick)
+        except Exception as error:  # a bug of our own: this table commits nothing more, its neighbours go on
+            structlog.get_logger().exception("table failed", action="quarantine", table=self._context.table)
+            self._machine, effects = quarantined(self._machine, f"{type(error).__name__}: {error}")
+        if self._machine.queued + self._delivered < self._context.queue_max:
+            self._room.set()
+        for effect in effects:
+            self._start(effect, tasks)
+
+    def _start(self, effect: Effect, tasks: asyncio.TaskGroup) -> None:
+        match effect:
+            case ArmTimer():
+                self._disarm()
+                loop = asyncio.get_running_loop()
+                self._timer = loop.call_later(effect.delay_s, self._inbox.put_nowait, TimerFired(effect.token))
+            case PublishVerdicts():
+                self._outbox.put_nowait(effect)
+            case Report():
+                self._context.observe(self._context.table, effect)
+            case _:
+                tasks.create_task(self._run(effect), name=f"{type(effect).__name__} of {self._context.table}")
+
+    async def _run(self, effect: StoreEffect) -> None:
+        self._inbox.put_nowait(await self._context.runner.run(effect))
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _publish_in_order(self) -> None:
+        while True:
+            effect = await self._outbox.get()
+            await self._publish(effect)
+            self._context.observe(self._context.table, effect)
+            self._inbox.put_nowait(VerdictsPublished(effect.up_to))
+            self._outbox.task_done()
+
+    async def _publish(self, effect: PublishVerdicts) -> None:
+        verdicts = [item.verdict for item in effect.decided]
+        letters = [
+            DeadLetter(
+                log=item.verdict.log,
+                partition=item.verdict.partition,
+                offset=item.verdict.offset,
+                intent_id=item.verdict.intent_id,
+                table=self._context.table,
+                code=item.verdict.code or "",
+                message=item.verdict.message or "",
+                key=item.record.key,
+                value=item.record.value,
+            )
+            for item in effect.decided
+            if item.verdict.kind is VerdictKind.REJECTED
+        ]
+        failures = 0
+        while True:
+            try:
+                async with asyncio.timeout(self._context.runner.timeout_s):
+                    await self._context.verdicts.publish_verdicts(verdicts, letters)
+                return
+            except (Unavailable, OutcomeUnknown, TimeoutError):
+                failures += 1
+                await asyncio.sleep(
+                    self._context.policy.retry.after_failure(failures, self._context.environment.jitter())
+                )

@@ -1,0 +1,33 @@
+"""The coordinator's settings: what belongs to the process, not to a table.
+
+Owns: names, defaults, units and bounds of `ROOTLINE_COORDINATOR__*`. Does not own: table properties
+(`rootline.schemas.table_properties`), where warehouse and log are (`rootline.adapters.open`).
+Invariants: a setting is a value; reading them starts nothing.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class CoordinatorSettings(BaseSettings):
+    """Units stand last in each name."""
+
+    model_config = SettingsConfigDict(env_prefix="ROOTLINE_COORDINATOR__", extra="forbid", frozen=True)
+
+    coordinator_id: str = Field(default="", description="Name in every root it makes; empty: a fresh one per process.")
+    batch_intents_max: int = Field(default=512, ge=1, description="A batch closes at this many intents.")
+    batch_bytes_max: int = Field(default=4_000_000, ge=1, description="A batch closes at this many bytes of intents.")
+    batch_age_ms_max: float = Field(default=250.0, ge=0, description="The longest a batch stays open.")
+    table_queue_intents_max: int = Field(default=4_096, ge=1, description="Intents of one table kept in memory.")
+    request_timeout_s: float = Field(default=10.0, gt=0, description="Deadline of one store or log operation.")
+    retry_delay_ms_min: float = Field(default=20.0, gt=0, description="First delay after a failure; doubles.")
+    retry_delay_ms_max: float = Field(default=5_000.0, gt=0, description="Longest delay between attempts.")
+    losses_max: int = Field(default=8, ge=1, description="Lost races in a row before the coordinator yields a while.")
+    unpublished_roots_max: int = Field(default=64, ge=1, description="Roots whose verdicts wait; then commits pause.")
+    stop_timeout_s: float = Field(default=20.0, gt=0, description="How long a clean stop may take.")
+    poll_wait_s: float = Field(default=1.0, gt=0, description="Longest wait for new records on the log.")
+    http_host: str = Field(default="127.0.0.1", description="Address of /healthz, /readyz and /metrics.")
+    http_port: int = Field(default=0, ge=0, le=65_535, description="0: the system picks one.")
+    probe_rounds: int = Field(default=3, ge=0, description="Rounds of the store probe at start; 0: no probe.")

@@ -1,0 +1,260 @@
+"""A leaf manifest in memory: columns for planning, rows on demand.
+
+Owns: columns → entries, and finding an entry by its place. Does not own: the proof that the bytes are what was written
+(`leaf_codec`), what a leaf's rows mean for the table (`rootline.tree`).
+Invariants: an ordinal is the physical record index, DELETED rows counted, across row groups; only the columns that are
+asked for are decoded; the statistics of a row are decoded when they are first looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rootline.schemas.content_entry import (
+    ContentEntry,
+    ContentType,
+    DeletionVector,
+    EntryPlace,
+    FileFormat,
+    Status,
+    VersionInfo,
+)
+from rootline.schemas.leaf_schema import CONTENT_STATS, ROW_FIELDS, physical_column
+from rootline.schemas.statistics import ContentStats, FieldStatistics
+
+_CHUNK_ROWS: Final = 1024
+_ROW_COLUMNS: Final = [field.name for field in ROW_FIELDS]
+_MEMBERS: Final = (
+    "lower_bound",
+    "upper_bound",
+    "tight_bounds",
+    "value_count",
+    "null_value_count",
+    "nan_value_count",
+    "avg_value_size_in_bytes",
+    "max_value_size_in_bytes",
+)
+
+
+class LeafContent(StrEnum):
+    """What a leaf lists: data files, or deletes (vectors and equality deletes)."""
+
+    DATA = "data"
+    DELETE = "delete"
+
+
+class Leaf:
+    """A proven leaf. `location` as the root names it, `size_in_bytes` of the file."""
+
+    def __init__(self, location: str, content: LeafContent, file: pq.ParquetFile, size_in_bytes: int) -> None:
+        self.location = location
+        self.content = content
+        self.size_in_bytes = size_in_bytes
+        self.length: int = file.metadata.num_rows
+        self._file = file
+        groups = [file.metadata.row_group(index).num_rows for index in range(file.metadata.num_row_groups)]
+        self._group_starts = [sum(groups[:index]) for index in range(len(groups) + 1)]
+        self._open_group: tuple[int, pa.StructArray] | None = None
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __repr__(self) -> str:
+        return f"Leaf({self.location!r}, {self.length} entries)"
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """Every column, one row an entry, in ordinals' order. Kept once asked for: prefer `columns` for a few."""
+        return self._file.read(use_threads=False)
+
+    def columns(self, names: Sequence[str]) -> pa.Table:
+        """Only these columns, decoded anew; names as in Parquet paths, such as `content_stats._3.lower_bound`."""
+        return self._file.read(columns=list(names), use_threads=False)
+
+    @cached_property
+    def tracked_ids(self) -> tuple[int, ...]:
+        """Ids of the columns and expressions that some entry of this leaf has statistics of."""
+        schema: pa.Schema = self._file.schema_arrow
+        index = schema.get_field_index(CONTENT_STATS)
+        return () if index < 0 else tuple(int(field.name[1:]) for field in schema.field(index).type)
+
+    def entry(self, ordinal: int) -> ContentEntry:
+        """The entry at `ordinal`; raises `IndexError` outside 0..length."""
+        if not 0 <= ordinal < self.length:
+            raise IndexError(f"{self.location} has {self.length} entries, not one at {ordinal}")
+        return self._entries_between(ordinal, ordinal + 1)[0]
+
+    def entries_at(self, ordinals: Sequence[int]) -> list[ContentEntry]:
+        """The entries at these ordinals, in their order."""
+        rows = self._rows.take(pa.array(ordinals, pa.int64()))
+        columns = (rows.column(name).to_pylist() for name in _FLAT_COLUMNS)
+        return [
+            _entry_of(row, RowStatistics(_ChunkStatistics(self, ordinal, ordinal + 1), 0))
+            for ordinal, row in zip(ordinals, zip(*columns, strict=True), strict=True)
+        ]
+
+    def entries(self) -> Iterator[ContentEntry]:
+        """Every entry, DELETED ones included, in ordinals' order."""
+        for start in range(0, self.length, _CHUNK_ROWS):
+            yield from self._entries_between(start, min(start + _CHUNK_ROWS, self.length))
+
+    def ordinal_of(self, place: EntryPlace) -> int | None:
+        """Where the entry of this place stands, `None` when there is none; DELETED rows are not found."""
+        return self._ordinals.get(place if place[2] is not None or place[0] else place[1])
+
+    @cached_property
+    def _ordinals(self) -> Mapping[EntryPlace | str, int]:
+        """Data files by location alone, all else by the whole place."""
+        columns = [self._rows.column(name).to_pylist() for name in ("content_type", "location", "status", "offset")]
+        return {
+            (location if not content_type and offset is None else EntryPlace(content_type, location, offset)): ordinal
+            for ordinal, (content_type, location, status, offset) in enumerate(zip(*columns, strict=True))
+            if status != Status.DELETED
+        }
+
+    @cached_property
+    def _rows(self) -> pa.Table:
+        """All but the statistics, structs flattened, one chunk a column."""
+        flat: dict[str, pa.Array] = {}
+        table = self._file.read(columns=_ROW_COLUMNS, use_threads=False).combine_chunks()
+        for name in table.column_names:
+            column = _one_chunk(table.column(name))
+            if pa.types.is_struct(column.type):
+                flat[name] = column.is_valid()
+                flat |= {field.name: child for field, child in zip(column.type, column.flatten(), strict=True)}
+            else:
+                flat[name] = column
+        return pa.table(flat)
+
+    def _entries_between(self, start: int, stop: int) -> list[ContentEntry]:
+        rows = self._rows.slice(start, stop - start)
+        source = _ChunkStatistics(self, start, stop)
+        columns = (rows.column(name).to_pylist() for name in _FLAT_COLUMNS)
+        return [_entry_of(row, RowStatistics(source, index)) for index, row in enumerate(zip(*columns, strict=True))]
+
+    def statistics_between(self, start: int, stop: int) -> list[dict[int, FieldStatistics]]:
+        """The statistics of the entries from `start` up to `stop`."""
+        found: list[dict[int, FieldStatistics]] = []
+        if not self.tracked_ids:
+            return [{} for _ in range(start, stop)]
+        for group, group_start in enumerate(self._group_starts[:-1]):
+            low, high = max(start, group_start), min(stop, self._group_starts[group + 1])
+            if low < high:
+                found.extend(_statistics_of(self._group(group).slice(low - group_start, high - low)))
+        return found
+
+    def _group(self, group: int) -> pa.StructArray:
+        if self._open_group is None or self._open_group[0] != group:
+            column = self._file.read_row_group(group, columns=[CONTENT_STATS], use_threads=False).column(0)
+            self._open_group = group, _one_chunk(column)
+        return self._open_group[1]
+
+
+class _ChunkStatistics:
+    """The statistics of some consecutive rows, decoded together when one of them is first asked for."""
+
+    __slots__ = ("_leaf", "_rows", "_start", "_stop")
+
+    def __init__(self, leaf: Leaf, start: int, stop: int) -> None:
+        self._leaf, self._start, self._stop = leaf, start, stop
+        self._rows: list[dict[int, FieldStatistics]] | None = None
+
+    def row(self, index: int) -> dict[int, FieldStatistics]:
+        if self._rows is None:
+            self._rows = self._leaf.statistics_between(self._start, self._stop)
+        return self._rows[index]
+
+
+class RowStatistics(ContentStats):
+    """The statistics of one row, decoded when first looked at; equal to a dict of the same items."""
+
+    __slots__ = ("_chunk", "_index")
+
+    def __init__(self, chunk: _ChunkStatistics, index: int) -> None:
+        self._chunk, self._index = chunk, index
+
+    def __getitem__(self, tracked_id: int) -> FieldStatistics:
+        return self._chunk.row(self._index)[tracked_id]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._chunk.row(self._index))
+
+    def __len__(self) -> int:
+        return len(self._chunk.row(self._index))
+
+    def __repr__(self) -> str:
+        return repr(self._chunk.row(self._index))
+
+
+_FLAT_COLUMNS: Final = (
+    "content_type",
+    "location",
+    "file_format",
+    "status",
+    "snapshot_id",
+    "sequence_number",
+    "file_sequence_number",
+    "partition_spec_id",
+    "record_count",
+    "file_size_in_bytes",
+    "deletion_vector",
+    "offset",
+    "size_in_bytes",
+    "inline_content",
+    "sort_order_id",
+    "referenced_file",
+    "key_metadata",
+    "split_offsets",
+    "equality_ids",
+    "first_row_id",
+)
+_CONTENT_TYPES: Final = tuple(ContentType)
+_STATUSES: Final = tuple(Status)
+_FORMATS: Final = {item.value: item for item in FileFormat}
+
+
+def _entry_of(row: tuple[Any, ...], statistics: ContentStats) -> ContentEntry:
+    (content_type, location, file_format, status, snapshot_id, sequence_number, file_sequence_number, spec_id,
+     record_count, size, has_vector, offset, vector_size, inline, sort_order_id, referenced_file, key_metadata,
+     split_offsets, equality_ids, first_row_id) = row  # fmt: skip
+    return ContentEntry(
+        content_type=_CONTENT_TYPES[content_type],
+        location=location,
+        file_format=_FORMATS[file_format],
+        version_info=VersionInfo(_STATUSES[status], snapshot_id, sequence_number, file_sequence_number),
+        partition_spec_id=spec_id,
+        record_count=record_count,
+        file_size_in_bytes=size,
+        deletion_vector=DeletionVector(offset, vector_size, inline) if has_vector else None,
+        sort_order_id=sort_order_id,
+        referenced_file=referenced_file,
+        key_metadata=key_metadata,
+        split_offsets=None if split_offsets is None else tuple(split_offsets),
+        equality_ids=None if equality_ids is None else tuple(equality_ids),
+        first_row_id=first_row_id,
+        content_stats=statistics,
+    )
+
+
+def _statistics_of(rows: pa.StructArray) -> list[dict[int, FieldStatistics]]:
+    found: list[dict[int, FieldStatistics]] = [{} for _ in range(len(rows))]
+    for field, column in zip(rows.type, rows.flatten(), strict=True):
+        tracked_id = int(field.name[1:])
+        members = {child.name: array for child, array in zip(column.type, column.flatten(), strict=True)}
+        nothing = [None] * len(rows)
+        values = [physical_column(members[name]).to_pylist() if name in members else nothing for name in _MEMBERS]
+        present = column.is_valid().to_pylist()
+        for target, is_present, *row in zip(found, present, *values, strict=True):
+            if is_present:
+                target[tracked_id] = FieldStatistics(*row)
+    return found
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

@@ -1,0 +1,247 @@
+"""Leaf manifests: Parquet, one row an entry.
+
+Owns: bytes ↔ `Leaf`, the digests that cover every byte of a leaf, and which rows a leaf may hold at all. Does not own:
+columns and types (`leaf_schema`), rows (`leaf`), which entries go into which leaf (`rootline.maintenance`).
+Invariants: the name proves the footer, the footer proves all bytes before it, and both are checked before Parquet is
+parsed; a leaf of ours holds one spec, and an EXISTING row always says its snapshot and sequence numbers.
+
+Source: format page, "Leaf manifest" and "Integrity".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rootline.schemas import field_ids
+from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status
+from rootline.schemas.errors import Corrupt, Internal, Invalid
+from rootline.schemas.identifiers import Location
+from rootline.schemas.leaf import Leaf, LeafContent
+from rootline.schemas.leaf_schema import CONTENT_STATS, ROW_FIELDS, column_of_physical, id_of, leaf_schema
+from rootline.schemas.object_keys import leaf_location
+from rootline.schemas.statistics import FieldStatistics
+from rootline.schemas.table_definition import TableDefinition, TrackedField
+
+MAX_ENTRIES: Final = 65_536
+"""Of a leaf that we write, so that its manifest vector stays small enough to be inline."""
+ROW_GROUP_ENTRIES: Final = 16_384
+PAGES_DIGEST_KEY: Final = b"rootline.pages-digest"
+
+_MAGIC: Final = b"PAR1"
+_TAIL_BYTES: Final = 8  # footer length, magic
+_NAME: Final = re.compile(r"(?:\A|/)[0-9a-f-]{36}-(data|delete)-([0-9a-f]{16})\.parquet\Z")
+_TYPES_OF: Final = {
+    LeafContent.DATA: [ContentType.DATA],
+    LeafContent.DELETE: [ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedLeaf:
+    """A leaf to store at `location` (relative to the table's prefix); the name holds 8 bytes of `footer_digest`."""
+
+    location: Location
+    body: bytes
+    footer_digest: bytes
+
+
+def encode_leaf(
+    entries: Sequence[ContentEntry], definition: TableDefinition, *, leaf_uuid: UUID, content: LeafContent
+) -> EncodedLeaf:
+    """The leaf of `entries`, in their order.
+
+    Args:
+        entries: 1 to 65,536 of them, of one partition spec.
+        definition: says the type of every column and expression that has statistics.
+        leaf_uuid: a fresh one; it names the leaf.
+        content: data files, or deletes.
+
+    Raises:
+        Invalid: `leaf-invalid`, a leaf cannot hold these entries; `statistics-invalid`, a bound is of another type.
+
+    """
+    _check_entries(entries, content)
+    tracked = _tracked_in(entries, definition)
+    table = _table_of(entries, tracked)
+    sink = io.BytesIO()
+    writer = pq.ParquetWriter(
+        sink,
+        table.schema,
+        compression="zstd",
+        use_dictionary=True,
+        write_statistics=False,
+        write_page_checksum=True,
+        store_schema=False,
+    )
+    writer.write_table(table, row_group_size=ROW_GROUP_ENTRIES)
+    pages_digest = hashlib.sha256(sink.getbuffer()).digest()
+    writer.add_key_value_metadata(
+        {
+            "format-version": "4",
+            "content": content.value,
+            "rootline.profile": field_ids.PROFILE,
+            PAGES_DIGEST_KEY.decode(): pages_digest.hex(),
+        }
+    )
+    writer.close()
+    body = sink.getvalue()
+    footer_start = len(body) - _TAIL_BYTES - int.from_bytes(body[-8:-4], "little")
+    if hashlib.sha256(body[:footer_start]).digest() != pages_digest:
+        raise Internal("invariant-broken", f"leaf {leaf_uuid}: the writer put bytes between the pages and the footer")
+    digest = hashlib.sha256(body[footer_start:-_TAIL_BYTES]).digest()
+    return EncodedLeaf(leaf_location(leaf_uuid, content.value, digest.hex()), body, digest)
+
+
+def _check_entries(entries: Sequence[ContentEntry], content: LeafContent) -> None:
+    if not 0 < len(entries) <= MAX_ENTRIES:
+        raise Invalid("leaf-invalid", f"a leaf holds 1 to {MAX_ENTRIES} entries, not {len(entries)}")
+    if len({entry.partition_spec_id for entry in entries}) > 1:
+        raise Invalid("leaf-invalid", "a leaf holds entries of one partition spec")
+    for entry in entries:
+        if entry.content_type not in _TYPES_OF[content]:
+            raise Invalid("leaf-invalid", f"{entry.location}: a {content} leaf cannot hold {entry.content_type.name}")
+        info = entry.version_info
+        numbers = (info.snapshot_id, info.sequence_number, info.file_sequence_number)
+        if info.status is Status.EXISTING and None in numbers:
+            raise Invalid("leaf-invalid", f"{entry.location}: an EXISTING entry must say snapshot and sequence numbers")
+
+
+def _tracked_in(entries: Sequence[ContentEntry], definition: TableDefinition) -> list[TrackedField]:
+    used = sorted(set().union(*(entry.content_stats for entry in entries)))
+    unknown = [tracked_id for tracked_id in used if tracked_id not in definition.tracked_by_id]
+    if unknown:
+        raise Invalid("statistics-invalid", f"statistics of {unknown[:10]}, which the table definition does not know")
+    return [definition.tracked_by_id[tracked_id] for tracked_id in used]
+
+
+def _table_of(entries: Sequence[ContentEntry], tracked: Sequence[TrackedField]) -> pa.Table:
+    schema = leaf_schema(tracked)
+    arrays = [_row_column(entries, field) for field in ROW_FIELDS]
+    if tracked:
+        kind = schema.field(CONTENT_STATS).type
+        children = [_statistics_column(entries, field, kind.field(index)) for index, field in enumerate(tracked)]
+        arrays.append(pa.StructArray.from_arrays(children, fields=list(kind)))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _row_column(entries: Sequence[ContentEntry], field: pa.Field) -> pa.Array:
+    values: list[Any] = [getattr(entry, field.name) for entry in entries]
+    try:
+        if not pa.types.is_struct(field.type):
+            return pa.array(values, field.type)
+        children = [
+            pa.array([None if value is None else getattr(value, child.name) for value in values], child.type)
+            for child in field.type
+        ]
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise Invalid("leaf-invalid", f"{field.name} of an entry cannot be stored: {error!s:.200}") from error
+    absent = pa.array([value is None for value in values])
+    return pa.StructArray.from_arrays(children, fields=list(field.type), mask=absent)
+
+
+def _statistics_column(entries: Sequence[ContentEntry], tracked: TrackedField, field: pa.Field) -> pa.Array:
+    found = [entry.content_stats.get(tracked.tracked_id) for entry in entries]
+    unknown = FieldStatistics()
+    rows = [unknown if item is None else item for item in found]
+    try:
+        children = [column_of_physical([getattr(row, child.name) for row in rows], child.type) for child in field.type]
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise Invalid("statistics-invalid", f"{tracked.name} (id {tracked.tracked_id}): {error!s:.200}") from error
+    absent = pa.array([item is None for item in found])
+    return pa.StructArray.from_arrays(children, fields=list(field.type), mask=absent)
+
+
+def decode_leaf(body: bytes, *, location: str) -> Leaf:
+    """The leaf in `body`, every byte of it proven by `location`'s name; the name is what errors call it.
+
+    Raises:
+        Corrupt: `leaf-corrupt`, the bytes are not what was written, or not a leaf; `profile-unknown`.
+
+    """
+    content, named_digest = _name_of(location)
+    footer_start = _prove_footer(body, named_digest, location)
+    try:
+        file = pq.ParquetFile(pa.BufferReader(body))
+        metadata = dict(file.metadata.metadata or {})
+        if metadata.get(b"rootline.profile", b"") != field_ids.PROFILE.encode():
+            profile = metadata.get(b"rootline.profile", b"").decode("utf-8", "replace")
+            raise Corrupt(
+                "profile-unknown", f"{location}: format profile {profile[:80]!r} is not {field_ids.PROFILE!r}"
+            )
+        if metadata.get(PAGES_DIGEST_KEY) != hashlib.sha256(memoryview(body)[:footer_start]).hexdigest().encode():
+            raise _corrupt(location, "the bytes before the footer do not agree with its digest of them")
+        if metadata.get(b"format-version") != b"4" or metadata.get(b"content") != content.value.encode():
+            raise _corrupt(location, "format version or content in the footer do not agree with the name")
+        _prove_schema(file.schema_arrow, location)
+        _prove_rows(file, content, location)
+    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
+        raise _corrupt(location, f"not a readable leaf: {error!s:.200}") from error
+    return Leaf(location, content, file, len(body))
+
+
+def _name_of(location: str) -> tuple[LeafContent, str]:
+    named = _NAME.search(location)
+    if named is None:
+        raise _corrupt(location, "its name is not <uuid>-<data|delete>-<digest of the footer>.parquet")
+    return LeafContent(named[1]), named[2]
+
+
+def _prove_footer(body: bytes, named_digest: str, location: str) -> int:
+    if not (body.startswith(_MAGIC) and body.endswith(_MAGIC)) or len(body) < len(_MAGIC) + _TAIL_BYTES:
+        raise _corrupt(location, f"not a Parquet file, or cut short: {len(body)} bytes without both magic numbers")
+    footer_start = len(body) - _TAIL_BYTES - int.from_bytes(body[-8:-4], "little")
+    if footer_start < len(_MAGIC):
+        raise _corrupt(location, "the footer's length is more than the file's")
+    found = hashlib.sha256(memoryview(body)[footer_start:-_TAIL_BYTES]).hexdigest()[: len(named_digest)]
+    if found != named_digest:
+        raise _corrupt(location, f"the footer has digest {found}, the name says {named_digest}")
+    return footer_start
+
+
+def _prove_schema(schema: pa.Schema, location: str) -> None:
+    for expected in ROW_FIELDS:
+        index = schema.get_field_index(expected.name)
+        if index < 0 or id_of(schema.field(index)) != id_of(expected) or schema.field(index).type != expected.type:
+            raise _corrupt(location, f"column {expected.name} is absent, or of another type or field id")
+    index = schema.get_field_index(CONTENT_STATS)
+    for field in schema.field(index).type if index >= 0 else ():
+        text = field.name.removeprefix("_")
+        if not text.isdecimal() or id_of(field) != field_ids.statistics_field_id(int(text)):
+            raise _corrupt(location, f"statistics {field.name[:80]!r} do not have the field id of their column")
+
+
+def _prove_rows(file: pq.ParquetFile, content: LeafContent, location: str) -> None:
+    table = file.read(columns=["content_type", "file_format", "version_info", "partition_spec_id"], use_threads=False)
+    info = {field.name: pc.struct_field(table.column("version_info"), field.name) for field in ROW_FIELDS[3].type}
+    existing = pc.equal(info["status"], Status.EXISTING)
+    unnumbered = [pc.is_null(info[name]) for name in ("snapshot_id", "sequence_number", "file_sequence_number")]
+    if pc.any(pc.and_(existing, pc.or_(pc.or_(unnumbered[0], unnumbered[1]), unnumbered[2]))).as_py():
+        raise _corrupt(location, "an EXISTING entry does not say its snapshot or sequence numbers")
+    allowed = (
+        ("content_type", table.column("content_type"), [int(item) for item in _TYPES_OF[content]]),
+        ("status", info["status"], [int(item) for item in Status]),
+        ("file_format", table.column("file_format"), [item.value for item in FileFormat]),
+    )
+    for name, column, values in allowed:
+        strange = pc.unique(column).to_pylist()
+        if any(item not in values for item in strange):
+            raise _corrupt(location, f"{name} {str(strange)[:80]} in a {content} leaf")
+    if file.metadata.num_rows == 0 or len(pc.unique(table.column("partition_spec_id"))) != 1:
+        raise _corrupt(location, "it must have entries, all of one partition spec")
+
+
+def _corrupt(location: str, reason: str) -> Corrupt:
+    return Corrupt("leaf-corrupt", f"{location}: {reason}")
+
+
+__all__ = ["MAX_ENTRIES", "EncodedLeaf", "Leaf", "LeafContent", "decode_leaf", "encode_leaf"]

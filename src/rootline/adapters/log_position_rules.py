@@ -1,0 +1,20 @@
+"""Whether a position belongs to a log.
+
+Owns: the check every embedded log makes. Does not own: identities (`rootline.schemas.log_position`).
+Invariants: offsets of one log are never taken for another's.
+"""
+
+from __future__ import annotations
+
+from rootline.schemas.errors import Fenced
+
+
+def check_identity(own: str, named: str) -> None:
+    """Pass when `named` is the log's own identity.
+
+    Raises:
+        Fenced: `log-replaced`.
+
+    """
+    if named != own:
+        raise Fenced("log-replaced", f"the position is of log {named}, but this is log {own}: it was made anew")

@@ -1,0 +1,47 @@
+"""The task queue of one process.
+
+Owns: a bounded queue in memory. Does not own: what tasks mean.
+Invariants: those of `rootline.ports.task_queue`; used from one event loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from rootline.ports.task_queue import Offer, Task, TaskKind
+from rootline.schemas.identifiers import TableName
+
+
+class MemoryTaskQueue:
+    """Holds up to `tasks_max` tasks that nobody took yet."""
+
+    def __init__(self, *, tasks_max: int = 1_024) -> None:
+        self._waiting: asyncio.Queue[Task] = asyncio.Queue(maxsize=tasks_max)
+        self._held: set[tuple[TaskKind, TableName]] = set()
+
+    async def offer(self, task: Task) -> Offer:
+        """Queue `task` unless its like is there or the queue is full."""
+        like = (task.kind, task.table)
+        if like in self._held:
+            return Offer.ALREADY_THERE
+        try:
+            self._waiting.put_nowait(task)
+        except asyncio.QueueFull:
+            return Offer.FULL
+        self._held.add(like)
+        return Offer.QUEUED
+
+    async def take(self, *, wait_s: float) -> Task | None:
+        """The oldest task, or `None` when none came in `wait_s` seconds."""
+        try:
+            async with asyncio.timeout(wait_s):
+                return await self._waiting.get()
+        except TimeoutError:
+            return None
+
+    async def finish(self, task: Task) -> None:
+        """Let go of `task`."""
+        self._held.discard((task.kind, task.table))
+
+    async def close(self) -> None:
+        """Nothing to give back."""

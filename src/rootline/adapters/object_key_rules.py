@@ -1,0 +1,59 @@
+"""Which keys and prefixes an object store accepts, the same for every adapter.
+
+Owns: the rules. Does not own: which locations an intent may name (`rootline.schemas.location_rules`).
+Invariants: an accepted key stays inside the warehouse when it is read as a path; parts that begin with `.rootline`
+are the adapters' own (temporary files, locks, the embedded log), never a key's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rootline.schemas.errors import Invalid
+
+RESERVED_PREFIX: Final = ".rootline"
+MAX_KEY_BYTES: Final = 1024
+MAX_PART_BYTES: Final = 255
+
+
+def check_key(key: str) -> None:
+    """Pass when `key` can name an object.
+
+    Raises:
+        Invalid: `location-invalid`, naming the key and the rule.
+
+    """
+    reason = _fault_of(key)
+    if reason is not None:
+        raise Invalid("location-invalid", f"object key {key[:200]!r} {reason}")
+
+
+def check_prefix(prefix: str) -> None:
+    """Pass when `prefix` is empty or a folder's key that ends in `/`.
+
+    Raises:
+        Invalid: `location-invalid`.
+
+    """
+    if not prefix:
+        return
+    reason = _fault_of(prefix[:-1]) if prefix.endswith("/") else "is a prefix that does not end in '/'"
+    if reason is not None:
+        raise Invalid("location-invalid", f"prefix {prefix[:200]!r} {reason}")
+
+
+def _fault_of(key: str) -> str | None:
+    if not key:
+        return "is empty"
+    if not key.isprintable() or "\\" in key:
+        return "holds control characters or a backslash"
+    if len(key.encode("utf-8", "surrogatepass")) > MAX_KEY_BYTES:
+        return f"is longer than {MAX_KEY_BYTES} bytes"
+    for part in key.split("/"):
+        if part in ("", ".", ".."):
+            return "is absolute or has an empty, '.' or '..' part"
+        if part.startswith(RESERVED_PREFIX):
+            return f"has a part that begins with {RESERVED_PREFIX!r}, which is reserved"
+        if len(part.encode("utf-8", "surrogatepass")) > MAX_PART_BYTES:
+            return f"has a part longer than {MAX_PART_BYTES} bytes"
+    return None

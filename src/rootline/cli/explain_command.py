@@ -1,0 +1,45 @@
+"""`rootline explain`: what an error code means, what to do, what not to do.
+
+Owns: how an explanation is shown. Does not own: the explanations (`error_codes`).
+Invariants: works without a warehouse.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from rootline.cli.failure import ExitCode
+from rootline.cli.options import Json, Log, Warehouse
+
+
+def add_to(app: typer.Typer) -> None:
+    """Hang the command into `app`."""
+    app.command("explain")(explain)
+
+
+def explain(
+    code: Annotated[str | None, typer.Argument(help="As an error names it; none: list all codes.")] = None,
+    warehouse: Warehouse = None,
+    log: Log = None,
+    as_json: Json = False,
+) -> None:
+    """What an error code means, what to do, what not to do."""
+    from rootline.cli import output
+    from rootline.schemas.error_codes import CODES
+
+    if code is None:
+        records = [asdict(item) for item in CODES.values()]
+        output.rows(as_json, records, ["code", "category", "meaning"], empty="no codes")
+        return
+    found = CODES.get(code.strip("[]"))
+    if found is None:
+        near = difflib.get_close_matches(code, CODES, n=3)
+        hint = f"; did you mean {', '.join(near)}?" if near else "; `rootline explain` lists all codes"
+        typer.echo(f"error: there is no code {code!r}{hint}", err=True)
+        raise typer.Exit(ExitCode.NO)
+    text = f"{found.code} ({found.category})\n  {found.meaning}\n  Do: {found.do}"
+    output.line(as_json, asdict(found), text + (f"\n  Do not: {found.do_not}" if found.do_not else ""))

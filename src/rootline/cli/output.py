@@ -1,0 +1,73 @@
+"""What the command line prints.
+
+Owns: lines, JSON lines, aligned columns, progress. Does not own: what is said.
+Invariants: results go to stdout, progress and errors to stderr; nothing but results when stderr is no terminal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+
+def line(as_json: bool, record: Mapping[str, Any], text: str) -> None:
+    """One result: `record` as a JSON object, or `text`."""
+    sys.stdout.write((json_text(record) if as_json else text) + "\n")
+    sys.stdout.flush()
+
+
+def rows(as_json: bool, records: Sequence[Mapping[str, Any]], columns: Sequence[str], *, empty: str) -> None:
+    """Several results of one shape: JSON objects, or aligned columns; `empty` is said when there are none."""
+    if as_json:
+        for record in records:
+            line(True, record, "")
+        return
+    if not records:
+        sys.stdout.write(f"{empty}\n")
+        return
+    cells = [[_cell(record.get(column)) for column in columns] for record in records]
+    widths = [max(len(row[at]) for row in [list(columns), *cells]) for at in range(len(columns))]
+    right = [all(isinstance(record.get(column), int | float | None) for record in records) for column in columns]
+    for row in [list(columns), *cells]:
+        parts = [
+            text.rjust(width) if to_right else text.ljust(width)
+            for text, width, to_right in zip(row, widths, right, strict=True)
+        ]
+        sys.stdout.write("  ".join(parts).rstrip() + "\n")
+    sys.stdout.flush()
+
+
+def json_text(record: Mapping[str, Any]) -> str:
+    """The record on one line; what JSON has no form for becomes text."""
+    return json.dumps(record, ensure_ascii=False, separators=(", ", ": "), default=_plain)
+
+
+@contextlib.contextmanager
+def progress(description: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr while something takes long; yields what advances it. Nothing at all when not a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(description, total=total)
+        yield lambda steps: bar.advance(task, steps)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, set | frozenset | tuple):
+        return list(value)
+    return str(value)

@@ -1,0 +1,73 @@
+"""`rootline scan`: the rows of a table.
+
+Owns: how rows are printed. Does not own: which rows (`rootline.client.scan`).
+Invariants: rows are printed as they are read, batch by batch; CSV with a header, or JSON lines.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from rootline.cli.options import AtVersion, Json, Log, TableArgument, Warehouse, Where, required
+
+
+def add_to(app: typer.Typer) -> None:
+    """Hang the command into `app`."""
+    app.command("scan")(scan)
+
+
+def scan(
+    table: TableArgument,
+    where: Where = None,
+    columns: Annotated[str | None, typer.Option("--columns", help="Names, with commas between them.")] = None,
+    version: AtVersion = None,
+    timestamp: Annotated[str | None, typer.Option("--timestamp", help="As of this moment, ISO 8601.")] = None,
+    count: Annotated[bool, typer.Option("--count", help="Print the number of rows only.")] = False,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many rows.")] = None,
+    warehouse: Warehouse = None,
+    log: Log = None,
+    as_json: Json = False,
+) -> None:
+    """Print rows as CSV, or as JSON lines with --json."""
+    from rootline.cli import output
+    from rootline.connect import connect
+
+    names = [name.strip() for name in columns.split(",") if name.strip()] if columns is not None else None
+    with connect(required(warehouse), log=log, coordinator="elsewhere") as lake:
+        wanted = lake.table(table).scan(where=where, columns=names, version=version, timestamp=timestamp)
+        if count:
+            rows = wanted.count()
+            output.line(as_json, {"table": table, "rows": rows}, str(rows))
+            return
+        if not as_json:
+            sys.stdout.write(_csv(wanted.schema().names) + "\n")
+        left = limit
+        for batch in wanted.to_batches():
+            kept = batch if left is None else batch.slice(0, left)
+            for row in kept.to_pylist():
+                sys.stdout.write((output.json_text(row) if as_json else _csv(row.values())) + "\n")
+            if left is not None:
+                left -= kept.num_rows
+                if left <= 0:
+                    break
+        sys.stdout.flush()
+
+
+def _csv(values: Iterable[object]) -> str:
+    return ",".join(_csv_cell(value) for value in values)
+
+
+def _csv_cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = json.dumps(value, default=str) if isinstance(value, dict | list) else str(value)
+    if isinstance(value, bytes):
+        text = value.hex()
+    return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\r\n') or text == "" else text

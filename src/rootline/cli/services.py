@@ -1,0 +1,156 @@
+"""Running services in this process until a signal asks for a stop.
+
+Owns: composing coordinator, worker and HTTP; signals; log lines on stderr. Does not own: the services.
+Invariants: SIGTERM and SIGINT stop cleanly, a second one ends at once; the worker stops before the coordinator that
+decides its intents; the lake's lock is given back last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from enum import Flag, auto
+from typing import Any, Final
+
+import structlog
+
+from rootline.connect import LakeParts, embedded_settings, open_parts
+from rootline.coordinator.app import CoordinatorService
+from rootline.coordinator.settings import CoordinatorSettings
+from rootline.workers.app import WorkerService
+
+Announce = Callable[[Mapping[str, Any], str], None]
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class Role(Flag):
+    """What a process does."""
+
+    COORDINATOR = auto()
+    WORKER = auto()
+
+
+async def run_services(
+    warehouse: str, log: str | None, roles: Role, announce: Announce, *, http_port: int | None
+) -> None:
+    """Run until a signal. `http_port`: 0 picks one, `None` takes the setting's.
+
+    Raises:
+        RootlineError: a service cannot start, or cannot go on.
+
+    """
+    stop = asyncio.Event()
+    with _signals(stop):
+        parts = await open_parts(warehouse, log)
+        try:
+            if Role.COORDINATOR in roles and not await _locked(parts, stop, announce):
+                return
+            await _run(parts, warehouse, roles, stop, announce, http_port)
+        finally:
+            await parts.close()
+    announce({"event": "stopped"}, "stopped")
+
+
+async def _run(
+    parts: LakeParts, warehouse: str, roles: Role, stop: asyncio.Event, announce: Announce, http_port: int | None
+) -> None:
+    settings = embedded_settings(warehouse)
+    coordinator = worker = None
+    running: list[asyncio.Task[None]] = []
+    async with contextlib.AsyncExitStack() as around:
+        listens = None
+        if Role.COORDINATOR in roles:
+            coordinator = CoordinatorService(store=parts.store, log=parts.log, settings=settings)
+            listens = await _serve_http(around, coordinator, settings, http_port)
+            running.append(asyncio.ensure_future(coordinator.run()))
+        if Role.WORKER in roles:
+            worker = WorkerService(store=parts.store, log=parts.log)
+            running.append(asyncio.ensure_future(worker.run()))
+        names = [role.name.lower() for role in roles if role.name]
+        text = f"{' and '.join(names)} of {warehouse}" + (f" on {listens}" if listens else "")
+        announce({"event": "listening", "warehouse": warehouse, "url": listens, "roles": names}, text)
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait({stopping, *running}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            # the worker first: the coordinator then still decides what the worker has published
+            if worker is not None:
+                worker.request_stop()
+                await asyncio.wait({running[-1]})
+            if coordinator is not None:
+                coordinator.request_stop()
+            results = await asyncio.gather(*running, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+
+
+async def _locked(parts: LakeParts, stop: asyncio.Event, announce: Announce) -> bool:
+    if parts.lock is None or parts.lock.try_acquire():
+        return True
+    pid = parts.lock.holder_pid()
+    announce({"event": "waiting", "holder": pid}, f"process {pid} hosts this lake's coordinator; waiting for it to end")
+    acquiring = asyncio.ensure_future(parts.lock.acquire())
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({acquiring, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if acquiring.done():
+        acquiring.result()
+        return True
+    acquiring.cancel()
+    return False
+
+
+async def _serve_http(
+    around: contextlib.AsyncExitStack, service: CoordinatorService, settings: CoordinatorSettings, port: int | None
+) -> str | None:
+    try:
+        from rootline.coordinator.http.server import serve
+    except ModuleNotFoundError as error:
+        structlog.get_logger().warning("no HTTP: install the extra `server`", action="http-absent", missing=error.name)
+        return None
+    return await around.enter_async_context(
+        serve(service, settings.http_host, settings.http_port if port is None else port)
+    )
+
+
+@contextlib.contextmanager
+def _signals(stop: asyncio.Event) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+
+    def first() -> None:
+        stop.set()
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)  # the second one ends the process as it does any other
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, first)
+    try:
+        yield
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def log_to_stderr(level: str) -> None:
+    """Log lines of the services as JSON on stderr, or readable ones on a terminal."""
+    import logging
+
+    render: Any = (
+        structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer(default=str)
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            render,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

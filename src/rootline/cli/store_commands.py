@@ -1,0 +1,48 @@
+"""`rootline store probe URL`: whether a store keeps its word.
+
+Owns: how the judgement is shown. Does not own: the trial (`rootline.storage.store_probe`).
+Invariants: 0 it may hold tables, 1 it lies, 3 it does not answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from rootline.cli.options import Json, Log, Warehouse
+
+app = typer.Typer(help="Object stores.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def _room() -> None:
+    """Object stores."""
+
+
+@app.command("probe")
+def probe(
+    url: Annotated[str, typer.Argument(help="A path, file:// or s3:// URL.")],
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Races of 32 writers for one object.")] = 3,
+    warehouse: Warehouse = None,
+    log: Log = None,
+    as_json: Json = False,
+) -> None:
+    """Let writers race for one object: exactly one may win. Leaves a few small objects outside every table."""
+    import uuid
+
+    from rootline.cli import output
+    from rootline.connect import open_warehouse
+    from rootline.storage.store_probe import probe_store
+
+    async def run() -> None:
+        store = open_warehouse(url)
+        try:
+            await probe_store([store], lambda: uuid.uuid4().hex, rounds=rounds)
+        finally:
+            await store.close()
+
+    with output.progress(f"probing {url}"):
+        asyncio.run(run())
+    output.line(as_json, {"url": url, "conditional_put": "kept", "rounds": rounds}, f"{url}: keeps its word")

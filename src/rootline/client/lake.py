@@ -1,0 +1,135 @@
+"""A lake: tables, producers, and the connection they share.
+
+Owns: the public entry to everything; creating tables. Does not own: which adapters it stands on (`rootline.connect`),
+what tables do (`table_handle`).
+Invariants: every method may be called from any thread; a lake may be pickled or forked into another process, where it
+opens connections of its own.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from rootline.client.producer import DEFAULT_TIMEOUT_S, AsyncProducer, Producer
+from rootline.client.session import Session, SessionHolder, abandon_with
+from rootline.client.writer_stamp import WriterStamp
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import TableName, table_name
+from rootline.storage.head_finder import find_head
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.schema import Schema
+
+    from rootline.client.table_handle import TableHandle
+
+
+class LakeAddress(Protocol):
+    """Where a lake is and how to open it; a value that can be pickled."""
+
+    @property
+    def name(self) -> str:
+        """How messages call the lake."""
+        ...
+
+    async def open(self) -> Session:
+        """Open it in this process."""
+        ...
+
+
+class Lake:
+    """A warehouse and its log. Close it, or use it in a `with` statement."""
+
+    def __init__(self, address: LakeAddress) -> None:
+        self._address = address
+        self.holder = SessionHolder(f"lake {address.name}", address.open)
+        self.stamp = WriterStamp()
+        abandon_with(self, self.holder)
+
+    def create_table(
+        self,
+        name: str,
+        schema: pa.Schema | Schema,
+        *,
+        partition_by: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> TableHandle:
+        """Create the table `name` (`namespace.table`) and wait until it exists.
+
+        Args:
+            name: letters, digits, `_` and `-` on both sides of one dot.
+            schema: an Arrow schema (field ids are made), or an Iceberg one (its ids are kept).
+            partition_by: `column`, `month(column)`, `bucket(8, column)`, …, each with an optional `as name`.
+            properties: the table's properties.
+            timeout_s: how long to wait for the verdict.
+
+        Raises:
+            Invalid: `table-exists`, `definition-invalid`, `table-name-invalid`.
+            OutcomeUnknown: `verdict-timeout`.
+
+        """
+        from rootline.client.create_table import create_table
+        from rootline.client.definition_builder import build_definition
+        from rootline.client.table_handle import TableHandle
+
+        checked = table_name(name)
+        definition = build_definition(schema, partition_by=partition_by, properties=properties, table_uuid=uuid.uuid4())
+        self.holder.run(lambda session: create_table(session, self.stamp, checked, definition, timeout_s=timeout_s))
+        return TableHandle(self, checked)
+
+    def table(self, name: str) -> TableHandle:
+        """The table `name`. Raises `Invalid` (`table-unknown`) when the warehouse has none of this name."""
+        from rootline.client.table_handle import TableHandle
+
+        checked = table_name(name)
+        self.holder.run(lambda session: _must_exist(session, checked))
+        return TableHandle(self, checked)
+
+    def list_tables(self) -> list[str]:
+        """The names of all tables, ascending."""
+        return self.holder.run(_table_names)
+
+    def producer(self, writer_id: str | None = None) -> Producer:
+        """A producer of intents.
+
+        Without `writer_id` it gets a fresh one and counts by itself; with one, the caller counts, per table, and
+        passes `writer_sequence` to every `publish`, so that a restarted program can go on where it stopped.
+        """
+        return Producer(self.holder, writer_id)
+
+    def async_producer(self, writer_id: str | None = None) -> AsyncProducer:
+        """`producer` for coroutines."""
+        return AsyncProducer(self.holder, writer_id)
+
+    def close(self) -> None:
+        """Let running calls end, drain and stop a coordinator hosted here, give everything back. Repeatable."""
+        self.holder.close()
+
+    def __enter__(self) -> Lake:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Lake {self._address.name}>"
+
+    def __reduce__(self) -> tuple[type[Lake], tuple[LakeAddress]]:
+        return Lake, (self._address,)
+
+
+async def _must_exist(session: Session, table: TableName) -> None:
+    if await find_head(session.store, table) is None:
+        raise Invalid("table-unknown", f"{table}: no table has this name in this warehouse")
+
+
+async def _table_names(session: Session) -> list[str]:
+    from rootline.storage.table_names import list_tables
+
+    return sorted(await list_tables(session.store))

@@ -1,0 +1,105 @@
+"""One event loop in a thread of its own, so that plain functions, notebooks and threads may call coroutines.
+
+Owns: the thread, the loop and its clean end. Does not own: what runs on it.
+Invariants: `run` never blocks the loop's own thread; after `close` no task is left; a caller whose coroutine was cut
+off hears `CancelledError`, never silence; at the interpreter's exit the loop ends before Python tears modules down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+_EXIT_PATIENCE_S: Final = 2.0
+_alive: Final[weakref.WeakSet[LoopThread]] = weakref.WeakSet()
+
+
+class LoopThread:
+    """An event loop on a daemon thread, started by the first use."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._guard = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._closed = False
+        self._process = os.getpid()
+
+    def is_current(self) -> bool:
+        """Whether the caller runs on this loop."""
+        return threading.current_thread() is self._thread
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run `coroutine` on the loop and wait for its result; an interrupt of the caller cancels it."""
+        if self.is_current():
+            coroutine.close()
+            raise RuntimeError("a blocking call from the lake's own event loop would wait for itself for ever")
+        future = self.submit(coroutine)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start `coroutine` on the loop. Raises `RuntimeError` once the loop is closed."""
+        try:
+            loop = self._started()
+            return asyncio.run_coroutine_threadsafe(coroutine, loop)
+        except RuntimeError:
+            coroutine.close()
+            raise
+
+    def close(self, *, timeout_s: float | None = None) -> None:
+        """Cancel what still runs and end the thread, waiting for it up to `timeout_s` seconds (`None`: to its end)."""
+        self.request_stop()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout_s)
+
+    def request_stop(self) -> None:
+        """Begin to close without waiting; harmless from any thread, also more than once."""
+        if os.getpid() != self._process:
+            return  # a forked child: the thread, and the loop's wake-up socket, are its parent's
+        with self._guard:
+            self._closed = True
+            loop, stop = self._loop, self._stop
+        if loop is not None and stop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended already
+                loop.call_soon_threadsafe(stop.set)
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._guard:
+            if self._closed:
+                raise RuntimeError(f"{self._name}: the event loop is closed")
+            if self._loop is None:
+                ready = threading.Event()
+                self._thread = threading.Thread(
+                    target=lambda: asyncio.run(self._main(ready)), name=self._name, daemon=True
+                )
+                self._thread.start()
+                ready.wait()
+                _alive.add(self)
+            assert self._loop is not None
+            return self._loop
+
+    async def _main(self, ready: threading.Event) -> None:
+        self._stop = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        ready.set()
+        await self._stop.wait()
+
+
+@atexit.register
+def _stop_all() -> None:
+    for thread in list(_alive):
+        thread.close(timeout_s=_EXIT_PATIENCE_S)

@@ -1,0 +1,143 @@
+"""Publishing intents: the producer, its asyncio twin, and the receipts they give.
+
+Owns: the public surface of publishing. Does not own: the log (`intent_publisher`), stamping (`writer_stamp`).
+Invariants: a receipt's intent is stamped for good, so publishing the receipt again commits it once; thread-safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final
+
+from rootline.client.intent_publisher import await_verdict, publish_intent
+from rootline.client.session import Operation, Session, SessionHolder
+from rootline.client.writer_stamp import WriterStamp
+from rootline.schemas.errors import Invalid
+from rootline.schemas.intent import Intent
+from rootline.schemas.log_position import LogPosition
+from rootline.schemas.verdict import Verdict
+
+DEFAULT_TIMEOUT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """An intent that is durable on the log at `position`."""
+
+    intent: Intent
+    position: LogPosition
+    _holder: SessionHolder
+
+    def verdict(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Verdict:
+        """What became of the intent.
+
+        Raises:
+            OutcomeUnknown: `verdict-timeout`; publishing this receipt again is safe.
+
+        """
+        return self._holder.run(_awaiting(self.intent, self.position, timeout_s))
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncReceipt:
+    """`Receipt` for coroutines."""
+
+    intent: Intent
+    position: LogPosition
+    _holder: SessionHolder
+
+    async def verdict(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Verdict:
+        """As `Receipt.verdict`."""
+        return await self._holder.run_async(_awaiting(self.intent, self.position, timeout_s))
+
+
+class _Publishing:
+    """What both producers share: a holder, a stamp, and being closed."""
+
+    def __init__(self, holder: SessionHolder, writer_id: str | None) -> None:
+        self._holder = holder
+        self._stamp = WriterStamp(writer_id)
+        self._closed = False
+
+    def stamp(self, intent: Intent, *, writer_sequence: int | None = None) -> Intent:
+        """The intent as `publish` would send it; publishing the result, any number of times, commits it once."""
+        return self._stamp.stamp(intent, writer_sequence)
+
+    def _prepared(self, what: Intent | Receipt | AsyncReceipt, writer_sequence: int | None) -> Intent:
+        if self._closed:
+            raise Invalid("lake-closed", f"this producer of {self._holder.name} is closed; open another one")
+        if isinstance(what, Receipt | AsyncReceipt):
+            return what.intent
+        return self._stamp.stamp(what, writer_sequence)
+
+
+class Producer(_Publishing):
+    """Publishes intents. Without a `writer_id` of the caller's, under a fresh id that counts from 0 per table."""
+
+    def publish(self, what: Intent | Receipt, *, writer_sequence: int | None = None) -> Receipt:
+        """Append an intent, or a receipt's intent once more, to the log; durable when this returns.
+
+        Args:
+            what: the intent, or the receipt of an earlier call.
+            writer_sequence: the intent's number among those of the supplied `writer_id` for this table.
+
+        Raises:
+            Invalid: the pair of writer and sequence is incomplete, or the intent is too large.
+            Unavailable: the log cannot be reached.
+            OutcomeUnknown: the log did not answer; publish `stamp(intent)` again.
+
+        """
+        intent = self._prepared(what, writer_sequence)
+        return Receipt(intent, self._holder.run(_publishing(intent)), self._holder)
+
+    def close(self) -> None:
+        """Publish nothing more. Receipts stay usable while the lake is open."""
+        self._closed = True
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncProducer(_Publishing):
+    """`Producer` for coroutines, on whatever loop they run."""
+
+    async def publish(self, what: Intent | AsyncReceipt, *, writer_sequence: int | None = None) -> AsyncReceipt:
+        """As `Producer.publish`."""
+        intent = self._prepared(what, writer_sequence)
+        return AsyncReceipt(intent, await self._holder.run_async(_publishing(intent)), self._holder)
+
+    async def close(self) -> None:
+        """As `Producer.close`."""
+        self._closed = True
+
+    async def __aenter__(self) -> AsyncProducer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _publishing(intent: Intent) -> Operation[LogPosition]:
+    def operation(session: Session) -> Coroutine[Any, Any, LogPosition]:
+        return publish_intent(session, intent)
+
+    return operation
+
+
+def _awaiting(intent: Intent, position: LogPosition, timeout_s: float) -> Operation[Verdict]:
+    def operation(session: Session) -> Coroutine[Any, Any, Verdict]:
+        return await_verdict(session, intent, position, timeout_s=timeout_s)
+
+    return operation
+
+
+__all__ = ["AsyncProducer", "AsyncReceipt", "Producer", "Receipt"]

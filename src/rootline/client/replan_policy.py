@@ -1,0 +1,32 @@
+"""Planning a change anew when somebody else was first.
+
+Owns: which rejections are worth another plan, how often, and how long to wait. Does not own: the change.
+Invariants: a decision, no action; waits are jittered, so that writers who collided once do not collide for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rootline.schemas.errors import Invalid
+
+REPLANS_MAX: Final = 8
+_REPLAN_CODES: Final = {"stale-source", "isolation-conflict", "file-not-live", "row-conflict"}
+_FIRST_DELAY_S: Final = 0.02
+_LONGEST_DELAY_S: Final = 1.0
+
+
+def replan_delay_s(error: Invalid, replans: int, jitter: float, rest_s: float) -> float | None:
+    """Seconds to wait before planning anew; `None`: the rejection stands.
+
+    Args:
+        error: the rejection.
+        replans: how often it was planned anew already.
+        jitter: in [0, 1).
+        rest_s: seconds until the caller's deadline.
+
+    """
+    if error.code not in _REPLAN_CODES or replans >= REPLANS_MAX:
+        return None
+    delay_s: float = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2**replans) * (0.5 + jitter)
+    return delay_s if delay_s < rest_s else None

@@ -1,0 +1,176 @@
+"""What one process holds open of a lake: store, log, environment, and the loop they live on.
+
+Owns: opening once per process, anew in a forked child, and closing. Does not own: which adapters (`rootline.connect`
+passes an opener), what is done with them.
+Invariants: adapters are used on one loop only; a forked child never touches its parent's connections; no call is
+accepted once closing has begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Protocol, TypeVar
+
+from rootline.client.loop_thread import LoopThread
+from rootline.ports.environment import Environment
+from rootline.ports.intent_log import IntentSink, VerdictSource
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.errors import Invalid, OutcomeUnknown
+
+T = TypeVar("T")
+CLOSE_PATIENCE_S: Final = 30.0
+_inherited: Final[list[object]] = []
+"""What a forked child got from its parent: kept, because collecting it would close the parent's files under it."""
+
+
+class ClientLog(IntentSink, VerdictSource, Protocol):
+    """The two sides of a log that a writer needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Everything that an operation needs, open, on the running loop. `close` gives all of it back."""
+
+    store: ObjectStore
+    log: ClientLog
+    environment: Environment
+    close: Callable[[], Coroutine[Any, Any, None]]
+    trouble: Callable[[], str | None]
+    """Why nobody in this process decides intents at the moment, if that is known; for messages."""
+
+
+Opener = Callable[[], Awaitable[Session]]
+Operation = Callable[[Session], Coroutine[Any, Any, T]]
+
+
+class _End(Enum):
+    """The end of an iteration."""
+
+    HERE = "here"
+
+
+class SessionHolder:
+    """Runs operations on the session of the current process; thread-safe."""
+
+    def __init__(self, name: str, opener: Opener) -> None:
+        self.name = name
+        self._opener = opener
+        self._guard = threading.Lock()
+        self._process = os.getpid()
+        self._loop = LoopThread(f"rootline {name}")
+        self._opening: Future[Session] | None = None
+        self._running: set[Future[Any]] = set()
+        self._closed = False
+
+    def run(self, operation: Operation[T]) -> T:
+        """Carry `operation` out on the loop and wait for it, from any thread but the loop's own."""
+        self._adopt_process()
+        if self._loop.is_current():
+            raise RuntimeError("a blocking call from the lake's own event loop would wait for itself for ever")
+        future = self.submit(operation)
+        try:
+            return future.result()
+        except CancelledError:
+            raise OutcomeUnknown(
+                "verdict-timeout", f"{self.name} was closed during the call; a change that it made may yet be committed"
+            ) from None
+        except BaseException:
+            future.cancel()
+            raise
+
+    async def run_async(self, operation: Operation[T]) -> T:
+        """The same for a caller on a loop of its own."""
+        return await asyncio.wrap_future(self.submit(operation))
+
+    def iterate(self, source: Callable[[Session], AsyncIterator[T]]) -> Iterator[T]:
+        """The items of an asynchronous source, one at a time, each awaited on the loop when it is asked for."""
+        found: list[AsyncIterator[T]] = []
+
+        async def step(session: Session) -> T | _End:
+            if not found:
+                found.append(source(session))
+            return await anext(found[0], _End.HERE)
+
+        async def finish(_: Session) -> None:
+            if found and isinstance(found[0], AsyncGenerator):
+                await found[0].aclose()
+
+        try:
+            while not isinstance(item := self.run(step), _End):
+                yield item
+        finally:
+            with contextlib.suppress(Invalid):  # the lake was closed meanwhile: nothing is left to give back
+                self.run(finish)
+
+    def submit(self, operation: Operation[T]) -> Future[T]:
+        """Start `operation`. Raises `Invalid` (`lake-closed`) after `close`."""
+        self._adopt_process()
+        with self._guard:
+            if self._closed:
+                raise Invalid("lake-closed", f"{self.name} is closed; call rootline.connect again")
+            if self._opening is None or (self._opening.done() and _failed(self._opening)):
+                self._opening = self._loop.submit(_opened(self._opener))
+            future = self._loop.submit(_after(self._opening, operation))
+            self._running.add(future)
+        future.add_done_callback(self._forget)
+        return future
+
+    def close(self) -> None:
+        """Refuse new operations, let the running ones end (at most 30 s), give everything back. Repeatable."""
+        self._adopt_process()
+        with self._guard:
+            self._closed = True
+            running, opening = list(self._running), self._opening
+            self._opening = None
+        for future in running:
+            with contextlib.suppress(BaseException):
+                future.result(CLOSE_PATIENCE_S)
+        if opening is not None and not _failed(opening):
+            with contextlib.suppress(RuntimeError):  # the interpreter is shutting down: nothing can be awaited any more
+                self._loop.run(opening.result().close())
+        self._loop.close()
+
+    def abandon(self) -> None:
+        """Stop without waiting or draining, as a crash would; what is on the log stays there."""
+        self._closed = True
+        self._loop.request_stop()
+
+    def _forget(self, future: Future[Any]) -> None:
+        with self._guard:
+            self._running.discard(future)
+
+    def _adopt_process(self) -> None:
+        if os.getpid() == self._process:
+            return
+        _inherited.append((self._loop, self._opening))
+        self._guard = threading.Lock()  # the parent's may have been held by a thread that does not exist here
+        self._process = os.getpid()
+        self._loop = LoopThread(f"rootline {self.name}")
+        self._opening = None
+        self._running = set()
+
+
+def abandon_with(owner: object, holder: SessionHolder) -> None:
+    """When `owner` is collected without having been closed, its threads end too."""
+    weakref.finalize(owner, holder.abandon).atexit = False
+
+
+def _failed(opening: Future[Session]) -> bool:
+    return opening.cancelled() or opening.exception() is not None
+
+
+async def _opened(opener: Opener) -> Session:
+    return await opener()
+
+
+async def _after(opening: Future[Session], operation: Operation[T]) -> T:
+    # shielded: one caller that gives up must not take the session away from the others
+    return await operation(await asyncio.shield(asyncio.wrap_future(opening)))

@@ -1,0 +1,272 @@
+"""A table, as a program sees it.
+
+Owns: the public methods of a table. Does not own: how each is carried out (its neighbours in this folder).
+Invariants: holds no connection, only names one, so it may be pickled, shared between threads, and kept as long as its
+lake is open; every change waits for its verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from rootline.client.commit import Commit
+from rootline.client.producer import DEFAULT_TIMEOUT_S
+from rootline.client.session import Operation, Session, T
+from rootline.client.time_travel import Moment, PointInTime, read_head
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import DataFile, Isolation
+from rootline.schemas.root_header import RootHeader
+from rootline.schemas.table_definition import TableDefinition
+
+if TYPE_CHECKING:
+    from rootline.client.lake import Lake
+    from rootline.client.overwrite_rows import ChangeOptions
+    from rootline.client.scan import Scan
+    from rootline.client.tree_view import TreeView
+    from rootline.storage.check_findings import CheckSummary, DataFiles, Finding
+
+DEFAULT_TARGET_BYTES: Final = 256 * 1024 * 1024
+_REFRESH_CODES: Final = {"table-uuid-mismatch", "schema-unknown", "spec-unknown"}
+
+
+class TableHandle:
+    """Made by `lake.table` and `lake.create_table`."""
+
+    def __init__(self, lake: Lake, name: TableName) -> None:
+        self._lake = lake
+        self.name = name
+        self._known: TableDefinition | None = None
+
+    def append(
+        self,
+        data: Any,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        target_file_size_bytes: int = DEFAULT_TARGET_BYTES,
+        summary: Mapping[str, str] | None = None,
+    ) -> Commit:
+        """Add rows: write Parquet files, store them, publish one intent, wait for its verdict.
+
+        Args:
+            data: Arrow table or batch, pandas or Polars frame, list of dicts, dict of columns.
+            timeout_s: how long to wait for the verdict.
+            target_file_size_bytes: about how large one data file gets.
+            summary: kept in the snapshot.
+
+        Returns:
+            Where the rows landed.
+
+        Raises:
+            Invalid: `rows-invalid`, or the intent was rejected.
+            OutcomeUnknown: `verdict-timeout`; the rows may yet land. Appending the same data again may double them:
+                where that matters, publish with a `producer` and keep its receipt.
+
+        """
+        from rootline.client.append_files import append_files, as_arrow, write_and_store
+
+        rows = as_arrow(data)
+        if not rows.num_rows:
+            raise Invalid("rows-invalid", f"{self.name}: there are no rows to append")
+
+        async def operation(session: Session) -> Commit:
+            definition = await self._definition(session)
+            files = await write_and_store(session, self.name, definition, rows, target_bytes=target_file_size_bytes)
+            return await append_files(
+                session, self._lake.stamp, self.name, definition, files, timeout_s=timeout_s, summary=summary
+            )
+
+        return self._changing(operation)
+
+    def add_files(
+        self,
+        files: Sequence[DataFile],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        summary: Mapping[str, str] | None = None,
+    ) -> Commit:
+        """Add Parquet files that lie under the table's folder already (`rootline.DataFile.from_parquet`).
+
+        Raises:
+            Invalid: the intent was rejected: `file-already-live`, `location-invalid`, `statistics-missing`, …
+            OutcomeUnknown: `verdict-timeout`; adding the same files again is safe, they are there once.
+
+        """
+        from rootline.client.append_files import append_files
+
+        async def operation(session: Session) -> Commit:
+            definition = await self._definition(session)
+            return await append_files(
+                session, self._lake.stamp, self.name, definition, files, timeout_s=timeout_s, summary=summary
+            )
+
+        return self._changing(operation)
+
+    def overwrite(
+        self,
+        data: Any,
+        *,
+        where: str | None = None,
+        isolation: Isolation | str = Isolation.SERIALIZABLE,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        target_file_size_bytes: int = DEFAULT_TARGET_BYTES,
+        summary: Mapping[str, str] | None = None,
+    ) -> Commit | None:
+        """Replace the rows that match `where` by `data`, at once; without `where`, all rows.
+
+        Files that match in part are rewritten without the rows that match. When somebody else was first the change is
+        planned anew from the new head, a limited number of times.
+
+        Returns:
+            The commit; `None` when `data` is empty and no file held a row that matches.
+
+        Raises:
+            Invalid: `filter-invalid`, `rows-invalid`, or a rejection such as `isolation-conflict` that stood.
+            OutcomeUnknown: `verdict-timeout`.
+
+        """
+        from rootline.client.append_files import as_arrow
+        from rootline.client.overwrite_rows import overwrite_rows
+
+        rows = as_arrow(data)
+        options = _options(isolation, timeout_s, target_file_size_bytes, summary)
+        return self._changing(
+            lambda session: overwrite_rows(session, self._lake.stamp, self.name, rows, where, options)
+        )
+
+    def delete_where(
+        self,
+        where: str,
+        *,
+        isolation: Isolation | str = Isolation.SERIALIZABLE,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        summary: Mapping[str, str] | None = None,
+    ) -> Commit | None:
+        """Delete the rows that match `where`, at once. No data file is rewritten: vectors mark the rows.
+
+        Returns:
+            The commit; `None` when no row matches: nothing is published then, and there is no new version.
+
+        Raises:
+            Invalid: `filter-invalid`, or a rejection such as `isolation-conflict` that stood.
+            OutcomeUnknown: `verdict-timeout`; deleting again is safe.
+
+        """
+        from rootline.client.delete_rows import delete_rows
+
+        options = _options(isolation, timeout_s, DEFAULT_TARGET_BYTES, summary)
+        return self._changing(lambda session: delete_rows(session, self._lake.stamp, self.name, where, options))
+
+    def scan(
+        self,
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        version: int | None = None,
+        timestamp: Moment | None = None,
+        snapshot_id: int | None = None,
+    ) -> Scan:
+        """Rows of the table; nothing is read before `.to_arrow()`, `.to_batches()`, `.plan()` or `.count()`.
+
+        Args:
+            where: a filter, such as `dep_delay > 60 and carrier = 'UA'`.
+            columns: names, in the wanted order; all without it.
+            version: as of this version.
+            timestamp: as of this moment: datetime, ISO 8601 text, or milliseconds since the epoch.
+            snapshot_id: as of this snapshot.
+
+        """
+        from rootline.client.scan import Scan
+
+        return Scan(
+            self._lake.holder,
+            self.name,
+            where,
+            None if columns is None else tuple(columns),
+            PointInTime(version, snapshot_id, timestamp),
+        )
+
+    def history(self, *, limit: int = 20) -> list[RootHeader]:
+        """The headers of the newest `limit` addressable versions, newest first: snapshot, totals, ledger."""
+        from rootline.client.history import read_history
+
+        return self._lake.holder.run(lambda session: read_history(session.store, self.name, limit))
+
+    def head(self) -> RootHeader:
+        """The newest version's header. Raises `Invalid` (`table-unknown`)."""
+
+        async def operation(session: Session) -> RootHeader:
+            return (await read_head(session.store, self.name)).header
+
+        return self._lake.holder.run(operation)
+
+    def definition(self) -> TableDefinition:
+        """The newest version's definition: schemas, expressions, partition specs, properties."""
+
+        async def operation(session: Session) -> TableDefinition:
+            self._known = None
+            return await self._definition(session)
+
+        return self._lake.holder.run(operation)
+
+    def tree(self, *, version: int | None = None) -> TreeView:
+        """The metadata tree of a version, to be shown as text, as SVG, or by a notebook."""
+        from rootline.client.history import read_tree
+
+        return self._lake.holder.run(lambda session: read_tree(session.store, self.name, PointInTime(version=version)))
+
+    def check(self, *, data_files: DataFiles | None = None, summary: CheckSummary | None = None) -> Iterator[Finding]:
+        """Read the whole chain and yield what is wrong with it; nothing is yielded for a sound table.
+
+        Args:
+            data_files: how closely to look at the files that hold rows; that they exist, unless given.
+            summary: filled in as the check goes on.
+
+        """
+        from rootline.storage.chain_check import check_table
+        from rootline.storage.check_findings import DataFiles
+
+        closely = data_files or DataFiles.LISTED
+        return self._lake.holder.iterate(
+            lambda session: check_table(session.store, self.name, data_files=closely, summary=summary)
+        )
+
+    def __repr__(self) -> str:
+        return f"<TableHandle {self.name} of {self._lake!r}>"
+
+    def __getstate__(self) -> tuple[Lake, TableName]:
+        return self._lake, self.name
+
+    def __setstate__(self, state: tuple[Lake, TableName]) -> None:
+        self._lake, self.name, self._known = *state, None
+
+    def _changing(self, operation: Operation[T]) -> T:
+        try:
+            return self._lake.holder.run(operation)
+        except Invalid as error:
+            if error.code in _REFRESH_CODES:
+                self._known = None  # the table has changed under this handle; the next call reads its definition
+            raise
+
+    async def _definition(self, session: Session) -> TableDefinition:
+        """Read once: a definition is immutable, and a change of it is a rejection that makes this forget it."""
+        from rootline.storage.root_reader import read_definition
+
+        if self._known is None:
+            head = await read_head(session.store, self.name)
+            self._known = await read_definition(session.store, head.header)
+        return self._known
+
+
+def _options(
+    isolation: Isolation | str, timeout_s: float, target_bytes: int, summary: Mapping[str, str] | None
+) -> ChangeOptions:
+    from rootline.client.overwrite_rows import ChangeOptions
+
+    try:
+        checked = Isolation(isolation)
+    except ValueError as error:
+        known = " or ".join(Isolation)
+        raise Invalid("setting-invalid", f"isolation {isolation!r}: write {known}") from error
+    return ChangeOptions(timeout_s, checked, target_bytes, dict(summary or {}))

@@ -1,0 +1,275 @@
+"""URL → a lake, in-process or remote.
+
+Owns: the choice of adapters for a lake, and hosting the coordinator of an embedded one. Does not own: what lakes do
+(`rootline.client`), what coordinators do (`rootline.coordinator`).
+Invariants: of all processes that have an embedded lake open one hosts its coordinator, and when that one goes another
+takes over; closing drains the coordinator before the lock goes; short-lived readers open no log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import structlog
+
+from rootline.adapters.lake_lock import LakeLock
+from rootline.adapters.open import local_folder, open_lock, open_log, open_store
+from rootline.adapters.open import store_settings as store_settings
+from rootline.adapters.system_environment import SystemEnvironment
+from rootline.client.lake import Lake
+from rootline.client.session import Session
+from rootline.coordinator.app import CoordinatorService
+from rootline.coordinator.settings import CoordinatorSettings
+from rootline.ports.intent_log import IntentLog
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.errors import Invalid, RootlineError, Unavailable
+from rootline.schemas.log_position import LogPosition
+from rootline.schemas.verdict import Verdict
+
+CoordinatorPlace = Literal["auto", "elsewhere"]
+"""`auto`: hosted here when the lake is embedded and nobody else hosts it; `elsewhere`: never here."""
+
+_RESTART_DELAY_S: Final = 0.5
+_RESTART_DELAY_S_MAX: Final = 10.0
+
+
+def connect(
+    url: str | Path | None = None,
+    *,
+    log: str | None = None,
+    coordinator: CoordinatorPlace = "auto",
+    settings: CoordinatorSettings | None = None,
+) -> Lake:
+    """Open a lake. Nothing is read or started before its first use.
+
+    Args:
+        url: the warehouse: a path, `file:///dir`, `s3://bucket/prefix`; `ROOTLINE_WAREHOUSE` without it.
+        log: the intent log; `ROOTLINE_LOG` without it; without both, the one embedded in the warehouse's folder.
+        coordinator: whether this process may host the coordinator of an embedded lake.
+        settings: of a coordinator hosted here.
+
+    Returns:
+        The lake; close it, or use it in a `with` statement.
+
+    Raises:
+        Invalid: `setting-invalid`, no warehouse is named, or a URL has no form that is known.
+        Unavailable: with `coordinator="elsewhere"`, the folder does not exist.
+
+    """
+    warehouse = str(url) if url is not None else os.environ.get("ROOTLINE_WAREHOUSE", "")
+    if not warehouse:
+        raise Invalid("setting-invalid", "no warehouse is named: pass a path or URL, or set ROOTLINE_WAREHOUSE")
+    if coordinator not in ("auto", "elsewhere"):
+        raise Invalid("setting-invalid", f"coordinator {coordinator!r}: write 'auto' or 'elsewhere'")
+    folder = local_folder(warehouse)
+    if folder is not None:
+        warehouse = str(folder)  # absolute, so that a forked or pickled lake means the same one wherever it runs
+        if coordinator == "elsewhere" and not folder.is_dir():
+            raise Unavailable("store-unavailable", f"{folder}: there is no such folder")
+    _keep_logs_quiet()
+    return Lake(EmbeddableLake(warehouse, log or os.environ.get("ROOTLINE_LOG") or None, coordinator, settings))
+
+
+@dataclass(frozen=True, slots=True)
+class LakeParts:
+    """A lake's store and log, open, and the lock of its coordinator's host if it has a folder."""
+
+    store: ObjectStore
+    log: IntentLog
+    lock: LakeLock | None
+
+    async def close(self) -> None:
+        """Give all of it back."""
+        if self.lock is not None:
+            self.lock.release()
+        try:
+            await self.log.close()
+        finally:
+            await self.store.close()
+
+
+def lake_folder(url: str) -> Path | None:
+    """The folder that a warehouse's URL names; `None` when it is no folder of this machine."""
+    return local_folder(url)
+
+
+def open_warehouse(url: str) -> ObjectStore:
+    """The object store alone; on the loop that will use it."""
+    return open_store(url)
+
+
+async def open_parts(warehouse: str, log: str | None) -> LakeParts:
+    """Open what a service needs; on the loop that will use it."""
+    store = open_store(warehouse)
+    try:
+        return LakeParts(store, open_log(log, warehouse), open_lock(warehouse) if log is None else None)
+    except BaseException:
+        await store.close()
+        raise
+
+
+def embedded_settings(warehouse: str, settings: CoordinatorSettings | None = None) -> CoordinatorSettings:
+    """`settings` for a coordinator of this lake: a local folder's file system is judged by its kind, not by trial."""
+    chosen = settings or CoordinatorSettings()
+    if warehouse.startswith("s3:"):
+        return chosen
+    return chosen.model_copy(update={"probe_rounds": 0})
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddableLake:
+    """A lake's address, to be opened in any process."""
+
+    warehouse: str
+    log: str | None
+    coordinator: CoordinatorPlace
+    settings: CoordinatorSettings | None
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return self.warehouse
+
+    async def open(self) -> Session:
+        """Open it in this process, hosting the coordinator if that is this process's part."""
+        if self.coordinator == "elsewhere" or self.log is not None:
+            return await self._open_guest()
+        parts = await open_parts(self.warehouse, self.log)
+        host = CoordinatorHost(parts, embedded_settings(self.warehouse, self.settings))
+        host.start()
+
+        async def close() -> None:
+            await host.stop()
+            await parts.close()
+
+        return Session(parts.store, parts.log, SystemEnvironment(), close, host.trouble)
+
+    async def _open_guest(self) -> Session:
+        store = open_store(self.warehouse)
+        log = LogOnDemand(self.log, self.warehouse)
+
+        async def close() -> None:
+            await log.close()
+            await store.close()
+
+        return Session(store, log, SystemEnvironment(), close, lambda: None)
+
+
+class CoordinatorHost:
+    """Hosts the coordinator whenever this process gets the lake's lock; starts it again after a failure."""
+
+    def __init__(self, parts: LakeParts, settings: CoordinatorSettings) -> None:
+        self._parts = parts
+        self._settings = settings
+        self._service: CoordinatorService | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._trouble: str | None = None
+        self._logger = structlog.get_logger("rootline.connect")
+
+    def start(self) -> None:
+        """Begin on the running loop."""
+        self._task = asyncio.get_running_loop().create_task(self._host(), name="rootline coordinator host")
+
+    def trouble(self) -> str | None:
+        """Why the coordinator here stopped last, while it is not running."""
+        return self._trouble
+
+    async def stop(self) -> None:
+        """Drain the coordinator, or stop waiting for the lock; returns when this process hosts nothing."""
+        self._stopping = True
+        if self._task is None:
+            return
+        if self._service is not None:
+            self._service.request_stop()
+        else:
+            self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _host(self) -> None:
+        delay_s = _RESTART_DELAY_S
+        while not self._stopping:
+            if self._parts.lock is not None:
+                await self._parts.lock.acquire()
+            try:
+                self._service = CoordinatorService(
+                    store=self._parts.store, log=self._parts.log, settings=self._settings
+                )
+                self._trouble = None
+                await self._service.run()
+                return
+            except Exception as error:  # whatever it is, the next attempt starts from what is stored
+                self._trouble = str(error) if isinstance(error, RootlineError) else repr(error)
+                self._logger.exception("coordinator failed", action="coordinator-failed", exc_info=error)
+            finally:
+                self._service = None
+                if self._parts.lock is not None:
+                    self._parts.lock.release()
+            await asyncio.sleep(delay_s)
+            delay_s = min(2 * delay_s, _RESTART_DELAY_S_MAX)
+
+
+class LogOnDemand:
+    """A log that is opened by the first record or wait, so that readers need none."""
+
+    def __init__(self, url: str | None, warehouse: str) -> None:
+        self._url = url
+        self._warehouse = warehouse
+        self._log: IntentLog | None = None
+
+    async def publish(self, key: bytes, value: bytes) -> LogPosition:
+        """As the log's own."""
+        return await self._opened().publish(key, value)
+
+    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
+        """As the log's own."""
+        return await self._opened().publish_many(records)
+
+    async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:
+        """As the log's own."""
+        return await self._opened().wait_verdict(position, timeout_s=timeout_s)
+
+    async def close(self) -> None:
+        """Close it if it was opened."""
+        if self._log is not None:
+            await self._log.close()
+
+    def _opened(self) -> IntentLog:
+        if self._log is None:
+            self._log = open_log(self._url, self._warehouse)
+        return self._log
+
+
+def _keep_logs_quiet() -> None:
+    """Send our log lines to `logging`, where a library's belong, unless the program has decided about structlog."""
+    if structlog.is_configured():
+        return
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.stdlib.add_log_level,
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(key_order=["event", "action"]),
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+
+
+class _CallableModule(types.ModuleType):
+    """`rootline.connect` is this module once somebody has imported it, and the function before: both can be called."""
+
+    def __call__(self, *args: Any, **options: Any) -> Lake:
+        return connect(*args, **options)
+
+
+sys.modules[__name__].__class__ = _CallableModule

@@ -1,0 +1,23 @@
+"""Rootline as a Spark data source: `spark.dataSource.register(rootline.spark.RootlineDataSource)`.
+
+Owns: `format("rootline")` for batch reads, batch writes and streaming writes. Does not own: planning, statistics,
+publishing (the library's own rooms do it).
+Invariants: importing this package imports Spark only when a name of it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rootline.spark.data_source import RootlineDataSource, register
+
+__all__ = ["RootlineDataSource", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from rootline.spark import data_source
+
+        return getattr(data_source, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,80 @@
+"""The executor's side of a write: Arrow batches in, data files with statistics in the store, messages out.
+
+Owns: buffering to the target file size, writing through the store, the message that carries the files to the driver.
+Does not own: how a file is written (`rootline.client.data_file_writer`), publishing (`batch_commit`).
+Invariants: one Parquet file per partition value and target size, not per Arrow batch; nothing is published here, so
+files of a failed task are orphans that no reader sees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+
+from rootline.adapters.open import open_store
+from rootline.adapters.system_environment import SystemEnvironment
+from rootline.client.data_file_writer import WrittenFile, write_files
+from rootline.client.upload import upload_files
+from rootline.schemas.intent import DataFile
+from rootline.schemas.table_definition import TableDefinition
+from rootline.spark.options import SourceOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+QUERY_ID_PROPERTY = "sql.streaming.queryId"
+
+
+@dataclass
+class FilesWritten(WriterCommitMessage):
+    """What one task wrote. `query_id` is the streaming query's, `None` in a batch."""
+
+    files: tuple[DataFile, ...]
+    query_id: str | None
+
+
+def write_task(batches: Iterable[pa.RecordBatch], definition: TableDefinition, options: SourceOptions) -> FilesWritten:
+    """Write what one task was given. Raises `Invalid` when rows do not fit the table, `Unavailable` for the store."""
+    files: list[DataFile] = []
+    for part in _parts(batches, options.target_file_size_bytes):
+        written = write_files(part, definition, _fresh_ids(), target_file_size_bytes=options.target_file_size_bytes)
+        asyncio.run(_put(written, options))
+        files.extend(item.data_file for item in written)
+    context = TaskContext.get()
+    query_id = None if context is None else context.getLocalProperty(QUERY_ID_PROPERTY)
+    return FilesWritten(tuple(files), query_id)
+
+
+async def _put(written: list[WrittenFile], options: SourceOptions) -> None:
+    store = open_store(options.warehouse)
+    try:
+        files = ((item.data_file.location, item.body) for item in written)
+        await upload_files(store, SystemEnvironment(), options.table, files)
+    finally:
+        await store.close()
+
+
+def _parts(batches: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[list[pa.RecordBatch]]:
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        held.append(batch)
+        size += batch.nbytes
+        if size >= part_bytes:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
+
+
+def _fresh_ids() -> Iterator[uuid.UUID]:
+    while True:
+        yield uuid.uuid4()

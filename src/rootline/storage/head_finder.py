@@ -1,0 +1,44 @@
+"""Finds the newest root of a table.
+
+Owns: the LIST, and passing over foreign objects. Does not own: what makes a head confirmed (commit protocol).
+Invariants: one request as long as nobody puts foreign objects before the roots; the answer carries the store's date.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.object_keys import root_key, roots_prefix, version_of_root_key
+
+_LIMITS: Final[tuple[int | None, ...]] = (1, 100, None)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadKey:
+    """The newest root's version; `store_ms` is the date of the LIST that found it, `None` when the store has none."""
+
+    version: Version
+    store_ms: int | None
+
+
+async def find_head(store: ObjectStore, table: TableName) -> HeadKey | None:
+    """The newest root's version; `None` when the table has no root.
+
+    A key counts only if it is exactly the key that root would be written under.
+
+    Raises:
+        Unavailable: `store-unavailable`.
+
+    """
+    for limit in _LIMITS:
+        listing = await store.list(roots_prefix(table), limit=limit)
+        for key in listing.keys:
+            version = version_of_root_key(key)
+            if version is not None and key == root_key(table, version):
+                return HeadKey(version, listing.store_ms)
+        if limit is None or len(listing.keys) < limit:
+            return None
+    return None

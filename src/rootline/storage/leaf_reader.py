@@ -1,0 +1,69 @@
+"""Reads and proves leaves.
+
+Owns: the GET, and the leaf's agreement with its root row. Does not own: its form and digests (`leaf_codec`).
+Invariants: a leaf that is not as long, or does not hold as many entries, as the root says is `Corrupt`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
+from rootline.schemas.errors import Corrupt, Invalid
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.leaf_codec import Leaf, LeafContent, decode_leaf
+from rootline.storage.stored_file import read_stored
+
+LEAVES_AT_ONCE: Final = 8
+
+
+async def read_leaf(store: ObjectStore, table: TableName, entry: ContentEntry) -> Leaf:
+    """The leaf of a DATA_MANIFEST or DELETE_MANIFEST row.
+
+    Raises:
+        Corrupt: `object-missing` or `leaf-corrupt`.
+        Invalid: `file-unreadable`, an Avro leaf or one outside the table's folder.
+
+    """
+    if entry.file_format is not FileFormat.PARQUET:
+        raise Invalid("file-unreadable", f"{entry.location}: leaves of format {entry.file_format} are not read")
+    body = await read_stored(store, table, entry.location, code="leaf-corrupt", length=entry.file_size_in_bytes)
+    leaf = decode_leaf(body, location=entry.location)
+    if len(leaf) != entry.record_count:
+        raise Corrupt(
+            "leaf-corrupt", f"{entry.location}: holds {len(leaf)} entries, its root row says {entry.record_count}"
+        )
+    expected = LeafContent.DATA if entry.content_type is ContentType.DATA_MANIFEST else LeafContent.DELETE
+    if leaf.content is not expected:
+        raise Corrupt("leaf-corrupt", f"{entry.location}: lists {leaf.content} files, its root row says {expected}")
+    return leaf
+
+
+async def read_leaves(
+    store: ObjectStore, table: TableName, entries: Iterable[ContentEntry], known: Mapping[str, Leaf] | None = None
+) -> dict[str, Leaf]:
+    """Location → leaf of every row in `entries`, a few at a time; those in `known` are not read again.
+
+    Raises:
+        Corrupt, Invalid: as `read_leaf`, of the first row that fails.
+
+    """
+    slots = asyncio.Semaphore(LEAVES_AT_ONCE)
+    rows = {entry.location: entry for entry in entries}
+    found: dict[str, Leaf] = {location: known[location] for location in rows if known and location in known}
+
+    async def read(entry: ContentEntry) -> None:
+        async with slots:
+            found[entry.location] = await read_leaf(store, table, entry)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for location, entry in rows.items():
+                if location not in found:
+                    group.create_task(read(entry))
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return {location: found[location] for location in rows}

@@ -1,0 +1,50 @@
+"""Reads and proves deletion vectors, of data files and of leaves.
+
+Owns: the GET, the range, agreement with the entry. Does not own: the bitmap's form (`vector_codec`).
+Invariants: a vector holds exactly as many positions as its entry says, or it is `Corrupt`; it is never left out.
+"""
+
+from __future__ import annotations
+
+from pyroaring import BitMap, BitMap64
+
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.content_entry import ContentEntry
+from rootline.schemas.errors import Corrupt
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.vector_codec import decode_inline, decode_vector
+from rootline.storage.stored_file import read_stored
+
+
+async def read_vector(store: ObjectStore, table: TableName, entry: ContentEntry) -> BitMap64:
+    """The vector of a POSITION_DELETE row: the deleted row numbers of its data file.
+
+    Raises:
+        Corrupt: `object-missing` or `vector-corrupt`.
+
+    """
+    body = await read_stored(store, table, entry.location, code="vector-corrupt", length=entry.file_size_in_bytes)
+    return vector_in(body, entry)
+
+
+def vector_in(body: bytes, entry: ContentEntry) -> BitMap64:
+    """The vector of `entry` in the Puffin file's bytes `body`. Raises `Corrupt` (`vector-corrupt`)."""
+    place = entry.deletion_vector
+    if place is None or place.offset is None or place.size_in_bytes is None:
+        raise Corrupt("vector-corrupt", f"{entry.location}: its entry does not say where in the file the vector is")
+    end = place.offset + place.size_in_bytes
+    name = f"{entry.location} at {place.offset}"
+    if end > len(body):
+        raise Corrupt("vector-corrupt", f"{name}: ends at byte {end} of a file of {len(body)}")
+    return decode_vector(body[place.offset : end], name=name, cardinality=entry.record_count)
+
+
+async def read_manifest_vector(store: ObjectStore, table: TableName, entry: ContentEntry) -> BitMap:
+    """The vector of a MANIFEST_DV row: the dead ordinals of its leaf, inline or in a Puffin file. Raises as above."""
+    place = entry.deletion_vector
+    if place is not None and place.inline_content is not None:
+        return decode_inline(place.inline_content, name=f"vector of {entry.location}", cardinality=entry.record_count)
+    wide = await read_vector(store, table, entry)
+    if len(wide) and wide.max() >= 2**32:
+        raise Corrupt("vector-corrupt", f"{entry.location}: ordinal {wide.max()} is beyond any leaf")
+    return BitMap(wide)

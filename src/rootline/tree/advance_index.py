@@ -1,0 +1,66 @@
+"""Make the live index follow a commit.
+
+Owns: the next version's index. Does not own: which rows the next root has (`next_root`).
+Invariants: the result equals an index built from nothing over the new root; work is the change plus one shallow copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeVar
+
+from rootline.schemas.content_entry import ContentType
+from rootline.schemas.root_codec import Row
+from rootline.tree.draft import Draft
+from rootline.tree.live_index import LiveIndex
+from rootline.tree.manifest_vectors import MaskUpdate
+
+_Value = TypeVar("_Value")
+
+
+def advanced_index(
+    draft: Draft, fresh: Iterable[Row], masks: Mapping[str, MaskUpdate], unsettled: tuple[int, ...]
+) -> LiveIndex:
+    """The index after `draft`.
+
+    Args:
+        draft: of the new root.
+        fresh: the row objects that the new root has and its parent had not, manifest vectors left out.
+        masks: the manifest vectors that change.
+        unsettled: ordinals of the new root's blocks that the next one must rewrite.
+
+    """
+    before = draft.live
+    dropped = draft.dropped_leaves
+    index = LiveIndex(
+        before.rows.copy(),
+        before.vectors.copy(),
+        before.equality_deletes.copy(),
+        _without(before.leaf_rows, dropped),
+        _without(before.mask_rows, dropped),
+        _without(before.dead, dropped),
+        _without(before.lookups, dropped),
+        unsettled,
+    )
+    for rows in (draft.removed, draft.moved):
+        for place, row in rows.items():
+            index.rows.pop(place, None)
+            if place.content_type is ContentType.POSITION_DELETE:
+                index.vectors.pop(row.entry.referenced_file or "", None)
+            elif place.content_type is ContentType.EQUALITY_DELETE:
+                index.equality_deletes.pop(place, None)
+    for row in fresh:
+        index.insert(row)
+    for location, update in masks.items():
+        index.mask_rows[location] = update.rows
+        index.dead[location] = update.dead
+    for location, flushed in draft.flushed.items():
+        index.lookups[location] = flushed.lookup
+    return index
+
+
+def _without(items: dict[str, _Value], keys: Collection[str]) -> dict[str, _Value]:
+    copied = items.copy()
+    for key in keys:
+        copied.pop(key, None)
+    return copied

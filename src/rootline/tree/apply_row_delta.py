@@ -1,0 +1,135 @@
+"""The kind `row_delta`: data files, deletion vectors and equality deletes in one change.
+
+Owns: its rules, and when vectors are merged. Does not own: where merged vectors are written (`merged_puffin`).
+Invariants: a data file has one live vector; a row that is deleted stays deleted; two updates of one row never both
+land.
+
+Source: protocol page, section 2, "Validation", `row_delta`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyroaring import BitMap64
+
+from rootline.schemas.content_entry import (
+    ContentEntry,
+    ContentType,
+    DeletionVector,
+    EntryPlace,
+    FileFormat,
+    VersionInfo,
+)
+from rootline.schemas.errors import Invalid
+from rootline.schemas.intent import AddedVector, Intent
+from rootline.schemas.location_rules import check_location
+from rootline.schemas.root_codec import Row
+from rootline.tree.batch import Library, Needs, VectorAt
+from rootline.tree.change import Change, Effect, MergedVector
+from rootline.tree.draft import Draft
+from rootline.tree.file_rules import added_rows, check_own_location
+from rootline.tree.live_index import Live
+from rootline.tree.removal_rules import reference_of
+from rootline.tree.statistics_rules import partition_statistics
+from rootline.tree.vector_merge import MERGED_LOCATION, merge, wanted
+
+
+def row_delta(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
+    """Raises `Invalid`: a rule of the files or vectors is broken, or `row-conflict`."""
+    rows = added_rows(draft, intent)
+    own = {row.entry.location: row.entry for row in rows if row.entry.content_type is ContentType.DATA}
+    removed: list[Live] = []
+    merged: list[MergedVector] = []
+    missing: set[VectorAt] = set()
+    for vector in intent.add_vectors:
+        data = _target(draft, vector, own)
+        current = draft.vector_of(vector.referenced_file)
+        entry = _entry(draft, vector, data)
+        if reference_of(current) == vector.replaces_vector:
+            if current is not None and vector.cardinality < current.entry.record_count:
+                raise Invalid(
+                    "vector-invalid",
+                    f"the vector of {vector.referenced_file!r} deletes {vector.cardinality} rows, the one it replaces "
+                    f"{current.entry.record_count}: a vector holds all deleted positions",
+                )
+            rows.append(Row.of(entry, draft.codec))
+        elif current is None:
+            raise Invalid(
+                "row-conflict",
+                f"{vector.referenced_file!r} has no deletion vector any more, the writer replaces one",
+            )
+        else:
+            absent = {at for at in wanted(intent, vector, current.entry, draft) if at not in library.vectors}
+            if absent:
+                missing |= absent
+                continue
+            outcome = merge(intent, vector, data, current.entry, draft, library)
+            if outcome is None:
+                continue
+            if isinstance(outcome, BitMap64):
+                merged.append(MergedVector(_merged_entry(entry, outcome), outcome))
+            else:
+                rows.append(Row.of(entry, draft.codec))
+        if current is not None:
+            removed.append(current)
+    if missing:
+        return Needs(frozenset(), frozenset(missing))
+    effect = Effect.REMOVES | (Effect.ADDS if intent.add_data_files else Effect.NOTHING)
+    return Change(effect, tuple(rows), tuple(removed), tuple(merged))
+
+
+def _target(draft: Draft, vector: AddedVector, own: Mapping[str, ContentEntry]) -> ContentEntry:
+    check_own_location(draft, vector.location)
+    check_location(vector.referenced_file, is_live=draft.is_live)
+    data = own.get(vector.referenced_file)
+    if data is None:
+        live = draft.find(EntryPlace(ContentType.DATA, vector.referenced_file))
+        if live is None:
+            raise Invalid("file-not-live", f"{vector.referenced_file!r} is not part of the table")
+        data = live.entry
+    if draft.find(EntryPlace(ContentType.POSITION_DELETE, vector.location, vector.offset)) is not None:
+        raise Invalid(
+            "file-already-live", f"the vector at {vector.offset} of {vector.location!r} is part of the table already"
+        )
+    if vector.cardinality > data.record_count:
+        raise Invalid(
+            "vector-invalid",
+            f"the vector of {vector.referenced_file!r} deletes {vector.cardinality} rows, the file has "
+            f"{data.record_count}",
+        )
+    if vector.offset + vector.size_in_bytes > vector.file_size_in_bytes:
+        raise Invalid("vector-invalid", f"the vector at {vector.offset} of {vector.location!r} ends after its file")
+    return data
+
+
+def _entry(draft: Draft, vector: AddedVector, data: ContentEntry) -> ContentEntry:
+    spec_ids = draft.definition.spec_by_id(data.partition_spec_id).expr_ids
+    return ContentEntry(
+        content_type=ContentType.POSITION_DELETE,
+        location=vector.location,
+        file_format=FileFormat.PUFFIN,
+        version_info=draft.numbers(),
+        partition_spec_id=data.partition_spec_id,
+        record_count=vector.cardinality,
+        file_size_in_bytes=vector.file_size_in_bytes,
+        deletion_vector=DeletionVector(vector.offset, vector.size_in_bytes),
+        referenced_file=data.location,
+        content_stats=partition_statistics(data.content_stats, spec_ids) if spec_ids else {},
+    )
+
+
+def _merged_entry(entry: ContentEntry, positions: BitMap64) -> ContentEntry:
+    """The entry of a merged vector; location, offset and sizes follow when the batch's Puffin is written."""
+    numbers: VersionInfo = entry.version_info
+    return ContentEntry(
+        content_type=ContentType.POSITION_DELETE,
+        location=f"{MERGED_LOCATION}{entry.referenced_file}",
+        file_format=FileFormat.PUFFIN,
+        version_info=numbers,
+        partition_spec_id=entry.partition_spec_id,
+        record_count=len(positions),
+        deletion_vector=DeletionVector(0, 0),
+        referenced_file=entry.referenced_file,
+        content_stats=entry.content_stats,
+    )

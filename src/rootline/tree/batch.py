@@ -1,0 +1,97 @@
+"""What goes into the application of a batch, and what comes out.
+
+Owns: the value types between the commit machine and the tree. Does not own: how a batch is applied (`apply`), how
+objects are fetched or stored (`rootline.storage`).
+Invariants: values only; verdicts stand in the order of the records; every object of `Applied.objects` must be stored
+before the root that references it, and storing the same one twice is harmless (its name follows from its content).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pyroaring import BitMap64
+
+from rootline.schemas.identifiers import CommitId, Location
+from rootline.schemas.intent import Intent
+from rootline.schemas.leaf_codec import Leaf
+from rootline.schemas.log_position import LogPosition
+from rootline.schemas.verdict import Verdict
+from rootline.tree.table_state import TableState
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One decoded intent, where it stands on the log, and the bytes of its record (key, value and headers)."""
+
+    position: LogPosition
+    intent: Intent
+    size_in_bytes: int
+    key: bytes | None = None
+    value: bytes = b""
+    appended_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What the edge adds to a root: a fresh commit id, who commits, and the wall clock (milliseconds, epoch)."""
+
+    commit_id: CommitId
+    coordinator_id: str
+    now_ms: int
+
+
+class VectorAt(NamedTuple):
+    """A deletion vector's place: the Puffin file as its entry names it, and the blob's offset (bytes).
+
+    A blob begins with its own length, so the size is not needed to read it.
+    """
+
+    location: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Objects fetched for a batch. `None`: looked for, and absent or unreadable; whoever needs it is rejected."""
+
+    leaves: Mapping[str, Leaf | None] = field(default_factory=dict)
+    vectors: Mapping[VectorAt, BitMap64 | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Objects to fetch into the library before the batch can be applied; then apply it again, whole."""
+
+    leaves: frozenset[str]
+    vectors: frozenset[VectorAt]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingObject:
+    """An object to store (put if absent, identical bytes are no conflict) before the root; `location` is relative."""
+
+    location: Location
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The next root's `body`, the state it stands for, and the verdicts to publish once it is confirmed."""
+
+    state: TableState
+    body: bytes
+    verdicts: tuple[Verdict, ...]
+    objects: tuple[PendingObject, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoTable:
+    """There is no table, and nothing of the batch creates one: rejections with no root to record them.
+
+    The same intents get the same verdicts again, so they may be published at once.
+    """
+
+    verdicts: tuple[Verdict, ...]

@@ -1,0 +1,147 @@
+"""What is live in a table, and where: the lookups behind validation.
+
+Owns: the index over one root's rows and its leaves. Does not own: how it follows a commit (`advance_index`).
+Invariants: an entry is live in one place; DELETED rows are in no index; dead = the union of a leaf's vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pyroaring import BitMap
+
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
+from rootline.schemas.errors import Corrupt
+from rootline.schemas.leaf_codec import Leaf
+from rootline.schemas.root_codec import Root, Row
+from rootline.schemas.vector_codec import decode_inline
+from rootline.tree.leaf_lookup import LeafLookup
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A live entry: in the root (`row`), or in a leaf at `ordinal`; neither, when the batch at hand adds it."""
+
+    entry: ContentEntry
+    row: Row | None = None
+    leaf: str | None = None
+    ordinal: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LiveIndex:
+    """The lookups of one version. The dictionaries belong to the index: nobody else changes them."""
+
+    rows: dict[EntryPlace, Row] = field(default_factory=dict)
+    """Live root rows of content types 0-2."""
+    vectors: dict[str, Row] = field(default_factory=dict)
+    """Data file's location → root row of its vector."""
+    equality_deletes: dict[EntryPlace, Row] = field(default_factory=dict)
+    """Root rows of equality deletes."""
+    leaf_rows: dict[str, Row] = field(default_factory=dict)
+    """Leaf's location → its root row."""
+    mask_rows: dict[str, tuple[Row, ...]] = field(default_factory=dict)
+    """Leaf's location → the root rows of its manifest vectors."""
+    dead: dict[str, BitMap] = field(default_factory=dict)
+    """Leaf's location → its dead ordinals."""
+    lookups: dict[str, LeafLookup] = field(default_factory=dict)
+    """Leaf's location → the leaf."""
+    unsettled: tuple[int, ...] = ()
+    """Ordinals of the root's blocks that the next root must rewrite: they show this snapshot's own change."""
+
+    @staticmethod
+    def of(root: Root, leaves: Mapping[str, Leaf]) -> LiveIndex:
+        """Built from nothing. Raises `Corrupt` when the root names a leaf that is not in `leaves`."""
+        index = LiveIndex(unsettled=unsettled_blocks(root))
+        for row in root.rows:
+            index.insert(row)
+        for location in index.leaf_rows:
+            leaf = leaves.get(location)
+            if leaf is None:
+                raise Corrupt("object-missing", f"root {root.header.version} names leaf {location}, which is not there")
+            index.lookups[location] = LeafLookup(leaf)
+        for location in index.mask_rows:
+            if location not in index.leaf_rows:
+                raise Corrupt(
+                    "root-corrupt", f"root {root.header.version} has a vector of {location}, which is no leaf of it"
+                )
+        return index
+
+    def insert(self, row: Row) -> None:
+        """Take in one row of the root. Only while the index is being built."""
+        entry = row.entry
+        if entry.version_info.status is Status.DELETED:
+            return
+        content_type = entry.content_type
+        if content_type <= ContentType.EQUALITY_DELETE:
+            place = entry.place
+            self.rows[place] = row
+            if content_type is ContentType.POSITION_DELETE:
+                self.vectors[entry.referenced_file or ""] = row
+            elif content_type is ContentType.EQUALITY_DELETE:
+                self.equality_deletes[place] = row
+        elif content_type is ContentType.MANIFEST_DV:
+            location = entry.location
+            self.mask_rows[location] = (*self.mask_rows.get(location, ()), row)
+            self.dead[location] = self.dead.get(location, BitMap()) | mask_of(entry)
+        else:
+            self.leaf_rows[entry.location] = row
+
+    def find(self, place: EntryPlace) -> Live | None:
+        """The live entry at `place`, in the root or in a leaf."""
+        row = self.rows.get(place)
+        if row is not None:
+            return Live(row.entry, row=row)
+        for location, lookup in self.lookups.items():
+            ordinal = lookup.ordinal_of(place)
+            if ordinal is not None and not self.is_dead(location, ordinal):
+                return Live(lookup.entry(ordinal), leaf=location, ordinal=ordinal)
+        return None
+
+    def vector_of(self, data_location: str) -> Live | None:
+        """The live vector of a data file, in the root or in a leaf."""
+        row = self.vectors.get(data_location)
+        if row is not None:
+            return Live(row.entry, row=row)
+        for location, lookup in self.lookups.items():
+            ordinal = lookup.vectors.get(data_location)
+            if ordinal is not None and not self.is_dead(location, ordinal):
+                return Live(lookup.entry(ordinal), leaf=location, ordinal=ordinal)
+        return None
+
+    def is_dead(self, leaf: str, ordinal: int) -> bool:
+        """Whether a manifest vector of `leaf` holds `ordinal`."""
+        dead = self.dead.get(leaf)
+        return dead is not None and ordinal in dead
+
+    def entries(self) -> Iterator[Live]:
+        """Every live entry of content types 0-2: the root's, then each leaf's. Reads every leaf."""
+        for row in self.rows.values():
+            yield Live(row.entry, row=row)
+        for location, lookup in self.lookups.items():
+            dead: Iterable[int] = self.dead.get(location, ())
+            skipped = set(dead)
+            for ordinal, entry in enumerate(lookup.leaf.entries()):
+                if ordinal not in skipped and entry.version_info.status is not Status.DELETED:
+                    yield Live(entry, leaf=location, ordinal=ordinal)
+
+
+def mask_of(entry: ContentEntry) -> BitMap:
+    """The ordinals that a manifest vector's row holds. Raises `Corrupt` when it is not inline."""
+    vector = entry.deletion_vector
+    if vector is None or vector.inline_content is None:
+        raise Corrupt("vector-corrupt", f"the manifest vector of {entry.location} is not inline; this is not read here")
+    return decode_inline(
+        vector.inline_content, name=f"manifest vector of {entry.location}", cardinality=entry.record_count
+    )
+
+
+def unsettled_blocks(root: Root) -> tuple[int, ...]:
+    """Ordinals of the blocks that hold a row which is not EXISTING, and of the last block (it may be half full)."""
+    last = len(root.blocks) - 1
+    return tuple(
+        ordinal
+        for ordinal, block in enumerate(root.blocks)
+        if ordinal == last or any(row.entry.version_info.status is not Status.EXISTING for row in block.rows)
+    )

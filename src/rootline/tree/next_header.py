@@ -1,0 +1,71 @@
+"""The next root's header.
+
+Owns: how each part of it follows from the parent's and the batch. Does not own: the parts' own rules (`ledger`,
+`outcomes`, `summary`), its bytes (`header_codec`).
+Invariants: everything that is not advanced is carried forward; sequence numbers and timestamps strictly increase,
+offsets never decrease.
+
+Source: protocol page, section 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rootline.schemas.errors import Internal
+from rootline.schemas.identifiers import SequenceNumber, Version
+from rootline.schemas.log_position import LogPosition
+from rootline.schemas.root_header import Outcomes, RootHeader, Snapshot
+from rootline.tree.batch import Stamp
+from rootline.tree.decide import Decisions
+from rootline.tree.draft import Draft
+from rootline.tree.outcomes import Acknowledged, advanced, kept
+from rootline.tree.summary import operation_of, summary_of
+from rootline.tree.table_state import TableState
+
+
+def next_header(
+    parent: TableState | None,
+    draft: Draft,
+    decisions: Decisions,
+    positions: Sequence[LogPosition],
+    stamp: Stamp,
+    *,
+    acknowledged: Acknowledged,
+    writer_retention_s: int,
+) -> RootHeader:
+    """The header of `draft`'s root; arguments as in `apply_batch`."""
+    if decisions.definition is None:
+        raise Internal("invariant-broken", f"{decisions.table}: a root without a definition")
+    before = None if parent is None else parent.header
+    timestamp_ms = stamp.now_ms if before is None else max(stamp.now_ms, before.snapshot.timestamp_ms + 1)
+    sequence_number = draft.sequence_number
+    if before is not None and sequence_number == before.snapshot.sequence_number:
+        sequence_number = SequenceNumber(sequence_number + 1)
+    totals = draft.totals
+    snapshot = Snapshot(
+        snapshot_id=draft.snapshot_id,
+        parent_id=None if before is None else before.snapshot.snapshot_id,
+        sequence_number=sequence_number,
+        timestamp_ms=timestamp_ms,
+        operation=operation_of(draft.effect),
+        summary=summary_of(draft.tally_added, draft.tally_removed, totals, decisions.summary),
+    )
+    earlier = Outcomes() if before is None else kept(before.outcomes, acknowledged)
+    return RootHeader(
+        table=decisions.table,
+        table_uuid=draft.definition.table_uuid,
+        version=draft.version,
+        parent_digest=None if parent is None else parent.root.digest,
+        snapshot=snapshot,
+        definition=decisions.definition,
+        commit_id=stamp.commit_id,
+        coordinator_id=stamp.coordinator_id,
+        offsets=advanced(() if before is None else before.offsets, positions),
+        outcomes=decisions.outcomes.after(earlier),
+        ledger=decisions.ledger.finished(timestamp_ms, writer_retention_s),
+        oldest_version=Version(0) if before is None else before.oldest_version,
+        tags={} if before is None else before.tags,
+        next_row_id=draft.next_row_id,
+        totals=totals,
+    )

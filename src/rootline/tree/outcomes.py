@@ -1,0 +1,77 @@
+"""Outcomes not yet known to be published, and the log offsets: how both advance from root to root.
+
+Owns: recording and dropping. Does not own: answering from them (`answers`).
+Invariants: offsets only grow; an outcome goes only when the verdicts of its root are known to be published; every
+record of a batch, however decided, is recorded.
+
+Source: protocol page, section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from rootline.schemas.identifiers import SequenceNumber, Version
+from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.root_header import OutcomeException, OutcomeRun, Outcomes, PartitionOffset
+
+Acknowledged = Mapping[tuple[LogId, int], int]
+"""(log, partition) → every record of the table before this offset has a verdict that the log has acknowledged."""
+
+NOTHING_ACKNOWLEDGED: Final[Acknowledged] = {}
+
+
+def kept(outcomes: Outcomes, acknowledged: Acknowledged) -> Outcomes:
+    """The outcomes whose verdicts are not known to be acknowledged."""
+    if not outcomes.runs and not outcomes.exceptions:
+        return outcomes
+    return Outcomes(
+        tuple(run for run in outcomes.runs if run.last_offset >= acknowledged.get((run.log, run.partition), 0)),
+        tuple(item for item in outcomes.exceptions if item.offset >= acknowledged.get((item.log, item.partition), 0)),
+    )
+
+
+def advanced(offsets: Sequence[PartitionOffset], positions: Sequence[LogPosition]) -> tuple[PartitionOffset, ...]:
+    """`offsets` after the records at `positions`: by max, in order of log and partition."""
+    nexts = {(offset.log, offset.partition): offset.next_offset for offset in offsets}
+    for log, partition, offset in positions:
+        if offset >= nexts.get((log, partition), 0):
+            nexts[log, partition] = offset + 1
+    return tuple(PartitionOffset(log, partition, offset) for (log, partition), offset in sorted(nexts.items()))
+
+
+class OutcomeDraft:
+    """The outcomes of one batch, as they come."""
+
+    def __init__(self, version: Version) -> None:
+        self._version = version
+        self._runs: list[OutcomeRun] = []
+        self._exceptions: list[OutcomeException] = []
+
+    def committed(self, position: LogPosition, sequence_number: SequenceNumber) -> None:
+        """A committed intent: the last run grows, or a new one begins."""
+        log, partition, offset = position
+        if self._runs:
+            run = self._runs[-1]
+            if (
+                run.log == log
+                and run.partition == partition
+                and offset == run.last_offset + 1
+                and sequence_number == run.first_sequence_number + offset - run.first_offset
+            ):
+                self._runs[-1] = run._replace(last_offset=offset)
+                return
+        self._runs.append(OutcomeRun(log, partition, offset, offset, self._version, sequence_number))
+
+    def duplicate(self, position: LogPosition, duplicate_of: Version | None) -> None:
+        """An intent that was committed before, in `duplicate_of` where that is known."""
+        self._exceptions.append(OutcomeException(*position, self._version, None, None, duplicate_of))
+
+    def rejected(self, position: LogPosition, code: str, message: str) -> None:
+        """A rejection."""
+        self._exceptions.append(OutcomeException(*position, self._version, code, message, None))
+
+    def after(self, earlier: Outcomes) -> Outcomes:
+        """`earlier` and this batch's."""
+        return Outcomes((*earlier.runs, *self._runs), (*earlier.exceptions, *self._exceptions))

@@ -1,0 +1,239 @@
+"""What a scan reads: which leaves, then which files, each with its vectors and what is left of the filter.
+
+Owns: planning over a root and its leaves. Does not own: fetching leaves (`rootline.storage.table_loader`), masks over
+a leaf (`leaf_mask`), the tasks themselves (`file_task`).
+Invariants: deterministic order (the root's data files in its order, then each leaf's by ordinal); never a dead entry;
+every live vector of a file is on its task; where a live equality delete may apply, the plan is refused.
+
+Source: format page, "Manifest vectors"; the Iceberg specification, "Scan Planning".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from pyroaring import BitMap
+
+from rootline.schemas.content_entry import ContentEntry, ContentType, Status
+from rootline.schemas.errors import Corrupt
+from rootline.schemas.leaf import Leaf
+from rootline.schemas.root_codec import Root
+from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.vector_codec import decode_inline
+from rootline.tree.equality_rules import refuse_if_deletes_apply
+from rootline.tree.file_task import FilesOfLeaf, FileTask, VectorsOfLeaf, VectorSource, inherited
+from rootline.tree.leaf_mask import leaf_masks
+from rootline.tree.prune import PruningFilter, entry_may_match, entry_must_match
+
+
+@dataclass(frozen=True, slots=True)
+class LeavesToRead:
+    """Root rows of the leaves that a plan needs.
+
+    `affiliated` is keyed by the location of the data leaf that it belongs to: only if an entry of that one matches.
+    `pruned`: data leaves that cannot match.
+    """
+
+    data: tuple[ContentEntry, ...]
+    delete: tuple[ContentEntry, ...]
+    affiliated: Mapping[str, ContentEntry]
+    pruned: tuple[ContentEntry, ...] = ()
+
+
+@dataclass(frozen=True)
+class ScanPlan:
+    """The files of a scan. `leaves_read` and `leaves_pruned` count data leaves."""
+
+    in_root: tuple[FileTask, ...]
+    in_leaves: tuple[FilesOfLeaf, ...]
+    leaves_read: int = 0
+    leaves_pruned: int = 0
+
+    def tasks(self) -> Iterator[FileTask]:
+        """Every task, in the plan's order; made as they are asked for."""
+        yield from self.in_root
+        for files in self.in_leaves:
+            yield from files.tasks()
+
+    def __iter__(self) -> Iterator[FileTask]:
+        return self.tasks()
+
+    def __len__(self) -> int:
+        return len(self.in_root) + sum(len(files) for files in self.in_leaves)
+
+    def row_count(self) -> int | None:
+        """Rows that the scan yields, if the entries alone say so: no file has a residual or two vectors."""
+        in_root = [task.row_count() for task in self.in_root]
+        counts = [*in_root, *(files.row_count() for files in self.in_leaves)]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def manifest_vectors(root: Root, stored: Mapping[tuple[str, int], BitMap] | None = None) -> dict[str, BitMap]:
+    """Leaf location → dead ordinals, EXISTING and ADDED vectors together.
+
+    `stored`: (location, offset) → the vectors that rest in Puffin files; ours are inline.
+
+    Raises:
+        Corrupt: `vector-corrupt`, a vector cannot be decoded or is not in `stored`.
+
+    """
+    found: dict[str, BitMap] = {}
+    for row in root.rows:
+        entry, vector = row.entry, row.entry.deletion_vector
+        if entry.content_type is not ContentType.MANIFEST_DV or entry.version_info.status is Status.DELETED:
+            continue
+        leaf = entry.referenced_file or entry.location
+        if vector is not None and vector.inline_content is not None:
+            dead = decode_inline(vector.inline_content, name=f"vector of {leaf}", cardinality=entry.record_count)
+        else:
+            place = (entry.location, -1 if vector is None or vector.offset is None else vector.offset)
+            if stored is None or place not in stored:
+                raise Corrupt("vector-corrupt", f"the vector of leaf {leaf} at {place} was not read")
+            dead = stored[place]
+        found[leaf] = found[leaf] | dead if leaf in found else dead
+    return found
+
+
+def leaves_to_read(root: Root, pruning: PruningFilter) -> LeavesToRead:
+    """The leaves that a plan needs, by the root's statistics of them."""
+    data: list[ContentEntry] = []
+    pruned: list[ContentEntry] = []
+    deletes: list[ContentEntry] = []
+    for row in root.rows:
+        entry = row.entry
+        if entry.version_info.status is Status.DELETED:
+            continue
+        if entry.content_type is ContentType.DATA_MANIFEST:
+            (data if entry_may_match(pruning, entry) else pruned).append(entry)
+        elif entry.content_type is ContentType.DELETE_MANIFEST:
+            deletes.append(entry)
+    wanted, unwanted = {entry.location for entry in data}, {entry.location for entry in pruned}
+    affiliated = {entry.referenced_file: entry for entry in deletes if entry.referenced_file in wanted}
+    by_affinity = {entry.location for entry in affiliated.values()}
+    rest = [entry for entry in deletes if entry.location not in by_affinity and entry.referenced_file not in unwanted]
+    return LeavesToRead(
+        tuple(data), tuple(rest), {name or "": entry for name, entry in affiliated.items()}, tuple(pruned)
+    )
+
+
+@dataclass
+class ScanPlanner:
+    """One scan's planning, step by step: read the leaves that are `missing` until none is, then `plan`."""
+
+    root: Root
+    definition: TableDefinition
+    pruning: PruningFilter
+    dead: Mapping[str, BitMap]
+    wanted: LeavesToRead = field(init=False)
+    _files: dict[str, FilesOfLeaf] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.wanted = leaves_to_read(self.root, self.pruning)
+
+    def missing(self, leaves: Mapping[str, Leaf]) -> tuple[ContentEntry, ...]:
+        """Root rows of leaves that are needed and not in `leaves`; affiliated ones once their data leaf is there."""
+        needed = [*self.wanted.data, *self.wanted.delete]
+        for row in self.wanted.data:
+            affiliated = self.wanted.affiliated.get(row.location)
+            if affiliated is not None and row.location in leaves and len(self._matching(row, leaves)):
+                needed.append(affiliated)
+        return tuple(row for row in needed if row.location not in leaves)
+
+    def plan(self, leaves: Mapping[str, Leaf]) -> ScanPlan:
+        """The plan, from all leaves that it needs.
+
+        Raises:
+            Corrupt: `object-missing`, a leaf is not in `leaves`.
+            Invalid: `equality-delete-unread`.
+
+        """
+        for row in self.missing(leaves):
+            raise Corrupt("object-missing", f"leaf {row.location} was not read")
+        vectors = VectorsOfLeaf()
+        in_root: list[ContentEntry] = []
+        equality: list[ContentEntry] = []
+        for root_row in self.root.rows:
+            entry = root_row.entry
+            if entry.version_info.status is Status.DELETED:
+                continue
+            if entry.content_type is ContentType.DATA:
+                in_root.append(entry)
+            elif entry.content_type is ContentType.POSITION_DELETE:
+                vectors.add(entry.referenced_file or "", VectorSource(entry, entry.record_count))
+            elif entry.content_type is ContentType.EQUALITY_DELETE:
+                equality.append(entry)
+        for row in self._delete_rows(leaves):
+            equality.extend(vectors.take(leaves[row.location], row, self.dead.get(row.location)))
+        found = ScanPlan(
+            tuple(self._task(entry, vectors) for entry in in_root if entry_may_match(self.pruning, entry)),
+            tuple(self._matching(row, leaves).with_vectors(vectors) for row in self.wanted.data),
+            len(self.wanted.data),
+            len(self.wanted.pruned),
+        )
+        refuse_if_deletes_apply(equality, found.tasks(), self.definition)
+        return found
+
+    def _delete_rows(self, leaves: Mapping[str, Leaf]) -> Iterator[ContentEntry]:
+        yield from self.wanted.delete
+        for row in self.wanted.data:
+            affiliated = self.wanted.affiliated.get(row.location)
+            if affiliated is not None and len(self._matching(row, leaves)):
+                yield affiliated
+
+    def _task(self, entry: ContentEntry, vectors: VectorsOfLeaf) -> FileTask:
+        residual = None if entry_must_match(self.pruning, entry) else self.pruning.bound
+        return FileTask(entry, vectors.of(entry.location), residual)
+
+    def _matching(self, row: ContentEntry, leaves: Mapping[str, Leaf]) -> FilesOfLeaf:
+        known = self._files.get(row.location)
+        if known is None:
+            leaf = leaves[row.location]
+            masks = leaf_masks(self.pruning, leaf, row.partition_spec_id)
+            live = live_mask(leaf, self.dead.get(row.location))
+            ordinals = np.flatnonzero(masks.may & live)
+            known = FilesOfLeaf(leaf, row, ordinals, masks.must[ordinals], self.pruning.bound)
+            self._files[row.location] = known
+        return known
+
+
+def live_mask(leaf: Leaf, dead: BitMap | None) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """One flag an entry: neither DELETED nor in the leaf's vectors."""
+    statuses = leaf.columns(["version_info.status"]).column(0).combine_chunks().field("status")
+    live: np.ndarray[tuple[int], np.dtype[np.bool_]] = statuses.to_numpy(zero_copy_only=False) != Status.DELETED
+    if dead:
+        if dead.max() >= len(leaf):
+            raise Corrupt("vector-corrupt", f"the vector of {leaf.location} names ordinal {dead.max()} of {len(leaf)}")
+        live[np.asarray(dead.to_array(), dtype=np.int64)] = False
+    return live
+
+
+def plan(
+    root: Root,
+    definition: TableDefinition,
+    leaves: Mapping[str, Leaf],
+    pruning: PruningFilter,
+    dead: Mapping[str, BitMap] | None = None,
+) -> ScanPlan:
+    """The plan of a scan whose leaves are all at hand; `dead` is `manifest_vectors(root)` unless given.
+
+    Raises:
+        Corrupt: `object-missing`, `vector-corrupt`.
+        Invalid: `equality-delete-unread`.
+
+    """
+    return ScanPlanner(root, definition, pruning, manifest_vectors(root) if dead is None else dead).plan(leaves)
+
+
+__all__ = [
+    "FileTask",
+    "LeavesToRead",
+    "ScanPlan",
+    "ScanPlanner",
+    "inherited",
+    "leaves_to_read",
+    "live_mask",
+    "manifest_vectors",
+    "plan",
+]

@@ -1,0 +1,47 @@
+"""One version of a table, whole: its root, definition and leaves, and what is live in them.
+
+Owns: the state that batches are applied to. Does not own: how it is loaded (`rootline.storage.table_loader`), how it
+advances (`next_root`), the lookups (`live_index`).
+Invariants: immutable to its users; the index always agrees with the root's rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rootline.schemas.content_entry import ContentEntry, EntryPlace
+from rootline.schemas.leaf_codec import Leaf
+from rootline.schemas.root_codec import Root
+from rootline.schemas.root_header import RootHeader
+from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.live_index import Live, LiveIndex
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """`leaves` holds every leaf that the root names, by location."""
+
+    root: Root
+    definition: TableDefinition
+    leaves: Mapping[str, Leaf]
+    live: LiveIndex
+
+    @staticmethod
+    def of(root: Root, definition: TableDefinition, leaves: Mapping[str, Leaf]) -> TableState:
+        """The state of a table just read. Raises `Corrupt` when the root names a leaf that is not in `leaves`."""
+        return TableState(root, definition, leaves, LiveIndex.of(root, leaves))
+
+    @property
+    def header(self) -> RootHeader:
+        """The root's header."""
+        return self.root.header
+
+    def find(self, place: EntryPlace) -> Live | None:
+        """The live entry at `place`, wherever it is; `None` when nothing there is live."""
+        return self.live.find(place)
+
+    def vector_of(self, data_location: str) -> ContentEntry | None:
+        """The live deletion vector of a data file."""
+        found = self.live.vector_of(data_location)
+        return None if found is None else found.entry

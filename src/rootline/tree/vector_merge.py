@@ -1,0 +1,95 @@
+"""Merge the vector that an intent adds with the one that is live by now.
+
+Owns: what must be fetched, when a merge is allowed, and its result. Does not own: the blob (`merged_puffin`).
+Invariants: the result holds every position of both; an intent that also adds files merges only if its own new
+positions are disjoint from those deleted since it read (else two updates of one row would both land).
+
+Source: protocol page, section 2, "Validation", `row_delta`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final
+
+from pyroaring import BitMap64
+
+from rootline.schemas.content_entry import ContentEntry
+from rootline.schemas.errors import Invalid
+from rootline.schemas.intent import AddedVector, Intent
+from rootline.tree.batch import Library, VectorAt
+from rootline.tree.draft import Draft
+
+MERGED_LOCATION: Final = "\0merged/"
+"""Begins the location of a merged vector until its Puffin is written; no real location can begin so."""
+
+
+class Settled(Enum):
+    """A merge that needs no new blob."""
+
+    AS_ADDED = auto()
+
+
+def wanted(intent: Intent, vector: AddedVector, current: ContentEntry, draft: Draft) -> set[VectorAt]:
+    """The vectors that the merge must read; one that this batch merged itself is at hand."""
+    places = {VectorAt(vector.location, vector.offset)}
+    if (current.referenced_file or "") not in draft.merged:
+        places.add(_place(current))
+    if _adds_files(intent) and vector.replaces_vector is not None:
+        places.add(VectorAt(vector.replaces_vector.location, vector.replaces_vector.offset))
+    return places
+
+
+def merge(
+    intent: Intent, vector: AddedVector, data: ContentEntry, current: ContentEntry, draft: Draft, library: Library
+) -> BitMap64 | Settled | None:
+    """The union; `AS_ADDED` when the added vector is the union already; `None` when the live one is.
+
+    Raises:
+        Invalid: `vector-invalid`, one cannot be read or does not agree with its entry; `row-conflict`.
+
+    """
+    ours = _read(library, VectorAt(vector.location, vector.offset), vector.cardinality)
+    if ours.max() >= data.record_count:
+        raise Invalid(
+            "vector-invalid",
+            f"the vector of {data.location!r} deletes row {ours.max()}, the file has {data.record_count} rows",
+        )
+    own_merged = draft.merged.get(data.location)
+    theirs = own_merged.positions if own_merged is not None else _read(library, _place(current), current.record_count)
+    if _adds_files(intent):
+        base = BitMap64()
+        if vector.replaces_vector is not None:
+            base = _read(library, VectorAt(vector.replaces_vector.location, vector.replaces_vector.offset), None)
+        both = (ours - base) & (theirs - base)
+        if both:
+            raise Invalid(
+                "row-conflict",
+                f"row {both.min()} of {data.location!r} (and {len(both) - 1} more) was deleted by another intent "
+                "after the writer read",
+            )
+    union = ours | theirs
+    if len(union) == len(theirs):
+        return None
+    return Settled.AS_ADDED if len(union) == len(ours) else union
+
+
+def _adds_files(intent: Intent) -> bool:
+    return bool(intent.add_data_files)
+
+
+def _place(entry: ContentEntry) -> VectorAt:
+    stored = entry.deletion_vector
+    return VectorAt(entry.location, (stored.offset if stored is not None else None) or 0)
+
+
+def _read(library: Library, at: VectorAt, cardinality: int | None) -> BitMap64:
+    found = library.vectors[at]
+    if found is None:
+        raise Invalid("vector-invalid", f"the vector at {at.offset} of {at.location!r} is absent or cannot be read")
+    if not found or (cardinality is not None and len(found) != cardinality):
+        raise Invalid(
+            "vector-invalid",
+            f"the vector at {at.offset} of {at.location!r} has {len(found)} positions, not {cardinality}",
+        )
+    return found

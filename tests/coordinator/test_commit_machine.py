@@ -1,0 +1,274 @@
+"""The commit machine, event by event."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from rootline.coordinator.protocol import diagram
+from rootline.coordinator.protocol.commit_machine import TRANSITIONS
+from rootline.coordinator.protocol.effects import (
+    ArmTimer,
+    ListHead,
+    LoadHead,
+    PublishVerdicts,
+    PutRoot,
+    ReadBack,
+)
+from rootline.coordinator.protocol.events import (
+    Arrived,
+    HeadListed,
+    HeadLoaded,
+    LoadFailed,
+    RequestFailed,
+    RootReadBack,
+    StopRequested,
+    TimerFired,
+    VerdictsPublished,
+)
+from rootline.coordinator.protocol.machine_state import Phase
+from rootline.coordinator.protocol.put_rules import CONFIRMED_FOR_MS
+from rootline.ports.object_store import PutAnswer
+from rootline.schemas.errors import Internal
+from rootline.schemas.identifiers import CommitId, Version
+from rootline.schemas.verdict import VerdictKind
+from tests.coordinator.machine_driver import Driver, append_intent, with_table
+
+UNPROVEN = [PutAnswer.EXISTS, PutAnswer.NO_ANSWER]
+
+
+def test_a_lone_append_is_one_put_and_its_verdict_comes_after_it() -> None:
+    driver = with_table()
+    published = len(driver.verdicts)
+    driver.arrive(append_intent("one"))
+    put = driver.asked(PutRoot)
+    assert put.version == 1
+    assert len(driver.verdicts) == published, "no verdict before the root is confirmed"
+    driver.put_answers(PutAnswer.CREATED)
+    assert driver.phase is Phase.IDLE
+    assert [verdict.version for verdict in driver.verdicts[published:]] == [1]
+
+
+@pytest.mark.parametrize("answer", UNPROVEN)
+def test_an_unproven_put_is_asked_about_and_ones_own_root_has_landed(answer: PutAnswer) -> None:
+    driver = with_table()
+    driver.arrive(append_intent("one"))
+    driver.put_answers(answer)
+    asked = driver.asked(ReadBack)
+    assert driver.verdicts[-1].version == 0
+    driver.tell(RootReadBack(asked.own, 2_000, 2_000))
+    assert driver.phase is Phase.IDLE
+    assert driver.verdicts[-1].version == 1
+
+
+@pytest.mark.parametrize("answer", UNPROVEN)
+def test_a_root_that_is_not_there_yet_is_put_again_with_identical_bytes(answer: PutAnswer) -> None:
+    driver = with_table()
+    driver.arrive(append_intent("one"))
+    first = driver.asked(PutRoot)
+    driver.put_answers(answer)
+    driver.tell(RootReadBack(None, 2_000, None))
+    assert driver.phase is Phase.WAITING
+    driver.arrive(append_intent("two"))
+    driver.tell(TimerFired(driver.machine.timer))
+    again = driver.asked(PutRoot)
+    assert (again.key, again.body) == (first.key, first.body)
+
+
+def test_a_lost_race_loads_the_head_and_applies_the_batch_to_it() -> None:
+    driver, rival = with_table(), with_table()
+    rival.arrive(append_intent("theirs"))
+    rival.put_answers(PutAnswer.CREATED)
+    driver.arrive(append_intent("decoy"), append_intent("mine"))
+    driver.put_answers(PutAnswer.EXISTS)
+    driver.tell(RootReadBack(CommitId("somebody else"), 2_000, 2_000))
+    driver.asked(LoadHead)
+    driver.tell(HeadLoaded(rival.machine.head, 2_000))
+    put = driver.asked(PutRoot)
+    assert put.version == 2
+    # the record at the rival's offset is answered from the head's outcomes, not applied a second time
+    assert driver.verdicts[-1].version == 1
+    driver.put_answers(PutAnswer.CREATED)
+    assert driver.verdicts[-1].version == 2
+
+
+def test_a_stale_answer_proves_that_nothing_was_written() -> None:
+    driver = with_table()
+    driver.arrive(append_intent("one"))
+    driver.put_answers(PutAnswer.STALE)
+    driver.asked(LoadHead)
+    assert driver.phase is Phase.LOADING
+
+
+def test_lost_races_are_run_again_with_growing_pauses_and_never_given_up() -> None:
+    driver = with_table()
+    head = driver.machine.head
+    driver.arrive(append_intent("one"))
+    delays = []
+    for _ in range(20):
+        driver.put_answers(PutAnswer.STALE)
+        if driver.phase is Phase.WAITING:
+            delays.append(driver.asked(ArmTimer).delay_s)
+            driver.tell(TimerFired(driver.machine.timer))
+        driver.tell(HeadLoaded(head, 2_000))
+        assert driver.phase is Phase.PUTTING
+    assert delays[-1] > delays[0]
+    driver.put_answers(PutAnswer.CREATED)
+    assert driver.verdicts[-1].kind is VerdictKind.COMMITTED
+
+
+def test_a_root_that_landed_after_a_long_pause_is_confirmed_by_a_list_first() -> None:
+    driver = with_table()
+    driver.arrive(append_intent("one"))
+    driver.answers_ms = 1_000 + CONFIRMED_FOR_MS
+    driver.put_answers(PutAnswer.CREATED)
+    driver.asked(ListHead)
+    assert driver.verdicts[-1].version == 0
+    driver.tell(HeadListed(Version(1), driver.answers_ms))
+    assert driver.verdicts[-1].version == 1
+    assert driver.machine.base_ms == driver.answers_ms
+
+
+def test_a_root_built_on_an_expired_head_is_not_acknowledged() -> None:
+    driver, rival = with_table(), with_table()
+    rival.arrive(append_intent("a"))
+    rival.put_answers(PutAnswer.CREATED)
+    rival.arrive(append_intent("b"))
+    rival.put_answers(PutAnswer.CREATED)
+    driver.offset = 3
+    driver.arrive(append_intent("mine"))
+    driver.answers_ms = 1_000 + 2 * CONFIRMED_FOR_MS
+    driver.put_answers(PutAnswer.CREATED)  # root 1 had been expired, so the PUT of another root 1 landed
+    driver.tell(HeadListed(Version(2), driver.answers_ms))
+    driver.asked(LoadHead)
+    assert driver.verdicts[-1].version == 0
+    driver.tell(HeadLoaded(rival.machine.head, driver.answers_ms))
+    assert driver.asked(PutRoot).version == 3
+
+
+def test_a_head_that_went_back_quarantines_the_table() -> None:
+    driver = with_table()
+    old = driver.machine.head
+    driver.arrive(append_intent("one"))
+    driver.put_answers(PutAnswer.CREATED)
+    driver.arrive(append_intent("two"))
+    driver.put_answers(PutAnswer.STALE)
+    driver.tell(HeadLoaded(old, 2_000))
+    assert driver.phase is Phase.QUARANTINED
+    assert "version 1 was confirmed" in driver.machine.why
+    driver.arrive(append_intent("three"))
+    assert driver.effects == []
+
+
+def test_corrupt_bytes_quarantine_the_table_and_an_absent_store_is_asked_again() -> None:
+    driver = Driver()
+    driver.arrive(append_intent("one"))
+    driver.tell(LoadFailed(False, "503"))
+    assert driver.phase is Phase.WAITING
+    driver.tell(TimerFired(driver.machine.timer))
+    driver.asked(LoadHead)
+    driver.tell(LoadFailed(True, "root 7 is corrupt"))
+    assert driver.phase is Phase.QUARANTINED
+
+
+def test_without_a_table_an_intent_is_rejected_without_a_root_and_the_table_may_appear_later() -> None:
+    driver = Driver()
+    driver.arrive(append_intent("one"))
+    driver.tell(HeadLoaded(None, 0))
+    assert driver.phase is Phase.COLD
+    assert driver.verdicts[-1].code == "table-unknown"
+    driver.arrive(append_intent("two"))
+    driver.asked(LoadHead)
+
+
+def test_a_redelivered_record_is_answered_again_and_not_applied_again() -> None:
+    driver = with_table()
+    driver.arrive(append_intent("one"))
+    driver.put_answers(PutAnswer.CREATED)
+    first = driver.verdicts[-1]
+    driver.offset -= 1
+    driver.arrive(append_intent("one"))
+    assert driver.phase is Phase.IDLE
+    assert driver.verdicts[-1] == first
+
+
+def test_acknowledged_outcomes_leave_the_next_root() -> None:
+    driver = with_table()
+    for name in ("one", "two", "three"):
+        driver.arrive(append_intent(name))
+        driver.put_answers(PutAnswer.CREATED)
+        publish = driver.asked(PublishVerdicts)
+        if name != "three":
+            driver.tell(VerdictsPublished(publish.up_to))
+    assert driver.machine.head is not None
+    kept = driver.machine.head.header.outcomes.runs
+    assert [run.last_offset for run in kept] == [3]
+
+
+def test_commits_pause_while_too_many_verdicts_wait_to_be_acknowledged() -> None:
+    driver = with_table()
+    for number in range(3):
+        driver.arrive(append_intent(f"file-{number}"))
+        driver.put_answers(PutAnswer.CREATED)
+    driver.arrive(append_intent("held"))
+    assert driver.phase is Phase.GATHERING
+    assert driver.machine.head is not None
+    driver.tell(VerdictsPublished(driver.machine.head.header.offsets))
+    assert driver.phase is Phase.PUTTING
+
+
+def test_writers_in_a_closed_loop_stay_in_one_convoy() -> None:
+    driver = with_table()
+    driver.arrive(*(append_intent(f"a-{number}") for number in range(4)))
+    driver.put_answers(PutAnswer.CREATED)
+    window = driver.asked(ArmTimer)
+    assert driver.phase is Phase.GATHERING
+    assert 0 < window.delay_s < 0.01
+    for number in range(3):
+        driver.arrive(append_intent(f"b-{number}"))
+        assert driver.phase is Phase.GATHERING
+    driver.arrive(append_intent("b-3"))
+    assert len(driver.machine.batch) == 4, "the batch closes as soon as all have come back"
+
+
+def test_a_window_that_ends_takes_what_has_come() -> None:
+    driver = with_table()
+    driver.arrive(append_intent("a"), append_intent("b"))
+    driver.put_answers(PutAnswer.CREATED)
+    driver.arrive(append_intent("c"))
+    driver.tell(TimerFired(driver.machine.timer - 1))
+    assert driver.phase is Phase.GATHERING, "a timer that was replaced means nothing"
+    driver.tell(TimerFired(driver.machine.timer))
+    assert driver.phase is Phase.PUTTING
+
+
+def test_a_stop_resolves_the_root_in_flight_and_begins_nothing_new() -> None:
+    driver = with_table()
+    driver.arrive(append_intent("one"))
+    driver.tell(StopRequested())
+    driver.arrive(append_intent("two"))
+    driver.put_answers(PutAnswer.NO_ANSWER)
+    driver.tell(RequestFailed("503"))
+    assert driver.phase is Phase.WAITING
+    driver.tell(TimerFired(driver.machine.timer))
+    driver.tell(RootReadBack(driver.asked(ReadBack).own, 2_000, 2_000))
+    assert driver.phase is Phase.STOPPED
+    assert driver.verdicts[-1].version == 1
+
+
+def test_what_the_shell_may_send_at_any_time_is_handled_in_every_phase() -> None:
+    anytime = (Arrived, VerdictsPublished, TimerFired, StopRequested)
+    assert {(phase, event) for phase, event in product(Phase, anytime) if (phase, event) not in TRANSITIONS} == set()
+
+
+def test_an_answer_that_nobody_asked_for_is_a_bug_and_says_so() -> None:
+    driver = with_table()
+    with pytest.raises(Internal, match="PutReplied came while idle"):
+        driver.put_answers(PutAnswer.CREATED)
+
+
+def test_the_diagram_in_the_docs_is_the_transition_table() -> None:
+    page = Path(__file__).parents[2] / "docs" / "commit-machine.md"
+    assert page.read_text() == diagram.page(), "run: python -m rootline.coordinator.protocol.diagram"

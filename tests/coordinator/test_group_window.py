@@ -1,0 +1,75 @@
+"""When a batch closes, and how long retries wait."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rootline.coordinator.protocol.group_window import BatchLimits, is_full, moving_average, next_window, take
+from rootline.coordinator.protocol.retry_policy import RetryPolicy
+from rootline.schemas.intent import DataFile, Intent, IntentKind
+from rootline.schemas.log_position import LogId, LogPosition
+from rootline.tree.batch import Record
+
+LIMITS = BatchLimits(intents_max=10, bytes_max=1_000, age_s_max=0.5)
+
+
+def record(offset: int, size_in_bytes: int = 10) -> Record:
+    added = DataFile(location=f"data/{offset}.parquet", record_count=1, file_size_in_bytes=1)
+    intent = Intent(intent_id=str(offset), table="a.b", kind=IntentKind.APPEND, add_data_files=(added,))
+    return Record(LogPosition(LogId("l"), 0, offset), intent, size_in_bytes)
+
+
+def test_a_lone_writer_never_waits() -> None:
+    assert next_window(served=1, queued=0, put_s=0.1, limits=LIMITS) is None
+    assert next_window(served=0, queued=1, put_s=0.1, limits=LIMITS) is None
+
+
+def test_after_a_root_of_several_intents_the_batch_waits_for_as_many_but_only_a_quarter_of_a_put() -> None:
+    window = next_window(served=4, queued=1, put_s=0.1, limits=LIMITS)
+    assert window is not None
+    assert (window.expected, window.delay_s) == (5, 0.025)
+
+
+def test_a_window_never_exceeds_the_age_limit() -> None:
+    window = next_window(served=4, queued=0, put_s=60.0, limits=LIMITS)
+    assert window is not None
+    assert window.delay_s == LIMITS.age_s_max
+
+
+def test_a_batch_that_is_full_already_closes_at_once() -> None:
+    assert next_window(served=2, queued=10, put_s=0.1, limits=LIMITS) is None
+
+
+def test_a_batch_is_full_by_count_and_by_bytes() -> None:
+    assert not is_full([record(0), record(1)], LIMITS, expected=3)
+    assert is_full([record(0), record(1), record(2)], LIMITS, expected=3)
+    assert is_full([record(0, 999), record(1, 1)], LIMITS, expected=9)
+
+
+@given(st.lists(st.integers(1, 3_000), min_size=1, max_size=40))
+def test_a_batch_takes_at_least_one_record_and_stays_within_its_limits(sizes: list[int]) -> None:
+    queue = [record(offset, size) for offset, size in enumerate(sizes)]
+    count = take(queue, LIMITS)
+    taken = sizes[:count]
+    assert 1 <= count <= LIMITS.intents_max
+    assert count == 1 or sum(taken) <= LIMITS.bytes_max
+    if count < len(sizes):
+        assert count == LIMITS.intents_max or sum(sizes[: count + 1]) > LIMITS.bytes_max
+
+
+def test_the_moving_average_starts_at_the_first_value_and_follows() -> None:
+    first = moving_average(None, 1.0)
+    assert first == 1.0
+    assert 1.0 < moving_average(first, 2.0) < 2.0
+
+
+@given(st.integers(1, 10_000), st.floats(0, 1, exclude_max=True))
+def test_delays_grow_to_a_cap_and_stay_there(count: int, jitter: float) -> None:
+    policy = RetryPolicy(delay_s_min=0.02, delay_s_max=5.0, losses_max=8)
+    assert 0.01 <= policy.after_failure(count, jitter) <= 5.0
+    assert 0.0 <= policy.after_loss(count, jitter) <= 5.0
+
+
+def test_the_first_lost_race_is_run_again_at_once() -> None:
+    assert RetryPolicy(0.02, 5.0, 8).after_loss(1, 0.9) == 0.0

@@ -1,0 +1,44 @@
+"""What an answer to a conditional PUT proves."""
+
+from __future__ import annotations
+
+import pytest
+
+from rootline.coordinator.protocol.put_rules import (
+    CONFIRMED_FOR_MS,
+    Outcome,
+    is_confirmed,
+    outcome_of_put,
+    outcome_of_read_back,
+)
+from rootline.ports.object_store import PutAnswer
+from rootline.schemas.identifiers import CommitId
+
+
+def test_only_a_created_answer_means_landed() -> None:
+    outcomes = {answer: outcome_of_put(answer) for answer in PutAnswer}
+    assert outcomes == {
+        PutAnswer.CREATED: Outcome.LANDED,
+        PutAnswer.EXISTS: Outcome.UNKNOWN,
+        PutAnswer.NO_ANSWER: Outcome.UNKNOWN,
+        PutAnswer.STALE: Outcome.LOST,
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "outcome"),
+    [("own", Outcome.LANDED), ("another's", Outcome.LOST), (None, Outcome.ABSENT)],
+)
+def test_reading_back_tells_whose_root_it_is(found: str | None, outcome: Outcome) -> None:
+    assert outcome_of_read_back(None if found is None else CommitId(found), CommitId("own")) is outcome
+
+
+def test_an_answer_confirms_only_while_no_expiry_can_have_come_in_between() -> None:
+    assert is_confirmed(1_000, 1_000 + CONFIRMED_FOR_MS - 1)
+    assert not is_confirmed(1_000, 1_000 + CONFIRMED_FOR_MS)
+    assert not is_confirmed(None, 5)
+
+
+def test_a_store_without_dates_confirms_by_itself() -> None:
+    assert is_confirmed(None, None)
+    assert is_confirmed(7, None)

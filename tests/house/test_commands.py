@@ -1,0 +1,120 @@
+"""What the documents tell a person to run exists, and what exists is told."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import typer.main
+
+from rootline.cli.app import app
+
+LINK = re.compile(r"\[[^\]]*\]\((?!https?://|#|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
+MAKE = re.compile(r"\bmake ([a-z][a-z-]*)")
+ROOTLINE = re.compile(r"(?:^|[`$(] ?|bin/)rootline ((?:[a-z]+ ?)+)", re.MULTILINE)
+
+
+def documents(house: Path) -> list[Path]:
+    """The pages for people."""
+    return [house / "README.md", house / "CONTRIBUTING.md", *sorted((house / "docs").rglob("*.md"))]
+
+
+def phony_targets(house: Path) -> set[str]:
+    """The targets of the Makefile."""
+    match = re.search(r"^\.PHONY: (.+)$", (house / "Makefile").read_text(), re.MULTILINE)
+    assert match is not None
+    return set(match[1].split())
+
+
+def test_make_alone_lists_every_target(house: Path) -> None:
+    listed = subprocess.run(["make", "--silent"], cwd=house, capture_output=True, text=True, check=True).stdout
+    assert {line.split()[0] for line in listed.splitlines()} == phony_targets(house)
+
+
+def test_the_targets_that_people_know_are_there(house: Path) -> None:
+    known = {"help", "setup", "demo", "test", "test-fast", "check", "bench", "simulate"}
+    assert known <= phony_targets(house)
+
+
+def test_every_make_command_in_the_documents_exists(house: Path) -> None:
+    named = {
+        (page.name, target)
+        for page in documents(house)
+        for code in re.findall(r"```.*?```|`[^`\n]+`", page.read_text(), re.DOTALL)
+        for target in MAKE.findall(code)
+    }
+    assert {(page, target) for page, target in named if target not in phony_targets(house)} == set()
+    assert named
+
+
+def test_ci_runs_what_the_documents_tell_a_person_to_run(house: Path) -> None:
+    readme = (house / "README.md").read_text() + (house / "CONTRIBUTING.md").read_text()
+    run = {
+        word for line in re.findall(r"^make (.+)$", (house / ".ci" / "run").read_text(), re.M) for word in line.split()
+    }
+    assert run <= phony_targets(house)
+    assert {target for target in run if f"make {target}" not in readme} <= {"setup-java"}
+
+
+def test_every_rootline_command_in_the_documents_exists(house: Path) -> None:
+    commands = set(_commands(typer.main.get_command(app), ()))
+    unknown = {
+        (page.name, words)
+        for page in [*documents(house), house / "schemas" / "error_codes.py"]
+        for code in re.findall(r"```.*?```|`[^`\n]+`", page.read_text(), re.DOTALL)
+        for words in ROOTLINE.findall(code)
+        if not any(tuple(words.split()[:length]) in commands for length in (1, 2))
+    }
+    assert unknown == set()
+
+
+def _commands(command: object, path: tuple[str, ...]) -> list[tuple[str, ...]]:
+    children = getattr(command, "commands", {})
+    found = [path] if path and not children else []
+    for name, child in children.items():
+        found += _commands(child, (*path, name))
+    return found
+
+
+def test_every_link_in_the_documents_leads_somewhere(house: Path) -> None:
+    dead = [
+        f"{page.relative_to(house)}: {target}"
+        for page in documents(house)
+        for target in LINK.findall(page.read_text())
+        if not (page.parent / target).exists()
+    ]
+    assert dead == []
+
+
+def test_every_page_that_an_error_message_names_exists(house: Path) -> None:
+    sources = [path for room in ("schemas", "coordinator", "workers", "src") for path in (house / room).rglob("*.py")]
+    named = {page for path in sources for page in re.findall(r"docs/[\w/-]+\.md", path.read_text())}
+    assert {page for page in named if not (house / page).exists()} == set()
+
+
+def test_the_scripts_behind_the_makefile_can_be_run(house: Path) -> None:
+    scripts = sorted((house / ".ci").iterdir())
+    assert [path.name for path in scripts if not path.stat().st_mode & 0o111] == []
+    for path in scripts:
+        shell = "bash" if "bash" in path.read_text().splitlines()[0] else "sh"
+        subprocess.run([shell, "-n", str(path)], check=True)
+
+
+def test_the_running_interpreter_has_the_pinned_versions(house: Path) -> None:
+    pinned = {
+        line.split("==")[0].lower().replace("_", "-").replace(".", "-"): line.split("==")[1]
+        for line in (house / "constraints.txt").read_text().splitlines()
+        if "==" in line
+    }
+    frozen = subprocess.run(
+        [sys.executable, "-m", "pip", "list", "--format", "freeze"], capture_output=True, text=True, check=True
+    ).stdout
+    unpinned = [
+        line
+        for line in frozen.splitlines()
+        if (name := line.split("==")[0].lower().replace("_", "-").replace(".", "-")) in pinned
+        and line.split("==")[1] != pinned[name]
+    ]
+    assert unpinned == []

@@ -1,0 +1,64 @@
+"""What deploy/ and docker-compose.yml name exists: settings, commands, files, extras."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import typer.main
+import yaml
+
+from rootline.adapters.s3_settings import S3Settings
+from rootline.cli.app import app
+from rootline.coordinator.settings import CoordinatorSettings
+from rootline.workers.settings import WorkerSettings
+
+KNOWN_SETTINGS = {
+    "ROOTLINE_WAREHOUSE",
+    "ROOTLINE_LOG",
+    "ROOTLINE_SECRETS_DIR",
+    *(f"ROOTLINE_S3__{name.upper()}" for name in S3Settings.model_fields),
+    *(f"ROOTLINE_COORDINATOR__{name.upper()}" for name in CoordinatorSettings.model_fields),
+    *(f"ROOTLINE_WORKER__{name.upper()}" for name in WorkerSettings.model_fields),
+}
+
+
+def compose(house: Path) -> dict[str, Any]:
+    loaded = yaml.safe_load((house / "docker-compose.yml").read_text())
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+def test_every_setting_that_is_named_exists(house: Path) -> None:
+    pages = [house / "docker-compose.yml", house / "README.md", *sorted((house / "deploy").iterdir())]
+    named = {name for page in pages for name in re.findall(r"\bROOTLINE_[A-Z0-9_]+", page.read_text())}
+    assert named - KNOWN_SETTINGS == set()
+    assert named
+
+
+def test_every_service_runs_a_command_that_exists_on_a_volume_that_is_declared(house: Path) -> None:
+    services = compose(house)["services"]
+    commands = set(getattr(typer.main.get_command(app), "commands", {}))
+    ours = [service for service in services.values() if service.get("image") == "rootline"]
+    assert {service["command"][0] for service in ours} == {"coordinator", "worker"}
+    assert {"coordinator", "worker", "up"} <= commands
+    mounted = {volume.split(":")[0] for service in services.values() for volume in service.get("volumes", [])}
+    assert mounted == set(compose(house)["volumes"])
+
+
+def test_images_are_named_with_their_versions(house: Path) -> None:
+    images = {service["image"] for service in compose(house)["services"].values()} - {"rootline"}
+    assert [image for image in images if image.endswith(":latest") or ":" not in image] == []
+
+
+def test_the_image_copies_what_exists_and_installs_extras_that_exist(house: Path) -> None:
+    text = (house / "deploy" / "Dockerfile").read_text()
+    copied = {word for line in re.findall(r"^COPY (?!--from)(.+)$", text, re.MULTILINE) for word in line.split()[:-1]}
+    assert {name for name in copied if not (house / name).exists()} == set()
+    let_through = {line[1:] for line in (house / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert copied == let_through
+    extras = tomllib.loads((house / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    installed = re.findall(r"\.\[([a-z0-9,]+)\]", text)
+    assert {extra for group in installed for extra in group.split(",")} <= set(extras)

@@ -1,0 +1,39 @@
+"""What the README shows runs as it stands there."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+
+def blocks(house: Path, language: str) -> list[str]:
+    """The code blocks of the README in one language."""
+    return re.findall(rf"```{language}\n(.*?)```", (house / "README.md").read_text(), re.DOTALL)
+
+
+def run(command: list[str], folder: Path) -> str:
+    """Run in `folder` as a person would: nothing set that names a lake."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ROOTLINE_")}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_the_first_example_and_the_commands_after_it_run(house: Path, tmp_path: Path) -> None:
+    example = next(block for block in blocks(house, "python") if "rootline.connect" in block)
+    assert "61" in run([sys.executable, "-c", example], tmp_path)
+    lines = [line for block in blocks(house, "console") for line in block.splitlines() if line.startswith("rootline ")]
+    assert lines
+    for line in lines:
+        _, *arguments = shlex.split(line, comments=True)
+        run([str(Path(sys.executable).with_name("rootline")), *arguments], tmp_path)
+
+
+def test_every_python_example_is_python(house: Path) -> None:
+    for block in blocks(house, "python"):
+        ast.parse(block)

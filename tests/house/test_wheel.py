@@ -1,0 +1,115 @@
+"""What a user installs: every module, one top-level name, and it works as a zip."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+IMPORT_EVERYTHING = """
+import importlib, pathlib, pkgutil, sys
+import rootline
+assert str(pathlib.Path(rootline.__file__)).startswith(sys.argv[1]), rootline.__file__
+for module in pkgutil.walk_packages(rootline.__path__, "rootline."):
+    importlib.import_module(module.name)
+"""
+
+
+def files_of(wheel: Path) -> set[str]:
+    """The files of a wheel, without its metadata."""
+    names = zipfile.ZipFile(wheel).namelist()
+    return {name for name in names if ".dist-info/" not in name}
+
+
+def sources_of(house: Path) -> set[str]:
+    """The files below src/, through the links of the three top folders."""
+    top = house / "src"
+    found: set[str] = set()
+    for folder, _, names in os.walk(top / "rootline", followlinks=True):
+        if "__pycache__" not in folder:
+            found |= {str((Path(folder) / name).relative_to(top)) for name in names if not name.endswith(".pyc")}
+    return found
+
+
+def run(code: str, *arguments: str, path: Path) -> str:
+    """Run `code` in a fresh interpreter that finds `path` before anything installed."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=path.parent,
+        env={**os.environ, "PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def installed(wheel: Path, folder: Path) -> Path:
+    """Install the wheel alone into `folder`, without an index."""
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile"]
+    subprocess.run([*command, "--target", str(folder), str(wheel)], check=True, capture_output=True)
+    return folder
+
+
+def test_the_wheel_holds_every_file_of_the_sources(wheel: Path, house: Path) -> None:
+    assert files_of(wheel) == sources_of(house)
+
+
+def test_the_wheel_holds_the_rooms_that_are_links_and_the_files_that_are_no_modules(wheel: Path) -> None:
+    expected = {
+        "rootline/schemas/errors.py",
+        "rootline/coordinator/settings.py",
+        "rootline/workers/settings.py",
+        "rootline/schemas/avro/intent.avsc",
+        "rootline/schemas/avro/verdict.avsc",
+        "rootline/schemas/avro/dead_letter.avsc",
+        "rootline/py.typed",
+    }
+    assert expected <= files_of(wheel)
+
+
+def test_a_wheel_made_from_the_source_distribution_holds_the_same_bytes(wheel: Path, wheel_from_sdist: Path) -> None:
+    direct, detour = zipfile.ZipFile(wheel), zipfile.ZipFile(wheel_from_sdist)
+    assert files_of(wheel_from_sdist) == files_of(wheel)
+    assert [name for name in sorted(files_of(wheel)) if direct.read(name) != detour.read(name)] == []
+
+
+def test_the_wheel_has_one_top_level_name_and_carries_the_licence(wheel: Path) -> None:
+    assert {name.split("/")[0] for name in files_of(wheel)} == {"rootline"}
+    assert any(name.endswith("licenses/LICENSE") for name in zipfile.ZipFile(wheel).namelist())
+
+
+def test_installed_beside_a_users_own_modules_both_keep_what_is_theirs(wheel: Path, tmp_path: Path) -> None:
+    target = installed(wheel, tmp_path / "site")
+    for name in ("schemas", "workers", "coordinator"):
+        (target / f"{name}.py").write_text("OWNER = 'the user'\n")
+    check_owners = """
+import schemas, workers, coordinator
+assert {schemas.OWNER, workers.OWNER, coordinator.OWNER} == {"the user"}
+"""
+    run(IMPORT_EVERYTHING + check_owners, str(target), path=target)
+
+
+def test_importing_rootline_imports_nothing_else(wheel: Path, tmp_path: Path) -> None:
+    target = installed(wheel, tmp_path / "site")
+    code = """
+import sys
+before = set(sys.modules)
+import rootline
+print(sorted({name.split(".")[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names)))
+"""
+    assert run(code, path=target).strip() == "['rootline']"
+
+
+def test_the_wheel_works_as_a_zip_as_spark_hands_it_out(wheel: Path, tmp_path: Path) -> None:
+    archive = shutil.copy(wheel, tmp_path / "rootline.zip")
+    read_resources = """
+from importlib import resources
+for name in ("intent", "verdict", "dead_letter"):
+    assert resources.files("rootline.schemas").joinpath(f"avro/{name}.avsc").read_text().startswith("{")
+"""
+    run(IMPORT_EVERYTHING + read_resources, str(archive), path=Path(archive))

@@ -1,0 +1,297 @@
+"""Real tables for tests: every root is made by `apply_batch` and stored, step by step, as a coordinator would.
+
+`TableBuilder` is the coordinator of one table on one store, without a log: what it is told to publish it applies.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType
+from pyroaring import BitMap64
+
+from rootline.adapters.memory_object_store import MemoryObjectStore
+from rootline.maintenance.flush_limits import FLUSH_NOW, FlushLimits
+from rootline.maintenance.flush_plan import FlushPlan, InPlan, InRoot, plan_flush
+from rootline.ports.object_store import ObjectStore, PutAnswer
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
+from rootline.schemas.errors import Corrupt
+from rootline.schemas.identifiers import CommitId, TableName
+from rootline.schemas.intent import (
+    AddedManifest,
+    AddedVector,
+    DataFile,
+    EqualityDeleteFile,
+    GenericStatistics,
+    Intent,
+    IntentKind,
+    RemovedFile,
+    VectorReference,
+)
+from rootline.schemas.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.object_keys import key_of, root_key
+from rootline.schemas.puffin_codec import VectorBlob, encode_puffin, puffin_name
+from rootline.schemas.table_definition import Expression, PartitionSpec, SortField, SortOrder, TableDefinition
+from rootline.schemas.vector_codec import decode_vector
+from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.tree.apply import apply_batch
+from rootline.tree.batch import Applied, Library, Needs, Record, Stamp, VectorAt
+from rootline.tree.table_state import TableState
+
+LOG = LogId("embedded/tests")
+REGIONS = ("asia", "europe", "america")
+ROWS = 1_000  # of each data file
+
+
+def definition_of(table_uuid: uuid.UUID, **properties: str) -> TableDefinition:
+    """Columns id, region, amount; spec 0 by region, spec 1 by bucket of id; sorted by id."""
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "region", StringType(), required=False),
+        NestedField(3, "amount", DoubleType(), required=False),
+        schema_id=0,
+    )
+    return TableDefinition(
+        table_uuid=table_uuid,
+        schemas=(schema,),
+        current_schema_id=0,
+        expressions=(Expression(4, (1,), "bucket[4]", "id_bucket"),),
+        partition_specs=(PartitionSpec(0, (2,)), PartitionSpec(1, (4,))),
+        default_spec_id=0,
+        sort_orders=(SortOrder(0), SortOrder(1, (SortField(1),))),
+        default_sort_order_id=1,
+        last_column_id=4,
+        properties=properties,
+    )
+
+
+def data_file(number: int, *, spec_id: int = 0, region: str | None = None) -> DataFile:
+    """File `number`: its statistics follow from the number."""
+    region = REGIONS[number % len(REGIONS)] if region is None else region
+    partition = (
+        GenericStatistics(field_id=2, lower_value=region, upper_value=region, tight_bounds=True)
+        if spec_id == 0
+        else GenericStatistics(field_id=4, lower_value=number % 4, upper_value=number % 4)
+    )
+    return DataFile(
+        location=f"data/{number:06d}.parquet",
+        partition_spec_id=spec_id,
+        record_count=ROWS,
+        file_size_in_bytes=100_000 + number,
+        statistics=(
+            partition,
+            GenericStatistics(
+                field_id=1,
+                lower_value=number * ROWS,
+                upper_value=number * ROWS + ROWS - 1,
+                tight_bounds=True,
+                value_count=ROWS,
+                null_value_count=0,
+            ),
+            GenericStatistics(
+                field_id=3,
+                lower_value=0.5,
+                upper_value=number + 0.5,
+                value_count=ROWS,
+                null_value_count=number % 3,
+                nan_value_count=0,
+            ),
+        ),
+    )
+
+
+def location_of(number: int) -> str:
+    """Where `data_file(number)` rests."""
+    return f"data/{number:06d}.parquet"
+
+
+class TableBuilder:
+    """One table; `state` is its head."""
+
+    def __init__(self, store: ObjectStore | None = None, name: str = "demo.flights", **properties: str) -> None:
+        self.store: ObjectStore = store or MemoryObjectStore()
+        self.table = TableName(name)
+        self.table_uuid = uuid.uuid5(uuid.NAMESPACE_URL, name)
+        self.definition = definition_of(self.table_uuid, **properties)
+        self._state: TableState | None = None
+        self._offset = self._intents = self._names = 0
+        self.now_ms = 1_700_000_000_000
+
+    @property
+    def state(self) -> TableState:
+        assert self._state is not None
+        return self._state
+
+    def intent(self, kind: IntentKind, **cargo: Any) -> Intent:
+        self._intents += 1
+        return Intent(intent_id=f"intent-{self._intents}", table=self.table, kind=kind, **cargo)
+
+    async def create(self) -> None:
+        definition = self.definition.to_json().decode()
+        await self.committed(self.intent(IntentKind.CREATE, definition=definition))
+
+    async def append(self, *numbers: int, spec_id: int = 0, **more: Any) -> None:
+        files = tuple(data_file(number, spec_id=spec_id) for number in numbers)
+        await self.committed(self.intent(IntentKind.APPEND, add_data_files=files, **more))
+
+    async def remove(self, *numbers: int) -> None:
+        await self.committed(self.removal(*numbers))
+
+    def removal(self, *numbers: int) -> Intent:
+        files = tuple(RemovedFile(location=location_of(number), vector=self._seen_vector(number)) for number in numbers)
+        return self.intent(IntentKind.REMOVE, remove_files=files)
+
+    def _seen_vector(self, number: int) -> VectorReference | None:
+        vector = self.state.vector_of(location_of(number))
+        if vector is None or vector.deletion_vector is None:
+            return None
+        return VectorReference(location=vector.location, offset=vector.deletion_vector.offset or 0)
+
+    async def delete_rows(self, positions: dict[int, Sequence[int]]) -> None:
+        await self.committed(await self.deletion(positions))
+
+    async def deletion(self, positions: dict[int, Sequence[int]], *, blind: bool = False) -> Intent:
+        """A row_delta whose vectors share one Puffin file; `blind`: the writer saw no vectors."""
+        whole = {number: BitMap64(rows) for number, rows in positions.items()}
+        for number in whole:
+            seen = self.state.vector_of(location_of(number))
+            if seen is not None and not blind:
+                whole[number] |= await self.read_vector(seen)
+        encoded = encode_puffin([VectorBlob(location_of(number), vector) for number, vector in whole.items()])
+        self._names += 1
+        location = puffin_name(f"data/vectors-{self._names}", encoded.body)
+        await self.put(location, encoded.body)
+        return self.intent(
+            IntentKind.ROW_DELTA,
+            read_version=self.state.header.version,
+            add_vectors=tuple(
+                AddedVector(
+                    location=location,
+                    offset=place.offset,
+                    size_in_bytes=place.size,
+                    file_size_in_bytes=len(encoded.body),
+                    cardinality=place.cardinality,
+                    referenced_file=location_of(number),
+                    replaces_vector=None if blind else self._seen_vector(number),
+                )
+                for number, place in zip(whole, encoded.places, strict=True)
+            ),
+        )
+
+    async def delete_where_equal(self, number: int) -> None:
+        of_file = data_file(number)
+        delete = EqualityDeleteFile(
+            location=f"data/equality-{number}.parquet",
+            record_count=3,
+            file_size_in_bytes=512,
+            statistics=of_file.statistics[:1],
+            equality_ids=(1,),
+        )
+        await self.committed(self.intent(IntentKind.ROW_DELTA, add_equality_deletes=(delete,)))
+
+    def plan(self, limits: FlushLimits = FLUSH_NOW) -> FlushPlan:
+        return plan_flush(self.state.root, self.definition, limits, leaves=self.state.leaves)
+
+    async def flush_intent(self, plan: FlushPlan | None = None) -> Intent:
+        """Write the leaves of `plan` and name them in an intent, as the flush job does."""
+        plan = self.plan() if plan is None else plan
+        manifests: list[AddedManifest] = []
+        for planned in plan.leaves:
+            self._names += 1
+            leaf_uuid = uuid.uuid5(self.table_uuid, f"leaf {self._names}")
+            leaf = encode_leaf(planned.entries, self.definition, leaf_uuid=leaf_uuid, content=planned.content)
+            await self.put(leaf.location, leaf.body)
+            is_data = planned.content is LeafContent.DATA
+            referenced = None
+            if isinstance(planned.affinity, InPlan):
+                referenced = manifests[planned.affinity.index].location
+            elif isinstance(planned.affinity, InRoot):
+                referenced = planned.affinity.location
+            manifests.append(
+                AddedManifest(
+                    location=leaf.location,
+                    content_type=ContentType.DATA_MANIFEST if is_data else ContentType.DELETE_MANIFEST,
+                    file_size_in_bytes=len(leaf.body),
+                    record_count=len(planned.entries),
+                    partition_spec_id=planned.spec_id,
+                    referenced_file=referenced,
+                )
+            )
+        return self.intent(IntentKind.FLUSH, add_manifests=tuple(manifests), made_from_version=plan.made_from_version)
+
+    async def flush(self) -> None:
+        await self.committed(await self.flush_intent())
+
+    async def committed(self, *intents: Intent) -> None:
+        """Commit all `intents` in one root."""
+        verdicts = await self.apply(*intents)
+        assert [verdict.kind for verdict in verdicts] == [VerdictKind.COMMITTED] * len(intents), verdicts
+
+    async def apply(self, *intents: Intent) -> tuple[Verdict, ...]:
+        """One root from `intents`, stored; their verdicts."""
+        records = []
+        for intent in intents:
+            records.append(Record(LogPosition(LOG, 0, self._offset), intent, 1_000))
+            self._offset += 1
+        library = Library()
+        self.now_ms += 1_000
+        version = 0 if self._state is None else self._state.header.version + 1
+        stamp = Stamp(CommitId(uuid.uuid5(self.table_uuid, f"commit {version}").hex), "tests", self.now_ms)
+        while True:
+            answer = apply_batch(self._state, self.table, records, library, stamp)
+            if not isinstance(answer, Needs):
+                break
+            library = await self._fetched(library, answer)
+        assert isinstance(answer, Applied), answer
+        for pending in answer.objects:
+            await self.put(pending.location, pending.body)
+        reply = await self.store.put_if_absent(root_key(self.table, answer.state.header.version), answer.body)
+        assert reply.answer is PutAnswer.CREATED
+        self._state = answer.state
+        return answer.verdicts
+
+    async def _fetched(self, library: Library, needs: Needs) -> Library:
+        leaves: dict[str, Leaf | None] = dict(library.leaves)
+        vectors: dict[VectorAt, BitMap64 | None] = dict(library.vectors)
+        for location in needs.leaves:
+            stored = await self.store.get(key_of(self.table, location))
+            leaves[location] = None if stored is None else decode_leaf(stored.body, location=location)
+        for at in needs.vectors:
+            vectors[at] = await self._vector_at(at)
+        return Library(leaves, vectors)
+
+    async def _vector_at(self, at: VectorAt) -> BitMap64 | None:
+        stored = await self.store.get(key_of(self.table, at.location))
+        if stored is None:
+            return None
+        length = int.from_bytes(stored.body[at.offset : at.offset + 4], "big")
+        try:
+            return decode_vector(stored.body[at.offset : at.offset + length + 8], name=at.location)
+        except Corrupt:
+            return None
+
+    async def read_vector(self, entry: ContentEntry) -> BitMap64:
+        assert entry.deletion_vector is not None
+        found = await self._vector_at(VectorAt(entry.location, entry.deletion_vector.offset or 0))
+        assert found is not None
+        return found
+
+    async def put(self, location: str, body: bytes) -> None:
+        await self.store.put_if_absent(key_of(self.table, location), body)
+
+    def live_files(self) -> set[str]:
+        """Locations of live data files, in the root and in leaves."""
+        return {
+            live.entry.location for live in self.state.live.entries() if live.entry.content_type is ContentType.DATA
+        }
+
+    def is_live(self, number: int) -> bool:
+        return self.state.find(EntryPlace(ContentType.DATA, location_of(number))) is not None
+
+    def rows_of(self, content_type: ContentType) -> list[ContentEntry]:
+        """The root's rows of one content type."""
+        return [row.entry for row in self.state.root.rows if row.entry.content_type is content_type]

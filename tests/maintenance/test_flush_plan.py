@@ -1,0 +1,172 @@
+"""What is moved into leaves, when, and in which order."""
+
+from __future__ import annotations
+
+import pytest
+
+from rootline.maintenance.flush_limits import FLUSH_NOW, FlushLimits
+from rootline.maintenance.flush_plan import InPlan, InRoot, RootLoad, plan_flush
+from rootline.schemas.content_entry import ContentType, Status
+from rootline.schemas.errors import Invalid
+from rootline.schemas.leaf_codec import LeafContent
+from tests.maintenance.table_builder import REGIONS, TableBuilder, location_of
+
+
+async def a_table(*numbers: int) -> TableBuilder:
+    builder = TableBuilder()
+    await builder.create()
+    if numbers:
+        await builder.append(*numbers)
+    return builder
+
+
+async def test_nothing_is_planned_below_the_thresholds() -> None:
+    builder = await a_table(*range(9))
+    assert builder.plan(FlushLimits(data_files=10, vectors=5)).leaves == ()
+    assert builder.plan(FlushLimits(data_files=9, vectors=5)).entries == 9
+
+
+async def test_an_empty_table_has_nothing_to_flush() -> None:
+    builder = await a_table()
+    assert builder.plan(FLUSH_NOW).leaves == ()
+
+
+async def test_bytes_alone_make_a_flush_due() -> None:
+    builder = await a_table(*range(9))
+    size = RootLoad.of(builder.state.root).bytes
+    assert builder.plan(FlushLimits(bytes_max=size + 1)).leaves == ()
+    assert builder.plan(FlushLimits(bytes_max=size)).entries == 9
+
+
+async def test_a_leaf_holds_one_spec() -> None:
+    builder = await a_table(*range(6))
+    await builder.append(*range(6, 10), spec_id=1)
+    assert [(leaf.spec_id, len(leaf.entries)) for leaf in builder.plan().leaves] == [(0, 6), (1, 4)]
+
+
+async def test_entries_are_clustered_by_partition_then_by_lower_bound() -> None:
+    builder = await a_table(8, 3, 1, 5, 7, 0, 2, 6, 4)
+    (leaf,) = builder.plan().leaves
+    expected = sorted(range(9), key=lambda number: (REGIONS[number % 3], number))
+    assert [entry.location for entry in leaf.entries] == [location_of(number) for number in expected]
+
+
+async def test_leaves_of_one_spec_are_of_even_size_and_overlap_in_no_partition() -> None:
+    builder = await a_table(*range(9))
+    leaves = builder.plan(FlushLimits(data_files=1, leaf_entries=4)).leaves
+    assert [len(leaf.entries) for leaf in leaves] == [3, 3, 3]
+    for leaf in leaves:
+        assert len({entry.content_stats[2].lower_bound for entry in leaf.entries}) == 1
+
+
+async def test_leaf_entries_are_existing_and_say_where_they_come_from() -> None:
+    builder = await a_table(0, 1)
+    await builder.append(2)
+    (leaf,) = builder.plan().leaves
+    rows = {row.entry.location: row.entry for row in builder.state.root.rows}
+    assert any(row.version_info.status is Status.ADDED for row in rows.values())
+    for entry in leaf.entries:
+        row = rows[entry.location]
+        assert entry.version_info.status is Status.EXISTING
+        assert entry.version_info.snapshot_id == row.version_info.snapshot_id is not None
+        assert entry.version_info.sequence_number == row.version_info.sequence_number is not None
+        assert entry.version_info.file_sequence_number == row.version_info.file_sequence_number is not None
+        assert entry.first_row_id == row.first_row_id is not None
+
+
+async def test_vectors_of_flushed_files_go_to_a_delete_leaf_of_their_data_leaf() -> None:
+    builder = await a_table(0, 1, 2)
+    await builder.append(3, 4, spec_id=1)
+    await builder.delete_rows({1: [5], 3: [6, 7]})
+    leaves = builder.plan().leaves
+    assert [leaf.content for leaf in leaves] == [LeafContent.DATA] * 2 + [LeafContent.DELETE] * 2
+    for delete in leaves[2:]:
+        assert isinstance(delete.affinity, InPlan)
+        data = leaves[delete.affinity.index]
+        assert {entry.referenced_file for entry in delete.entries} <= {entry.location for entry in data.entries}
+        assert delete.spec_id == data.spec_id
+
+
+async def test_vectors_of_files_that_are_in_leaves_already_join_one_delete_leaf_a_data_leaf() -> None:
+    builder = await a_table(0, 1, 2)
+    await builder.append(3, 4, spec_id=1)
+    await builder.flush()
+    await builder.delete_rows({0: [1], 2: [2], 4: [3]})
+    leaves = builder.plan().leaves
+    assert [leaf.content for leaf in leaves] == [LeafContent.DELETE] * 2
+    affinities = [leaf.affinity for leaf in leaves]
+    data_leaves = {row.location for row in builder.rows_of(ContentType.DATA_MANIFEST)}
+    assert {affinity.location for affinity in affinities if isinstance(affinity, InRoot)} == data_leaves
+    assert sorted(len(leaf.entries) for leaf in leaves) == [1, 2]
+
+
+async def test_vectors_stay_in_the_root_while_their_data_files_do() -> None:
+    builder = await a_table(0, 1)
+    await builder.flush()
+    await builder.append(2, 3)
+    await builder.delete_rows({0: [1], 2: [2]})
+    plan = builder.plan(FlushLimits(data_files=1_000, vectors=1))
+    moved = {entry.referenced_file for leaf in plan.leaves for entry in leaf.entries}
+    # one vector on a root file reaches the threshold too, so its data file goes along
+    assert moved >= {location_of(0), location_of(2)}
+    builder = await a_table(0, 1)
+    await builder.flush()
+    await builder.append(2, 3)
+    await builder.delete_rows({0: [1], 1: [1], 2: [2]})
+    plan = builder.plan(FlushLimits(data_files=1_000, vectors=2))
+    assert [leaf.content for leaf in plan.leaves] == [LeafContent.DELETE]
+    assert {entry.referenced_file for leaf in plan.leaves for entry in leaf.entries} == {location_of(0), location_of(1)}
+
+
+async def test_many_vectors_on_root_files_make_their_data_files_due() -> None:
+    builder = await a_table(0, 1, 2)
+    await builder.delete_rows({0: [1], 1: [1]})
+    plan = builder.plan(FlushLimits(data_files=1_000, vectors=2))
+    assert [leaf.content for leaf in plan.leaves] == [LeafContent.DATA, LeafContent.DELETE]
+
+
+async def test_vectors_stay_put_when_the_leaf_of_their_file_was_not_read() -> None:
+    builder = await a_table(0)
+    await builder.flush()
+    await builder.delete_rows({0: [1]})
+    load = RootLoad.of(builder.state.root)
+    assert load.leaves_to_read(FLUSH_NOW) == load.data_leaves != ()
+    assert plan_flush(builder.state.root, builder.definition, FLUSH_NOW, leaves={}).leaves == ()
+
+
+async def test_no_leaf_is_read_when_no_vector_needs_one() -> None:
+    builder = await a_table(0)
+    await builder.flush()
+    await builder.append(1)
+    assert RootLoad.of(builder.state.root).leaves_to_read(FLUSH_NOW) == ()
+
+
+async def test_equality_deletes_go_to_a_delete_leaf_that_belongs_to_no_data_leaf() -> None:
+    builder = await a_table(0)
+    await builder.delete_where_equal(0)
+    plan = builder.plan()
+    assert [(leaf.content, leaf.affinity) for leaf in plan.leaves] == [
+        (LeafContent.DATA, None),
+        (LeafContent.DELETE, None),
+    ]
+    assert plan.leaves[1].entries[0].equality_ids == (1,)
+
+
+async def test_the_same_root_gives_the_same_plan() -> None:
+    builder = await a_table(*range(12))
+    await builder.delete_rows({number: [number] for number in range(12)})
+    assert builder.plan() == builder.plan()
+
+
+async def test_thresholds_are_table_properties() -> None:
+    limits = FlushLimits.of_properties({"rootline.flush.data-files": "7", "rootline.flush.leaf-entries": "65536"})
+    assert (limits.data_files, limits.vectors, limits.leaf_entries) == (7, 200, 65_536)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("data-files", "0"), ("vectors", "-1"), ("bytes", "many"), ("leaf-entries", "65537"), ("vectors", "²")],
+)
+def test_a_threshold_that_cannot_be_used_is_refused_by_name(name: str, value: str) -> None:
+    with pytest.raises(Invalid, match=rf"rootline\.flush\.{name}"):
+        FlushLimits.of_properties({f"rootline.flush.{name}": value})

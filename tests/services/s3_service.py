@@ -1,0 +1,87 @@
+"""An S3 store: versitygw with its posix back end, or the one that `ROOTLINE_TEST_S3` names.
+
+Owns: the service and stores in it. Does not own: the adapter under test.
+Invariants: every `store` has a prefix of its own, so tests never meet.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from rootline.adapters.s3_object_store import S3ObjectStore
+from rootline.adapters.s3_settings import S3Settings
+from tests.services.go_tools import go_tool
+from tests.services.service_process import HOST, ServiceProcess, free_port
+
+_BUCKET = "rootline-tests"
+_KEY = "rootline"
+_SECRET = "rootline-tests-only"
+_INSTEAD = ", or set ROOTLINE_TEST_S3=endpoint,key,secret,bucket to use a running store"
+
+
+@dataclass(frozen=True)
+class S3Service:
+    """Where the store is, and what it lets in."""
+
+    endpoint: str
+    access_key_id: str
+    secret_access_key: str
+    bucket: str
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        host, port = self.endpoint.split("://", 1)[1].rsplit(":", 1)
+        return host, int(port)
+
+    def settings(self, **changes: Any) -> S3Settings:
+        """Settings for this store."""
+        return S3Settings(
+            **{
+                "endpoint": self.endpoint,
+                "access_key_id": self.access_key_id,
+                "secret_access_key": SecretStr(self.secret_access_key),
+                **changes,
+            }
+        )
+
+    def store(self, prefix: str | None = None, **changes: Any) -> S3ObjectStore:
+        """A warehouse; without `prefix`, a fresh one."""
+        return S3ObjectStore(
+            self.bucket, f"test-{uuid.uuid4().hex}" if prefix is None else prefix, self.settings(**changes)
+        )
+
+
+@contextmanager
+def running_s3(folder: Path) -> Iterator[S3Service]:
+    """A store for the session, its data in `folder`."""
+    named = os.environ.get("ROOTLINE_TEST_S3")
+    if named:
+        parts = named.split(",")
+        if len(parts) != 4:
+            pytest.fail("ROOTLINE_TEST_S3 is not of the form endpoint,key,secret,bucket", pytrace=False)
+        yield S3Service(*parts)
+        return
+    binary = go_tool("versitygw", "github.com/versity/versitygw/cmd/versitygw", "v1.8.0", instead=_INSTEAD)
+    data = folder / "data"
+    (data / _BUCKET).mkdir(parents=True)
+    port = free_port()
+    process = ServiceProcess(
+        [binary, "--port", f"{HOST}:{port}", "--quiet", "--keep-alive", "posix", data],
+        folder / "versitygw.log",
+        {"ROOT_ACCESS_KEY": _KEY, "ROOT_SECRET_KEY": _SECRET},
+    )
+    try:
+        process.wait_ready(port)
+        yield S3Service(f"http://{HOST}:{port}", _KEY, _SECRET, _BUCKET)
+    finally:
+        process.stop()

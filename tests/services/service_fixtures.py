@@ -1,0 +1,28 @@
+"""The services as fixtures of the whole session: each starts when the first test asks for it.
+
+Owns: their scope. Does not own: the services.
+Invariants: one of each per session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.services.s3_service import S3Service, running_s3
+from tests.services.toxiproxy import Toxiproxy, running_toxiproxy
+
+
+@pytest.fixture(scope="session")
+def s3_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Service]:
+    """A real S3 store."""
+    with running_s3(tmp_path_factory.mktemp("s3")) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def toxiproxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toxiproxy]:
+    """A bad network on demand."""
+    with running_toxiproxy(tmp_path_factory.mktemp("toxiproxy")) as service:
+        yield service

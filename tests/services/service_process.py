@@ -1,0 +1,79 @@
+"""One service as a child process.
+
+Owns: its start, its log, its end. Does not own: which service it is.
+Invariants: ready means that its port takes connections; it is stopped by its process id, whatever the tests did.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+HOST = "127.0.0.1"
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as found:
+        found.bind((HOST, 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+class ServiceProcess:
+    """A running service; `log` holds what it prints."""
+
+    def __init__(self, command: Sequence[str | Path], log: Path, environment: Mapping[str, str] | None = None) -> None:
+        self._log = log
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [str(part) for part in command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def wait_ready(self, port: int, *, deadline_s: float = 30.0) -> None:
+        """Until `port` takes a connection."""
+        deadline = time.monotonic() + deadline_s
+        while True:
+            try:
+                socket.create_connection((HOST, port), timeout=1).close()
+            except OSError:
+                if time.monotonic() > deadline:
+                    self.stop()
+                    raise TimeoutError(
+                        f"nothing listens on {HOST}:{port} after {deadline_s:.0f} s: {self._tail()}"
+                    ) from None
+            else:
+                return
+            try:
+                code = self._process.wait(timeout=0.02)
+            except subprocess.TimeoutExpired:
+                continue
+            raise RuntimeError(f"{self._process.args} ended with {code}: {self._tail()}")
+
+    def stop(self) -> None:
+        """Ask it to end, then make it."""
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """As a power cut would."""
+        self._process.kill()
+        self._process.wait(timeout=10)
+
+    def _tail(self) -> str:
+        return self._log.read_text(errors="replace")[-2000:]

@@ -1,0 +1,201 @@
+"""The store and the log as each simulated process sees them: late, lossy, sometimes lying dead, never inconsistent.
+
+Owns: what happens to a request between a process and the one true store or log. Does not own: who asks.
+Invariants: a request that was sent is carried out whether or not the sender lives to hear of it; the store itself is
+linearizable, with dates; every choice comes from the world's seed, and is written into the trace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from rootline.adapters.memory_intent_log import MemoryIntentLog
+from rootline.adapters.memory_object_store import MemoryObjectStore
+from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
+from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.errors import Unavailable
+from rootline.schemas.identifiers import ObjectKey
+from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.verdict import Verdict
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Trace:
+    """Everything that happened, as a digest and (optionally) as lines."""
+
+    keep: bool = False
+    lines: list[str] = field(default_factory=list)
+    count: int = 0
+    _digest: Any = field(default_factory=hashlib.sha256)
+
+    def note(self, *words: object) -> None:
+        line = f"{asyncio.get_running_loop().time():.6f} {' '.join(map(str, words))}"
+        self._digest.update(line.encode())
+        self.count += 1
+        if self.keep:
+            self.lines.append(line)
+
+    @property
+    def digest(self) -> str:
+        return str(self._digest.hexdigest())[:16]
+
+
+@dataclass(slots=True)
+class World:
+    """The one true store and log, the seed's random numbers, and how rough things are (`roughness` 0 = calm)."""
+
+    rng: random.Random
+    store: MemoryObjectStore
+    log: MemoryIntentLog
+    trace: Trace
+    roughness: float = 1.0
+    late: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    def chance(self, probability: float) -> bool:
+        return self.rng.random() < probability * self.roughness
+
+    def delay_s(self) -> float:
+        return self.rng.expovariate(1 / 0.004)
+
+    def send(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start what outlives its sender."""
+        task = asyncio.ensure_future(work)
+        self.late.add(task)
+        task.add_done_callback(self.late.discard)
+        return task
+
+
+async def _after(delay_s: float, work: Callable[[], Awaitable[T]]) -> T:
+    await asyncio.sleep(delay_s)
+    return await work()
+
+
+@dataclass(slots=True)
+class ProcessStore:
+    """One process's connection to the store. A paused process hears nothing until it is resumed."""
+
+    world: World
+    name: str
+    running: asyncio.Event
+
+    async def get(self, key: ObjectKey) -> StoredObject | None:
+        await self._travel("get", key)
+        found = await self.world.store.get(key)
+        if found is not None and self.world.chance(0.01):
+            raise Unavailable("store-unavailable", f"{key}: the answer was cut off")
+        await self._travel_back()
+        return found
+
+    async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
+        await self._travel("list", prefix)
+        found = await self.world.store.list(prefix, limit=limit)
+        await self._travel_back()
+        return found
+
+    async def folders(self, prefix: str) -> Sequence[str]:
+        await self._travel("folders", prefix)
+        found = await self.world.store.folders(prefix)
+        await self._travel_back()
+        return found
+
+    async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
+        world = self.world
+        fate = world.rng.random() / world.roughness if world.roughness else 1.0
+
+        async def arrive() -> PutReply:
+            reply = await world.store.put_if_absent(key, body, after=after)
+            world.trace.note(self.name, "put", key, hashlib.sha256(body).hexdigest()[:8], reply.answer.value)
+            return reply
+
+        if fate < 0.03:
+            world.trace.note(self.name, "put never arrives", key)
+            await self._travel_back()
+            return PutReply(PutAnswer.NO_ANSWER, detail="connection refused, perhaps")
+        if fate < 0.06:
+            world.trace.note(self.name, "put will land late", key)
+            world.send(_after(world.rng.uniform(0.01, 3.0), arrive))
+            await self._travel_back()
+            return PutReply(PutAnswer.NO_ANSWER, detail="time-out")
+        sent = world.send(_after(world.delay_s(), arrive))
+        if fate < 0.09:
+            world.trace.note(self.name, "put sent twice", key)
+            await asyncio.shield(sent)
+            again = world.send(_after(world.delay_s(), arrive))
+            return await asyncio.shield(again)
+        reply = await asyncio.shield(sent)
+        await self._travel_back()
+        if fate < 0.14:
+            world.trace.note(self.name, "reply lost", key)
+            return PutReply(PutAnswer.NO_ANSWER, detail="the connection broke")
+        if fate < 0.16:
+            return PutReply(PutAnswer.EXISTS, reply.store_ms, "409")
+        return reply
+
+    async def close(self) -> None:
+        pass
+
+    async def _travel(self, what: str, key: str) -> None:
+        await asyncio.sleep(self.world.delay_s())
+        await self.running.wait()
+        if self.world.chance(0.02):
+            self.world.trace.note(self.name, what, key, "503")
+            raise Unavailable("store-unavailable", "503 Slow Down")
+
+    async def _travel_back(self) -> None:
+        await asyncio.sleep(self.world.delay_s())
+        await self.running.wait()
+
+
+@dataclass(slots=True)
+class ProcessLog:
+    """One process's connection to the log."""
+
+    world: World
+    name: str
+    running: asyncio.Event
+
+    async def identity(self) -> LogId:
+        return await self.world.log.identity()
+
+    async def first_undecided(self) -> int:
+        return await self.world.log.first_undecided()
+
+    async def end_offset(self) -> int:
+        return await self.world.log.end_offset()
+
+    async def publish(self, key: bytes, value: bytes) -> LogPosition:
+        return await self.world.log.publish(key, value)
+
+    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
+        return await self.world.log.publish_many(records)
+
+    async def read(self, from_offset: int, *, limit: int, wait_s: float) -> list[LogRecord]:
+        await self.running.wait()
+        if self.world.chance(0.01):
+            raise Unavailable("log-unavailable", "the broker restarts")
+        return await self.world.log.read(from_offset, limit=self.world.rng.randint(1, limit), wait_s=wait_s)
+
+    async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
+        await asyncio.sleep(self.world.delay_s())
+        await self.running.wait()
+        if self.world.chance(0.03):
+            raise Unavailable("log-unavailable", "the broker restarts")
+        await self.world.log.publish_verdicts(verdicts, dead_letters)
+        for verdict in verdicts:
+            outcome = (verdict.kind.value, verdict.version, verdict.sequence_number, verdict.code)
+            self.world.trace.note(self.name, "verdict", verdict.offset, *outcome)
+        if self.world.chance(0.03):
+            raise Unavailable("log-unavailable", "the acknowledgement was lost")
+
+    async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:
+        return await self.world.log.wait_verdict(position, timeout_s=timeout_s)
+
+    async def close(self) -> None:
+        pass

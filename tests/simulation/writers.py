@@ -1,0 +1,187 @@
+"""Simulated writers: every kind of intent, repeated when no verdict comes, built on views that may be stale.
+
+Owns: what writers publish, and what they know of it. Does not own: what becomes of it.
+Invariants: a receipt that is published again carries the same bytes; locations are never used twice by two intents
+unless the writer means to provoke a rejection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+
+from pyroaring import BitMap64
+
+from rootline.schemas.content_entry import ContentType
+from rootline.schemas.errors import RootlineError
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import (
+    AddedVector,
+    DataFile,
+    GenericStatistics,
+    Intent,
+    IntentKind,
+    RemovedFile,
+    VectorReference,
+)
+from rootline.schemas.intent_codec import encode_intent
+from rootline.schemas.log_position import LogPosition
+from rootline.schemas.object_keys import key_of
+from rootline.schemas.puffin_codec import VectorBlob, encode_puffin, puffin_name
+from rootline.schemas.verdict import VerdictKind
+from rootline.storage.table_loader import load_table
+from rootline.storage.vector_reader import read_vector
+from rootline.tree.table_state import TableState
+from tests.simulation.faulty_world import World
+
+ROWS = 100
+
+
+@dataclass(slots=True)
+class Published:
+    """What all writers published: intents by id, vectors by place."""
+
+    intents: dict[str, Intent] = field(default_factory=dict)
+    vectors: dict[tuple[str, int], frozenset[int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Writer:
+    """One writer with a supplied id, counting its own sequence."""
+
+    world: World
+    name: str
+    table: TableName
+    published: Published
+    rng: random.Random
+    steps: int
+    sequence: int = 0
+    minted: int = 0
+
+    async def run(self) -> None:
+        """Publish `steps` intents, each until it has a verdict."""
+        view: TableState | None = None
+        for _ in range(self.steps):
+            if view is None or self.rng.random() < 0.4:
+                view = await load_table(self.world.store, self.table)
+            intent = await self._next_intent(view)
+            await self._until_decided(intent)
+            if self.rng.random() < 0.3:
+                await asyncio.sleep(self.rng.expovariate(1 / 0.2))
+
+    async def _until_decided(self, intent: Intent) -> None:
+        position = await self._publish(intent)
+        while True:
+            verdict = await self.world.log.wait_verdict(position, timeout_s=self.rng.uniform(0.05, 20.0))
+            if verdict is None:
+                again = await self._publish(intent)
+                position = again if self.rng.random() < 0.5 else position
+                continue
+            if verdict.kind is VerdictKind.REJECTED and self.rng.random() < 0.3:
+                mended = intent.model_copy(update={"intent_id": self._fresh("intent")})
+                position = await self._publish(mended)
+                await self.world.log.wait_verdict(position, timeout_s=3_600.0)
+            self.sequence += 1
+            return
+
+    async def _publish(self, intent: Intent) -> LogPosition:
+        self.published.intents[intent.intent_id] = intent
+        self.world.trace.note(self.name, "publish", intent.kind.value, intent.intent_id)
+        return await self.world.log.publish(self.table.encode(), encode_intent(intent))
+
+    async def _next_intent(self, view: TableState | None) -> Intent:
+        live = [] if view is None else live_data(view)
+        roll = self.rng.random()
+        try:
+            if view is None or len(live) < 4 or roll < 0.55:
+                return self._intent(IntentKind.APPEND, add_data_files=self._files(self.rng.randint(1, 3)))
+            chosen = self.rng.sample(live, k=min(len(live), self.rng.randint(1, 2)))
+            removed = tuple(RemovedFile(location=name, vector=seen_vector(view, name)) for name in chosen)
+            if roll < 0.68:
+                return self._intent(IntentKind.REMOVE, remove_files=removed)
+            if roll < 0.78:
+                return self._intent(IntentKind.OVERWRITE, add_data_files=self._files(1), remove_files=removed)
+            if roll < 0.97:
+                return await self._row_delta(view, chosen)
+        except RootlineError:
+            pass
+        wrong = self._files(1)[0].model_copy(update={"location": "../outside.parquet"})
+        return self._intent(IntentKind.APPEND, add_data_files=(wrong,))
+
+    async def _row_delta(self, view: TableState, chosen: list[str]) -> Intent:
+        blobs: list[VectorBlob] = []
+        for name in chosen:
+            seen = seen_vector(view, name)
+            before = self.published.vectors.get((seen.location, seen.offset)) if seen is not None else frozenset()
+            if before is None:
+                before = await stored_positions(self.world, self.table, view, name)
+            fresh = frozenset(self.rng.sample(range(ROWS), k=self.rng.randint(1, 3)))
+            blobs.append(VectorBlob(name, BitMap64(sorted(before | fresh))))
+        puffin = encode_puffin(blobs)
+        location = f"data/{puffin_name(self._fresh('vectors'), puffin.body)}"
+        await self.world.store.put_if_absent(key_of(self.table, location), puffin.body)
+        vectors = []
+        for blob, place in zip(blobs, puffin.places, strict=True):
+            self.published.vectors[location, place.offset] = frozenset(blob.vector)
+            vectors.append(
+                AddedVector(
+                    location=location,
+                    offset=place.offset,
+                    size_in_bytes=place.size_in_bytes,
+                    file_size_in_bytes=len(puffin.body),
+                    cardinality=len(blob.vector),
+                    referenced_file=blob.referenced_data_file,
+                    replaces_vector=seen_vector(view, blob.referenced_data_file),
+                )
+            )
+        added = self._files(1) if self.rng.random() < 0.3 else ()
+        return self._intent(IntentKind.ROW_DELTA, add_vectors=tuple(vectors), add_data_files=added)
+
+    def _intent(self, kind: IntentKind, **cargo: object) -> Intent:
+        return Intent(
+            intent_id=self._fresh("intent"),
+            table=self.table,
+            kind=kind,
+            writer_id=self.name,
+            writer_sequence=self.sequence,
+            **cargo,  # type: ignore[arg-type]
+        )
+
+    def _files(self, count: int) -> tuple[DataFile, ...]:
+        return tuple(
+            DataFile(
+                location=f"data/{self._fresh('file')}.parquet",
+                record_count=ROWS,
+                file_size_in_bytes=1_000,
+                partition_spec_id=0,
+                statistics=(
+                    GenericStatistics(field_id=1, lower_value=0, upper_value=9, value_count=ROWS, null_value_count=0),
+                    GenericStatistics(field_id=2, lower_value=self.rng.randint(0, 3)),
+                ),
+            )
+            for _ in range(count)
+        )
+
+    def _fresh(self, what: str) -> str:
+        self.minted += 1
+        return f"{what}-{self.name}-{self.minted}"
+
+
+def live_data(view: TableState) -> list[str]:
+    """Locations of the live data files, in order."""
+    return sorted(live.entry.location for live in view.live.entries() if live.entry.content_type is ContentType.DATA)
+
+
+def seen_vector(view: TableState, name: str) -> VectorReference | None:
+    """The vector that a reader of `view` sees on a data file."""
+    entry = view.vector_of(name)
+    if entry is None or entry.deletion_vector is None or entry.deletion_vector.offset is None:
+        return None
+    return VectorReference(location=entry.location, offset=entry.deletion_vector.offset)
+
+
+async def stored_positions(world: World, table: TableName, view: TableState, name: str) -> frozenset[int]:
+    """The deleted positions of a data file as its stored vector has them."""
+    entry = view.vector_of(name)
+    return frozenset() if entry is None else frozenset(await read_vector(world.store, table, entry))

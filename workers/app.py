@@ -1,0 +1,155 @@
+"""The worker service: watches heads, queues what may be due, carries it out.
+
+Owns: the tasks of the service, their start and their clean stop. Does not own: what is due (`rootline.maintenance`),
+how one flush is carried out (`rootline.workers.jobs.flush_job`).
+Invariants: starts nothing before `run`; a failing table never stops the others; every queue is bounded; a stop lets
+jobs in hand end, and cancels them after `stop_timeout_s`: what they wrote by then is safe to leave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Final, TypeVar
+
+import structlog
+
+from rootline.adapters.memory_task_queue import MemoryTaskQueue
+from rootline.adapters.system_environment import SystemEnvironment
+from rootline.ports.environment import Environment
+from rootline.ports.object_store import ObjectStore
+from rootline.ports.task_queue import Task, TaskQueue
+from rootline.schemas.errors import RootlineError, Unavailable
+from rootline.workers.counters import WorkerCounters
+from rootline.workers.head_watcher import HeadWatcher
+from rootline.workers.jobs.flush_job import FlushJob, FlushOutcome, FlushReport, WorkerLog
+from rootline.workers.settings import WorkerSettings
+
+_log = structlog.get_logger("rootline.workers")
+_TAKE_WAIT_S: Final = 5.0
+_Result = TypeVar("_Result")
+
+
+class WorkerService:
+    """Run it once: `await service.run()` returns after `request_stop()`. `counters` may be read at any time."""
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        log: WorkerLog,
+        settings: WorkerSettings | None = None,
+        queue: TaskQueue | None = None,
+        environment: Environment | None = None,
+    ) -> None:
+        self.settings = settings or WorkerSettings()
+        self.counters = WorkerCounters()
+        self._environment = environment or SystemEnvironment()
+        self._queue = queue or MemoryTaskQueue(tasks_max=self.settings.tasks_max)
+        self._watcher = HeadWatcher(store, self._queue, self._environment, self.settings, self.counters)
+        self._flush = FlushJob(store, log, self._environment, self.settings)
+        self._stopping = asyncio.Event()
+
+    def request_stop(self) -> None:
+        """Begin a clean stop; from the service's own loop. Repeatable."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Work until `request_stop`."""
+        _log.info("worker started", action="worker-started", jobs_at_once=self.settings.jobs_at_once)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._watch(), name="rootline head watcher")]
+            tasks += [
+                group.create_task(self._work(), name=f"rootline worker {number}")
+                for number in range(self.settings.jobs_at_once)
+            ]
+            await self._stopping.wait()
+            _, late = await asyncio.wait(tasks, timeout=self.settings.stop_timeout_s)
+            for task in late:
+                task.cancel()
+        await self._queue.close()
+        _log.info("worker stopped", action="worker-stopped", cancelled=len(late))
+
+    async def look_once(self) -> float:
+        """One look at the tables whose time has come; seconds until the next look."""
+        return await self._watcher.look()
+
+    async def carry_out_one(self, *, wait_s: float = 0.0) -> FlushReport | None:
+        """Take one task and carry it out; `None` when none came in `wait_s` seconds, or it failed."""
+        task = await self._queue.take(wait_s=wait_s)
+        return None if task is None else await self._carry_out(task)
+
+    async def _watch(self) -> None:
+        while not self._stopping.is_set():
+            wait_s = await self._watcher.look()
+            await self._unless_stopping(asyncio.sleep(wait_s))
+
+    async def _work(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                task = await self._unless_stopping(self._queue.take(wait_s=_TAKE_WAIT_S))
+            except Unavailable as error:
+                self.counters.failures += 1
+                _log.warning("the task queue is out of reach", action="queue-unavailable", reason=error.message)
+                await self._unless_stopping(asyncio.sleep(self.settings.poll_interval_s))
+                continue
+            if task is not None:
+                await self._carry_out(task)
+
+    async def _carry_out(self, task: Task) -> FlushReport | None:
+        self.counters.jobs_running += 1
+        try:
+            report = await self._flush.run(task.table)
+        except Exception as error:  # whatever it is, the other tables go on
+            self._failed(task, error)
+            return None
+        else:
+            self._record(task, report)
+            return report
+        finally:
+            self.counters.jobs_running -= 1
+            self.counters.jobs_done += 1
+            await self._queue.finish(task)
+
+    def _failed(self, task: Task, error: Exception) -> None:
+        self.counters.failures += 1
+        self._watcher.failed(task.table)
+        if isinstance(error, RootlineError):
+            _log.warning("flush failed", action="flush-failed", table=task.table, code=error.code, reason=error.message)
+        else:
+            _log.exception("flush failed", action="flush-failed", table=task.table, exc_info=error)
+
+    def _record(self, task: Task, report: FlushReport) -> None:
+        if report.outcome in (FlushOutcome.NOTHING_DUE, FlushOutcome.COMMITTED):
+            self._watcher.succeeded(task.table)
+        if report.outcome is FlushOutcome.NOTHING_DUE:
+            _log.debug("nothing to flush", action="flush-not-due", table=task.table, version=task.noticed_version)
+            return
+        facts = {"table": task.table, "leaves": report.leaves, "entries": report.entries, "version": report.version}
+        if report.outcome is FlushOutcome.COMMITTED:
+            self.counters.flushes_committed += 1
+            self.counters.leaves_committed += report.leaves
+            self.counters.entries_moved += report.entries
+            _log.info("flush committed", action="flush-committed", **facts)
+            return
+        self._watcher.failed(task.table)
+        match report.outcome:
+            case FlushOutcome.STALE:
+                self.counters.flushes_stale += 1
+            case FlushOutcome.UNKNOWN:
+                self.counters.flushes_unknown += 1
+            case FlushOutcome.REJECTED:
+                self.counters.flushes_rejected += 1
+        action = f"flush-{report.outcome}"
+        _log.warning("flush not committed", action=action, code=report.code, reason=report.message, **facts)
+
+    async def _unless_stopping(self, wanted: Awaitable[_Result]) -> _Result | None:
+        """What `wanted` gives, or `None` when a stop is requested first."""
+        wanted_task = asyncio.ensure_future(wanted)
+        stop_task = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait((wanted_task, stop_task), return_when=asyncio.FIRST_COMPLETED)
+            return wanted_task.result() if wanted_task.done() else None
+        finally:
+            stop_task.cancel()
+            wanted_task.cancel()

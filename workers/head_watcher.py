@@ -1,0 +1,126 @@
+"""Notices which tables changed, and asks for a look at them.
+
+Owns: when a table is looked at next, and what was seen last. Does not own: waiting (`app`), what is due
+(`rootline.maintenance`), the queue.
+Invariants: one cheap LIST a look; a table that is quiet or failing is looked at less and less often, up to a limit;
+one table's failure touches no other table's schedule; a head counts as seen only once its task is queued.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+
+from rootline.ports.environment import Environment
+from rootline.ports.object_store import ObjectStore
+from rootline.ports.task_queue import Offer, Task, TaskKind, TaskQueue
+from rootline.schemas.identifiers import TableName, Version
+from rootline.storage.head_finder import find_head
+from rootline.storage.table_names import list_tables
+from rootline.workers.counters import WorkerCounters
+from rootline.workers.settings import WorkerSettings
+
+_log = structlog.get_logger("rootline.workers")
+
+
+@dataclass(slots=True)
+class _Watched:
+    """`quiet`, `failed`: looks without a change, and failures, in a row."""
+
+    due_s: float
+    seen: Version | None = None
+    quiet: int = 0
+    failed: int = 0
+
+
+class HeadWatcher:
+    """Call `look` again and again, after as many seconds as it says."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        queue: TaskQueue,
+        environment: Environment,
+        settings: WorkerSettings,
+        counters: WorkerCounters,
+    ) -> None:
+        self._store, self._queue, self._environment = store, queue, environment
+        self._settings, self._counters = settings, counters
+        self._watched: dict[TableName, _Watched] = {}
+        self._discover_s = environment.monotonic_s()
+
+    @property
+    def tables(self) -> list[TableName]:
+        """The tables that are watched."""
+        return sorted(self._watched)
+
+    async def look(self) -> float:
+        """Look at every table whose time has come; the seconds until the next one's."""
+        now_s = self._environment.monotonic_s()
+        if now_s >= self._discover_s:
+            await self._discover(now_s)
+        for table, watched in self._watched.items():
+            if now_s >= watched.due_s:
+                await self._look_at(table, watched)
+        next_s = min((watched.due_s for watched in self._watched.values()), default=self._discover_s)
+        return max(0.0, min(next_s, self._discover_s) - self._environment.monotonic_s())
+
+    def succeeded(self, table: TableName) -> None:
+        """A task on `table` was carried out."""
+        watched = self._watched.get(table)
+        if watched is not None:
+            watched.failed = 0
+
+    def failed(self, table: TableName) -> None:
+        """A task on `table` failed: look again, later than after a success, even if its head stays the same."""
+        watched = self._watched.get(table)
+        if watched is not None:
+            watched.seen = None
+            watched.failed += 1
+            self._plan_next(watched)
+
+    async def _discover(self, now_s: float) -> None:
+        self._discover_s = now_s + self._settings.discovery_interval_s
+        try:
+            async with asyncio.timeout(self._settings.request_timeout_s):
+                found = await list_tables(self._store, known=frozenset(self._watched))
+        except Exception as error:
+            self._counters.failures += 1
+            _log.warning("cannot list the tables", action="tables-not-listed", reason=str(error) or repr(error))
+            return
+        for table in found:
+            if table not in self._watched:
+                self._watched[table] = _Watched(due_s=now_s)
+        self._counters.tables = len(self._watched)
+
+    async def _look_at(self, table: TableName, watched: _Watched) -> None:
+        self._counters.looks += 1
+        try:
+            async with asyncio.timeout(self._settings.request_timeout_s):
+                head = await find_head(self._store, table)
+            if head is None or head.version == watched.seen:
+                watched.quiet += 1
+                self._plan_next(watched)
+                return
+            offer = await self._queue.offer(Task(TaskKind.FLUSH, table, head.version))
+        except Exception as error:
+            self._counters.failures += 1
+            _log.warning("cannot find the head", action="head-not-found", table=table, reason=str(error) or repr(error))
+            watched.failed += 1
+            self._plan_next(watched)
+            return
+        if offer is Offer.QUEUED:
+            watched.seen = head.version
+        elif offer is Offer.FULL:
+            self._counters.tasks_refused += 1
+            _log.warning("the task queue is full", action="task-refused", table=table, version=head.version)
+        watched.quiet = 0
+        self._plan_next(watched)
+
+    def _plan_next(self, watched: _Watched) -> None:
+        doublings = min(max(watched.quiet, watched.failed), 32)
+        interval_s = min(self._settings.poll_interval_s * 2**doublings, self._settings.poll_interval_s_max)
+        spread = 0.9 + 0.2 * self._environment.jitter()
+        watched.due_s = self._environment.monotonic_s() + spread * interval_s

@@ -1,0 +1,30 @@
+"""The worker's settings: what belongs to the process, not to a table.
+
+Owns: names, defaults, units and bounds of `ROOTLINE_WORKER__*`. Does not own: a table's thresholds
+(`rootline.maintenance.flush_limits`), where warehouse and log are (`rootline.adapters.open`).
+Invariants: a setting is a value; reading them starts nothing.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class WorkerSettings(BaseSettings):
+    """Units stand last in each name."""
+
+    model_config = SettingsConfigDict(env_prefix="ROOTLINE_WORKER__", extra="forbid", frozen=True)
+
+    poll_interval_s: float = Field(default=2.0, gt=0, description="Time between two looks at a table that changes.")
+    poll_interval_s_max: float = Field(default=30.0, gt=0, description="Longest time between looks at a quiet table.")
+    discovery_interval_s: float = Field(default=15.0, gt=0, description="Time between two looks for new tables.")
+    tasks_max: int = Field(default=1_024, ge=1, description="Tasks that wait in memory; more are noticed again later.")
+    jobs_at_once: int = Field(default=2, ge=1, description="Tables that are worked on at the same time.")
+    verdict_timeout_s: float = Field(default=60.0, gt=0, description="Longest wait for the verdict on an intent.")
+    request_timeout_s: float = Field(default=60.0, gt=0, description="Deadline of one store or log operation.")
+    replans_max: int = Field(default=3, ge=0, description="Times a flush that came too late is planned anew.")
+    leaf_cache_bytes_max: int = Field(
+        default=268_435_456, ge=0, description="Bytes of leaves kept to find which one holds a file."
+    )
+    stop_timeout_s: float = Field(default=20.0, gt=0, description="How long a clean stop may take.")
