@@ -18,7 +18,7 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-java demo demo-fast test test-fast check format format-check lint types contracts bench simulate clean clean-venv
+.PHONY: help setup setup-java demo demo-fast test test-fast check format format-check lint types contracts diagram bench simulate clean clean-venv
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -60,6 +60,9 @@ types: setup ## strict mypy
 
 contracts: setup ## who may import whom
 	$(STAGE) contracts $(BIN)/lint-imports
+
+diagram: setup ## write docs/commit-machine.md anew from the transition table
+	$(BIN)/python -m rootline.coordinator.protocol.diagram > docs/commit-machine.md
 
 bench: setup ## measure against the yardsticks; writes benchmarks/results/
 	$(STAGE) bench $(BIN)/python -m benchmarks $(ARGS)

@@ -84,9 +84,9 @@ class DataFile(WireModel):
     file_size_in_bytes: Count
     content_stats: bytes | None = None
     stats_schema: Annotated[bytes, Field(min_length=8, max_length=8)] | None = None
-    statistics: tuple[GenericStatistics, ...] = ()
+    statistics: Annotated[tuple[GenericStatistics, ...], Field(fail_fast=True)] = ()
     sort_order_id: Int32 | None = None
-    split_offsets: tuple[Count, ...] | None = None
+    split_offsets: Annotated[tuple[Count, ...], Field(fail_fast=True)] | None = None
     key_metadata: bytes | None = None
 
     @model_validator(mode="after")
@@ -105,7 +105,7 @@ class DataFile(WireModel):
 class EqualityDeleteFile(DataFile):
     """An equality delete file to add."""
 
-    equality_ids: Annotated[tuple[Int32, ...], Field(min_length=1)]
+    equality_ids: Annotated[tuple[Int32, ...], Field(min_length=1, fail_fast=True)]
 
 
 class AddedVector(WireModel):
@@ -154,11 +154,11 @@ class Intent(WireModel):
     read_sequence_number: Count | None = None
     isolation: Isolation = Isolation.SNAPSHOT
     filter: str | None = None
-    add_data_files: tuple[DataFile, ...] = ()
-    add_equality_deletes: tuple[EqualityDeleteFile, ...] = ()
-    add_vectors: tuple[AddedVector, ...] = ()
-    add_manifests: tuple[AddedManifest, ...] = ()
-    remove_files: tuple[RemovedFile, ...] = ()
+    add_data_files: Annotated[tuple[DataFile, ...], Field(fail_fast=True)] = ()
+    add_equality_deletes: Annotated[tuple[EqualityDeleteFile, ...], Field(fail_fast=True)] = ()
+    add_vectors: Annotated[tuple[AddedVector, ...], Field(fail_fast=True)] = ()
+    add_manifests: Annotated[tuple[AddedManifest, ...], Field(fail_fast=True)] = ()
+    remove_files: Annotated[tuple[RemovedFile, ...], Field(fail_fast=True)] = ()
     made_from_version: Count | None = None
     definition: str | None = None
     summary: dict[str, str] = Field(default_factory=dict)

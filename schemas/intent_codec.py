@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -28,7 +29,9 @@ EARLIER_VERSIONS: Final[tuple[Mapping[str, Any], ...]] = ()  # schemas of releas
 _FRAMING: Final = RecordFraming(shipped_schema("intent"), EARLIER_VERSIONS)
 _FILE_LISTS: Final = ("add_data_files", "add_equality_deletes", "add_vectors", "add_manifests", "remove_files")
 _FILES_WITH_STATISTICS: Final = ("add_data_files", "add_equality_deletes")
-_JSON_BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+_JSON_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+_DEPTH_STEP: Final = {**dict.fromkeys(b"[{", 1), **dict.fromkeys(b"]}", -1)}
 
 
 def encode_intent(intent: Intent) -> bytes:
@@ -84,12 +87,9 @@ def decode_intent(
 
 
 def _decode_json(value: bytes, limits: IntentLimits) -> Intent:
-    depth = 0
-    for bracket in _JSON_BRACKETS.finditer(value):
-        found = bracket[0]
-        depth += 1 if found in b"[{" else -1 if found in b"]}" else 0
-        if depth > limits.max_nesting:
-            raise _too_large(f"more than {limits.max_nesting} levels of nesting")
+    brackets = _JSON_STRINGS.sub(b"", value).translate(None, _NOT_BRACKETS)
+    if max(accumulate(map(_DEPTH_STEP.__getitem__, brackets)), default=0) > limits.max_nesting:
+        raise _too_large(f"more than {limits.max_nesting} levels of nesting")
     try:
         record = from_json(value, allow_inf_nan=False)
     except ValueError as error:

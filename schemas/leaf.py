@@ -25,6 +25,7 @@ from rootline.schemas.content_entry import (
     Status,
     VersionInfo,
 )
+from rootline.schemas.errors import Corrupt
 from rootline.schemas.leaf_schema import CONTENT_STATS, ROW_FIELDS, physical_column
 from rootline.schemas.statistics import ContentStats, FieldStatistics
 
@@ -71,11 +72,11 @@ class Leaf:
     @cached_property
     def table(self) -> pa.Table:
         """Every column, one row an entry, in ordinals' order. Kept once asked for: prefer `columns` for a few."""
-        return self._file.read(use_threads=False)
+        return self._read(None)
 
     def columns(self, names: Sequence[str]) -> pa.Table:
         """Only these columns, decoded anew; names as in Parquet paths, such as `content_stats._3.lower_bound`."""
-        return self._file.read(columns=list(names), use_threads=False)
+        return self._read(list(names))
 
     @cached_property
     def tracked_ids(self) -> tuple[int, ...]:
@@ -122,7 +123,7 @@ class Leaf:
     def _rows(self) -> pa.Table:
         """All but the statistics, structs flattened, one chunk a column."""
         flat: dict[str, pa.Array] = {}
-        table = self._file.read(columns=_ROW_COLUMNS, use_threads=False).combine_chunks()
+        table = self._read(_ROW_COLUMNS)
         for name in table.column_names:
             column = _one_chunk(table.column(name))
             if pa.types.is_struct(column.type):
@@ -149,10 +150,18 @@ class Leaf:
                 found.extend(_statistics_of(self._group(group).slice(low - group_start, high - low)))
         return found
 
+    def _read(self, columns: list[str] | None, group: int | None = None) -> pa.Table:
+        """Decode columns of the whole leaf, or of one row group; bytes of another writer may still not be Parquet."""
+        try:
+            if group is None:
+                return self._file.read(columns=columns, use_threads=False)
+            return self._file.read_row_group(group, columns=columns, use_threads=False)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise Corrupt("leaf-corrupt", f"{self.location}: a column cannot be read: {error!s:.200}") from error
+
     def _group(self, group: int) -> pa.StructArray:
         if self._open_group is None or self._open_group[0] != group:
-            column = self._file.read_row_group(group, columns=[CONTENT_STATS], use_threads=False).column(0)
-            self._open_group = group, _one_chunk(column)
+            self._open_group = group, _one_chunk(self._read([CONTENT_STATS], group).column(0))
         return self._open_group[1]
 
 

@@ -27,13 +27,20 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
 from rootline.schemas.errors import Corrupt, Internal, Invalid
 from rootline.schemas.identifiers import Location
 from rootline.schemas.leaf import Leaf, LeafContent
-from rootline.schemas.leaf_schema import CONTENT_STATS, ROW_FIELDS, column_of_physical, id_of, leaf_schema
+from rootline.schemas.leaf_schema import (
+    CONTENT_STATS,
+    ROW_FIELDS,
+    column_of_physical,
+    id_of,
+    is_statistics_field,
+    leaf_schema,
+)
 from rootline.schemas.object_keys import leaf_location
 from rootline.schemas.statistics import FieldStatistics
 from rootline.schemas.table_definition import TableDefinition, TrackedField
 
 MAX_ENTRIES: Final = 65_536
-"""Of a leaf that we write, so that its manifest vector stays small enough to be inline."""
+"""Of a leaf in this format, so that its manifest vector stays small enough to be inline."""
 ROW_GROUP_ENTRIES: Final = 16_384
 PAGES_DIGEST_KEY: Final = b"rootline.pages-digest"
 
@@ -182,6 +189,8 @@ def decode_leaf(body: bytes, *, location: str) -> Leaf:
             raise _corrupt(location, "the bytes before the footer do not agree with its digest of them")
         if metadata.get(b"format-version") != b"4" or metadata.get(b"content") != content.value.encode():
             raise _corrupt(location, "format version or content in the footer do not agree with the name")
+        if not 0 < file.metadata.num_rows <= MAX_ENTRIES:
+            raise _corrupt(location, f"it has {file.metadata.num_rows} entries, 1 to {MAX_ENTRIES} are allowed")
         _prove_schema(file.schema_arrow, location)
         _prove_rows(file, content, location)
     except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
@@ -209,15 +218,23 @@ def _prove_footer(body: bytes, named_digest: str, location: str) -> int:
 
 
 def _prove_schema(schema: pa.Schema, location: str) -> None:
+    if len(set(schema.names)) != len(schema.names):
+        raise _corrupt(location, "a column occurs twice")
     for expected in ROW_FIELDS:
         index = schema.get_field_index(expected.name)
-        if index < 0 or id_of(schema.field(index)) != id_of(expected) or schema.field(index).type != expected.type:
+        found = None if index < 0 else schema.field(index)
+        if found is None or (found.type, found.nullable, id_of(found)) != _shape_of(expected):
             raise _corrupt(location, f"column {expected.name} is absent, or of another type or field id")
     index = schema.get_field_index(CONTENT_STATS)
+    if index >= 0 and not pa.types.is_struct(schema.field(index).type):
+        raise _corrupt(location, f"column {CONTENT_STATS} is not a struct")
     for field in schema.field(index).type if index >= 0 else ():
-        text = field.name.removeprefix("_")
-        if not text.isdecimal() or id_of(field) != field_ids.statistics_field_id(int(text)):
-            raise _corrupt(location, f"statistics {field.name[:80]!r} do not have the field id of their column")
+        if not is_statistics_field(field):
+            raise _corrupt(location, f"statistics {field.name[:80]!r} are not of the shape and ids of this format")
+
+
+def _shape_of(field: pa.Field) -> tuple[pa.DataType, bool, int | None]:
+    return field.type, field.nullable, id_of(field)
 
 
 def _prove_rows(file: pq.ParquetFile, content: LeafContent, location: str) -> None:
@@ -236,8 +253,8 @@ def _prove_rows(file: pq.ParquetFile, content: LeafContent, location: str) -> No
         strange = pc.unique(column).to_pylist()
         if any(item not in values for item in strange):
             raise _corrupt(location, f"{name} {str(strange)[:80]} in a {content} leaf")
-    if file.metadata.num_rows == 0 or len(pc.unique(table.column("partition_spec_id"))) != 1:
-        raise _corrupt(location, "it must have entries, all of one partition spec")
+    if len(pc.unique(table.column("partition_spec_id"))) != 1:
+        raise _corrupt(location, "its entries are not all of one partition spec")
 
 
 def _corrupt(location: str, reason: str) -> Corrupt:

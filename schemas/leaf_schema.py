@@ -56,6 +56,10 @@ _SIMPLE_TYPES: Final[dict[type[PrimitiveType], pa.DataType]] = {
     UUIDType: pa.binary(16),
     BinaryType: pa.binary(),
 }
+_BOUND_OFFSETS: Final = {
+    "lower_bound": field_ids.LOWER_BOUND_OFFSET,
+    "upper_bound": field_ids.UPPER_BOUND_OFFSET,
+}
 COUNT_FIELDS: Final[tuple[tuple[str, int, pa.DataType], ...]] = (
     ("tight_bounds", field_ids.TIGHT_BOUNDS_OFFSET, pa.bool_()),
     ("value_count", field_ids.VALUE_COUNT_OFFSET, pa.int64()),
@@ -154,6 +158,29 @@ def statistics_field(tracked: TrackedField) -> pa.Field:
         )
     ]
     return _optional(f"_{tracked.tracked_id}", pa.struct(members), field_ids.statistics_field_id(tracked.tracked_id))
+
+
+def is_statistics_field(field: pa.Field) -> bool:
+    """Whether `field` is a struct as `statistics_field` makes it, for a column of any type."""
+    text = field.name.removeprefix("_")
+    if not (text.isascii() and text.isdecimal() and len(text) <= 8 and 0 < int(text) <= field_ids.MAX_TRACKED_ID):
+        return False
+    tracked_id = int(text)
+    if not pa.types.is_struct(field.type) or id_of(field) != field_ids.statistics_field_id(tracked_id):
+        return False
+    bounds = [child for child in field.type if child.name in _BOUND_OFFSETS]
+    if bounds and (len(bounds) != 2 or bounds[0].type != bounds[1].type or not _holds_bounds(bounds[0].type)):
+        return False
+    counts = [(child.name, id_of(child), child.type) for child in field.type if child.name not in _BOUND_OFFSETS]
+    expected = [(name, field_ids.statistics_field_id(tracked_id, offset), kind) for name, offset, kind in COUNT_FIELDS]
+    return counts == expected and all(
+        id_of(child) == field_ids.statistics_field_id(tracked_id, _BOUND_OFFSETS[child.name]) for child in bounds
+    )
+
+
+def _holds_bounds(kind: pa.DataType) -> bool:
+    fixed = pa.types.is_fixed_size_binary(kind) or pa.types.is_decimal128(kind)
+    return fixed or kind in _SIMPLE_TYPES.values()
 
 
 def leaf_schema(tracked: Iterable[TrackedField]) -> pa.Schema:

@@ -31,6 +31,7 @@ from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.intent_log import IntentLog
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.verdict import Verdict
 
@@ -160,7 +161,7 @@ class EmbeddableLake:
             await log.close()
             await store.close()
 
-        return Session(store, log, SystemEnvironment(), close, lambda: None)
+        return Session(store, log, SystemEnvironment(), close, lambda _: None)
 
 
 class CoordinatorHost:
@@ -179,9 +180,12 @@ class CoordinatorHost:
         """Begin on the running loop."""
         self._task = asyncio.get_running_loop().create_task(self._host(), name="rootline coordinator host")
 
-    def trouble(self) -> str | None:
-        """Why the coordinator here stopped last, while it is not running."""
-        return self._trouble
+    def trouble(self, table: TableName) -> str | None:
+        """Why intents of `table` are not decided here, as far as this process knows."""
+        if self._service is not None:
+            _, why = self._service.tables().get(table, (None, ""))
+            return f"the table is quarantined: {why}" if why else None
+        return None if self._trouble is None else f"the coordinator here stopped: {self._trouble}"
 
     async def stop(self) -> None:
         """Drain the coordinator, or stop waiting for the lock; returns when this process hosts nothing."""

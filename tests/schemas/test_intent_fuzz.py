@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import json
 import random
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rootline.schemas.errors import Invalid
-from rootline.schemas.intent import Intent
+from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.intent_codec import decode_intent, encode_intent, encode_intent_json
 from rootline.schemas.verdict_codec import decode_dead_letter, decode_verdicts
 from tests.schemas.intent_examples import intents
@@ -46,8 +48,6 @@ def test_any_bytes_give_an_intent_or_invalid(value: bytes) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_any_json_gives_an_intent_or_invalid(data: st.DataObject) -> None:
-    import json
-
     body = json.loads(encode_intent_json(data.draw(st.sampled_from(intents()))))
     target = body
     for _ in range(data.draw(st.integers(1, 3))):
@@ -68,3 +68,29 @@ def test_what_mutated_bytes_decode_to_encodes_to_the_same_intent_again() -> None
             survived += 1
             assert decode_intent(encode_intent(intent)) == intent
     assert survived > 100
+
+
+def test_memory_stays_in_proportion_to_the_bytes_that_arrive() -> None:
+    removed = framed_removals(300_000)
+    assert intent_or_invalid(framed_removals(2), {}) is not None
+    empty_statistics = b'{"location":"","statistics":[' + b"{}," * 998 + b"{}]}"
+    in_json = b'{"kind":"append","add_data_files":[' + b",".join([empty_statistics] * 300) + b"]}"
+    for value, headers in ((removed, {}), (in_json, JSON), (b'{"a":[' + b"[]," * 300_000 + b"[]]}", JSON)):
+        assert len(value) < 1_000_000
+        tracemalloc.start()
+        assert intent_or_invalid(value, headers) is None
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 150 * len(value)
+
+
+def framed_removals(count: int) -> bytes:
+    """An intent that removes `count` files of three bytes each."""
+    removal = encode_intent(Intent.model_construct(intent_id="i", table="t", kind=IntentKind.REMOVE))
+    before, after = removal[:-4], removal[-3:]  # made_from_version, definition and summary follow remove_files
+    length, rest = bytearray(), count * 2
+    while rest > 127:
+        length.append(rest & 127 | 128)
+        rest >>= 7
+    length.append(rest)
+    return before + bytes(length) + bytes(3) * count + b"\x00" + after

@@ -20,6 +20,7 @@ from rootline.schemas.leaf_codec import (
     decode_leaf,
     encode_leaf,
 )
+from rootline.schemas.leaf_schema import statistics_field, with_id
 from rootline.schemas.object_keys import leaf_location
 from rootline.schemas.statistics import Bound, FieldStatistics
 from tests.golden_files import golden, kept
@@ -228,6 +229,34 @@ def _leaf_of_table(table: pa.Table, *, profile: str = "single-file-commits/1") -
     return body, leaf_location(UUID(int=1), "data", hashlib.sha256(footer).hexdigest())
 
 
+def with_statistics(table: pa.Table, *fields: pa.Field) -> pa.Table:
+    kind = pa.struct(fields)
+    column = pa.array([{}], kind)
+    return table.drop_columns(["content_stats"]).append_column(with_id(pa.field("content_stats", kind), 149), column)
+
+
+def strange_statistics() -> list[tuple[pa.Field, ...]]:
+    good = statistics_field(definition().tracked_by_id[2])
+    members = list(good.type)
+    return [
+        (pa.field("_2", pa.int32(), metadata=good.metadata),),
+        (pa.field("_2", good.type),),
+        (pa.field("x", good.type, metadata=good.metadata),),
+        (pa.field("_3", good.type, metadata=good.metadata),),
+        (pa.field("_²", good.type, metadata=good.metadata),),
+        (pa.field("_2", pa.struct(members[1:]), metadata=good.metadata),),
+        (pa.field("_2", pa.struct(members[:-1]), metadata=good.metadata),),
+        (pa.field("_2", pa.struct([members[0], with_id(members[1], 9), *members[2:]]), metadata=good.metadata),),
+        (
+            pa.field(
+                "_2",
+                pa.struct([*(member.with_type(pa.uint8()) for member in members[:2]), *members[2:]]),
+                metadata=good.metadata,
+            ),
+        ),
+    ]
+
+
 def test_a_leaf_of_another_writer_that_breaks_a_rule_is_corrupt() -> None:
     encoded = encode_leaf([data_entry(1)], definition(), leaf_uuid=LEAF_UUID, content=LeafContent.DATA)
     table = decode_leaf(encoded.body, location=encoded.location).table
@@ -250,6 +279,12 @@ def test_a_leaf_of_another_writer_that_breaks_a_rule_is_corrupt() -> None:
         table.drop_columns(["record_count"]).append_column("record_count", pa.array([1])),
         table.rename_columns(["content_type", "place", *table.column_names[2:]]),
         specs,
+        table.set_column(
+            1, pa.field("location", pa.string(), metadata=table.schema.field(1).metadata), table.column(1)
+        ),
+        table.append_column(table.schema.field(1), table.column(1)),
+        pa.concat_tables([table] * (MAX_ENTRIES + 1)),
+        *(with_statistics(table, *fields) for fields in strange_statistics()),
     ):
         body, location = _leaf_of_table(broken)
         with pytest.raises(Corrupt, match=location) as caught:

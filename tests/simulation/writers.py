@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field
+from struct import pack
 
 from pyroaring import BitMap64
 
@@ -36,6 +37,7 @@ from rootline.tree.table_state import TableState
 from tests.simulation.faulty_world import World
 
 ROWS = 100
+_BODY = b"the coordinator never reads a data file"
 
 
 @dataclass(slots=True)
@@ -73,7 +75,7 @@ class Writer:
     async def _until_decided(self, intent: Intent) -> None:
         position = await self._publish(intent)
         while True:
-            verdict = await self.world.log.wait_verdict(position, timeout_s=self.rng.uniform(0.05, 20.0))
+            verdict = await self.world.log.wait_verdict(position, timeout_s=self.rng.choice((0.01, 0.1, 1.0, 30.0)))
             if verdict is None:
                 again = await self._publish(intent)
                 position = again if self.rng.random() < 0.5 else position
@@ -86,6 +88,9 @@ class Writer:
             return
 
     async def _publish(self, intent: Intent) -> LogPosition:
+        for added in intent.add_data_files:
+            if ".." not in added.location:
+                await self.world.store.put_if_absent(key_of(self.table, added.location), _BODY)
         self.published.intents[intent.intent_id] = intent
         self.world.trace.note(self.name, "publish", intent.kind.value, intent.intent_id)
         return await self.world.log.publish(self.table.encode(), encode_intent(intent))
@@ -128,7 +133,7 @@ class Writer:
                 AddedVector(
                     location=location,
                     offset=place.offset,
-                    size_in_bytes=place.size_in_bytes,
+                    size_in_bytes=place.size,
                     file_size_in_bytes=len(puffin.body),
                     cardinality=len(blob.vector),
                     referenced_file=blob.referenced_data_file,
@@ -153,11 +158,17 @@ class Writer:
             DataFile(
                 location=f"data/{self._fresh('file')}.parquet",
                 record_count=ROWS,
-                file_size_in_bytes=1_000,
+                file_size_in_bytes=len(_BODY),
                 partition_spec_id=0,
                 statistics=(
-                    GenericStatistics(field_id=1, lower_value=0, upper_value=9, value_count=ROWS, null_value_count=0),
-                    GenericStatistics(field_id=2, lower_value=self.rng.randint(0, 3)),
+                    GenericStatistics(
+                        field_id=1,
+                        lower_bound=pack("<q", 0),
+                        upper_bound=pack("<q", 9),
+                        value_count=ROWS,
+                        null_value_count=0,
+                    ),
+                    GenericStatistics(field_id=2, lower_bound=pack("<i", self.rng.randint(0, 3))),
                 ),
             )
             for _ in range(count)

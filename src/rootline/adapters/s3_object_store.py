@@ -47,6 +47,7 @@ _WHAT_TO_CHECK: Final = {
     "NoSuchBucket": "the bucket does not exist: create it, or correct the warehouse URL",
     "AccessDenied": "access is denied: check the key's permissions on the bucket (get, put, list)",
     "InvalidAccessKeyId": "the access key is unknown: check ROOTLINE_S3__ACCESS_KEY_ID",
+    "XAdminUserNotFound": "the access key is unknown: check ROOTLINE_S3__ACCESS_KEY_ID",  # versitygw's word
     "SignatureDoesNotMatch": "the signature is wrong: check ROOTLINE_S3__SECRET_ACCESS_KEY and ROOTLINE_S3__REGION",
     "RequestTimeTooSkewed": "this machine's clock is wrong: set it",
     "PermanentRedirect": "the bucket is in another region: check ROOTLINE_S3__REGION and ROOTLINE_S3__ENDPOINT",

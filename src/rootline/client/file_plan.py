@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyiceberg.expressions import BooleanExpression
+
 from rootline.client.time_travel import HEAD, PointInTime, read_root_at
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import TableName
@@ -41,7 +43,7 @@ class FilePlan:
 
 
 async def plan_files(
-    store: ObjectStore, table: TableName, where: str | None = None, point: PointInTime = HEAD
+    store: ObjectStore, table: TableName, where: str | BooleanExpression | None = None, point: PointInTime = HEAD
 ) -> FilePlan:
     """The live files that may match `where` in the version that `point` means.
 

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -115,7 +116,7 @@ def _matching_positions(body: bytes, plan: FilePlan, entry: ContentEntry) -> Bit
     wanted = RowsWanted.of(plan.definition.schema, [field.name for field in fields], plan.definition.properties)
     found, start = BitMap64(), 0
     for batch in read_rows(body, entry, wanted, None, None):
-        mask = rows_matching(bound.condition, lambda field_id, at=batch: _column(at, fields, field_id), batch.num_rows)
+        mask = rows_matching(bound.condition, partial(_column, batch, fields), batch.num_rows)
         positions = np.flatnonzero(np.asarray(mask)).astype(np.uint64) + np.uint64(start)
         found.update(positions.tolist())
         start += batch.num_rows

@@ -12,7 +12,7 @@ from typing import Final
 
 from rootline.client.session import Session
 from rootline.schemas.errors import Invalid, OutcomeUnknown
-from rootline.schemas.identifiers import table_name
+from rootline.schemas.identifiers import TableName, table_name
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_codec import encode_intent
 from rootline.schemas.intent_limits import DEFAULT_LIMITS
@@ -67,10 +67,10 @@ async def await_verdict(session: Session, intent: Intent, position: LogPosition,
     """
     verdict = await session.log.wait_verdict(position, timeout_s=max(0.0, timeout_s))
     if verdict is None:
-        trouble = session.trouble()
+        trouble = session.trouble(TableName(intent.table))
         raise OutcomeUnknown(
             "verdict-timeout",
             f"{intent.table}: no verdict on intent {intent.intent_id} (offset {position.offset}) within "
-            f"{timeout_s:g} s" + (f"; the coordinator here stopped: {trouble}" if trouble else ""),
+            f"{timeout_s:g} s" + (f"; {trouble}" if trouble else ""),
         )
     return verdict

@@ -24,6 +24,7 @@ from rootline.ports.environment import Environment
 from rootline.ports.intent_log import IntentSink, VerdictSource
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, OutcomeUnknown
+from rootline.schemas.identifiers import TableName
 
 T = TypeVar("T")
 CLOSE_PATIENCE_S: Final = 30.0
@@ -43,8 +44,8 @@ class Session:
     log: ClientLog
     environment: Environment
     close: Callable[[], Coroutine[Any, Any, None]]
-    trouble: Callable[[], str | None]
-    """Why nobody in this process decides intents at the moment, if that is known; for messages."""
+    trouble: Callable[[TableName], str | None]
+    """Why intents of a table are not decided, if this process knows; for messages."""
 
 
 Opener = Callable[[], Awaitable[Session]]

@@ -7,36 +7,38 @@ in any case.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from collections.abc import Iterable
 from decimal import Decimal
 from functools import reduce
-from typing import Any
+from typing import Any, Final
 
-from pyiceberg import expressions as iceberg
+from pyiceberg import expressions
 from pyspark.sql import datasource as spark
 
+_make: Final[Any] = expressions  # its models declare fields that their own constructors name otherwise
 
-def translated(filters: Iterable[spark.Filter]) -> iceberg.BooleanExpression | None:
+
+def translated(filters: Iterable[spark.Filter]) -> expressions.BooleanExpression | None:
     """The conjunction of those `filters` that can be translated; `None` when none can."""
     parts = [part for part in map(_translate, filters) if part is not None]
-    return reduce(iceberg.And, parts) if parts else None
+    return reduce(_make.And, parts) if parts else None
 
 
-def _translate(condition: spark.Filter) -> iceberg.BooleanExpression | None:
+def _translate(condition: spark.Filter) -> Any:
     match condition:
         case spark.Not(child=child):
             inner = _translate(child)
-            return None if inner is None else iceberg.Not(inner)
+            return None if inner is None else _make.Not(inner)
         case spark.IsNull(attribute=column):
-            return iceberg.IsNull(_name(column))
+            return _make.IsNull(_name(column))
         case spark.IsNotNull(attribute=column):
-            return iceberg.NotNull(_name(column))
+            return _make.NotNull(_name(column))
         case spark.In(attribute=column, value=values):
             literals = [_literal(value) for value in values]
-            return iceberg.In(_name(column), literals) if literals and None not in literals else None
+            return _make.In(_name(column), literals) if literals and None not in literals else None
         case spark.StringStartsWith(attribute=column, value=value):
-            return iceberg.StartsWith(_name(column), value)
+            return _make.StartsWith(_name(column), value)
     comparison = _COMPARISONS.get(type(condition))
     if comparison is None:
         return None
@@ -45,11 +47,11 @@ def _translate(condition: spark.Filter) -> iceberg.BooleanExpression | None:
 
 
 _COMPARISONS: dict[type, Any] = {
-    spark.EqualTo: iceberg.EqualTo,
-    spark.GreaterThan: iceberg.GreaterThan,
-    spark.GreaterThanOrEqual: iceberg.GreaterThanOrEqual,
-    spark.LessThan: iceberg.LessThan,
-    spark.LessThanOrEqual: iceberg.LessThanOrEqual,
+    spark.EqualTo: _make.EqualTo,
+    spark.GreaterThan: _make.GreaterThan,
+    spark.GreaterThanOrEqual: _make.GreaterThanOrEqual,
+    spark.LessThan: _make.LessThan,
+    spark.LessThanOrEqual: _make.LessThanOrEqual,
 }
 
 
@@ -64,8 +66,8 @@ def _literal(value: Any) -> Any:
             return value
         case float():
             return value if value == value else None  # NaN compares otherwise in Spark than in statistics
-        case datetime.datetime():
+        case dt.datetime():
             return value.isoformat()
-        case datetime.date():
+        case dt.date():
             return value.isoformat()
     return None

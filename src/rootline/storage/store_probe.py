@@ -20,6 +20,7 @@ PROBE_PREFIX: Final = "0-rootline-probe/"
 """No namespace begins with a digit."""
 
 _LATE: Final = b"a later writer"
+_RESENDS_MAX: Final = 4
 
 
 async def probe_store(
@@ -80,12 +81,21 @@ async def _check_order(stores: Sequence[ObjectStore], folder: str) -> None:
     """The newest root is found by a LIST of one key, so that key must be the first one."""
     keys = [ObjectKey(f"{folder}{name}") for name in ("2", "3", "1")]
     for number, key in enumerate(keys):
-        await stores[number % len(stores)].put_if_absent(key, b"")
+        await _put_acknowledged(stores[number % len(stores)], key)
     for store in stores:
         first = (await store.list(folder, limit=1)).keys
         every = (await store.list(folder)).keys
         if list(every) != sorted(keys) or list(first) != sorted(keys)[:1]:
             raise _lies(store, "a LIST right after PUTs does not yield all keys in ascending order")
+
+
+async def _put_acknowledged(store: ObjectStore, key: ObjectKey) -> None:
+    reply = await store.put_if_absent(key, b"")
+    for _ in range(_RESENDS_MAX):
+        if reply.answer is not PutAnswer.NO_ANSWER:
+            return
+        reply = await store.put_if_absent(key, b"")
+    raise Unavailable("store-unavailable", f"{store!r}: PUT {key} was not answered: {reply.detail}")
 
 
 def _lies(store: ObjectStore, fault: str) -> Fenced:

@@ -98,8 +98,10 @@ def _target(draft: Draft, vector: AddedVector, own: Mapping[str, ContentEntry]) 
             f"the vector of {vector.referenced_file!r} deletes {vector.cardinality} rows, the file has "
             f"{data.record_count}",
         )
-    if vector.offset + vector.size_in_bytes > vector.file_size_in_bytes:
-        raise Invalid("vector-invalid", f"the vector at {vector.offset} of {vector.location!r} ends after its file")
+    if not 0 < vector.size_in_bytes <= vector.file_size_in_bytes - vector.offset:
+        raise Invalid(
+            "vector-invalid", f"the vector at {vector.offset} of {vector.location!r} is empty or ends after its file"
+        )
     return data
 
 

@@ -68,6 +68,8 @@ def _equality_row(draft: Draft, equality: EqualityDeleteFile) -> Row:
             raise Invalid("intent-malformed", f"{equality.location!r}: equality id {column_id} is no primitive column")
     if len(set(equality.equality_ids)) != len(equality.equality_ids):
         raise Invalid("intent-malformed", f"{equality.location!r}: an equality id is named twice")
+    if equality.sort_order_id is not None:
+        raise Invalid("intent-malformed", f"{equality.location!r}: an equality delete has no sort_order_id")
     entry = ContentEntry(
         content_type=ContentType.EQUALITY_DELETE,
         location=equality.location,
@@ -76,7 +78,6 @@ def _equality_row(draft: Draft, equality: EqualityDeleteFile) -> Row:
         partition_spec_id=equality.partition_spec_id,
         record_count=equality.record_count,
         file_size_in_bytes=equality.file_size_in_bytes,
-        sort_order_id=_checked_order(draft, equality),
         key_metadata=equality.key_metadata,
         split_offsets=equality.split_offsets,
         equality_ids=equality.equality_ids,

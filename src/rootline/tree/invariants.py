@@ -1,21 +1,165 @@
-"""What must hold between a root and the next one, checked before every PUT; and in one root, thoroughly.
+"""What must hold between a root and the next one, checked before every PUT.
 
-Owns: the predicates. Does not own: what happens when one is broken (the commit machine refuses to write).
-Invariants: pure; `broken` looks at what changed only.
+Owns: the predicates on two versions. Does not own: those on one version, everything recomputed (`state_rules`), what
+happens when one is broken (the commit machine refuses to write).
+Invariants: pure; reads what changed only, and derives it from the new root's rows, not from what applying noted.
 
-Source: invariants page, numbers 4-8, 10, 11, 17, 20, 21.
+Source: invariants page, numbers 5-8, 10, 11, 17, 20, 21.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
+from rootline.schemas.identifiers import snapshot_id_of
+from rootline.schemas.intent import PROCESS_WRITER_PREFIX
+from rootline.schemas.root_header import RootHeader, Totals
+from rootline.tree.live_index import mask_of
+from rootline.tree.state_rules import broken_thoroughly
 from rootline.tree.table_state import TableState
+from rootline.tree.totals import Tally, totals_after
 
 
 def broken(old: TableState | None, new: TableState) -> list[str]:
     """The rules that the step from `old` to `new` breaks, in words; empty when all hold. Incremental and cheap."""
-    raise NotImplementedError
+    sentences = list(_first(new.header) if old is None else _chain(old, new))
+    return [*sentences, *_contents(old, new)]
 
 
-def broken_thoroughly(state: TableState) -> list[str]:
-    """The rules that one version breaks, everything recomputed; reads every leaf."""
-    raise NotImplementedError
+def _first(header: RootHeader) -> Iterator[str]:
+    if header.version != 0 or header.parent_digest is not None or header.snapshot.parent_id is not None:
+        yield f"root {header.version} has no earlier root, yet it is not 0, or names a parent"
+
+
+def _chain(old: TableState, new: TableState) -> Iterator[str]:
+    before, after = old.header, new.header
+    if after.version != before.version + 1:
+        yield f"version {after.version} follows {before.version}"
+    if after.parent_digest != old.root.digest:
+        yield "the parent's digest is not the parent's"
+    if after.table != before.table or after.table_uuid != before.table_uuid:
+        yield f"the table is {after.table} ({after.table_uuid}), the parent's {before.table} ({before.table_uuid})"
+    if after.snapshot.parent_id != before.snapshot.snapshot_id:
+        yield "the parent's snapshot id is not the parent's"
+    if after.snapshot.sequence_number <= before.snapshot.sequence_number:
+        yield f"sequence number {after.snapshot.sequence_number} follows {before.snapshot.sequence_number}"
+    if after.snapshot.timestamp_ms <= before.snapshot.timestamp_ms:
+        yield f"timestamp {after.snapshot.timestamp_ms} follows {before.snapshot.timestamp_ms}"
+    if after.next_row_id < before.next_row_id:
+        yield f"next row id {after.next_row_id} follows {before.next_row_id}"
+    if after.oldest_version < before.oldest_version or after.tags != before.tags:
+        yield "the oldest version went back, or a tag changed"
+    nexts = {(offset.log, offset.partition): offset.next_offset for offset in after.offsets}
+    for log, partition, offset in before.offsets:
+        if nexts.get((log, partition), -1) < offset:
+            yield f"the offset of partition {partition} of {log} went back from {offset}"
+    lost = [writer for writer in before.ledger.keys() - after.ledger.keys() if not _leaves_the_ledger(writer)]
+    if lost:
+        yield f"writers {sorted(lost)[:4]} are lost from the ledger"
+
+
+def _leaves_the_ledger(writer: str) -> bool:
+    return writer.startswith(PROCESS_WRITER_PREFIX)
+
+
+def _contents(old: TableState | None, new: TableState) -> Iterator[str]:
+    header = new.header
+    if header.snapshot.snapshot_id != snapshot_id_of(header.table_uuid, header.version):
+        yield f"snapshot id {header.snapshot.snapshot_id} does not follow from the version"
+    added, removed = Tally(), Tally()
+    first = 0 if old is None else old.header.snapshot.sequence_number
+    for entry in _shown(new):
+        if entry.version_info.status is Status.ADDED:
+            added.count(entry)
+            yield from _added(entry, new, first)
+        else:
+            removed.count(entry)
+            yield from _removed(entry, new)
+    for entry in _unmasked(old, new):
+        removed.count(entry)
+        yield from _removed(entry, new)
+    yield from _masks(old, new)
+    yield from _counted(old, new, added, removed)
+
+
+def _shown(new: TableState) -> Iterator[ContentEntry]:
+    """Entries of types 0-2 that the root shows as this snapshot's own change."""
+    for ordinal in new.live.unsettled:
+        for row in new.root.blocks[ordinal].rows:
+            entry = row.entry
+            if entry.version_info.status is not Status.EXISTING and entry.content_type <= ContentType.EQUALITY_DELETE:
+                yield entry
+
+
+def _unmasked(old: TableState | None, new: TableState) -> Iterator[ContentEntry]:
+    """Entries of leaves that this snapshot's vectors remove."""
+    for location, rows in new.live.mask_rows.items():
+        if old is not None and old.live.mask_rows.get(location) is rows:
+            continue
+        for row in rows:
+            if row.entry.version_info.status is Status.ADDED:
+                leaf = new.leaves[location]
+                yield from (leaf.entry(ordinal) for ordinal in mask_of(row.entry))
+
+
+def _added(entry: ContentEntry, new: TableState, first: int) -> Iterator[str]:
+    info = entry.version_info
+    snapshot = new.header.snapshot
+    number = info.sequence_number
+    if number is None or number != info.file_sequence_number or not first < number <= snapshot.sequence_number:
+        yield f"{entry.location}: sequence number {number} is not one of this root's"
+    if info.snapshot_id != snapshot.snapshot_id:
+        yield f"{entry.location}: ADDED by another snapshot"
+    if entry.content_type is ContentType.POSITION_DELETE:
+        target = entry.referenced_file or ""
+        if new.live.find(EntryPlace(ContentType.DATA, target)) is None:
+            yield f"{entry.location}: a vector of {target}, which is not live"
+    elif entry.content_type is ContentType.DATA and (
+        entry.first_row_id is None or entry.first_row_id + entry.record_count > new.header.next_row_id
+    ):
+        yield f"{entry.location}: row ids from {entry.first_row_id} are not below {new.header.next_row_id}"
+
+
+def _removed(entry: ContentEntry, new: TableState) -> Iterator[str]:
+    if (
+        entry.content_type is ContentType.DATA
+        and new.live.vector_of(entry.location) is not None
+        and new.live.find(entry.place) is None
+    ):
+        yield f"{entry.location} left without its vector"
+
+
+def _masks(old: TableState | None, new: TableState) -> Iterator[str]:
+    for location, rows in new.live.mask_rows.items():
+        if old is not None and old.live.mask_rows.get(location) is rows:
+            continue
+        statuses = [row.entry.version_info.status for row in rows]
+        if len(set(statuses)) != len(statuses) or Status.DELETED in statuses:
+            yield f"{location} has manifest vectors of status {statuses}"
+        dead = new.live.dead[location]
+        if dead.max() >= new.live.leaf_rows[location].entry.record_count:
+            yield f"the manifest vector of {location} names entry {dead.max()}, which it does not have"
+        before = None if old is None else old.live.dead.get(location)
+        if before is not None and not before <= dead:
+            yield f"bits of the manifest vector of {location} went back"
+
+
+def _counted(old: TableState | None, new: TableState, added: Tally, removed: Tally) -> Iterator[str]:
+    """The totals follow from the rows shown; what is live can be counted, and maintenance changes none of it."""
+    totals = new.header.totals
+    expected = totals_after(Totals() if old is None else old.header.totals, added, removed)
+    for name in ("data_files", "vectors", "equality_deletes", "rows", "deleted_rows", "data_bytes"):
+        if getattr(totals, name) != getattr(expected, name):
+            yield f"total {name} is {getattr(totals, name)}, the root's rows make it {getattr(expected, name)}"
+    in_leaves = sum(row.entry.record_count for row in new.live.leaf_rows.values())
+    live = len(new.live.rows) + in_leaves - sum(len(dead) for dead in new.live.dead.values())
+    counted = totals.data_files + totals.vectors + totals.equality_deletes
+    if live != counted:
+        yield f"{live} entries are live, the totals count {counted}"
+    leaves = totals.data_manifests + totals.delete_manifests
+    if leaves != len(new.live.leaf_rows) or new.leaves.keys() != new.live.leaf_rows.keys():
+        yield f"the root has {len(new.live.leaf_rows)} leaves, the totals count {leaves}, {len(new.leaves)} are loaded"
+
+
+__all__ = ["broken", "broken_thoroughly"]

@@ -13,7 +13,7 @@ from rootline.schemas.entry_codec import EntryCodec
 from rootline.schemas.errors import Invalid
 from rootline.schemas.generic_statistics import from_generic
 from rootline.schemas.intent import DataFile
-from rootline.schemas.statistics import Bound, ContentStats, FieldStatistics
+from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.schemas.statistics_codec import LazyStats
 from rootline.schemas.table_definition import TableDefinition
 
@@ -60,17 +60,6 @@ def partition_statistics(stats: ContentStats, spec_ids: tuple[int, ...]) -> Cont
     }
 
 
-def partition_tuple(stats: ContentStats, spec_ids: tuple[int, ...]) -> tuple[Bound | None, ...] | None:
-    """The partition values of an entry in its spec's order; `None` when one is missing (a foreign writer's entry)."""
-    values = []
-    for expr_id in spec_ids:
-        item = stats.get(expr_id)
-        if item is None:
-            return None
-        values.append(item.lower_bound)
-    return tuple(values)
-
-
 def _decoded(encoded: bytes, codec: EntryCodec, location: str) -> tuple[ContentStats, int]:
     try:
         return codec.statistics.decode(encoded)
@@ -91,6 +80,9 @@ def _check_one(item: FieldStatistics, tracked_id: int, record_count: int, locati
                 "statistics-invalid",
                 f"{location!r}: id {tracked_id} has more nulls and NaNs than values ({values})",
             )
+    mean, greatest = item.avg_value_size_in_bytes, item.max_value_size_in_bytes
+    if mean is not None and greatest is not None and mean > greatest:
+        raise Invalid("statistics-invalid", f"{location!r}: id {tracked_id} has a mean size above its greatest size")
     lower, upper = item.lower_bound, item.upper_bound
     if lower is not None and upper is not None and lower > upper:  # type: ignore[operator]
         raise Invalid("statistics-invalid", f"{location!r}: id {tracked_id} has a lower bound above its upper bound")

@@ -1,0 +1,115 @@
+"""Spark's batch read of one table: plan in the driver's Python worker, read on executors.
+
+Owns: the partitions of a read, filters pushed by Spark, Arrow batches in Spark's types. Does not own: planning
+(`rootline.client.file_plan`), reading files (`rootline.storage.scan_executor`).
+Invariants: every partition belongs to one version of the table; Spark checks every filter again, so a filter that
+cannot be translated costs time, never rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from rootline.adapters.open import open_store
+from rootline.client.file_plan import FilePlan, plan_files
+from rootline.client.time_travel import PointInTime
+from rootline.schemas.table_definition import TableDefinition
+from rootline.spark.filter_translation import translated
+from rootline.spark.options import SourceOptions
+from rootline.storage.data_file_reader import RowsWanted
+from rootline.storage.scan_executor import scan_batches
+from rootline.tree.file_task import FileTask
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.expressions import BooleanExpression
+
+PARTITION_BYTES: Final = 128 * 1024 * 1024
+_FILE_OPEN_COST_BYTES: Final = 4 * 1024 * 1024
+
+
+@dataclass
+class ScanPartition(InputPartition):
+    """Some files of one version, and the definition to read them by."""
+
+    tasks: tuple[FileTask, ...]
+    definition: bytes
+
+
+@dataclass
+class BatchReader(DataSourceReader):
+    """`spark.read.format("rootline").load("namespace.table")`."""
+
+    options: SourceOptions
+    wanted: StructType
+    pushed: BooleanExpression | None = field(default=None)
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Keep what can be translated, to prune files and rows early; hand every filter back to be checked again."""
+        self.pushed = translated(filters)
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The files that may match, packed to about 128 MiB each."""
+        plan = asyncio.run(_planned(self.options, self.pushed))
+        definition = plan.definition.to_json()
+        return [ScanPartition(tuple(tasks), definition) for tasks in packed(plan.scan.tasks(), PARTITION_BYTES)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The live, matching rows of a partition's files, as Arrow batches in Spark's own types."""
+        assert isinstance(partition, ScanPartition)
+        definition = TableDefinition.from_json(partition.definition)
+        columns = RowsWanted.of(definition.schema, self.wanted.names, definition.properties)
+        target = to_arrow_schema(self.wanted)
+        with asyncio.Runner() as runner:
+            batches = _batches(self.options, partition.tasks, columns)
+            try:
+                while (batch := runner.run(_next(batches))) is not None:
+                    yield batch.cast(target)
+            finally:
+                runner.run(batches.aclose())
+
+
+async def _batches(
+    options: SourceOptions, tasks: Sequence[FileTask], columns: RowsWanted
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    store = open_store(options.warehouse)
+    try:
+        async for batch in scan_batches(store, options.table, tasks, columns):
+            yield batch
+    finally:
+        await store.close()
+
+
+async def _next(batches: AsyncGenerator[pa.RecordBatch, None]) -> pa.RecordBatch | None:
+    return await anext(batches, None)
+
+
+async def _planned(options: SourceOptions, pushed: BooleanExpression | None) -> FilePlan:
+    point = PointInTime(version=options.version, snapshot_id=options.snapshot_id, timestamp=options.timestamp_ms)
+    store = open_store(options.warehouse)
+    try:
+        return await plan_files(store, options.table, pushed, point)
+    finally:
+        await store.close()
+
+
+def packed(tasks: Iterable[FileTask], partition_bytes: int) -> Iterator[list[FileTask]]:
+    """Tasks in order, in groups of about `partition_bytes`; a file counts at least what opening it costs."""
+    held: list[FileTask] = []
+    size = 0
+    for task in tasks:
+        held.append(task)
+        size += max(task.data.file_size_in_bytes or 0, _FILE_OPEN_COST_BYTES)
+        if size >= partition_bytes:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held

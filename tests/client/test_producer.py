@@ -1,0 +1,132 @@
+"""Publishing intents by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from rootline.client.lake import Lake
+from rootline.client.table_handle import TableHandle
+from rootline.connect import connect
+from rootline.schemas.errors import Invalid, OutcomeUnknown
+from rootline.schemas.intent import Intent, IntentKind, RemovedFile
+from rootline.schemas.verdict import VerdictKind
+
+
+def removal(table: TableHandle, intent_id: str | None = None) -> Intent:
+    """An intent that removes the table's first file."""
+    location = table.scan().plan()[0].location
+    return Intent(
+        intent_id=intent_id or str(uuid.uuid4()),
+        table=table.name,
+        kind=IntentKind.REMOVE,
+        remove_files=(RemovedFile(location=location),),
+    )
+
+
+@pytest.fixture
+def filled(flights: TableHandle) -> TableHandle:
+    """A table with two files."""
+    flights.append({"id": [1, 2], "carrier": ["UA", "AA"], "delay": [0.0, 1.0]})
+    return flights
+
+
+def test_an_intent_gets_the_verdict_that_names_its_commit(lake: Lake, filled: TableHandle) -> None:
+    with lake.producer() as producer:
+        verdict = producer.publish(removal(filled)).verdict(timeout_s=30)
+    assert verdict.kind is VerdictKind.COMMITTED
+    assert verdict.version == filled.head().version
+
+
+def test_the_same_receipt_published_again_commits_once(lake: Lake, filled: TableHandle) -> None:
+    with lake.producer() as producer:
+        receipt = producer.publish(removal(filled))
+        first, again = receipt.verdict(), producer.publish(receipt).verdict()
+    assert (first.kind, again.kind) == (VerdictKind.COMMITTED, VerdictKind.DUPLICATE)
+    assert (again.version, again.snapshot_id) == (first.version, first.snapshot_id)
+
+
+def test_an_intent_stamped_beforehand_is_published_as_it_is(lake: Lake, filled: TableHandle) -> None:
+    with lake.producer() as producer:
+        stamped = producer.stamp(removal(filled))
+        kinds = [producer.publish(stamped).verdict().kind for _ in range(2)]
+    assert kinds == [VerdictKind.COMMITTED, VerdictKind.DUPLICATE]
+
+
+def test_a_writer_that_starts_again_with_its_own_count_repeats_nothing(lake: Lake, filled: TableHandle) -> None:
+    intent = removal(filled)
+    kinds = []
+    for _ in range(2):
+        with lake.producer(writer_id="ingest-7") as producer:
+            kinds.append(producer.publish(intent, writer_sequence=41).verdict().kind)
+    assert kinds == [VerdictKind.COMMITTED, VerdictKind.DUPLICATE]
+
+
+def test_a_writer_of_its_own_name_must_count(lake: Lake, filled: TableHandle) -> None:
+    with lake.producer(writer_id="ingest-7") as producer, pytest.raises(Invalid, match="writer_sequence"):
+        producer.publish(removal(filled))
+
+
+def test_a_rejection_is_a_verdict_with_a_code(lake: Lake, filled: TableHandle) -> None:
+    intent = removal(filled).model_copy(update={"remove_files": (RemovedFile(location="data/none.parquet"),)})
+    with lake.producer() as producer:
+        verdict = producer.publish(intent).verdict()
+    assert (verdict.kind, verdict.code) == (VerdictKind.REJECTED, "file-not-live")
+
+
+def test_no_verdict_in_time_is_an_unknown_outcome_and_publishing_again_is_safe(
+    folder: Path, lake: Lake, filled: TableHandle
+) -> None:
+    intent = removal(filled)
+    lake.close()
+    with connect(folder, coordinator="elsewhere") as idle, idle.producer() as producer:
+        receipt = producer.publish(intent)
+        with pytest.raises(OutcomeUnknown) as caught:
+            receipt.verdict(timeout_s=0.05)
+        assert caught.value.code == "verdict-timeout"
+        with connect(folder) as hosting:
+            assert hosting.list_tables() == [filled.name]
+            assert producer.publish(receipt).verdict().kind is VerdictKind.DUPLICATE
+            assert receipt.verdict().kind is VerdictKind.COMMITTED
+
+
+def test_an_intent_over_the_size_limit_is_refused_before_it_is_sent(lake: Lake, filled: TableHandle) -> None:
+    intent = removal(filled).model_copy(update={"summary": {"note": "x" * 1_000_001}})
+    with lake.producer() as producer, pytest.raises(Invalid) as caught:
+        producer.publish(intent)
+    assert caught.value.code == "intent-too-large"
+
+
+def test_a_closed_producer_publishes_nothing(lake: Lake, filled: TableHandle) -> None:
+    producer = lake.producer()
+    producer.close()
+    with pytest.raises(Invalid) as caught:
+        producer.publish(removal(filled))
+    assert caught.value.code == "lake-closed"
+
+
+def test_one_producer_serves_many_threads(lake: Lake, filled: TableHandle) -> None:
+    intent = removal(filled).model_copy(update={"remove_files": (RemovedFile(location="data/none.parquet"),)})
+    with lake.producer() as producer, ThreadPoolExecutor(8) as threads:
+        receipts = list(
+            threads.map(lambda at: producer.publish(intent.model_copy(update={"intent_id": str(at)})), range(40))
+        )
+        verdicts = list(threads.map(lambda receipt: receipt.verdict(), receipts))
+    assert {verdict.intent_id for verdict in verdicts} == {str(at) for at in range(40)}
+    assert {receipt.intent.writer_sequence for receipt in receipts} == set(range(40))
+
+
+def test_coroutines_have_a_producer_of_their_own(lake: Lake, filled: TableHandle) -> None:
+    intent = removal(filled)
+
+    async def program() -> list[VerdictKind]:
+        async with lake.async_producer() as producer:
+            receipt = await producer.publish(intent)
+            again = await producer.publish(receipt)
+            return [(await one.verdict()).kind for one in (receipt, again)]
+
+    assert asyncio.run(program()) == [VerdictKind.COMMITTED, VerdictKind.DUPLICATE]

@@ -1,0 +1,199 @@
+"""Tables as a program sees them: create, append, look back."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import rootline
+from rootline.client.lake import Lake
+from rootline.client.table_handle import TableHandle
+from rootline.schemas.errors import Invalid
+from rootline.schemas.table_definition import TableDefinition
+
+ROWS = {"id": [1, 2, 3], "carrier": ["UA", "AA", None], "delay": [5.0, None, -1.0]}
+
+
+def ids(table: TableHandle, **options: Any) -> list[int]:
+    """The ids that a scan yields, ascending."""
+    return sorted(table.scan(**options).to_arrow().column("id").to_pylist())
+
+
+def test_appended_rows_are_read_back_as_they_were(flights: TableHandle) -> None:
+    commit = flights.append(ROWS)
+    read = flights.scan().to_arrow().sort_by("id")
+    assert read.to_pydict() == ROWS
+    assert commit == rootline.Commit(1, flights.head().snapshot.snapshot_id, flights.head().snapshot.sequence_number)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pa.table(ROWS),
+        pa.RecordBatch.from_pydict(ROWS),
+        pd.DataFrame({"id": [1, 2, 3], "carrier": ["UA", "AA", None], "delay": [5.0, None, -1.0]}),
+        [{"id": 1, "carrier": "UA"}, {"id": 2, "carrier": "AA"}, {"id": 3}],
+    ],
+    ids=["table", "batch", "pandas", "dicts"],
+)
+def test_rows_may_come_in_any_usual_form(flights: TableHandle, data: Any) -> None:
+    flights.append(data)
+    assert ids(flights) == [1, 2, 3]
+
+
+def test_a_table_of_a_taken_name_is_refused(lake: Lake, flights: TableHandle) -> None:
+    with pytest.raises(Invalid) as caught:
+        lake.create_table(flights.name, pa.schema([("id", pa.int64())]))
+    assert caught.value.code == "table-exists"
+
+
+def test_a_table_that_is_not_there_is_refused_by_name(lake: Lake) -> None:
+    with pytest.raises(Invalid, match=r"demo\.planes") as caught:
+        lake.table("demo.planes")
+    assert caught.value.code == "table-unknown"
+
+
+def test_the_tables_of_a_lake_are_listed_by_name(lake: Lake, flights: TableHandle) -> None:
+    lake.create_table("demo.airports", pa.schema([("id", pa.int64())]))
+    assert lake.list_tables() == ["demo.airports", flights.name]
+
+
+def test_properties_and_partitioning_reach_the_definition(lake: Lake) -> None:
+    table = lake.create_table(
+        "demo.t", pa.schema([("id", pa.int64())]), partition_by=["bucket(4, id)"], properties={"owner": "me"}
+    )
+    definition = table.definition()
+    assert isinstance(definition, TableDefinition)
+    assert definition.properties["owner"] == "me"
+    assert [expression.transform for expression in definition.expressions] == ["bucket[4]"]
+
+
+def test_rows_that_do_not_fit_the_table_are_refused_before_anything_is_stored(
+    flights: TableHandle, folder: Path
+) -> None:
+    with pytest.raises(Invalid, match="delay"):
+        flights.append({"id": [1], "carrier": ["UA"], "delay": ["late"]})
+    assert not list(folder.glob("demo/flights/data/**/*.parquet"))
+
+
+@pytest.mark.parametrize("data", [[], pa.table({"id": pa.array([], pa.int64())}), 7, "rows"])
+def test_what_holds_no_rows_cannot_be_appended(flights: TableHandle, data: Any) -> None:
+    with pytest.raises(Invalid) as caught:
+        flights.append(data)
+    assert caught.value.code == "rows-invalid"
+
+
+def test_a_scan_yields_the_wanted_columns_of_matching_rows(flights: TableHandle) -> None:
+    flights.append(ROWS)
+    read = flights.scan(where="delay > 0 and carrier = 'UA'", columns=["delay", "id"]).to_arrow()
+    assert read.column_names == ["delay", "id"]
+    assert read.to_pylist() == [{"delay": 5.0, "id": 1}]
+    assert flights.scan(columns=["delay", "id"]).schema().names == ["delay", "id"]
+
+
+def test_batches_hold_the_same_rows_as_the_table_and_may_be_left_early(flights: TableHandle) -> None:
+    flights.append(ROWS)
+    batches = flights.scan().to_batches()
+    first = next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    assert first.num_rows == 1
+    assert sum(batch.num_rows for batch in flights.scan().to_batches()) == 3
+
+
+def test_a_plan_names_only_files_that_may_match(flights: TableHandle) -> None:
+    flights.append(ROWS)
+    assert len(flights.scan().plan()) == 3
+    assert len(flights.scan(where="carrier = 'UA'").plan()) == 1
+    assert flights.scan(where="carrier = 'UA'").count() == 1
+
+
+@pytest.mark.parametrize("where", ["delay >", "nowhere = 1", "delay = 'late'"])
+def test_a_filter_that_cannot_be_used_is_refused(flights: TableHandle, where: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        flights.scan(where=where).to_arrow()
+    assert caught.value.code == "filter-invalid"
+
+
+def test_every_version_can_be_read_by_number_snapshot_and_moment(flights: TableHandle) -> None:
+    for number in range(4):
+        flights.append({"id": [number], "carrier": ["UA"], "delay": [0.0]})
+    history = flights.history()
+    assert [item.version for item in history] == [4, 3, 2, 1, 0]
+    for item in history:
+        expected = list(range(item.version))
+        moment = dt.datetime.fromtimestamp(item.snapshot.timestamp_ms / 1000, dt.UTC)
+        assert ids(flights, version=item.version) == expected
+        assert ids(flights, snapshot_id=item.snapshot.snapshot_id) == expected
+        assert ids(flights, timestamp=item.snapshot.timestamp_ms) == expected
+        assert ids(flights, timestamp=moment + dt.timedelta(microseconds=500)) == expected
+    assert ids(flights, timestamp="2999-01-01T00:00:00Z") == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("point", "code"),
+    [
+        ({"version": 9}, "version-unknown"),
+        ({"version": -1}, "version-unknown"),
+        ({"snapshot_id": 1}, "version-unknown"),
+        ({"timestamp": "1970-01-02"}, "version-unknown"),
+        ({"timestamp": "yesterday"}, "setting-invalid"),
+        ({"version": 0, "snapshot_id": 1}, "setting-invalid"),
+    ],
+)
+def test_a_version_that_does_not_exist_is_refused(flights: TableHandle, point: dict[str, Any], code: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        flights.scan(**point).to_arrow()
+    assert caught.value.code == code
+
+
+def test_history_reads_no_more_than_it_is_asked_for(flights: TableHandle) -> None:
+    for number in range(3):
+        flights.append({"id": [number], "carrier": ["UA"], "delay": [0.0]})
+    assert [item.version for item in flights.history(limit=2)] == [3, 2]
+    with pytest.raises(Invalid):
+        flights.history(limit=0)
+
+
+def test_the_summary_of_an_append_is_kept_in_its_snapshot(flights: TableHandle) -> None:
+    flights.append(ROWS, summary={"job": "nightly"})
+    assert flights.head().snapshot.summary["job"] == "nightly"
+
+
+def test_the_tree_shows_itself_as_text_and_as_a_picture(flights: TableHandle) -> None:
+    flights.append(ROWS)
+    tree = flights.tree()
+    assert flights.name in str(tree)
+    assert tree.svg().startswith("<svg")
+    assert flights.tree(version=0).outline().data_files == 0
+
+
+def test_a_check_of_a_sound_table_finds_nothing(flights: TableHandle) -> None:
+    flights.append(ROWS)
+    flights.delete_where("id = 1")
+    assert list(flights.check()) == []
+
+
+def test_a_handle_survives_pickling(flights: TableHandle) -> None:
+    copy = pickle.loads(pickle.dumps(flights))
+    assert copy.name == flights.name
+    copy.append(ROWS)
+    assert ids(flights) == [1, 2, 3]
+
+
+def test_every_public_name_can_be_had_from_the_package() -> None:
+    assert {name for name in rootline.__all__ if not hasattr(rootline, name)} == set()
+    with pytest.raises(AttributeError, match="no attribute 'disconnect'"):
+        rootline.disconnect  # noqa: B018
+
+
+def test_connect_can_be_called_however_it_was_imported(folder: Path) -> None:
+    import rootline.connect as module  # noqa: PLC0415
+
+    with module(folder) as opened:  # type: ignore[operator]
+        assert opened.list_tables() == []

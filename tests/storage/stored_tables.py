@@ -1,0 +1,190 @@
+"""A table put into a memory store by hand: what is live is exactly what a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+from pyroaring import BitMap, BitMap64
+
+from rootline.adapters.memory_object_store import MemoryObjectStore
+from rootline.client.data_file_writer import WrittenFile, write_files
+from rootline.schemas.content_entry import (
+    ContentEntry,
+    ContentType,
+    DeletionVector,
+    FileFormat,
+    ManifestStats,
+    Status,
+    VersionInfo,
+)
+from rootline.schemas.entry_codec import EntryCodec
+from rootline.schemas.identifiers import CommitId, SequenceNumber, SnapshotId, TableName, Version, snapshot_id_of
+from rootline.schemas.leaf_codec import LeafContent, encode_leaf
+from rootline.schemas.object_keys import definition_location, key_of, root_key
+from rootline.schemas.puffin_codec import VectorBlob, encode_puffin
+from rootline.schemas.root_block_codec import Row, seal
+from rootline.schemas.root_codec import Root, encode_root, sync_marker
+from rootline.schemas.root_header import DefinitionReference, Operation, RootHeader, Snapshot
+from rootline.schemas.statistics import ContentStats
+from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.vector_codec import encode_inline
+from rootline.storage.data_file_reader import RowsWanted
+from rootline.storage.root_reader import read_root
+from rootline.storage.scan_executor import scan_table
+from rootline.storage.table_loader import plan_scan
+from rootline.tree.prune import PruningFilter
+from rootline.tree.scan_plan import ScanPlan
+
+TABLE = TableName("test.rows")
+
+
+def uuids(seed: int = 0) -> Iterator[uuid.UUID]:
+    while True:
+        seed += 1
+        yield uuid.UUID(int=seed)
+
+
+@dataclass
+class StoredTable:
+    """Entries of the next root, and the store that `commit` writes it to."""
+
+    definition: TableDefinition
+    store: MemoryObjectStore = field(default_factory=MemoryObjectStore)
+    entries: list[ContentEntry] = field(default_factory=list)
+    version: int = -1
+    sequence_number: int = 1
+    ids: Iterator[uuid.UUID] = field(default_factory=uuids)
+
+    @property
+    def codec(self) -> EntryCodec:
+        return EntryCodec.of_definition(self.definition)
+
+    def info(self, status: Status = Status.EXISTING) -> VersionInfo:
+        return VersionInfo(status, 7, self.sequence_number, self.sequence_number)
+
+    def write(self, rows: pa.Table, **options: int) -> list[ContentEntry]:
+        """Data files of `rows`, in the store; their entries are not yet in the root."""
+        found = []
+        for written in write_files(rows, self.definition, self.ids, **options):
+            self.store.place(key_of(TABLE, written.data_file.location), written.body)
+            found.append(self.entry_of(written))
+        return found
+
+    def entry_of(self, written: WrittenFile) -> ContentEntry:
+        file = written.data_file
+        assert file.content_stats is not None
+        stats, _ = self.codec.statistics.decode(file.content_stats)
+        return ContentEntry(
+            ContentType.DATA,
+            file.location,
+            FileFormat.PARQUET,
+            self.info(),
+            file.partition_spec_id,
+            file.record_count,
+            file.file_size_in_bytes,
+            split_offsets=file.split_offsets,
+            content_stats=stats,
+        )
+
+    def vector(self, data: ContentEntry, positions: Sequence[int]) -> ContentEntry:
+        """A Puffin file in the store with the vector of `data`; its entry is not yet in the root."""
+        puffin = encode_puffin([VectorBlob(data.location, BitMap64(positions))])
+        location = f"data/{next(self.ids)}.puffin"
+        self.store.place(key_of(TABLE, location), puffin.body)
+        place = puffin.places[0]
+        return ContentEntry(
+            ContentType.POSITION_DELETE,
+            location,
+            FileFormat.PUFFIN,
+            self.info(),
+            data.partition_spec_id,
+            place.cardinality,
+            len(puffin.body),
+            DeletionVector(place.offset, place.size),
+            referenced_file=data.location,
+        )
+
+    def leaf(
+        self, entries: Sequence[ContentEntry], stats: ContentStats | None = None, referenced_file: str | None = None
+    ) -> ContentEntry:
+        """A leaf in the store; its root row is not yet in the root."""
+        is_data = entries[0].content_type is ContentType.DATA
+        content = LeafContent.DATA if is_data else LeafContent.DELETE
+        leaf = encode_leaf(entries, self.definition, leaf_uuid=next(self.ids), content=content)
+        self.store.place(key_of(TABLE, leaf.location), leaf.body)
+        rows = sum(entry.record_count for entry in entries)
+        return ContentEntry(
+            ContentType.DATA_MANIFEST if is_data else ContentType.DELETE_MANIFEST,
+            leaf.location,
+            FileFormat.PARQUET,
+            self.info(),
+            entries[0].partition_spec_id,
+            len(entries),
+            len(leaf.body),
+            manifest_stats=ManifestStats(0, len(entries), 0, 0, rows, 0, 1),
+            referenced_file=referenced_file,
+            content_stats=stats or {},
+        )
+
+    def manifest_vector(self, leaf: ContentEntry, ordinals: Sequence[int], status: Status) -> ContentEntry:
+        return ContentEntry(
+            ContentType.MANIFEST_DV,
+            leaf.location,
+            FileFormat.PUFFIN,
+            self.info(status),
+            leaf.partition_spec_id,
+            len(ordinals),
+            deletion_vector=DeletionVector(inline_content=encode_inline(BitMap(ordinals))),
+            referenced_file=leaf.location,
+        )
+
+    def commit(self) -> Root:
+        """The next root, with `entries`."""
+        self.version += 1
+        body = self.definition.to_json()
+        location = definition_location(uuid.UUID(int=self.version + 1))
+        self.store.place(key_of(TABLE, location), body)
+        version = Version(self.version)
+        header = RootHeader(
+            table=TABLE,
+            table_uuid=self.definition.table_uuid,
+            version=version,
+            parent_digest=None,
+            snapshot=Snapshot(
+                SnapshotId(snapshot_id_of(self.definition.table_uuid, version)),
+                None,
+                SequenceNumber(self.sequence_number),
+                1,
+                Operation.APPEND,
+                {},
+            ),
+            definition=DefinitionReference(location, hashlib.sha256(body).digest()),
+            commit_id=CommitId(f"{self.version:032x}"),
+            coordinator_id="test",
+        )
+        sync = sync_marker(self.definition.table_uuid)
+        rows = [Row.of(entry, self.codec) for entry in self.entries]
+        blocks = [seal(rows, self.codec, sync)] if rows else []
+        root, encoded = encode_root(header, blocks, self.codec, sync)
+        self.store.place(root_key(TABLE, version), encoded)
+        return root
+
+    async def plan(self, where: str | None = None) -> ScanPlan:
+        root = await read_root(self.store, TABLE, Version(self.version))
+        return await plan_scan(self.store, root, self.definition, PruningFilter.of(where, self.definition))
+
+    async def rows(self, where: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
+        wanted = RowsWanted.of(self.definition.schema, columns, self.definition.properties)
+        return await scan_table(self.store, TABLE, (await self.plan(where)).tasks(), wanted)
+
+    def scan(self, where: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
+        return asyncio.run(self.rows(where, columns))
+
+
+def deleted(entry: ContentEntry) -> ContentEntry:
+    return replace(entry, version_info=replace(entry.version_info, status=Status.DELETED))

@@ -1,0 +1,311 @@
+"""A small table to try things on: its definition, intents as writers send them, and a lake without I/O."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType
+from pyroaring import BitMap64
+
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status, VersionInfo
+from rootline.schemas.entry_codec import EntryCodec
+from rootline.schemas.identifiers import CommitId, TableName
+from rootline.schemas.intent import (
+    AddedManifest,
+    AddedVector,
+    DataFile,
+    EqualityDeleteFile,
+    Intent,
+    IntentKind,
+    RemovedFile,
+    VectorReference,
+)
+from rootline.schemas.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.puffin_codec import decode_puffin
+from rootline.schemas.root_codec import decode_root
+from rootline.schemas.statistics import ContentStats, FieldStatistics
+from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition
+from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.tree.apply import apply_batch
+from rootline.tree.batch import Applied, Library, Needs, NoTable, Record, Stamp, VectorAt
+from rootline.tree.invariants import broken
+from rootline.tree.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
+from rootline.tree.table_state import TableState
+
+TABLE = TableName("demo.flights")
+TABLE_UUID = uuid.UUID("4f3c3a52-0000-4000-8000-000000000001")
+LOG = LogId("embedded/11111111-1111-4111-8111-111111111111")
+ID, CARRIER, DELAY, BUCKET = 1, 2, 3, 4
+BY_CARRIER, UNPARTITIONED, BY_BUCKET = 0, 1, 2
+
+
+def definition(properties: Mapping[str, str] | None = None) -> TableDefinition:
+    return TableDefinition(
+        table_uuid=TABLE_UUID,
+        schemas=(
+            Schema(
+                NestedField(ID, "id", LongType(), required=False),
+                NestedField(CARRIER, "carrier", StringType(), required=False),
+                NestedField(DELAY, "delay", DoubleType(), required=False),
+                schema_id=0,
+            ),
+        ),
+        current_schema_id=0,
+        expressions=(Expression(BUCKET, (ID,), "bucket[4]", "id_bucket"),),
+        partition_specs=(
+            PartitionSpec(BY_CARRIER, (CARRIER,)),
+            PartitionSpec(UNPARTITIONED),
+            PartitionSpec(BY_BUCKET, (BUCKET,)),
+        ),
+        default_spec_id=BY_CARRIER,
+        sort_orders=(SortOrder(0),),
+        default_sort_order_id=0,
+        last_column_id=4,
+        properties=properties or {},
+    )
+
+
+DEFINITION = definition()
+CODEC = EntryCodec.of_definition(DEFINITION)
+
+
+def stats(ids: Sequence[int], carrier: str | None, *, spec: int = BY_CARRIER) -> ContentStats:
+    """Statistics of a file of rows with these ids."""
+    found: dict[int, FieldStatistics] = {}
+    if ids:
+        found[ID] = FieldStatistics(min(ids), max(ids), True, len(ids), 0)
+    if spec == BY_CARRIER:
+        found[CARRIER] = FieldStatistics(carrier, carrier, True)
+    if spec == BY_BUCKET:
+        found[BUCKET] = FieldStatistics(0, None)
+    return found
+
+
+def data_file(
+    name: str = "a", *, rows: int = 10, carrier: str | None = "UA", ids: Sequence[int] | None = None, **more: object
+) -> DataFile:
+    spec = int(str(more.pop("partition_spec_id", BY_CARRIER)))
+    values = list(ids) if ids is not None else list(range(rows))
+    fields: dict[str, object] = {
+        "location": f"data/{name}.parquet",
+        "record_count": len(values),
+        "file_size_in_bytes": 1000,
+        "partition_spec_id": spec,
+        "content_stats": CODEC.statistics.encode(stats(values, carrier, spec=spec)),
+        "stats_schema": CODEC.statistics.fingerprint,
+    }
+    return DataFile.model_validate(fields | more)
+
+
+def equality_delete(name: str, value: int, carrier: str | None, *, spec: int = BY_CARRIER) -> EqualityDeleteFile:
+    return EqualityDeleteFile(
+        location=f"data/{name}.parquet",
+        record_count=1,
+        file_size_in_bytes=100,
+        partition_spec_id=spec,
+        content_stats=CODEC.statistics.encode(stats([value], carrier, spec=spec)),
+        stats_schema=CODEC.statistics.fingerprint,
+        equality_ids=(ID,),
+    )
+
+
+def intent(kind: IntentKind, intent_id: str, **more: object) -> Intent:
+    return Intent.model_validate({"intent_id": intent_id, "table": TABLE, "kind": kind} | more)
+
+
+def append(intent_id: str, *files: DataFile, **more: object) -> Intent:
+    return intent(IntentKind.APPEND, intent_id, add_data_files=files or (data_file(intent_id),), **more)
+
+
+def remove(intent_id: str, *files: RemovedFile, **more: object) -> Intent:
+    return intent(IntentKind.REMOVE, intent_id, remove_files=files, **more)
+
+
+def create(intent_id: str = "create", text: str | None = None, **more: object) -> Intent:
+    body = DEFINITION.to_json().decode() if text is None else text
+    return intent(IntentKind.CREATE, intent_id, definition=body, **more)
+
+
+def changed_definition(**members: object) -> str:
+    return json.dumps(
+        json.loads(DEFINITION.to_json()) | {key.replace("_", "-"): value for key, value in members.items()}
+    )
+
+
+def removed(location: str, vector: VectorReference | None = None) -> RemovedFile:
+    return RemovedFile(location=location, vector=vector)
+
+
+def seen_vector(state: TableState, location: str) -> VectorReference | None:
+    entry = state.vector_of(location)
+    if entry is None or entry.deletion_vector is None:
+        return None
+    return VectorReference(location=entry.location, offset=entry.deletion_vector.offset or 0)
+
+
+@dataclass
+class Lake:
+    """One table without I/O: what is stored is in dictionaries; every step is checked."""
+
+    state: TableState | None = None
+    vectors: dict[VectorAt, BitMap64] = field(default_factory=dict)
+    leaves: dict[str, Leaf] = field(default_factory=dict)
+    objects: dict[str, bytes] = field(default_factory=dict)
+    bodies: list[bytes] = field(default_factory=list)
+    states: list[TableState] = field(default_factory=list)
+    offset: int = 0
+    now_ms: int = 1_000_000
+    rounds: list[Needs] = field(default_factory=list)
+
+    @property
+    def head(self) -> TableState:
+        assert self.state is not None
+        return self.state
+
+    def records(self, intents: Iterable[Intent]) -> list[Record]:
+        found = []
+        for item in intents:
+            found.append(Record(LogPosition(LOG, 0, self.offset), item, 500))
+            self.offset += 1
+        return found
+
+    def put(self, *intents: Intent, acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED) -> list[Verdict]:
+        """Apply one batch; its verdicts."""
+        return self.put_records(self.records(intents), acknowledged=acknowledged)
+
+    def put_records(
+        self, records: Sequence[Record], *, acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED
+    ) -> list[Verdict]:
+        outcome = self.try_records(records, acknowledged=acknowledged)
+        if isinstance(outcome, NoTable):
+            return list(outcome.verdicts)
+        old, self.state = self.state, outcome.state
+        assert broken(old, outcome.state) == []
+        self.bodies.append(outcome.body)
+        self.states.append(outcome.state)
+        for pending in outcome.objects:
+            assert self.objects.setdefault(pending.location, pending.body) == pending.body
+            if pending.location.endswith(".puffin"):
+                for blob in decode_puffin(pending.body, name=pending.location):
+                    self.vectors[VectorAt(pending.location, blob.place.offset)] = blob.vector
+        return list(outcome.verdicts)
+
+    def try_records(
+        self, records: Sequence[Record], *, acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED
+    ) -> Applied | NoTable:
+        self.now_ms += 10
+        version = 0 if self.state is None else self.state.header.version + 1
+        stamp = Stamp(CommitId(f"{version:032x}"), "coordinator-1", self.now_ms)
+        library = Library()
+        while True:
+            outcome = apply_batch(self.state, TABLE, records, library, stamp, acknowledged=acknowledged)
+            if not isinstance(outcome, Needs):
+                return outcome
+            self.rounds.append(outcome)
+            library = Library(
+                {**library.leaves, **{name: self.leaves.get(name) for name in outcome.leaves}},
+                {**library.vectors, **{at: self.vectors.get(at) for at in outcome.vectors}},
+            )
+
+    def vector(
+        self, name: str, target: str, positions: Iterable[int], replaces: VectorReference | None = None
+    ) -> AddedVector:
+        """Store a vector as a writer would, and name it."""
+        held = BitMap64(positions)
+        self.vectors[VectorAt(f"data/{name}.puffin", 4)] = held
+        return AddedVector(
+            location=f"data/{name}.puffin",
+            offset=4,
+            size_in_bytes=40,
+            file_size_in_bytes=100,
+            cardinality=len(held),
+            referenced_file=target,
+            replaces_vector=replaces,
+        )
+
+    def leaf(
+        self,
+        entries: Sequence[ContentEntry],
+        *,
+        content: LeafContent = LeafContent.DATA,
+        leaf_uuid: uuid.UUID | None = None,
+        belongs_to: str | None = None,
+    ) -> AddedManifest:
+        """Store a leaf as the flush job would, and name it."""
+        existing = [as_existing(entry) for entry in entries]
+        number = leaf_uuid or uuid.UUID(int=len(self.leaves) + 1)
+        encoded = encode_leaf(existing, DEFINITION, leaf_uuid=number, content=content)
+        self.leaves[encoded.location] = decode_leaf(encoded.body, location=encoded.location)
+        self.objects[encoded.location] = encoded.body
+        kind = ContentType.DATA_MANIFEST if content is LeafContent.DATA else ContentType.DELETE_MANIFEST
+        return AddedManifest(
+            location=encoded.location,
+            content_type=kind,
+            file_size_in_bytes=len(encoded.body),
+            record_count=len(existing),
+            partition_spec_id=existing[0].partition_spec_id,
+            referenced_file=belongs_to,
+        )
+
+    def flush(self, intent_id: str, *manifests: AddedManifest, made_from: int | None = None) -> Intent:
+        version = self.head.header.version if made_from is None else made_from
+        return intent(IntentKind.FLUSH, intent_id, add_manifests=manifests, made_from_version=version)
+
+    def root_entries(self, content_type: ContentType = ContentType.DATA) -> list[ContentEntry]:
+        """Live root entries of a type, by location."""
+        rows = [row.entry for place, row in self.head.live.rows.items() if place.content_type is content_type]
+        return sorted(rows, key=lambda entry: entry.location)
+
+    def shown(self, status: Status) -> list[ContentEntry]:
+        return [row.entry for row in self.head.root.rows if row.entry.version_info.status is status]
+
+    def live(self) -> dict[EntryPlace, ContentEntry]:
+        return {found.entry.place: found.entry for found in self.head.live.entries()}
+
+    def deleted_rows(self) -> dict[str, set[int]]:
+        """Live data file → the positions that its vector deletes."""
+        found: dict[str, set[int]] = {}
+        for entry in self.live().values():
+            if entry.content_type is ContentType.DATA:
+                vector = self.head.vector_of(entry.location)
+                found[entry.location] = set() if vector is None else set(self.positions(vector))
+        return found
+
+    def positions(self, vector: ContentEntry) -> BitMap64:
+        stored = vector.deletion_vector
+        assert stored is not None
+        return self.vectors[VectorAt(vector.location, stored.offset or 0)]
+
+    def reloaded(self) -> TableState:
+        """The head, read back from its bytes."""
+        root = decode_root(self.bodies[-1], name="head")
+        return TableState.of(root, DEFINITION, {name: self.leaves[name] for name in self.head.leaves})
+
+
+def as_existing(entry: ContentEntry) -> ContentEntry:
+    info = entry.version_info
+    numbers = VersionInfo(Status.EXISTING, info.snapshot_id, info.sequence_number, info.file_sequence_number)
+    return dataclasses.replace(entry, version_info=numbers)
+
+
+def new_lake(*intents: Intent) -> Lake:
+    """A lake with the table, and one version for each of `intents`."""
+    lake = Lake()
+    lake.put(create())
+    for item in intents:
+        lake.put(item)
+    return lake
+
+
+def kinds(verdicts: Iterable[Verdict]) -> list[VerdictKind]:
+    return [verdict.kind for verdict in verdicts]
+
+
+def codes(verdicts: Iterable[Verdict]) -> list[str | None]:
+    return [verdict.code for verdict in verdicts]
