@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+import structlog
 
 from benchmarks import next_root
 from benchmarks.commit_latency import on_local_files, on_s3
@@ -71,6 +74,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=sorted(MEASUREMENTS), action="append", help="measure only this (repeatable)")
     options = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     results: list[Result] = []
     for name, measure in MEASUREMENTS.items():
         if options.only and name not in options.only:

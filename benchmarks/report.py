@@ -31,7 +31,7 @@ def print_table(results: list[Result]) -> None:
             _shown(item.subject),
             item.yardstick_name,
             _shown(item.yardstick),
-            f"{item.ratio:.3f}",
+            f"{item.ratio:.3g}",
             item.target,
             f"{item.load:.2f}",
         )
@@ -64,7 +64,7 @@ def _shown(spread: Spread | None) -> str:
 
 def _markdown(results: list[Result], command: str) -> str:
     rows = [f"| {r.goal} | {r.what} | {_shown(r.subject)} | {r.yardstick_name} | {_shown(r.yardstick)} "
-            f"| {r.ratio:.3f} | {r.target} | {r.load:.2f} | {r.notes} |" for r in results]  # fmt: skip
+            f"| {r.ratio:.3g} | {r.target} | {r.load:.2f} | {r.notes} |" for r in results]  # fmt: skip
     head = "| goal | what | min / median / p99 | yardstick | min / median / p99 | ratio | target | load | notes |"
     return "\n".join([f"`{command}`", "", head, "|---" * 9 + "|", *rows, ""])
 
@@ -88,5 +88,5 @@ def _picture(results: list[Result]) -> str:
         parts.append(
             f'<rect x="{left}" y="{y}" width="{max(1.0, item.ratio * scale):.1f}" height="18" fill="#4a7ab5"/>'
         )
-        parts.append(f'<text x="{left + max(1.0, item.ratio * scale) + 6:.1f}" y="{y + 14}">{item.ratio:.3f}</text>')
+        parts.append(f'<text x="{left + max(1.0, item.ratio * scale) + 6:.1f}" y="{y + 14}">{item.ratio:.3g}</text>')
     return "\n".join([*parts, "</svg>", ""])

@@ -224,7 +224,7 @@ def _codec_of(tracked: tuple[TrackedField, ...], nan_bounds: frozenset[int]) -> 
     return EntryCodec(tracked, nan_bounds=nan_bounds)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _codec_of_schema(schema_json: bytes) -> EntryCodec:
     try:
         schema = json.loads(schema_json)

@@ -154,8 +154,11 @@ class Leaf:
         """Decode columns of the whole leaf, or of one row group; bytes of another writer may still not be Parquet."""
         try:
             if group is None:
-                return self._file.read(columns=columns, use_threads=False)
-            return self._file.read_row_group(group, columns=columns, use_threads=False)
+                table = self._file.read(columns=columns, use_threads=False)
+            else:
+                table = self._file.read_row_group(group, columns=columns, use_threads=False)
+            table.validate(full=True)  # text is UTF-8, decimals are in range
+            return table
         except (pa.ArrowException, OSError, ValueError) as error:
             raise Corrupt("leaf-corrupt", f"{self.location}: a column cannot be read: {error!s:.200}") from error
 

@@ -35,10 +35,6 @@ from rootline.schemas.table_definition import TrackedField
 _CODE: Final = "statistics-invalid"
 _TIGHT: Final = {None: NULL, False: b"\x02\x00", True: b"\x02\x01"}
 _COUNTS: Final[dict[int | None, bytes]] = {None: NULL, **{count: PRESENT + encode_long(count) for count in range(4096)}}
-_SMALL_COUNTS: Final[dict[bytes | None, int | None]] = {
-    None: None,
-    **{encode_long(count): count for count in range(1024)},
-}
 _NULLABLE_COUNT: Final = rb"(?:\x00|\x02([\x80-\xff]{0,9}+[\x00-\x7f]))"
 
 
@@ -61,14 +57,14 @@ class StatisticsCodec:
 
     def __init__(self, tracked: Sequence[TrackedField], *, nan_bounds: Collection[int] = ()) -> None:
         self.tracked = tuple(tracked)
+        self._known = frozenset(field.tracked_id for field in self.tracked)
+        if len(self._known) != len(self.tracked):
+            raise ValueError("two tracked fields share an id")
         self.fingerprint = stats_fingerprint(self.tracked)
         kinds = [(field.tracked_id, kind_of(field.type)) for field in self.tracked]
         self.layout = ",".join(f"{tracked_id}:{layout_of_kind(kind)}" for tracked_id, kind in kinds)
         self._columns = [_column(field, field.tracked_id in nan_bounds) for field in self.tracked]
         self._skips = [column.match for column in self._columns]
-        self._known = frozenset(field.tracked_id for field in self.tracked)
-        if len(self._known) != len(self.tracked):
-            raise ValueError("two tracked fields share an id")
 
     def encode(self, statistics: ContentStats) -> bytes:
         """The bytes of `statistics`; those of a `LazyStats` of this layout are handed on as they are.
@@ -121,6 +117,7 @@ class StatisticsCodec:
             data = bytes(data)
         statistics: dict[int, FieldStatistics] = {}
         tracked_id = 0
+        counts, sizes = _COUNTS_OF, _SIZES_OF
         rows_raw, rows = b"\x00", 0  # one value count for all columns of a file, mostly
         try:
             for column in self._columns:
@@ -140,10 +137,10 @@ class StatisticsCodec:
                     None if upper is None else of_raw(upper),
                     None if tight is None else tight == b"\x01",
                     None if values is None else rows,
-                    _SMALL_COUNTS[nulls] if nulls in _SMALL_COUNTS else _count_of(nulls),
-                    _SMALL_COUNTS[nans] if nans in _SMALL_COUNTS else _count_of(nans),
-                    _SMALL_COUNTS[average] if average in _SMALL_COUNTS else _size_of(average),
-                    _SMALL_COUNTS[greatest] if greatest in _SMALL_COUNTS else _size_of(greatest),
+                    counts[nulls],
+                    counts[nans],
+                    sizes[average],
+                    sizes[greatest],
                 )
                 position = found.end()
         except IndexError:
@@ -253,6 +250,22 @@ def _size_of(raw: bytes) -> int:
     if size > INT_MAX:
         raise Unreadable("a size in bytes does not fit 32 bits")
     return size
+
+
+class _Counts(dict[bytes | None, int | None]):
+    """Varint → count: the small ones known, the others computed and not kept."""
+
+    def __init__(self, of_raw: Callable[[bytes], int]) -> None:
+        super().__init__({encode_long(count): count for count in range(1024)})
+        self[None] = None
+        self._of_raw = of_raw
+
+    def __missing__(self, raw: bytes) -> int:
+        return self._of_raw(raw)
+
+
+_COUNTS_OF: Final = _Counts(_count_of)
+_SIZES_OF: Final = _Counts(_size_of)
 
 
 def _read_field(column: _Column, data: bytes, position: int) -> tuple[FieldStatistics, int]:

@@ -35,7 +35,7 @@ from rootline.coordinator.protocol.events import (
     TimerFired,
     VerdictsPublished,
 )
-from rootline.coordinator.protocol.machine_handlers import Step
+from rootline.coordinator.protocol.machine_moves import Step
 from rootline.coordinator.protocol.machine_state import Phase, TableMachine
 from rootline.schemas.errors import Internal
 

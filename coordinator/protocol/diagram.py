@@ -45,7 +45,7 @@ def _table() -> str:
     for (phase, event), transition in sorted(
         TRANSITIONS.items(), key=lambda item: (order.index(item[0][0]), item[0][1].__name__)
     ):
-        following = ", ".join((known for known in order if known in transition.leads_to))
+        following = ", ".join(known for known in order if known in transition.leads_to)
         rows.append(f"| {phase} | {event.__name__} | {following} |")
     return "\n".join(rows) + "\n"
 

@@ -120,6 +120,17 @@ async def test_two_stores_on_one_folder_take_turns(store: LocalObjectStore, tmp_
     await other.close()
 
 
+async def test_looking_into_a_warehouse_that_does_not_exist_makes_nothing(tmp_path: Path) -> None:
+    store = LocalObjectStore(tmp_path / "some/typing/error")
+
+    assert list((await store.list("")).keys) == []
+    assert list(await store.folders("")) == []
+    assert await store.get(root(0)) is None
+    assert not (tmp_path / "some").exists()
+    assert (await store.put_if_absent(root(0), b"now")).answer is PutAnswer.CREATED
+    await store.close()
+
+
 async def test_a_folder_that_vanished_is_made_again(store: LocalObjectStore, tmp_path: Path) -> None:
     await store.put_if_absent(ObjectKey("a/b/one"), b"")
     (tmp_path / "a/b/one").unlink()

@@ -123,9 +123,7 @@ def test_a_program_that_forgets_to_close_ends_cleanly_and_loses_nothing(folder: 
 
 
 def test_importing_the_package_imports_nothing_else() -> None:
-    program = (
-        "import sys, rootline; print(sorted({'pyarrow', 'pydantic', 'asyncio', 'pyiceberg'} & set(sys.modules)))"
-    )
+    program = "import sys, rootline; print(sorted({'pyarrow', 'pydantic', 'asyncio', 'pyiceberg'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
@@ -158,3 +156,8 @@ def test_the_environment_names_the_warehouse(folder: Path, monkeypatch: pytest.M
     with connect() as lake:
         assert lake.list_tables() == []
     assert folder.is_dir()
+
+
+def test_a_chain_of_calls_keeps_its_lake_open(folder: Path, flights: TableHandle) -> None:
+    flights.append(ROW)
+    assert connect(folder).table("demo.flights").scan().count() == 1

@@ -193,7 +193,7 @@ def test_every_public_name_can_be_had_from_the_package() -> None:
 
 
 def test_connect_can_be_called_however_it_was_imported(folder: Path) -> None:
-    import rootline.connect as module  # noqa: PLC0415
+    import rootline.connect as module
 
     with module(folder) as opened:  # type: ignore[operator]
         assert opened.list_tables() == []

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
+from importlib import metadata
 from pathlib import Path
 
 import typer.main
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from rootline.cli.app import app
 
@@ -102,19 +104,29 @@ def test_the_scripts_behind_the_makefile_can_be_run(house: Path) -> None:
         subprocess.run([shell, "-n", str(path)], check=True)
 
 
-def test_the_running_interpreter_has_the_pinned_versions(house: Path) -> None:
-    pinned = {
-        line.split("==")[0].lower().replace("_", "-").replace(".", "-"): line.split("==")[1]
-        for line in (house / "constraints.txt").read_text().splitlines()
-        if "==" in line
-    }
-    frozen = subprocess.run(
-        [sys.executable, "-m", "pip", "list", "--format", "freeze"], capture_output=True, text=True, check=True
-    ).stdout
-    unpinned = [
-        line
-        for line in frozen.splitlines()
-        if (name := line.split("==")[0].lower().replace("_", "-").replace(".", "-")) in pinned
-        and line.split("==")[1] != pinned[name]
-    ]
-    assert unpinned == []
+def test_everything_that_is_needed_is_installed_in_its_pinned_version(house: Path) -> None:
+    lines = (house / "constraints.txt").read_text().splitlines()
+    pinned = {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in lines if "==" in line}
+    extras = metadata.metadata("rootline").get_all("Provides-Extra") or []
+    waiting = [Requirement(f"rootline[{','.join(extras)}]")]
+    seen: set[tuple[str, str]] = set()
+    wrong: set[str] = set()
+    while waiting:
+        needed = waiting.pop()
+        name = canonicalize_name(needed.name)
+        if name != "rootline" and pinned.get(name) != _version_of(name):
+            wrong.add(f"{name}: installed {_version_of(name)}, pinned {pinned.get(name)}")
+        for extra in needed.extras or {""}:
+            if (name, extra) in seen or _version_of(name) is None:
+                continue
+            seen.add((name, extra))
+            further = [Requirement(text) for text in metadata.requires(name) or []]
+            waiting += [item for item in further if item.marker is None or item.marker.evaluate({"extra": extra})]
+    assert wrong == set()
+
+
+def _version_of(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

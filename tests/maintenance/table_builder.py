@@ -9,8 +9,9 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from pyiceberg.conversions import to_bytes
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, LongType, NestedField, StringType
+from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, PrimitiveType, StringType
 from pyroaring import BitMap64
 
 from rootline.adapters.memory_object_store import MemoryObjectStore
@@ -73,34 +74,31 @@ def data_file(number: int, *, spec_id: int = 0, region: str | None = None) -> Da
     """File `number`: its statistics follow from the number."""
     region = REGIONS[number % len(REGIONS)] if region is None else region
     partition = (
-        GenericStatistics(field_id=2, lower_value=region, upper_value=region, tight_bounds=True)
+        _statistics(2, StringType(), region, region, tight_bounds=True)
         if spec_id == 0
-        else GenericStatistics(field_id=4, lower_value=number % 4, upper_value=number % 4)
+        else _statistics(4, IntegerType(), number % 4, number % 4)
     )
+    first = number * ROWS
     return DataFile(
-        location=f"data/{number:06d}.parquet",
+        location=location_of(number),
         partition_spec_id=spec_id,
         record_count=ROWS,
         file_size_in_bytes=100_000 + number,
         statistics=(
             partition,
-            GenericStatistics(
-                field_id=1,
-                lower_value=number * ROWS,
-                upper_value=number * ROWS + ROWS - 1,
-                tight_bounds=True,
-                value_count=ROWS,
-                null_value_count=0,
+            _statistics(
+                1, LongType(), first, first + ROWS - 1, tight_bounds=True, value_count=ROWS, null_value_count=0
             ),
-            GenericStatistics(
-                field_id=3,
-                lower_value=0.5,
-                upper_value=number + 0.5,
-                value_count=ROWS,
-                null_value_count=number % 3,
-                nan_value_count=0,
+            _statistics(
+                3, DoubleType(), 0.5, number + 0.5, value_count=ROWS, null_value_count=number % 3, nan_value_count=0
             ),
         ),
+    )
+
+
+def _statistics(field_id: int, of_type: PrimitiveType, lower: Any, upper: Any, **counts: Any) -> GenericStatistics:
+    return GenericStatistics(
+        field_id=field_id, lower_bound=to_bytes(of_type, lower), upper_bound=to_bytes(of_type, upper), **counts
     )
 
 
@@ -237,6 +235,10 @@ class TableBuilder:
         for intent in intents:
             records.append(Record(LogPosition(LOG, 0, self._offset), intent, 1_000))
             self._offset += 1
+        return await self.apply_records(records)
+
+    async def apply_records(self, records: Sequence[Record]) -> tuple[Verdict, ...]:
+        """The same for records of any log."""
         library = Library()
         self.now_ms += 1_000
         version = 0 if self._state is None else self._state.header.version + 1

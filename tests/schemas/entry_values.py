@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import struct
 import uuid
-from decimal import Decimal
+from decimal import Context, Decimal
 from functools import cache
 from typing import Any, Final
 
@@ -360,7 +360,7 @@ def _field_as_avro(field: FieldStatistics, field_type: PrimitiveType) -> dict[st
         size = decimal_size_in_bytes(field_type.precision)
         for name in ("lower_bound", "upper_bound"):
             if members[name] is not None:
-                unscaled = int(Decimal(members[name]).scaleb(field_type.scale))
+                unscaled = int(Decimal(members[name]).scaleb(field_type.scale, Context(prec=60)))
                 members[name] = unscaled.to_bytes(size, "big", signed=True)
     return members
 

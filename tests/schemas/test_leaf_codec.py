@@ -283,7 +283,7 @@ def test_a_leaf_of_another_writer_that_breaks_a_rule_is_corrupt() -> None:
             1, pa.field("location", pa.string(), metadata=table.schema.field(1).metadata), table.column(1)
         ),
         table.append_column(table.schema.field(1), table.column(1)),
-        pa.concat_tables([table] * (MAX_ENTRIES + 1)),
+        table.drop_columns(["content_stats"]).take(pa.array([0] * (MAX_ENTRIES + 1))),
         *(with_statistics(table, *fields) for fields in strange_statistics()),
     ):
         body, location = _leaf_of_table(broken)
@@ -295,6 +295,17 @@ def test_a_leaf_of_another_writer_that_breaks_a_rule_is_corrupt() -> None:
     with pytest.raises(Corrupt, match="single-file-commits/2") as caught:
         decode_leaf(body, location=location)
     assert caught.value.code == "profile-unknown"
+
+
+def test_text_that_is_no_text_is_noticed_when_it_is_read() -> None:
+    encoded = encode_leaf([data_entry(1)], definition(), leaf_uuid=LEAF_UUID, content=LeafContent.DATA)
+    table = decode_leaf(encoded.body, location=encoded.location).table
+    text = pa.array([b"\xff\xfe"], pa.binary()).view(pa.string())
+    body, location = _leaf_of_table(table.set_column(1, table.schema.field(1), text))
+    leaf = decode_leaf(body, location=location)
+    for read in (lambda: leaf.entry(0), lambda: leaf.columns(["location"]), lambda: leaf.table):
+        with pytest.raises(Corrupt, match=location):
+            read()
 
 
 def test_leaves_that_were_released_stay_readable() -> None:

@@ -92,7 +92,7 @@ def test_a_forged_leaf_is_read_or_refused_and_nothing_else() -> None:
     entries = [data_entry(number) for number in range(40)]
     encoded = encode_leaf(entries, definition(), leaf_uuid=LEAF_UUID, content=LeafContent.DATA)
     seeded, refusals = random.Random(3), 0
-    for _ in range(600):
+    for _ in range(150):
         body, location = forged(encoded.body, seeded.randrange(32, 8 * (len(encoded.body) - 8)))
         try:
             leaf = decode_leaf(body, location=location)
@@ -101,5 +101,5 @@ def test_a_forged_leaf_is_read_or_refused_and_nothing_else() -> None:
             refusals += 1
             caught = error
             continue
-    assert refusals > 100
+    assert refusals > 20
     assert caught.code in {"leaf-corrupt", "profile-unknown"}

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from pydantic import SecretStr
@@ -40,8 +41,8 @@ class S3Service:
     @property
     def address(self) -> tuple[str, int]:
         """Host and port."""
-        host, port = self.endpoint.split("://", 1)[1].rsplit(":", 1)
-        return host, int(port)
+        parts = urlsplit(self.endpoint)
+        return parts.hostname or "", parts.port or {"http": 80, "https": 443}[parts.scheme]
 
     def settings(self, **changes: Any) -> S3Settings:
         """Settings for this store."""

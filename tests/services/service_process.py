@@ -60,7 +60,7 @@ class ServiceProcess:
                 code = self._process.wait(timeout=0.02)
             except subprocess.TimeoutExpired:
                 continue
-            raise RuntimeError(f"{self._process.args} ended with {code}: {self._tail()}")
+            raise RuntimeError(f"{self._process.args!r} ended with {code}: {self._tail()}")
 
     def stop(self) -> None:
         """Ask it to end, then make it."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import secrets
 import sys
 import time
 import traceback
 from pathlib import Path
+
+import structlog
 
 from tests.simulation.simulation import simulate
 
@@ -20,6 +23,7 @@ def main() -> int:
     parser.add_argument("--worlds", type=int, default=1, help="how many worlds, with seeds counting up")
     parser.add_argument("--trace", type=Path, default=None, help="write the last world's trace to this file")
     options = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     first = secrets.randbelow(10**9) if options.seed is None else options.seed
     for seed in range(first, first + options.worlds):
         print(f"seed {seed} steps {options.steps}", flush=True)

@@ -282,6 +282,10 @@ class Lake:
         assert stored is not None
         return self.vectors[VectorAt(vector.location, stored.offset or 0)]
 
+    def reloaded_lake(self) -> Lake:
+        """A lake that knows the head from its bytes only."""
+        return dataclasses.replace(self, state=self.reloaded())
+
     def reloaded(self) -> TableState:
         """The head, read back from its bytes."""
         root = decode_root(self.bodies[-1], name="head")

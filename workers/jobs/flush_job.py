@@ -25,7 +25,7 @@ from rootline.ports.environment import Environment
 from rootline.ports.intent_log import IntentSink, VerdictSource
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
-from rootline.schemas.errors import OutcomeUnknown, Unavailable
+from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX, AddedManifest, Intent, IntentKind
 from rootline.schemas.intent_codec import encode_intent
@@ -180,16 +180,22 @@ class FlushJob:
         if any(row.entry.location in ours for row in root.rows):
             return self._landed(table, published, root.header.version)
         if published.looks >= LOOKS_AT_UNKNOWN_MAX:
-            self._undecided.pop(table)
-            self._sequences[table] += 1  # the old intent may yet be committed under its sequence
-            return replace(published.report, outcome=FlushOutcome.STALE, message="no verdict came; planned anew")
+            return self._given_up(table, published, f"no verdict came in {published.looks} looks")
         if published.position is None:
             published = await self._publish(table, published)
         self._undecided[table] = replace(published, looks=published.looks + 1)
         if published.position is None:
             return published.report
-        verdict = await self._log.wait_verdict(published.position, timeout_s=self._settings.verdict_timeout_s)
+        try:
+            verdict = await self._log.wait_verdict(published.position, timeout_s=self._settings.verdict_timeout_s)
+        except Fenced as error:  # the log was made anew: the old one's verdicts are gone with it
+            return self._given_up(table, published, error.message)
         return published.report if verdict is None else self._decided(table, published, verdict)
+
+    def _given_up(self, table: TableName, published: _Published, reason: str) -> FlushReport:
+        self._undecided.pop(table)
+        self._sequences[table] += 1  # the old intent may yet be committed under its sequence
+        return replace(published.report, outcome=FlushOutcome.STALE, message=reason)
 
     def _decided(self, table: TableName, published: _Published, verdict: Verdict) -> FlushReport:
         if verdict.kind is not VerdictKind.REJECTED:

@@ -9,7 +9,6 @@ exclusively); temporary files can never be keys and are hidden from LIST.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import fcntl
@@ -17,14 +16,14 @@ import heapq
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
+from rootline.adapters.blocking_calls import BlockingCalls
 from rootline.adapters.object_key_rules import RESERVED_PREFIX, check_key, check_prefix
 from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
 from rootline.schemas.errors import Unavailable
@@ -34,7 +33,6 @@ _ROOTS_FOLDER: Final = "/metadata/roots/"
 _LEFTOVER_AGE_S: Final = 3600
 _LOCK_WAIT_S: Final = 10.0
 _THREADS: Final = 4
-_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +44,13 @@ class _FirstName:
 
 
 class LocalObjectStore:
-    """One warehouse in the folder `root`, which is created when it is missing."""
+    """One warehouse in the folder `root`, which the first put makes when it is missing."""
 
     def __init__(self, root: Path) -> None:
         self._root = root.absolute()
         self._durable_folders: set[Path] = set()
         self._first_names: dict[Path, _FirstName] = {}
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="rootline-files")
-        try:
-            self._root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _unavailable(self._root, error) from error
+        self._calls = BlockingCalls("rootline-files", _THREADS)
 
     def __repr__(self) -> str:
         return f"the folder {self._root}"
@@ -64,29 +58,26 @@ class LocalObjectStore:
     async def get(self, key: ObjectKey) -> StoredObject | None:
         """The whole object, or `None` when there is none; a root's folder is synced first."""
         check_key(key)
-        return await self._run(partial(self._get, key))
+        return await self._calls.run(partial(self._get, key))
 
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
         """Create `key` with `body` unless it exists; with `after`, only while that is the first key of the folder."""
         check_key(key)
-        return await self._run(partial(self._put, key, body, after))
+        return await self._calls.run(partial(self._put, key, body, after))
 
     async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
         """The keys under `prefix`, ascending; the first `limit` of them."""
         check_prefix(prefix)
-        return await self._run(partial(self._list, prefix, limit))
+        return await self._calls.run(partial(self._list, prefix, limit))
 
     async def folders(self, prefix: str) -> Sequence[str]:
         """The folders in `prefix`, each ending in `/`; ascending. Empty ones are named too."""
         check_prefix(prefix)
-        return await self._run(partial(self._folders, prefix))
+        return await self._calls.run(partial(self._folders, prefix))
 
     async def close(self) -> None:
         """Wait for calls under way; nothing is kept open between calls."""
-        await asyncio.to_thread(self._threads.shutdown)
-
-    async def _run(self, call: Callable[[], _Answer]) -> _Answer:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        await self._calls.close()
 
     def _get(self, key: ObjectKey) -> StoredObject | None:
         path = self._root / key
@@ -153,11 +144,14 @@ class LocalObjectStore:
         if folder in self._durable_folders:
             with contextlib.suppress(FileNotFoundError):
                 return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        top = self._root
+        while not top.parent.exists():
+            top = top.parent
         folder.mkdir(parents=True, exist_ok=True)
-        # also when the folder was there: whoever made it may have died before its parent was synced
+        # also where a folder was there: whoever made it may have died before its parent was synced
         for made in (folder, *folder.parents):
             _sync_folder(made.parent)
-            if made == self._root:
+            if made == top:
                 break
         _remove_leftovers(folder)
         self._durable_folders.add(folder)

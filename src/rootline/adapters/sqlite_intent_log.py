@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
+from rootline.adapters.blocking_calls import hand_over
 from rootline.adapters.log_position_rules import check_identity
 from rootline.adapters.sqlite_log_file import LogReader, LogWriter
 from rootline.adapters.sqlite_log_watch import LogWatch
@@ -156,22 +157,12 @@ class SqliteIntentLog:
             answers = self._writer.in_one_transaction([request.work for request in batch])
         except Exception as error:  # whatever it is, it is the callers' and must not end this thread
             for request in batch:
-                _hand_over(request, error)
+                hand_over(request.loop, request.answer, _own_copy(error))
         else:
             for request, answer in zip(batch, answers, strict=True):
-                _hand_over(request, answer)
+                hand_over(request.loop, request.answer, answer)
 
 
-def _hand_over(request: _Request[object], answer: object) -> None:
-    def set_answer() -> None:
-        if request.answer.done():
-            return
-        if isinstance(answer, RootlineError):
-            request.answer.set_exception(type(answer)(answer.code, answer.message))
-        elif isinstance(answer, Exception):
-            request.answer.set_exception(answer)
-        else:
-            request.answer.set_result(answer)
-
-    with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
-        request.loop.call_soon_threadsafe(set_answer)
+def _own_copy(error: Exception) -> Exception:
+    """An error for one caller of several: a shared one would gather all their tracebacks."""
+    return type(error)(error.code, error.message) if isinstance(error, RootlineError) else error

@@ -67,6 +67,7 @@ class LogWriter:
                 connection = _connect(path)
                 try:
                     identity = _prepare(connection, path)
+                    connection.execute("PRAGMA busy_timeout=0")  # `_begin` waits by itself
                     _sync(folder)
                     _sync(folder.parent)
                 except BaseException:
@@ -251,7 +252,6 @@ def _identity_of(connection: sqlite3.Connection, path: Path) -> LogId:
 def _begin(connection: sqlite3.Connection) -> None:
     """Take the write lock; SQLite's own waiting goes up to 100 ms between tries, which several writers would feel."""
     deadline = time.monotonic() + _BUSY_WAIT_S
-    connection.execute("PRAGMA busy_timeout=0")
     while True:
         try:
             connection.execute("BEGIN IMMEDIATE")

@@ -6,7 +6,6 @@ Invariants: a secret's value is never printed, wherever it stands: in a setting 
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Any, Final
 
@@ -33,6 +32,8 @@ def print_settings(warehouse: Warehouse = None, log: Log = None, as_json: Json =
 @app.command("check")
 def check(warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
     """Whether the settings are valid, and the warehouse and the log can be reached."""
+    import asyncio
+
     from rootline.cli import output
 
     _settings(warehouse, log)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 WRITERS: Final = 4
 CARRIER: Final = "UA"
-_FLUSH_AT_FILES: Final = 40
+_FLUSH_AT_FILES: Final = 16
 
 
 @dataclass
@@ -157,7 +157,7 @@ def _fresh_table(lake: Lake, flights: pd.DataFrame) -> TableHandle:
     )
     return lake.create_table(
         name,
-        schema=_arrow(flights.head(0)).schema,
+        schema=_arrow(flights).schema,
         partition_by=["month(time_hour)", "bucket(4, carrier)"],
         properties={"rootline.flush.data-files": str(_FLUSH_AT_FILES)},
     )

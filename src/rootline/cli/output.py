@@ -70,4 +70,5 @@ def _plain(value: object) -> object:
         return value.hex()
     if isinstance(value, set | frozenset | tuple):
         return list(value)
-    return str(value)
+    isoformat = getattr(value, "isoformat", None)
+    return isoformat() if isoformat is not None else str(value)

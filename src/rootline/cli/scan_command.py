@@ -44,10 +44,12 @@ def scan(
             rows = wanted.count()
             output.line(as_json, {"table": table, "rows": rows}, str(rows))
             return
-        if not as_json:
-            sys.stdout.write(_csv(wanted.schema().names) + "\n")
         left = limit
+        is_headed = as_json
         for batch in wanted.to_batches():
+            if not is_headed:
+                sys.stdout.write(_csv(batch.schema.names) + "\n")
+                is_headed = True
             kept = batch if left is None else batch.slice(0, left)
             for row in kept.to_pylist():
                 sys.stdout.write((output.json_text(row) if as_json else _csv(row.values())) + "\n")
@@ -55,6 +57,8 @@ def scan(
                 left -= kept.num_rows
                 if left <= 0:
                     break
+        if not is_headed:
+            sys.stdout.write(_csv(wanted.schema().names) + "\n")
         sys.stdout.flush()
 
 

@@ -6,7 +6,6 @@ Invariants: says where it listens before anything else; ends with 0 after a sign
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -70,6 +69,7 @@ def worker(log_level: Level = "info", warehouse: Warehouse = None, log: Log = No
 
 
 def _run(warehouse: str, log: str | None, roles: Role, http_port: int | None, level: str, as_json: bool) -> None:
+    import asyncio
     from functools import partial
 
     from rootline.cli import output

@@ -6,7 +6,6 @@ Invariants: 0 it may hold tables, 1 it lies, 3 it does not answer.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
@@ -30,6 +29,7 @@ def probe(
     as_json: Json = False,
 ) -> None:
     """Let writers race for one object: exactly one may win. Leaves a few small objects outside every table."""
+    import asyncio
     import uuid
 
     from rootline.cli import output

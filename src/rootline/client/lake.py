@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from rootline.client.producer import DEFAULT_TIMEOUT_S, AsyncProducer, Producer
-from rootline.client.session import Session, SessionHolder, abandon_with
+from rootline.client.session import Session, SessionHolder
 from rootline.client.writer_stamp import WriterStamp
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, table_name
@@ -47,7 +47,6 @@ class Lake:
         self._address = address
         self.holder = SessionHolder(f"lake {address.name}", address.open)
         self.stamp = WriterStamp()
-        abandon_with(self, self.holder)
 
     def create_table(
         self,

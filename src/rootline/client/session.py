@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Protocol, TypeVar
 
@@ -28,6 +28,7 @@ from rootline.schemas.identifiers import TableName
 
 T = TypeVar("T")
 CLOSE_PATIENCE_S: Final = 30.0
+_guards: Final[set[asyncio.Task[None]]] = set()
 _inherited: Final[list[object]] = []
 """What a forked child got from its parent: kept, because collecting it would close the parent's files under it."""
 
@@ -66,7 +67,7 @@ class SessionHolder:
         self._opener = opener
         self._guard = threading.Lock()
         self._process = os.getpid()
-        self._loop = LoopThread(f"rootline {name}")
+        self._loop = self._new_loop()
         self._opening: Future[Session] | None = None
         self._running: set[Future[Any]] = set()
         self._closed = False
@@ -139,14 +140,15 @@ class SessionHolder:
                 self._loop.run(opening.result().close())
         self._loop.close()
 
-    def abandon(self) -> None:
-        """Stop without waiting or draining, as a crash would; what is on the log stays there."""
-        self._closed = True
-        self._loop.request_stop()
-
     def _forget(self, future: Future[Any]) -> None:
         with self._guard:
             self._running.discard(future)
+
+    def _new_loop(self) -> LoopThread:
+        loop = LoopThread(f"rootline {self.name}")
+        # nobody can use it any more, and nobody closed it: end its thread as a crash would; the log keeps what it has
+        weakref.finalize(self, loop.request_stop).atexit = False
+        return loop
 
     def _adopt_process(self) -> None:
         if os.getpid() == self._process:
@@ -154,22 +156,42 @@ class SessionHolder:
         _inherited.append((self._loop, self._opening))
         self._guard = threading.Lock()  # the parent's may have been held by a thread that does not exist here
         self._process = os.getpid()
-        self._loop = LoopThread(f"rootline {self.name}")
+        self._loop = self._new_loop()
         self._opening = None
         self._running = set()
-
-
-def abandon_with(owner: object, holder: SessionHolder) -> None:
-    """When `owner` is collected without having been closed, its threads end too."""
-    weakref.finalize(owner, holder.abandon).atexit = False
 
 
 def _failed(opening: Future[Session]) -> bool:
     return opening.cancelled() or opening.exception() is not None
 
 
+class _CloseOnce:
+    """Gives a session back, by whoever comes first: `close`, or the end of the loop."""
+
+    def __init__(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._close: Callable[[], Coroutine[Any, Any, None]] | None = close
+
+    async def __call__(self) -> None:
+        close, self._close = self._close, None
+        if close is not None:
+            await close()
+
+    async def at_the_end(self) -> None:
+        """Wait to be cancelled, which the end of the loop does to every task, then close."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            with contextlib.suppress(RuntimeError):  # the interpreter ends: nothing can be awaited in threads any more
+                await self()
+
+
 async def _opened(opener: Opener) -> Session:
-    return await opener()
+    session = await opener()
+    close = _CloseOnce(session.close)
+    guard = asyncio.get_running_loop().create_task(close.at_the_end())
+    _guards.add(guard)
+    guard.add_done_callback(_guards.discard)
+    return replace(session, close=close)
 
 
 async def _after(opening: Future[Session], operation: Operation[T]) -> T:

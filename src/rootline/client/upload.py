@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from rootline.client.session import Session
-from rootline.ports.environment import Environment
-from rootline.ports.object_store import ObjectStore, PutAnswer
+from rootline.ports.object_store import PutAnswer
 from rootline.schemas.errors import Internal, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import key_of
@@ -24,13 +23,6 @@ _AT_ONCE: Final = 8
 
 
 async def upload_all(session: Session, table: TableName, files: Iterable[tuple[str, bytes]]) -> None:
-    """`upload_files` with a session's store."""
-    await upload_files(session.store, session.environment, table, files)
-
-
-async def upload_files(
-    store: ObjectStore, environment: Environment, table: TableName, files: Iterable[tuple[str, bytes]]
-) -> None:
     """Store every (location, body), a few at the same time.
 
     Raises:
@@ -41,7 +33,7 @@ async def upload_files(
 
     async def one(location: str, body: bytes) -> None:
         async with slots:
-            await _upload(store, environment, table, location, body)
+            await _upload(session, table, location, body)
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -51,17 +43,17 @@ async def upload_files(
         raise failures.exceptions[0] from None
 
 
-async def _upload(store: ObjectStore, environment: Environment, table: TableName, location: str, body: bytes) -> None:
+async def _upload(session: Session, table: TableName, location: str, body: bytes) -> None:
     key = key_of(table, location)
     detail = ""
     for attempt in range(_ATTEMPTS):
         if attempt:
-            await asyncio.sleep(_FIRST_DELAY_S * 2**attempt * (0.5 + environment.jitter()))
+            await asyncio.sleep(_FIRST_DELAY_S * 2**attempt * (0.5 + session.environment.jitter()))
         try:
-            reply = await store.put_if_absent(key, body)
+            reply = await session.store.put_if_absent(key, body)
             if reply.answer is PutAnswer.CREATED:
                 return
-            found = await store.get(key)  # one's own PUT may have been sent twice, or its answer lost
+            found = await session.store.get(key)  # one's own PUT may have been sent twice, or its answer lost
         except Unavailable as error:
             detail = error.message
             continue

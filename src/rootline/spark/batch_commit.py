@@ -9,18 +9,16 @@ been committed already.
 
 from __future__ import annotations
 
-import functools
 import uuid
 from collections.abc import Sequence
 
 import structlog
 
-from rootline.client.lake import Lake
-from rootline.connect import connect
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile, Intent, IntentKind, RemovedFile, VectorReference
 from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.spark.connection import committing_lake
 from rootline.spark.options import OnRejected, SourceOptions
 from rootline.storage.table_loader import load_table
 from rootline.tree.table_state import TableState
@@ -72,15 +70,9 @@ def _intent(
 
 
 def _decided(intent: Intent, options: SourceOptions, writer_id: str | None, sequence: int | None) -> Verdict:
-    with _lake(options.warehouse, options.log).producer(writer_id) as producer:
+    with committing_lake(options).producer(writer_id) as producer:
         receipt = producer.publish(intent, writer_sequence=sequence)
         return receipt.verdict(timeout_s=options.verdict_timeout_ms / 1000)
-
-
-@functools.cache
-def _lake(warehouse: str, log: str | None) -> Lake:
-    """One connection a process: Spark keeps the driver's Python worker from batch to batch."""
-    return connect(warehouse, log=log)
 
 
 def _settled(verdict: Verdict, options: SourceOptions) -> Verdict:
@@ -93,7 +85,7 @@ def _settled(verdict: Verdict, options: SourceOptions) -> Verdict:
 
 
 def _live_files(options: SourceOptions) -> tuple[RemovedFile, ...]:
-    lake = _lake(options.warehouse, options.log)
+    lake = committing_lake(options)
     state = lake.holder.run(lambda session: load_table(session.store, options.table))
     if state is None:
         raise Invalid("table-unknown", f"{options.table}: no table has this name in {options.warehouse}")

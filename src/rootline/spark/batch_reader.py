@@ -8,8 +8,7 @@ cannot be translated costs time, never rows.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -17,10 +16,10 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from rootline.adapters.open import open_store
-from rootline.client.file_plan import FilePlan, plan_files
+from rootline.client.file_plan import plan_files
 from rootline.client.time_travel import PointInTime
 from rootline.schemas.table_definition import TableDefinition
+from rootline.spark.connection import guest_lake
 from rootline.spark.filter_translation import translated
 from rootline.spark.options import SourceOptions
 from rootline.storage.data_file_reader import RowsWanted
@@ -58,7 +57,11 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The files that may match, packed to about 128 MiB each."""
-        plan = asyncio.run(_planned(self.options, self.pushed))
+        options = self.options
+        point = PointInTime(version=options.version, snapshot_id=options.snapshot_id, timestamp=options.timestamp_ms)
+        plan = guest_lake(options).holder.run(
+            lambda session: plan_files(session.store, options.table, self.pushed, point)
+        )
         definition = plan.definition.to_json()
         return [ScanPartition(tuple(tasks), definition) for tasks in packed(plan.scan.tasks(), PARTITION_BYTES)]
 
@@ -68,37 +71,11 @@ class BatchReader(DataSourceReader):
         definition = TableDefinition.from_json(partition.definition)
         columns = RowsWanted.of(definition.schema, self.wanted.names, definition.properties)
         target = to_arrow_schema(self.wanted)
-        with asyncio.Runner() as runner:
-            batches = _batches(self.options, partition.tasks, columns)
-            try:
-                while (batch := runner.run(_next(batches))) is not None:
-                    yield batch.cast(target)
-            finally:
-                runner.run(batches.aclose())
-
-
-async def _batches(
-    options: SourceOptions, tasks: Sequence[FileTask], columns: RowsWanted
-) -> AsyncGenerator[pa.RecordBatch, None]:
-    store = open_store(options.warehouse)
-    try:
-        async for batch in scan_batches(store, options.table, tasks, columns):
-            yield batch
-    finally:
-        await store.close()
-
-
-async def _next(batches: AsyncGenerator[pa.RecordBatch, None]) -> pa.RecordBatch | None:
-    return await anext(batches, None)
-
-
-async def _planned(options: SourceOptions, pushed: BooleanExpression | None) -> FilePlan:
-    point = PointInTime(version=options.version, snapshot_id=options.snapshot_id, timestamp=options.timestamp_ms)
-    store = open_store(options.warehouse)
-    try:
-        return await plan_files(store, options.table, pushed, point)
-    finally:
-        await store.close()
+        batches = guest_lake(self.options).holder.iterate(
+            lambda session: scan_batches(session.store, self.options.table, partition.tasks, columns)
+        )
+        for batch in batches:
+            yield batch.cast(target)
 
 
 def packed(tasks: Iterable[FileTask], partition_bytes: int) -> Iterator[list[FileTask]]:

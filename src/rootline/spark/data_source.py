@@ -6,22 +6,19 @@ Invariants: the schema is the table's current one (or the columns asked for, in 
 
 from __future__ import annotations
 
-import asyncio
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, DataSourceStreamArrowWriter
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from rootline.adapters.open import open_store
 from rootline.schemas.errors import Invalid
 from rootline.spark.batch_reader import BatchReader
+from rootline.spark.connection import guest_lake
 from rootline.spark.options import SourceOptions, parse_options
 from rootline.spark.writers import BatchWriter, StreamWriter
-from rootline.storage.head_finder import find_head
-from rootline.storage.root_reader import read_definition, read_root
+from rootline.storage.arrow_types import arrow_schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,11 +42,11 @@ class RootlineDataSource(DataSource):
 
     @cached_property
     def _definition(self) -> TableDefinition:
-        return asyncio.run(_definition_of(self._options))
+        return guest_lake(self._options).table(self._options.table).definition()
 
     def schema(self) -> StructType:
         """The table's current schema, or those of its columns that option `columns` names, in that order."""
-        whole = from_arrow_schema(schema_to_pyarrow(self._definition.schema, include_field_ids=False))
+        whole = from_arrow_schema(arrow_schema_of(self._definition.schema))
         if self._options.columns is None:
             return whole
         unknown = [name for name in self._options.columns if name not in whole.names]
@@ -81,18 +78,3 @@ def register(spark: SparkSession) -> None:
         spark.dataSource.register(RootlineDataSource)
         return
     spark.dataSource.register(type("RootlineDataSource", (RootlineDataSource,), {"defaults": defaults}))
-
-
-async def _definition_of(options: SourceOptions) -> TableDefinition:
-    store = open_store(options.warehouse)
-    try:
-        head = await find_head(store, options.table)
-        if head is None:
-            raise Invalid(
-                "table-unknown",
-                f"{options.table}: no table has this name in {options.warehouse}; make it with 'rootline table create'",
-            )
-        root = await read_root(store, options.table, head.version)
-        return await read_definition(store, root.header)
-    finally:
-        await store.close()

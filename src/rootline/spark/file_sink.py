@@ -8,21 +8,20 @@ files of a failed task are orphans that no reader sees.
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from rootline.adapters.open import open_store
-from rootline.adapters.system_environment import SystemEnvironment
-from rootline.client.data_file_writer import WrittenFile, write_files
-from rootline.client.upload import upload_files
+from rootline.client.data_file_writer import write_files
+from rootline.client.upload import upload_all
 from rootline.schemas.intent import DataFile
 from rootline.schemas.table_definition import TableDefinition
+from rootline.spark.connection import guest_lake
 from rootline.spark.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -44,20 +43,12 @@ def write_task(batches: Iterable[pa.RecordBatch], definition: TableDefinition, o
     files: list[DataFile] = []
     for part in _parts(batches, options.target_file_size_bytes):
         written = write_files(part, definition, _fresh_ids(), target_file_size_bytes=options.target_file_size_bytes)
-        asyncio.run(_put(written, options))
+        bodies = [(item.data_file.location, item.body) for item in written]
+        guest_lake(options).holder.run(partial(upload_all, table=options.table, files=bodies))
         files.extend(item.data_file for item in written)
     context = TaskContext.get()
     query_id = None if context is None else context.getLocalProperty(QUERY_ID_PROPERTY)
     return FilesWritten(tuple(files), query_id)
-
-
-async def _put(written: list[WrittenFile], options: SourceOptions) -> None:
-    store = open_store(options.warehouse)
-    try:
-        files = ((item.data_file.location, item.body) for item in written)
-        await upload_files(store, SystemEnvironment(), options.table, files)
-    finally:
-        await store.close()
 
 
 def _parts(batches: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[list[pa.RecordBatch]]:

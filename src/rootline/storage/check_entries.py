@@ -40,6 +40,8 @@ class EntryCheck:
         for entry in step.rows:
             for rule in broken_rules(entry, ManifestKind.ROOT):
                 self._add(step, "entry-invalid", f"{entry.content_type.name} {entry.location}: {rule}")
+            if entry.content_type is ContentType.DATA and entry.first_row_id is None:
+                self._add(step, "entry-invalid", f"DATA {entry.location}: first_row_id is absent")
         for row in step.new_leaves:
             self._check_leaf(step, row, definition)
         self._check_affinity(step)

@@ -88,6 +88,7 @@ class RowProjection:
             count = pc.sum(missing).as_py() or 0
             if count:
                 raise self._error(name, f"is required, but {count} of {length} rows have none")
+            array = _without_nulls(array)  # they stand under null parents, and Parquet has no place for them
         return array
 
     def _absent(self, wanted: NestedField, name: str, length: int) -> pa.Array:
@@ -156,7 +157,7 @@ class RowProjection:
         if pa.types.is_null(plain.type):
             return pa.nulls(len(array), arrow_type)
         if not may_cast(plain.type, wanted):
-            raise self._error(name, f"is a {wanted}, not {array.type}")
+            raise self._error(name, f"is a {wanted}, not {array.type}; cast it before")
         try:
             return _as_type(plain, arrow_type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -164,6 +165,20 @@ class RowProjection:
 
     def _error(self, name: str, reason: str) -> Invalid:
         return Invalid(self.code, f"{self.subject}: column {name} {reason}")
+
+
+def _without_nulls(array: pa.Array) -> pa.Array:
+    """The same array with something arbitrary in place of its nulls."""
+    if isinstance(array, pa.ExtensionArray):
+        return pa.ExtensionArray.from_storage(array.type, _without_nulls(array.storage))
+    if pa.types.is_struct(array.type):
+        members = [array.field(at) for at in range(array.type.num_fields)]
+        return pa.StructArray.from_arrays(members, fields=list(array.type))
+    if pa.types.is_list(array.type):
+        return pa.ListArray.from_arrays(array.offsets, array.values, type=array.type)
+    if pa.types.is_map(array.type):
+        return pa.MapArray.from_arrays(array.offsets, array.keys, array.items, type=array.type)
+    return pa.Array.from_buffers(array.type, len(array), [None, *array.buffers()[1:]], 0, array.offset)
 
 
 def _as_type(plain: pa.Array, arrow_type: pa.DataType) -> pa.Array:

@@ -10,6 +10,7 @@ Source: protocol page, section 2, "Validation", `row_delta`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
@@ -25,58 +26,85 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector, Intent
 from rootline.schemas.location_rules import check_location
 from rootline.schemas.root_codec import Row
-from rootline.tree.batch import Library, Needs, VectorAt
+from rootline.tree.batch import Library, Needs
 from rootline.tree.change import Change, Effect, MergedVector
 from rootline.tree.draft import Draft
 from rootline.tree.file_rules import added_rows, check_own_location
 from rootline.tree.live_index import Live
 from rootline.tree.removal_rules import reference_of
 from rootline.tree.statistics_rules import partition_statistics
-from rootline.tree.vector_merge import MERGED_LOCATION, merge, wanted
+from rootline.tree.vector_merge import MERGED_LOCATION, Settled, merge, wanted
 
 
 def row_delta(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
     """Raises `Invalid`: a rule of the files or vectors is broken, or `row-conflict`."""
     rows = added_rows(draft, intent)
     own = {row.entry.location: row.entry for row in rows if row.entry.content_type is ContentType.DATA}
+    vectors = [_incoming(draft, vector, own) for vector in intent.add_vectors]
+    places = {
+        at for item in vectors if item.is_overtaken for at in wanted(intent, item.vector, item.overtaken_by, draft)
+    }
+    missing = frozenset(at for at in places if at not in library.vectors)
+    if missing:
+        return Needs(frozenset(), missing)
     removed: list[Live] = []
     merged: list[MergedVector] = []
-    missing: set[VectorAt] = set()
-    for vector in intent.add_vectors:
-        data = _target(draft, vector, own)
-        current = draft.vector_of(vector.referenced_file)
-        entry = _entry(draft, vector, data)
-        if reference_of(current) == vector.replaces_vector:
-            if current is not None and vector.cardinality < current.entry.record_count:
-                raise Invalid(
-                    "vector-invalid",
-                    f"the vector of {vector.referenced_file!r} deletes {vector.cardinality} rows, the one it replaces "
-                    f"{current.entry.record_count}: a vector holds all deleted positions",
-                )
-            rows.append(Row.of(entry, draft.codec))
-        elif current is None:
-            raise Invalid(
-                "row-conflict",
-                f"{vector.referenced_file!r} has no deletion vector any more, the writer replaces one",
-            )
+    for item in vectors:
+        outcome: BitMap64 | Settled = Settled.AS_ADDED
+        if item.is_overtaken:
+            outcome = merge(intent, item.vector, item.data, item.overtaken_by, draft, library)
+        if outcome is Settled.AS_IT_WAS:
+            continue
+        if isinstance(outcome, BitMap64):
+            merged.append(MergedVector(_merged_entry(item.entry, outcome), outcome))
         else:
-            absent = {at for at in wanted(intent, vector, current.entry, draft) if at not in library.vectors}
-            if absent:
-                missing |= absent
-                continue
-            outcome = merge(intent, vector, data, current.entry, draft, library)
-            if outcome is None:
-                continue
-            if isinstance(outcome, BitMap64):
-                merged.append(MergedVector(_merged_entry(entry, outcome), outcome))
-            else:
-                rows.append(Row.of(entry, draft.codec))
-        if current is not None:
-            removed.append(current)
-    if missing:
-        return Needs(frozenset(), frozenset(missing))
+            rows.append(Row.of(item.entry, draft.codec))
+        if item.current is not None:
+            removed.append(item.current)
     effect = Effect.REMOVES | (Effect.ADDS if intent.add_data_files else Effect.NOTHING)
     return Change(effect, tuple(rows), tuple(removed), tuple(merged))
+
+
+@dataclass(frozen=True, slots=True)
+class _Incoming:
+    """A vector to add, with the data file that it belongs to and the vector that this one has now."""
+
+    vector: AddedVector
+    data: ContentEntry
+    current: Live | None
+    entry: ContentEntry
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether the live vector is not the one that the writer started from."""
+        return reference_of(self.current) != self.vector.replaces_vector
+
+    @property
+    def overtaken_by(self) -> ContentEntry:
+        """The vector that landed since the writer read."""
+        if self.current is None:
+            raise Invalid(
+                "row-conflict",
+                f"{self.vector.referenced_file!r} has no deletion vector any more, the writer replaces one",
+            )
+        return self.current.entry
+
+
+def _incoming(draft: Draft, vector: AddedVector, own: Mapping[str, ContentEntry]) -> _Incoming:
+    """Everything about a vector that can be checked without reading it."""
+    data = _target(draft, vector, own)
+    current = draft.vector_of(vector.referenced_file)
+    if (
+        current is not None
+        and reference_of(current) == vector.replaces_vector
+        and vector.cardinality < current.entry.record_count
+    ):
+        raise Invalid(
+            "vector-invalid",
+            f"the vector of {vector.referenced_file!r} deletes {vector.cardinality} rows, the one it replaces "
+            f"{current.entry.record_count}: a vector holds all deleted positions",
+        )
+    return _Incoming(vector, data, current, _entry(draft, vector, data))
 
 
 def _target(draft: Draft, vector: AddedVector, own: Mapping[str, ContentEntry]) -> ContentEntry:

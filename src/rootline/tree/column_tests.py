@@ -37,7 +37,7 @@ def rows_matching(condition: Condition, array_of: ArrayOf, length: int) -> pa.Ar
 
 def _evaluated(condition: Condition, array_of: ArrayOf, length: int) -> pa.Array:
     if isinstance(condition, Test):
-        return tested(condition, array_of(condition.field_id))
+        return satisfied(condition, array_of(condition.field_id))
     is_all = isinstance(condition, AllOf)
     if not condition.parts:
         return pa.repeat(pa.scalar(is_all), length)
@@ -45,7 +45,7 @@ def _evaluated(condition: Condition, array_of: ArrayOf, length: int) -> pa.Array
     return reduce(combine, (_evaluated(part, array_of, length) for part in condition.parts))
 
 
-def tested(test: Test, column: pa.Array) -> pa.Array:
+def satisfied(test: Test, column: pa.Array) -> pa.Array:
     """`test` on each value of `column`; null where it is null."""
     array = column.storage if isinstance(column, pa.ExtensionArray) else column
     operator = test.operator

@@ -2,7 +2,8 @@
 
 Owns: the vectorised form of `value_range`, and which columns of the leaf it reads. Does not own: conditions on single
 entries (`prune`), which entries are live (`scan_plan`).
-Invariants: says of every entry exactly what `prune` says of it; reads only the statistics that the filter needs.
+Invariants: says of every entry what `prune` says of it (of lists of more than 100 values less, never more); reads
+only the statistics that the filter needs.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ def _ranges(stats: pa.StructArray, record_counts: pa.Array, is_partition_value: 
     may_hold_nan = pc.fill_null(pc.greater(nans, 0), True)
     is_all_null = pc.fill_null(pc.equal(nulls, values), False)
     is_all_nan = pc.fill_null(pc.and_(pc.equal(nans, values), pc.greater(values, 0)), False)
-    is_without = pc.fill_null(pc.equal(pc.add(nulls, nans), values), False)
+    is_hollow = pc.fill_null(pc.equal(pc.add(nulls, nans), values), False)
+    is_without = pc.or_(is_hollow, pc.or_(is_all_null, is_all_nan))
     is_nan = pc.fill_null(pc.is_nan(lower), False) if is_float else no
     if is_partition_value:
         is_known = lower.is_valid()

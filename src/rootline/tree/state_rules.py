@@ -45,9 +45,9 @@ def _header(state: TableState) -> Iterator[str]:
             if run.first <= last or run.last < run.first or run.version > header.version:
                 yield f"the ledger's runs of {writer} overlap, do not ascend, or name a later version"
             last = run.last
-    for run in header.outcomes.runs:
-        if run.version > header.version or run.last_offset < run.first_offset:
-            yield f"outcomes name version {run.version} and offsets {run.first_offset}-{run.last_offset}"
+    for outcome in header.outcomes.runs:
+        if outcome.version > header.version or outcome.last_offset < outcome.first_offset:
+            yield f"outcomes name version {outcome.version}, offsets {outcome.first_offset}-{outcome.last_offset}"
 
 
 def _entries(state: TableState) -> Iterator[str]:

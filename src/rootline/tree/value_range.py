@@ -47,14 +47,17 @@ def range_of(stats: FieldStatistics, row_count: int | None, *, is_partition_valu
         upper = None if upper != upper else upper
     values = row_count if stats.value_count is None else stats.value_count
     nulls, nans = stats.null_value_count, stats.nan_value_count if is_float else 0
+    is_all_null = values is not None and nulls == values
+    is_all_nan = values is not None and nans == values and values > 0
+    is_hollow = values is not None and nulls is not None and nans is not None and nulls + nans == values
     return ValueRange(
         lower,
         upper,
         nulls is None or nulls > 0,
         nans is None or nans > 0,
-        values is not None and nulls == values,
-        values is not None and nans == values and values > 0,
-        values is not None and nulls is not None and nans is not None and nulls + nans == values,
+        is_all_null,
+        is_all_nan,
+        is_hollow or is_all_null or is_all_nan,
     )
 
 

@@ -28,6 +28,7 @@ class Settled(Enum):
     """A merge that needs no new blob."""
 
     AS_ADDED = auto()
+    AS_IT_WAS = auto()
 
 
 def wanted(intent: Intent, vector: AddedVector, current: ContentEntry, draft: Draft) -> set[VectorAt]:
@@ -42,8 +43,8 @@ def wanted(intent: Intent, vector: AddedVector, current: ContentEntry, draft: Dr
 
 def merge(
     intent: Intent, vector: AddedVector, data: ContentEntry, current: ContentEntry, draft: Draft, library: Library
-) -> BitMap64 | Settled | None:
-    """The union; `AS_ADDED` when the added vector is the union already; `None` when the live one is.
+) -> BitMap64 | Settled:
+    """The union; `AS_ADDED` when the added vector is the union already, `AS_IT_WAS` when the live one is.
 
     Raises:
         Invalid: `vector-invalid`, one cannot be read or does not agree with its entry; `row-conflict`.
@@ -70,7 +71,7 @@ def merge(
             )
     union = ours | theirs
     if len(union) == len(theirs):
-        return None
+        return Settled.AS_IT_WAS
     return Settled.AS_ADDED if len(union) == len(ours) else union
 
 

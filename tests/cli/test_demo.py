@@ -1,0 +1,24 @@
+"""The demo tells the truth, and can be told again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+
+
+@pytest.mark.slow
+def test_the_demo_agrees_with_pandas_and_can_be_run_again(run: Run, tmp_path: Path) -> None:
+    for table in ("demo.flights", "demo.flights_2"):
+        result = run("demo", "--root", tmp_path / "lake", "--months", 1, "--json")
+        assert result.code == 0, result.out + result.err
+        (report,) = result.records
+        assert report["agrees"]
+        assert report["table"] == table
+        assert report["rows_read"] == report["rows_expected"] == 27_004 - 521
+        assert report["objects_per_commit"] == 1
+        assert report["files_flushed"] > 0
+        assert Path(report["picture"]).read_text().startswith("<svg")
+    assert "--months" in run("demo", "--help").out

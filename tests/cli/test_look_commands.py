@@ -1,0 +1,109 @@
+"""Looking at tables from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+
+
+def test_history_shows_the_newest_version_first(run: Run, lake: Path) -> None:
+    result = run("history", "demo.flights", "--warehouse", lake, "--json")
+    assert result.code == 0
+    assert [record["version"] for record in result.records] == [3, 2, 1, 0]
+    assert [record["operation"] for record in result.records][:2] == ["delete", "append"]
+    assert len(run("history", "demo.flights", "--warehouse", lake, "--limit", 2).lines) == 3
+
+
+def test_files_shows_what_a_scan_would_read(run: Run, lake: Path) -> None:
+    result = run("files", "demo.flights", "--warehouse", lake, "--where", "carrier = 'UA'", "--json")
+    assert [(record["rows"], record["deleted_rows"]) for record in result.records] == [(2, 1)]
+    assert len(run("files", "demo.flights", "--warehouse", lake).lines) == 4
+
+
+def test_the_tree_is_printed_or_drawn(run: Run, lake: Path, tmp_path: Path) -> None:
+    assert "demo.flights" in run("tree", "demo.flights", "--warehouse", lake).out
+    picture = tmp_path / "tree.svg"
+    assert run("tree", "demo.flights", "--warehouse", lake, "--svg", picture).code == 0
+    assert picture.read_text().startswith("<svg")
+
+
+def test_scan_prints_csv_that_can_be_read_back(run: Run, lake: Path) -> None:
+    result = run("scan", "demo.flights", "--warehouse", lake, "--columns", "id,carrier,delay")
+    assert result.lines[0] == "id,carrier,delay"
+    assert sorted(result.lines[1:]) == ["1,UA,5.0", "3,AA,", '4,"DL, Inc",0.0']
+
+
+def test_scan_prints_json_lines_counts_and_limits(run: Run, lake: Path) -> None:
+    words = ("scan", "demo.flights", "--warehouse", lake)
+    result = run(*words, "--where", "id = 1", "--json")
+    assert result.records == [{"id": 1, "carrier": "UA", "delay": 5.0}]
+    assert run(*words, "--count").out == "3\n"
+    assert run(*words, "--version", 1, "--count", "--json").records == [{"table": "demo.flights", "rows": 3}]
+    assert len(run(*words, "--limit", 2).lines) == 3
+
+
+def test_check_of_a_sound_table_ends_with_zero(run: Run, lake: Path) -> None:
+    result = run("check", "demo.flights", "--warehouse", lake, "--json")
+    assert (result.code, result.records[0]["findings"]) == (0, 0)
+
+
+def test_check_names_the_object_whose_bytes_were_changed_and_ends_with_one(run: Run, lake: Path) -> None:
+    (vectors,) = lake.glob("demo/flights/data/*.puffin")
+    body = bytearray(vectors.read_bytes())
+    body[20] ^= 1
+    vectors.chmod(0o600)
+    vectors.write_bytes(body)
+    result = run("check", "demo.flights", "--warehouse", lake)
+    assert result.code == 1
+    assert vectors.name in result.out
+    assert "vector-corrupt" in result.out
+
+
+def test_looking_makes_no_folder_and_no_log(run: Run, tmp_path: Path) -> None:
+    result = run("table", "list", "--warehouse", tmp_path / "typo")
+    assert result.code == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("history", "demo.none"), 1),
+        (("history", "flights"), 2),
+        (("scan", "demo.flights", "--where", "delay >"), 2),
+        (("scan", "demo.flights", "--columns", "nowhere"), 1),
+        (("scan", "demo.flights", "--version", "99"), 1),
+        (("scan", "demo.flights", "--version", "x"), 2),
+        (("tree",), 2),
+        (("dance",), 2),
+    ],
+)
+def test_a_failure_is_one_line_with_the_next_step(run: Run, lake: Path, words: tuple[str, ...], code: int) -> None:
+    result = run(*words, *(("--warehouse", lake) if words != ("dance",) else ()))
+    assert result.code == code
+    assert "Traceback" not in result.err
+    if result.err.startswith("error: "):
+        assert len(result.err.splitlines()) == 1
+        assert "next: rootline explain " in result.err
+    assert result.out == ""
+
+
+def test_with_json_a_failure_is_an_object_too(run: Run, lake: Path) -> None:
+    import json
+
+    result = run("history", "demo.none", "--warehouse", lake, "--json")
+    assert json.loads(result.err)["error"] == "table-unknown"
+
+
+def test_without_a_warehouse_a_command_says_how_to_name_one(run: Run) -> None:
+    result = run("table", "list")
+    assert result.code == 2
+    assert "ROOTLINE_WAREHOUSE" in result.err
+
+
+def test_the_environment_names_the_warehouse(run: Run, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROOTLINE_WAREHOUSE", str(lake))
+    assert run("table", "list").out.split() == ["table", "demo.flights"]

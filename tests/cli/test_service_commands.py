@@ -1,0 +1,96 @@
+"""Services as processes: start, use, stop."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rootline.connect import connect
+
+PROGRAM = [sys.executable, "-c", "from rootline.cli.app import main; main()"]
+
+
+@contextmanager
+def service(*words: object) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    """A running service, and the first line that it printed."""
+    process = subprocess.Popen(
+        [*PROGRAM, *map(str, words), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        assert first, process.stderr.read() if process.stderr is not None else ""
+        yield process, json.loads(first)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def stopped(process: subprocess.Popen[str], number: signal.Signals) -> tuple[int, str]:
+    """Exit code and the last output after a signal."""
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    return process.returncode, out
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_up_says_where_it_listens_serves_writers_and_stops_without_losing_anything(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with service("up", "--root", tmp_path / "lake") as (process, said):
+        assert said["roles"] == ["coordinator", "worker"]
+        with urllib.request.urlopen(said["url"] + "/healthz", timeout=30) as answer:
+            assert answer.read() == b"ok\n"
+        import pyarrow as pa
+
+        with connect(tmp_path / "lake", coordinator="elsewhere") as lake:
+            table = lake.create_table("demo.t", pa.schema([("id", pa.int64())]))
+            for number_of_row in range(3):
+                table.append({"id": [number_of_row]})
+        code, out = stopped(process, number)
+        assert (code, json.loads(out)) == (0, {"event": "stopped"})
+    with connect(tmp_path / "lake", coordinator="elsewhere") as lake:
+        assert lake.table("demo.t").scan().count() == 3
+
+
+def test_a_second_coordinator_waits_for_the_first_and_can_be_stopped_meanwhile(tmp_path: Path) -> None:
+    with (
+        service("up", "--root", tmp_path / "lake") as (first, _),
+        service("coordinator", "--warehouse", tmp_path / "lake") as (second, said),
+    ):
+        assert (said["event"], said["holder"]) == ("waiting", first.pid)
+        assert stopped(second, signal.SIGTERM)[0] == 0
+
+
+def test_a_waiting_coordinator_takes_over_when_the_first_is_killed(tmp_path: Path) -> None:
+    with (
+        service("up", "--root", tmp_path / "lake") as (first, _),
+        service("coordinator", "--warehouse", tmp_path / "lake") as (second, _),
+    ):
+        first.kill()
+        assert second.stdout is not None
+        assert json.loads(second.stdout.readline())["event"] == "listening"
+
+
+def test_a_worker_runs_alone(tmp_path: Path) -> None:
+    with service("worker", "--warehouse", tmp_path / "lake") as (process, said):
+        assert said["roles"] == ["worker"]
+        assert stopped(process, signal.SIGTERM)[0] == 0
+
+
+def test_a_service_that_cannot_start_says_so_in_one_line(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    done = subprocess.run([*PROGRAM, "up", "--root", str(blocked)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3
+    assert len(done.stderr.splitlines()) == 1

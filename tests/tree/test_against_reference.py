@@ -1,0 +1,244 @@
+"""Random sequences of every kind, in random batches, against the model; and against themselves one by one."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, given, settings
+
+from rootline.schemas.content_entry import ContentEntry, ContentType
+from rootline.schemas.intent import IntentKind
+from rootline.schemas.verdict import Verdict
+from rootline.tree.invariants import broken_thoroughly
+from tests.tree.planned_intents import intent_of, location
+from tests.tree.reference_model import Outcome, Plan, PlannedVector, ReferenceTable
+from tests.tree.tables import Lake, new_lake
+
+CARRIERS = ("AA", "UA")
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Small numbers that a plan is made from; `lag`: how many batches ago the writer read."""
+
+    kind: IntentKind
+    lag: int
+    picks: tuple[int, ...]
+    closes_batch: bool
+    writer: int
+    resend: int
+    flag: bool
+    narrow: int | None
+
+
+draws = st.builds(
+    Draw,
+    kind=st.sampled_from(
+        [
+            IntentKind.APPEND,
+            IntentKind.APPEND,
+            IntentKind.REMOVE,
+            IntentKind.OVERWRITE,
+            IntentKind.ROW_DELTA,
+            IntentKind.ROW_DELTA,
+            IntentKind.FLUSH,
+        ]
+    ),
+    lag=st.integers(0, 3),
+    picks=st.lists(st.integers(0, 11), min_size=6, max_size=6).map(tuple),
+    closes_batch=st.booleans(),
+    writer=st.integers(0, 3),
+    resend=st.integers(0, 9),
+    flag=st.booleans(),
+    narrow=st.one_of(st.none(), st.none(), st.integers(0, 6)),
+)
+
+
+def plan_of(draw: Draw, number: int, view: ReferenceTable, earlier: list[tuple[Plan, int]]) -> Plan | None:
+    """A plan of a writer who read `view`; `None` where there is nothing to do it to."""
+    files = sorted(view.files)
+    picks = draw.picks
+    writer = f"writer-{draw.writer}" if draw.writer else None
+    identity = {"intent_id": f"i{number}", "writer": writer, "sequence": number // 2}
+    chosen = [files[pick % len(files)] for pick in picks[:2]] if files else []
+    narrow = draw.narrow
+    names = (f"f{picks[2]}", f"f{picks[3]}")
+    adds = tuple((name, CARRIERS[picks[4] % 2], _ids(name)) for name in dict.fromkeys(names))
+    if draw.kind is IntentKind.APPEND:
+        return Plan(kind=draw.kind, adds=adds[: 1 + draw.flag], serializable=narrow, **identity)
+    if draw.kind is IntentKind.FLUSH:
+        return _flush(draw, view, identity)
+    if not chosen:
+        return None
+    if draw.kind is IntentKind.REMOVE:
+        return Plan(kind=draw.kind, removes=tuple(dict.fromkeys(chosen)), serializable=narrow, **identity)
+    if draw.kind is IntentKind.OVERWRITE:
+        kept = tuple(add for add in adds if add[0] not in chosen)
+        return Plan(kind=draw.kind, removes=(chosen[0],), adds=kept, serializable=narrow, **identity)
+    vectors = tuple(
+        PlannedVector(name, frozenset(view.files[name].deleted | {pick % len(view.files[name].ids)}))
+        for name, pick in dict(zip(chosen, picks[4:], strict=True)).items()
+    )
+    equality = ((f"e{picks[5]}", (None, *CARRIERS)[picks[3] % 3], picks[4] % 7),) if picks[2] % 3 == 0 else ()
+    return Plan(
+        kind=draw.kind,
+        vectors=vectors if picks[2] % 4 or not equality else (),
+        adds=tuple(add for add in adds[:1] if draw.flag and add[0] not in chosen),
+        equality=equality,
+        serializable=narrow,
+        **identity,
+    )
+
+
+def _flush(draw: Draw, view: ReferenceTable, identity: dict[str, object]) -> Plan | None:
+    share = draw.picks[0] % 3
+    files = [name for name in sorted(view.files) if view.files[name].in_root][share:]
+    vectors = [name for name, file in sorted(view.files.items()) if file.vector is not None and file.vector_in_root]
+    affiliated = draw.flag and bool(files)
+    if affiliated:
+        vectors = [name for name in vectors if name in files]
+    equality = [name for name in sorted(view.equality) if view.equality[name].in_root]
+    if not (files or vectors or equality):
+        return None
+    return Plan(
+        kind=IntentKind.FLUSH,
+        flushed_files=tuple(files),
+        flushed_vectors=tuple(vectors),
+        flushed_equality=tuple(equality),
+        affiliated=affiliated,
+        **identity,
+    )
+
+
+def _ids(name: str) -> tuple[int, ...]:
+    number = int(name[1:])
+    return tuple((number * 3 + row) % 7 for row in range(1 + number % 4))
+
+
+@dataclass
+class Trial:
+    """The same plans applied to the model, to a lake in batches, and to a lake one by one."""
+
+    model: ReferenceTable = field(default_factory=ReferenceTable)
+    batched: Lake = field(default_factory=new_lake)
+    single: Lake = field(default_factory=new_lake)
+    views: list[tuple[ReferenceTable, int, int]] = field(default_factory=list)
+    earlier: list[tuple[Plan, int]] = field(default_factory=list)
+    waiting: list[tuple[Plan, int]] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.remember()
+
+    def remember(self) -> None:
+        self.views.append((copy.deepcopy(self.model), len(self.batched.states) - 1, len(self.single.states) - 1))
+
+    def plan(self, draw: Draw, number: int) -> None:
+        at = max(0, len(self.views) - 1 - draw.lag)
+        if draw.resend == 0 and self.earlier:
+            self.waiting.append(self.earlier[draw.picks[0] % len(self.earlier)])
+            return
+        plan = plan_of(draw, number, self.views[at][0], self.earlier)
+        if plan is not None:
+            self.waiting.append((plan, at))
+            self.earlier.append((plan, at))
+
+    def close_batch(self) -> None:
+        if not self.waiting:
+            return
+        expected = [self.model.apply(plan, self.views[at][0]) for plan, at in self.waiting]
+        together = self.batched.put(*(self._intent(self.batched, plan, self.views[at][1]) for plan, at in self.waiting))
+        alone = [
+            self.single.put(self._intent(self.single, plan, self.views[at][2]))[0] for plan, at in self.waiting
+        ]
+        self.waiting = []
+        assert outcomes(together) == expected
+        assert outcomes(alone) == expected
+        self.compare(self.batched)
+        self.compare(self.single)
+        assert ranked(self.batched) == ranked(self.single)
+        self.remember()
+
+    def _intent(self, lake: Lake, plan: Plan, at: int):  # type: ignore[no-untyped-def]
+        return intent_of(plan, lake, lake.states[at])
+
+    def compare(self, lake: Lake) -> None:
+        state = lake.head
+        assert broken_thoroughly(state) == []
+        live = lake.live().values()
+        data = {entry.location: entry for entry in live if entry.content_type is ContentType.DATA}
+        assert set(data) == {location(name) for name in self.model.files}
+        for name, file in self.model.files.items():
+            entry = data[location(name)]
+            assert entry.record_count == len(file.ids)
+            assert entry.first_row_id == file.first_row_id
+        deleted = lake.deleted_rows()
+        assert deleted == {location(name): file.deleted for name, file in self.model.files.items()}
+        in_root = {place.location for place in state.live.rows if place.content_type is ContentType.DATA}
+        assert in_root == {location(name) for name, file in self.model.files.items() if file.in_root}
+        equality = {entry.location for entry in live if entry.content_type is ContentType.EQUALITY_DELETE}
+        assert equality == {location(name) for name in self.model.equality}
+        totals = state.header.totals
+        assert totals.rows == sum(len(file.ids) for file in self.model.files.values())
+        assert totals.deleted_rows == sum(len(file.deleted) for file in self.model.files.values())
+        assert totals.rows - totals.deleted_rows == sum(
+            len(file.ids) - len(file.deleted) for file in self.model.files.values()
+        )
+        assert rows_by_sequence(lake, self.model) == self.model.rows()
+
+
+def outcomes(verdicts: list[Verdict]) -> list[Outcome]:
+    return [(verdict.kind, verdict.code) for verdict in verdicts]
+
+
+def ranked(lake: Lake) -> dict[tuple[ContentType, str], int]:
+    """Each live entry's rank by data sequence number: rejections take numbers of their own when they are alone."""
+    found = {(entry.content_type, entry.referenced_file or entry.location): number(entry) for entry in lake.live().values()}
+    ranks = {value: rank for rank, value in enumerate(sorted(set(found.values())))}
+    return {key: ranks[value] for key, value in found.items()}
+
+
+def number(entry: ContentEntry) -> int:
+    assert entry.version_info.sequence_number is not None
+    return entry.version_info.sequence_number
+
+
+def rows_by_sequence(lake: Lake, model: ReferenceTable) -> dict[str, set[int]]:
+    """Live rows as a reader would find them: contents by name, deletes and numbers from the lake."""
+    live = lake.live().values()
+    deletes = [entry for entry in live if entry.content_type is ContentType.EQUALITY_DELETE]
+    deleted = lake.deleted_rows()
+    found: dict[str, set[int]] = {}
+    for entry in (entry for entry in live if entry.content_type is ContentType.DATA):
+        name = entry.location.removeprefix("data/").removesuffix(".parquet")
+        values = {
+            delete.content_stats[1].lower_bound
+            for delete in deletes
+            if number(delete) > number(entry)
+            and (delete.partition_spec_id == 1 or delete.content_stats[2] == entry.content_stats[2])
+        }
+        found[name] = {
+            position
+            for position, value in enumerate(model.files[name].ids)
+            if position not in deleted[entry.location] and value not in values
+        }
+    return found
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.lists(draws, min_size=4, max_size=30))
+def test_batches_do_what_the_model_does_and_what_their_intents_do_one_by_one(sequence: list[Draw]) -> None:
+    trial = Trial()
+    for index, draw in enumerate(sequence):
+        trial.plan(draw, index)
+        if draw.closes_batch:
+            trial.close_batch()
+    trial.close_batch()
+    if trial.batched.bodies:
+        assert live_places(trial.batched.reloaded_lake()) == live_places(trial.batched)
+
+
+def live_places(lake: Lake) -> set[object]:
+    return set(lake.live())

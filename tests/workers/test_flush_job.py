@@ -1,0 +1,214 @@
+"""A flush job writes leaves, publishes one intent, and knows what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rootline.adapters.memory_intent_log import MemoryIntentLog
+from rootline.adapters.memory_object_store import MemoryObjectStore
+from rootline.adapters.system_environment import SystemEnvironment
+from rootline.maintenance.flush_limits import FLUSH_NOW, FlushLimits
+from rootline.schemas.content_entry import ContentType
+from rootline.schemas.errors import Corrupt, OutcomeUnknown, Unavailable
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import IntentKind
+from rootline.schemas.log_position import LogPosition
+from rootline.schemas.object_keys import root_key
+from rootline.schemas.verdict import Verdict
+from rootline.storage.chain_check import check_table
+from rootline.storage.check_findings import DataFiles
+from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
+from rootline.workers.jobs.flush_job import FlushJob, FlushOutcome, WorkerLog
+from rootline.workers.settings import WorkerSettings
+from tests.maintenance.table_builder import TableBuilder, data_file, location_of
+from tests.workers.log_coordinator import LogCoordinator
+
+LEAVES = "demo/flights/metadata/leaves/"
+
+
+async def a_table(*numbers: int, **properties: str) -> TableBuilder:
+    builder = TableBuilder(MemoryObjectStore(), **properties)
+    await builder.create()
+    await builder.append(*numbers)
+    return builder
+
+
+def job_of(
+    builder: TableBuilder,
+    log: WorkerLog,
+    *,
+    limits: FlushLimits | None = FLUSH_NOW,
+    verdict_timeout_s: float = 60.0,
+    store: FaultyObjectStore | None = None,
+) -> FlushJob:
+    settings = WorkerSettings(verdict_timeout_s=verdict_timeout_s)
+    return FlushJob(store or builder.store, log, SystemEnvironment(), settings, limits=limits)
+
+
+@asynccontextmanager
+async def serving(coordinator: LogCoordinator) -> AsyncIterator[None]:
+    task = asyncio.create_task(coordinator.serve())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def leaves_in(builder: TableBuilder) -> Sequence[str]:
+    return (await builder.store.list(LEAVES)).keys
+
+
+async def assert_sound(builder: TableBuilder) -> None:
+    assert [f async for f in check_table(builder.store, builder.table, data_files=DataFiles.IGNORED)] == []
+
+
+async def test_a_flush_moves_the_root_s_files_into_leaves() -> None:
+    builder, log = await a_table(*range(6)), MemoryIntentLog()
+    await builder.delete_rows({1: [4]})
+    before = builder.live_files()
+    async with serving(LogCoordinator(log, builder)):
+        report = await job_of(builder, log).run(builder.table)
+    assert (report.outcome, report.leaves, report.entries) == (FlushOutcome.COMMITTED, 2, 7)
+    assert report.version == builder.state.header.version
+    assert builder.live_files() == before
+    assert builder.rows_of(ContentType.DATA) == []
+    await assert_sound(builder)
+
+
+async def test_a_table_below_its_own_thresholds_is_left_alone() -> None:
+    builder, log = await a_table(*range(6), **{"rootline.flush.data-files": "7"}), MemoryIntentLog()
+    job = job_of(builder, log, limits=None)
+    assert (await job.run(builder.table)).outcome is FlushOutcome.NOTHING_DUE
+    await builder.append(6)
+    async with serving(LogCoordinator(log, builder)):
+        assert (await job.run(builder.table)).outcome is FlushOutcome.COMMITTED
+    assert await log.end_offset() == 1
+
+
+async def test_a_table_that_does_not_exist_has_nothing_due() -> None:
+    builder, log = await a_table(0), MemoryIntentLog()
+    assert (await job_of(builder, log).run(TableName("demo.nothing"))).outcome is FlushOutcome.NOTHING_DUE
+
+
+async def test_vectors_of_leafed_files_are_flushed_to_their_leaf() -> None:
+    builder, log = await a_table(*range(4)), MemoryIntentLog()
+    job = job_of(builder, log)
+    async with serving(LogCoordinator(log, builder)):
+        await job.run(builder.table)
+        await builder.delete_rows({2: [3]})
+        report = await job.run(builder.table)
+    assert (report.outcome, report.leaves, report.entries) == (FlushOutcome.COMMITTED, 1, 1)
+    (delete_leaf,) = builder.rows_of(ContentType.DELETE_MANIFEST)
+    assert delete_leaf.referenced_file == builder.rows_of(ContentType.DATA_MANIFEST)[0].location
+    await assert_sound(builder)
+
+
+async def test_a_flush_that_came_too_late_is_planned_anew() -> None:
+    builder, log = await a_table(0, 1), MemoryIntentLog()
+    coordinator = LogCoordinator(log, builder)
+    await coordinator.publish(builder.removal(0, 1))  # ahead of the flush on the log, after it in the plan
+    await coordinator.publish(builder.intent(IntentKind.APPEND, add_data_files=(data_file(2),)))
+    async with serving(coordinator):
+        report = await job_of(builder, log).run(builder.table)
+    assert (report.outcome, report.entries) == (FlushOutcome.COMMITTED, 1)
+    assert builder.live_files() == {location_of(2)}
+    assert len(await leaves_in(builder)) == 2  # the first one is an orphan; the sweep's, not ours
+    await assert_sound(builder)
+
+
+async def test_while_a_verdict_is_awaited_no_second_flush_is_made() -> None:
+    builder, log = await a_table(*range(3)), MemoryIntentLog()
+    job = job_of(builder, log, verdict_timeout_s=0.01)
+    assert (await job.run(builder.table)).outcome is FlushOutcome.UNKNOWN
+    assert (await job.run(builder.table)).outcome is FlushOutcome.UNKNOWN
+    assert await log.end_offset() == 1
+    assert len(await leaves_in(builder)) == 1
+    await LogCoordinator(log, builder).decide()
+    report = await job.run(builder.table)
+    assert (report.outcome, report.entries) == (FlushOutcome.COMMITTED, 3)
+    assert (await job.run(builder.table)).outcome is FlushOutcome.NOTHING_DUE
+
+
+class ForgetfulLog(MemoryIntentLog):
+    """Keeps a record, and says that it does not know."""
+
+    def __init__(self, *, losses: int, keeps: bool) -> None:
+        super().__init__()
+        self._losses, self._keeps = losses, keeps
+
+    async def publish(self, key: bytes, value: bytes) -> LogPosition:
+        if self._losses == 0:
+            return await super().publish(key, value)
+        self._losses -= 1
+        if self._keeps:
+            await super().publish(key, value)
+        raise OutcomeUnknown("publish-unknown", "the log did not answer")
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_a_flush_whose_publication_is_uncertain_is_sent_again_and_lands_once(keeps: bool) -> None:
+    builder, log = await a_table(*range(3)), ForgetfulLog(losses=1, keeps=keeps)
+    async with serving(LogCoordinator(log, builder)):
+        report = await job_of(builder, log).run(builder.table)
+    assert report.outcome is FlushOutcome.COMMITTED
+    assert len(builder.rows_of(ContentType.DATA_MANIFEST)) == 1
+    await assert_sound(builder)
+
+
+class ReplaceableLog:
+    """A log's address: another log may be found there later."""
+
+    def __init__(self) -> None:
+        self.log = MemoryIntentLog()
+
+    async def publish(self, key: bytes, value: bytes) -> LogPosition:
+        return await self.log.publish(key, value)
+
+    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
+        return await self.log.publish_many(records)
+
+    async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:
+        return await self.log.wait_verdict(position, timeout_s=timeout_s)
+
+
+async def test_a_flush_on_a_log_that_was_made_anew_is_planned_anew() -> None:
+    builder, address = await a_table(*range(3)), ReplaceableLog()
+    job = job_of(builder, address, verdict_timeout_s=0.01)
+    assert (await job.run(builder.table)).outcome is FlushOutcome.UNKNOWN
+    address.log = MemoryIntentLog()
+    async with serving(LogCoordinator(address.log, builder)):
+        assert (await job.run(builder.table)).outcome in (FlushOutcome.COMMITTED, FlushOutcome.UNKNOWN)
+        while (await job.run(builder.table)).outcome is not FlushOutcome.NOTHING_DUE:
+            pass
+    assert builder.rows_of(ContentType.DATA) == []
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_REPLY, Fault.OWN_CONFLICT])
+async def test_a_leaf_whose_reply_is_lost_is_found_stored(fault: Fault) -> None:
+    builder, log = await a_table(*range(3)), MemoryIntentLog()
+    store = FaultyObjectStore(builder.store, scripted([fault], under=LEAVES))
+    async with serving(LogCoordinator(log, builder)):
+        report = await job_of(builder, log, store=store).run(builder.table)
+    assert report.outcome is FlushOutcome.COMMITTED
+
+
+async def test_a_leaf_that_was_not_stored_is_never_published() -> None:
+    builder, log = await a_table(*range(3)), MemoryIntentLog()
+    store = FaultyObjectStore(builder.store, scripted([Fault.LOST_REQUEST], under=LEAVES))
+    with pytest.raises(Unavailable):
+        await job_of(builder, log, store=store).run(builder.table)
+    assert await log.end_offset() == 0
+
+
+async def test_a_corrupt_head_stops_the_flush_before_anything_is_written() -> None:
+    builder, log = await a_table(*range(3)), MemoryIntentLog()
+    assert isinstance(builder.store, MemoryObjectStore)
+    builder.store.place(root_key(builder.table, builder.state.header.version), b"Obj\x01 damaged")
+    with pytest.raises(Corrupt):
+        await job_of(builder, log).run(builder.table)
+    assert await leaves_in(builder) == ()
