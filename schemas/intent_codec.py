@@ -65,7 +65,7 @@ def encode_intent_json(intent: Intent) -> bytes:
 def decode_intent(
     value: bytes, headers: Mapping[str, bytes] | None = None, limits: IntentLimits = DEFAULT_LIMITS
 ) -> Intent:
-    """The intent in a record's `value`; its `headers` say whether it is JSON.
+    """The intent in a record's `value`, which is JSON if its `headers` say so or if it begins like a JSON object.
 
     Raises:
         Invalid: `undecodable`, `intent-malformed`, `kind-unknown` or `intent-too-large`.
@@ -74,7 +74,7 @@ def decode_intent(
     size = len(value) + sum(len(name) + len(held) for name, held in headers.items()) if headers else len(value)
     if size > limits.max_bytes:
         raise _too_large(f"{size} bytes with its headers, of {limits.max_bytes} allowed")
-    if headers and headers.get(CONTENT_TYPE_HEADER, b"").partition(b";")[0].strip().lower() == JSON_CONTENT_TYPE:
+    if _is_json(value, headers):
         return _decode_json(value, limits)
     record = _FRAMING.decode(value, name="intent")
     _check_counts(record, limits)
@@ -84,6 +84,12 @@ def decode_intent(
         raise _explained(error) from None
     _check_locations(intent, limits)
     return intent
+
+
+def _is_json(value: bytes, headers: Mapping[str, bytes] | None) -> bool:
+    if headers and headers.get(CONTENT_TYPE_HEADER, b"").partition(b";")[0].strip().lower() == JSON_CONTENT_TYPE:
+        return True
+    return value[:64].lstrip()[:1] == b"{"  # no single-object Avro begins so, and not every log carries headers
 
 
 def _decode_json(value: bytes, limits: IntentLimits) -> Intent:

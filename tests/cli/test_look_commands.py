@@ -74,7 +74,7 @@ def test_looking_makes_no_folder_and_no_log(run: Run, tmp_path: Path) -> None:
         (("history", "demo.none"), 1),
         (("history", "flights"), 2),
         (("scan", "demo.flights", "--where", "delay >"), 2),
-        (("scan", "demo.flights", "--columns", "nowhere"), 1),
+        (("scan", "demo.flights", "--columns", "nowhere"), 2),
         (("scan", "demo.flights", "--version", "99"), 1),
         (("scan", "demo.flights", "--version", "x"), 2),
         (("tree",), 2),

@@ -68,10 +68,22 @@ def test_a_setting_that_cannot_be_used_is_named(
     assert len(result.err.splitlines()) == 1
 
 
+def _schema(folder: Path) -> Path:
+    path = folder / "schema.json"
+    path.write_text('{"id": "long"}')
+    return path
+
+
+def test_checking_the_settings_makes_no_folder(run: Run, tmp_path: Path) -> None:
+    assert run("config", "check", "--warehouse", tmp_path / "typo").code == 3
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_store_that_cannot_be_reached_ends_with_three(run: Run, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     assert run("config", "check", "--warehouse", blocked / "lake").code == 3
+    assert run("table", "create", "demo.t", "--schema", _schema(tmp_path), "--warehouse", blocked / "lake").code == 3
 
 
 def test_the_version_is_printed(run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -130,3 +131,43 @@ def test_coroutines_have_a_producer_of_their_own(lake: Lake, filled: TableHandle
             return [(await one.verdict()).kind for one in (receipt, again)]
 
     assert asyncio.run(program()) == [VerdictKind.COMMITTED, VerdictKind.DUPLICATE]
+
+
+def test_closing_a_lake_under_a_waiting_caller_is_an_unknown_outcome(
+    folder: Path, lake: Lake, filled: TableHandle
+) -> None:
+    intent = removal(filled)
+    lake.close()
+    idle = connect(folder, coordinator="elsewhere")
+    published = threading.Event()
+
+    def wait_plainly() -> None:
+        receipt = idle.producer().publish(intent)
+        published.set()
+        receipt.verdict(timeout_s=60)
+
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(wait_plainly)
+        published.wait(30)
+        idle.close(patience_s=0)
+        with pytest.raises((OutcomeUnknown, Invalid)) as caught:
+            waiting.result(30)
+    assert caught.value.code in ("verdict-timeout", "lake-closed")
+
+
+def test_closing_a_lake_under_a_waiting_coroutine_does_not_look_like_its_cancellation(
+    folder: Path, lake: Lake, filled: TableHandle
+) -> None:
+    intent = removal(filled)
+    lake.close()
+    idle = connect(folder, coordinator="elsewhere")
+
+    async def program() -> None:
+        receipt = await idle.async_producer().publish(intent)
+        waiting = asyncio.ensure_future(receipt.verdict(timeout_s=60))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(idle.close, patience_s=0)
+        with pytest.raises(OutcomeUnknown, match="closed"):
+            await waiting
+
+    asyncio.run(program())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import pickle
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import rootline
@@ -197,3 +199,24 @@ def test_connect_can_be_called_however_it_was_imported(folder: Path) -> None:
 
     with module(folder) as opened:  # type: ignore[operator]
         assert opened.list_tables() == []
+
+
+def test_a_parquet_file_in_the_tables_folder_is_added_as_it_is(flights: TableHandle, folder: Path) -> None:
+    path = folder / "demo" / "flights" / "data" / "mine.parquet"
+    path.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"id": [7, 8], "carrier": ["UA", "UA"], "delay": [1.0, None]}), path)
+    file = rootline.DataFile.from_parquet("data/mine.parquet", flights.definition(), source=path)
+    flights.add_files([file])
+    assert ids(flights, where="delay = 1") == [7]
+    assert flights.scan().plan()[0].location == "data/mine.parquet"
+    with pytest.raises(Invalid) as caught:
+        flights.add_files([file])
+    assert caught.value.code == "file-already-live"
+    assert list(flights.check()) == []
+
+
+def test_a_batch_read_half_way_may_be_forgotten(flights: TableHandle) -> None:
+    flights.append(ROWS)
+    next(flights.scan().to_batches())
+    gc.collect()
+    assert ids(flights) == [1, 2, 3]

@@ -121,7 +121,7 @@ def test_bytes_that_are_no_intent_are_undecodable() -> None:
         b"",
         b"\xc3",
         b"\xc3\x01",
-        b"{}",
+        b"[]",
         good[:-1],
         good[:40],
         good[:10],
@@ -138,9 +138,10 @@ def test_bytes_that_are_no_intent_are_undecodable() -> None:
         assert refused(value, JSON).code == "undecodable"
 
 
-def test_a_json_intent_without_its_header_is_undecodable() -> None:
-    assert refused(encode_intent_json(intents()[0])).code == "undecodable"
-    assert refused(encode_intent_json(intents()[0]), {"content-type": b"text/plain"}).code == "undecodable"
+def test_a_json_intent_is_known_by_its_first_byte_where_a_log_carries_no_headers() -> None:
+    intent = intents()[0]
+    assert decode_intent(encode_intent_json(intent)) == intent
+    assert decode_intent(b" \n" + encode_intent_json(intent), {"content-type": b"text/plain"}) == intent
 
 
 def test_a_message_names_the_field() -> None:

@@ -80,9 +80,7 @@ def _leaves(plan: Plan, lake: Lake, view: TableState) -> list[AddedManifest]:
     vectors = [view.live.vectors[location(name)].entry for name in plan.flushed_vectors]
     if vectors:
         owner = manifests[0].location if plan.affiliated else None
-        manifests.append(
-            lake.leaf(vectors, content=LeafContent.DELETE, leaf_uuid=_uuid(plan, 2), belongs_to=owner)
-        )
+        manifests.append(lake.leaf(vectors, content=LeafContent.DELETE, leaf_uuid=_uuid(plan, 2), belongs_to=owner))
     deletes = [_row(view, EntryPlace(ContentType.EQUALITY_DELETE, location(name))) for name in plan.flushed_equality]
     for spec in (BY_CARRIER, UNPARTITIONED):
         of_spec = [entry for entry in deletes if entry.partition_spec_id == spec]

@@ -150,9 +150,7 @@ class Trial:
             return
         expected = [self.model.apply(plan, self.views[at][0]) for plan, at in self.waiting]
         together = self.batched.put(*(self._intent(self.batched, plan, self.views[at][1]) for plan, at in self.waiting))
-        alone = [
-            self.single.put(self._intent(self.single, plan, self.views[at][2]))[0] for plan, at in self.waiting
-        ]
+        alone = [self.single.put(self._intent(self.single, plan, self.views[at][2]))[0] for plan, at in self.waiting]
         self.waiting = []
         assert outcomes(together) == expected
         assert outcomes(alone) == expected
@@ -195,7 +193,9 @@ def outcomes(verdicts: list[Verdict]) -> list[Outcome]:
 
 def ranked(lake: Lake) -> dict[tuple[ContentType, str], int]:
     """Each live entry's rank by data sequence number: rejections take numbers of their own when they are alone."""
-    found = {(entry.content_type, entry.referenced_file or entry.location): number(entry) for entry in lake.live().values()}
+    found = {
+        (entry.content_type, entry.referenced_file or entry.location): number(entry) for entry in lake.live().values()
+    }
     ranks = {value: rank for rank, value in enumerate(sorted(set(found.values())))}
     return {key: ranks[value] for key, value in found.items()}
 

@@ -55,8 +55,12 @@ def masked(name: str, value: Any) -> Any:
 
 
 async def _reach(warehouse: str, log: str | None) -> None:
-    from rootline.connect import open_parts
+    from rootline.connect import lake_folder, open_parts
+    from rootline.schemas.errors import Unavailable
 
+    folder = lake_folder(warehouse)
+    if folder is not None and not folder.is_dir():
+        raise Unavailable("store-unavailable", f"{folder}: there is no such folder")
     parts = await open_parts(warehouse, log)
     try:
         await parts.store.folders("")

@@ -13,7 +13,14 @@ from typing import Final
 
 from rootline.schemas.errors import OutcomeUnknown, RootlineError, Unavailable
 
-_USAGE_CODES: Final = {"setting-invalid", "table-name-invalid", "filter-invalid", "definition-invalid", "lake-closed"}
+_USAGE_CODES: Final = {
+    "column-unknown",
+    "definition-invalid",
+    "filter-invalid",
+    "lake-closed",
+    "setting-invalid",
+    "table-name-invalid",
+}
 
 
 class ExitCode(IntEnum):

@@ -2,7 +2,8 @@
 
 Owns: reading the lines, keeping many in flight, printing verdicts in the order of the lines. Does not own: what an
 intent may hold (`rootline.schemas.intent`).
-Invariants: a line that is no intent gets its rejection here and stops no other line; 1 when any was rejected.
+Invariants: a line that is no intent gets its rejection here and stops no other line; 1 when any was rejected, 3 when
+the log went out of reach or a verdict did not come.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from rootline.cli.failure import ExitCode
+from rootline.cli.failure import ExitCode, exit_code_of
 from rootline.cli.options import Json, Log, Timeout, Warehouse, required
 
 if TYPE_CHECKING:
@@ -45,7 +46,10 @@ def publish(
     waiting: deque[tuple[int, Receipt | RootlineError]] = deque()
     with connect(required(warehouse), log=log) as lake, lake.producer() as producer:
         for number, text in _lines(file):
-            waiting.append((number, _sent(producer, text)))
+            sent = _sent(producer, text)
+            waiting.append((number, sent))
+            if isinstance(sent, Exception) and exit_code_of(sent) is ExitCode.UNREACHABLE:
+                break  # the log is out of reach: the verdicts on what was sent are still told
             if len(waiting) >= _IN_FLIGHT:
                 worst = max(worst, _told(*waiting.popleft(), timeout_s, as_json))
         while waiting:
@@ -62,11 +66,11 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def _sent(producer: Producer, text: str) -> Receipt | RootlineError:
-    from rootline.schemas.errors import Invalid
+    from rootline.schemas.errors import RootlineError
 
     try:
         return producer.publish(_intent(text))
-    except Invalid as error:
+    except RootlineError as error:
         return error
 
 
@@ -93,9 +97,12 @@ def _told(number: int, sent: Receipt | RootlineError, timeout_s: float, as_json:
 
     record: dict[str, Any] = {"line": number}
     if isinstance(sent, RootlineError):
-        record |= {"kind": "rejected", "code": sent.code, "message": sent.message}
-        output.line(as_json, record, f"line {number}: rejected, never sent: {sent.message} [{sent.code}]")
-        return ExitCode.NO
+        is_rejected = exit_code_of(sent) is not ExitCode.UNREACHABLE
+        kind = "rejected" if is_rejected else "unknown"
+        record |= {"kind": kind, "code": sent.code, "message": sent.message}
+        text = f"line {number}: {kind}, {'never sent' if is_rejected else 'this line and all after it'}: {sent}"
+        output.line(as_json, record, text)
+        return ExitCode.NO if is_rejected else ExitCode.UNREACHABLE
     try:
         verdict = sent.verdict(timeout_s)
     except OutcomeUnknown as error:

@@ -18,7 +18,7 @@ from rootline.client.append_files import commit_intent
 from rootline.client.commit import Commit
 from rootline.client.file_plan import FilePlan, plan_files
 from rootline.client.file_rows import Match, Matched, match_rows, seen_vector
-from rootline.client.overwrite_rows import ChangeOptions
+from rootline.client.overwrite_rows import LEAST_WAIT_S, ChangeOptions
 from rootline.client.replan_policy import replan_delay_s
 from rootline.client.session import Session
 from rootline.client.upload import upload_all
@@ -54,7 +54,7 @@ async def delete_rows(
         intent = await _intent(session, plan, where, matched, options)
         rest_s = deadline_s - session.environment.monotonic_s()
         try:
-            return await commit_intent(session, stamp, intent, timeout_s=rest_s)
+            return await commit_intent(session, stamp, intent, timeout_s=max(rest_s, LEAST_WAIT_S))
         except Invalid as error:
             rest_s = deadline_s - session.environment.monotonic_s()
             delay_s = replan_delay_s(error, replans, session.environment.jitter(), rest_s)

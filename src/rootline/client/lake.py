@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from rootline.client.producer import DEFAULT_TIMEOUT_S, AsyncProducer, Producer
 from rootline.client.session import Session, SessionHolder
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
     from rootline.client.table_handle import TableHandle
+
+CLOSE_PATIENCE_S: Final = 30.0
 
 
 class LakeAddress(Protocol):
@@ -104,9 +106,12 @@ class Lake:
         """`producer` for coroutines."""
         return AsyncProducer(self.holder, writer_id)
 
-    def close(self) -> None:
-        """Let running calls end, drain and stop a coordinator hosted here, give everything back. Repeatable."""
-        self.holder.close()
+    def close(self, *, patience_s: float = CLOSE_PATIENCE_S) -> None:
+        """Refuse new calls, let running ones end, drain a coordinator hosted here, give all back. Repeatable.
+
+        Calls that still run after `patience_s` seconds are cut off: they raise `OutcomeUnknown`.
+        """
+        self.holder.close(patience_s)
 
     def __enter__(self) -> Lake:
         return self

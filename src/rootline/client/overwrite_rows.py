@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
@@ -27,7 +28,9 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind, Isolation, RemovedFile
 
-EVERY_ROW = "true"
+EVERY_ROW: Final = "true"
+LEAST_WAIT_S: Final = 1.0
+"""A verdict is waited for at least so long, however much of the caller's time the planning took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ async def overwrite_rows(
         intent = _intent(session, plan, where, added, removal, options)
         rest_s = deadline_s - session.environment.monotonic_s()
         try:
-            return await commit_intent(session, stamp, intent, timeout_s=rest_s)
+            return await commit_intent(session, stamp, intent, timeout_s=max(rest_s, LEAST_WAIT_S))
         except Invalid as error:
             rest_s = deadline_s - session.environment.monotonic_s()
             delay_s = replan_delay_s(error, replans, session.environment.jitter(), rest_s)

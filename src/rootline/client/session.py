@@ -14,7 +14,7 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Protocol, TypeVar
@@ -27,7 +27,6 @@ from rootline.schemas.errors import Invalid, OutcomeUnknown
 from rootline.schemas.identifiers import TableName
 
 T = TypeVar("T")
-CLOSE_PATIENCE_S: Final = 30.0
 _guards: Final[set[asyncio.Task[None]]] = set()
 _inherited: Final[list[object]] = []
 """What a forked child got from its parent: kept, because collecting it would close the parent's files under it."""
@@ -65,7 +64,7 @@ class SessionHolder:
     def __init__(self, name: str, opener: Opener) -> None:
         self.name = name
         self._opener = opener
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # collecting an unfinished iteration may come in while it is held
         self._process = os.getpid()
         self._loop = self._new_loop()
         self._opening: Future[Session] | None = None
@@ -81,16 +80,21 @@ class SessionHolder:
         try:
             return future.result()
         except CancelledError:
-            raise OutcomeUnknown(
-                "verdict-timeout", f"{self.name} was closed during the call; a change that it made may yet be committed"
-            ) from None
+            raise self._cut_off() from None
         except BaseException:
             future.cancel()
             raise
 
     async def run_async(self, operation: Operation[T]) -> T:
         """The same for a caller on a loop of its own."""
-        return await asyncio.wrap_future(self.submit(operation))
+        future = self.submit(operation)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise self._cut_off() from None  # nobody cancelled the caller: the lake was closed under it
 
     def iterate(self, source: Callable[[Session], AsyncIterator[T]]) -> Iterator[T]:
         """The items of an asynchronous source, one at a time, each awaited on the loop when it is asked for."""
@@ -109,7 +113,8 @@ class SessionHolder:
             while not isinstance(item := self.run(step), _End):
                 yield item
         finally:
-            with contextlib.suppress(Invalid):  # the lake was closed meanwhile: nothing is left to give back
+            # the lake was closed meanwhile, or the collector came by on the loop itself: nothing is left to give back
+            with contextlib.suppress(Invalid, RuntimeError):
                 self.run(finish)
 
     def submit(self, operation: Operation[T]) -> Future[T]:
@@ -125,20 +130,23 @@ class SessionHolder:
         future.add_done_callback(self._forget)
         return future
 
-    def close(self) -> None:
-        """Refuse new operations, let the running ones end (at most 30 s), give everything back. Repeatable."""
+    def close(self, patience_s: float) -> None:
+        """Refuse new operations, let the running ones end for `patience_s` seconds, give all back. Repeatable."""
         self._adopt_process()
         with self._guard:
             self._closed = True
             running, opening = list(self._running), self._opening
             self._opening = None
-        for future in running:
-            with contextlib.suppress(BaseException):
-                future.result(CLOSE_PATIENCE_S)
+        wait(running, patience_s)
         if opening is not None and not _failed(opening):
             with contextlib.suppress(RuntimeError):  # the interpreter is shutting down: nothing can be awaited any more
                 self._loop.run(opening.result().close())
         self._loop.close()
+
+    def _cut_off(self) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            "verdict-timeout", f"{self.name} was closed during the call; a change that it made may yet be committed"
+        )
 
     def _forget(self, future: Future[Any]) -> None:
         with self._guard:
@@ -154,7 +162,7 @@ class SessionHolder:
         if os.getpid() == self._process:
             return
         _inherited.append((self._loop, self._opening))
-        self._guard = threading.Lock()  # the parent's may have been held by a thread that does not exist here
+        self._guard = threading.RLock()  # the parent's may have been held by a thread that does not exist here
         self._process = os.getpid()
         self._loop = self._new_loop()
         self._opening = None

@@ -68,6 +68,7 @@ async def check_table(
                 yield finding
             if progress is not None:
                 progress(check.summary)
+            await asyncio.sleep(0)  # others share the loop
     await check.data_files(data_files)
     for finding in check.book.take():
         yield finding

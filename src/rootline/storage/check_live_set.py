@@ -9,12 +9,13 @@ Source: invariants page, numbers 4, 5, 10, 11; format page, "Manifest vectors".
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pyroaring import BitMap
 
-from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status, VersionInfo
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.root_codec import Root, Row
 from rootline.schemas.root_header import Totals
@@ -33,7 +34,7 @@ class Step:
 
     root: Root
     key: str
-    rows: list[ContentEntry] = field(default_factory=list)  # of blocks that the version before did not have
+    rows: list[ContentEntry] = field(default_factory=list)  # that the version before did not have just so
     changing: list[ContentEntry] = field(default_factory=list)  # rows that show this root's own change
     new_leaves: list[ContentEntry] = field(default_factory=list)  # their rows came, or changed
     came: dict[LiveKey, ContentEntry] = field(default_factory=dict)
@@ -253,14 +254,32 @@ _NONE = BitMap()
 
 
 def _changed_rows(old: Root | None, new: Root) -> tuple[list[Row], list[Row]]:
-    """(rows that only `old` has, rows that only `new` has), by blocks: equal bytes under equal schemas are equal."""
+    """(rows that only `old` has, rows that only `new` has): equal bytes under equal schemas are equal."""
     if old is None or old.codec != new.codec:
         return [] if old is None else list(old.rows), list(new.rows)
     kept = {block.digest for block in old.blocks} & {block.digest for block in new.blocks}
-    return (
-        [row for block in old.blocks if block.digest not in kept for row in block.rows],
-        [row for block in new.blocks if block.digest not in kept for row in block.rows],
-    )
+    leaving = [row for block in old.blocks if block.digest not in kept for row in block.rows]
+    coming: list[Row] = []
+    unmatched = Counter((row.entry.version_info, row.tail) for row in leaving)
+    for block in new.blocks:
+        if block.digest in kept:
+            continue
+        for row in block.rows:
+            same = (row.entry.version_info, row.tail)
+            if unmatched[same] > 0:
+                unmatched[same] -= 1
+            else:
+                coming.append(row)
+    return [row for row in leaving if _took(unmatched, row)], coming
+
+
+def _took(unmatched: Counter[tuple[VersionInfo, bytes]], row: Row) -> bool:
+    """Whether `row` is among those without an equal one, each of which is counted once."""
+    same = (row.entry.version_info, row.tail)
+    if unmatched[same] == 0:
+        return False
+    unmatched[same] -= 1
+    return True
 
 
 def _live(rows: Iterable[Row]) -> list[ContentEntry]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from rootline.schemas.identifiers import SequenceNumber, TableName, Version, snapshot_id_of
+from rootline.schemas.identifiers import SequenceNumber, SnapshotId, TableName, Version, snapshot_id_of
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.batch import Record
@@ -34,7 +34,8 @@ def answer(header: RootHeader, record: Record) -> Verdict | None:
     for run in reversed(header.outcomes.runs):
         if run.first_offset <= offset <= run.last_offset and run.log == log and run.partition == partition:
             number = SequenceNumber(run.first_sequence_number + offset - run.first_offset)
-            return committed(header.table, header.table_uuid, record, run.version, number)
+            snapshot_id = snapshot_id_of(header.table_uuid, run.version)
+            return committed(header.table, record, run.version, snapshot_id, number)
     for item in reversed(header.outcomes.exceptions):
         if item.offset == offset and item.log == log and item.partition == partition:
             if item.code is None:
@@ -43,7 +44,9 @@ def answer(header: RootHeader, record: Record) -> Verdict | None:
     return None
 
 
-def committed(table: TableName, table_uuid: UUID, record: Record, version: Version, number: SequenceNumber) -> Verdict:
+def committed(
+    table: TableName, record: Record, version: Version, snapshot_id: SnapshotId, number: SequenceNumber
+) -> Verdict:
     """The verdict on an intent that `version` committed."""
     return Verdict(
         intent_id=record.intent.intent_id,
@@ -53,7 +56,7 @@ def committed(table: TableName, table_uuid: UUID, record: Record, version: Versi
         partition=record.position.partition,
         offset=record.position.offset,
         version=version,
-        snapshot_id=snapshot_id_of(table_uuid, version),
+        snapshot_id=snapshot_id,
         sequence_number=number,
     )
 

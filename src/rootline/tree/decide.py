@@ -161,7 +161,7 @@ class Decisions:
             writer = WriterId(intent.writer_id)
             known = self.ledger.record_of(writer)
             self.ledger.put(writer, with_committed(known, intent.writer_sequence, self.version))
-        self.verdicts.append(answers.committed(self.table, draft.definition.table_uuid, record, self.version, number))
+        self.verdicts.append(answers.committed(self.table, record, self.version, draft.snapshot_id, number))
 
     def _reject(self, record: Record, code: str, message: str) -> None:
         intent = record.intent

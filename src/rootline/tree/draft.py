@@ -68,6 +68,11 @@ class Draft:
         """The live totals as the batch leaves them so far."""
         return totals_after(self.totals_before, self.tally_added, self.tally_removed)
 
+    @property
+    def data_bytes(self) -> int:
+        """The live data files' bytes so far."""
+        return self.totals_before.data_bytes + self.tally_added.data_bytes - self.tally_removed.data_bytes
+
     def numbers(self, status: Status = Status.ADDED) -> VersionInfo:
         """Snapshot id and sequence numbers of what the next accepted intent adds."""
         number = self.sequence_number + 1

@@ -5,8 +5,9 @@ Owns: which rows go into which block. Does not own: the bytes of rows, blocks an
 Invariants: a block whose rows do not change is the same object in the next root, its bytes are never made anew; rows
 that show this snapshot's change (ADDED, DELETED) stand in the last blocks only; DELETED rows are in one root only.
 
-Layout: settled blocks of EXISTING rows · the open block. The open block holds the youngest EXISTING rows together
-with this snapshot's change; when its EXISTING rows fill a block, they are sealed and settle.
+Layout: settled blocks of EXISTING rows · the open block, which holds the youngest EXISTING rows together with this
+snapshot's change and is made anew each time. So it is kept short: when its EXISTING rows grow many they settle, joining
+the last settled block while that has room. A row is compressed a few times in its life, however large the root.
 
 Source: format page, "Root manifest" and "Status".
 """
@@ -27,6 +28,8 @@ from rootline.tree.table_state import TableState
 BLOCK_ROWS_MAX: Final = 256
 BLOCK_BYTES_MAX: Final = 64 * 1024
 """Of a block before compression."""
+YOUNG_ROWS_MAX: Final = 16
+"""EXISTING rows that stay in the open block."""
 
 
 def next_root(parent: TableState | None, draft: Draft, header: RootHeader) -> tuple[TableState, bytes]:
@@ -54,10 +57,13 @@ def next_root(parent: TableState | None, draft: Draft, header: RootHeader) -> tu
         *(_deleted(draft, row) for row in draft.removed.values()),
         *(row for row in mask_rows if row.entry.version_info.status is not Status.EXISTING),
     ]
-    full, rest = _full_blocks(young)
-    blocks = [*carried.settled, *(carried.seal(rows) for rows in full)]
+    blocks = carried.settled
+    if len(young) > YOUNG_ROWS_MAX:
+        settling = [*_rows_of_last(blocks, _size(young)), *young]
+        young = []
+        blocks += [carried.seal(rows) for rows in _chunks(settling)]
     unsettled_from = len(blocks)
-    blocks += [carried.seal(rows) for rows in _chunks([*rest, *shown])]
+    blocks += [carried.seal(rows) for rows in _chunks([*young, *shown])]
     root, body = encode_root(header, blocks, draft.codec, sync)
     unsettled = tuple(range(unsettled_from, len(blocks)))
     index = advanced_index(draft, [*carried.fresh, *added], masks, unsettled)
@@ -134,12 +140,11 @@ def _deleted(draft: Draft, row: Row) -> Row:
     )
 
 
-def _full_blocks(rows: Sequence[Row]) -> tuple[list[list[Row]], list[Row]]:
-    """(full blocks, the rest), of rows in their order."""
-    chunks = list(_chunks(rows))
-    if not chunks:
-        return [], []
-    return chunks[:-1], chunks[-1]
+def _rows_of_last(blocks: list[RootBlock], more_bytes: int) -> tuple[Row, ...]:
+    """The rows of the last block, which is taken out, if it has room for some more."""
+    if blocks and len(blocks[-1].rows) < BLOCK_ROWS_MAX and _size(blocks[-1].rows) + more_bytes <= BLOCK_BYTES_MAX:
+        return blocks.pop().rows
+    return ()
 
 
 def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:

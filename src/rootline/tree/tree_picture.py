@@ -62,7 +62,7 @@ def tree_svg(state: TableState) -> str:
 def _draw_root(outline: TreeOutline, body: list[str]) -> int:
     cursor = _MARGIN + 30
     inside: list[str] = [
-        _text(_MARGIN + 16, cursor, f"{outline.table} · root {outline.version}", "title"),
+        _text(_MARGIN + 16, cursor, f"{_shortened(outline.table)} · root {outline.version}", "title"),
         _text(
             _MARGIN + 16,
             cursor + 20,
@@ -183,6 +183,10 @@ def _draw_legend(top: int, body: list[str]) -> int:
 
 def _card_left(column: int) -> int:
     return _MARGIN + column * (_CARD_WIDTH + _GAP)
+
+
+def _shortened(name: str, chars_max: int = 72) -> str:
+    return name if len(name) <= chars_max else f"{name[: chars_max - 1]}…"
 
 
 def _text(left: int, baseline: int, text: str, style: str = "") -> str:

@@ -1,0 +1,79 @@
+"""A coordinator over memory: a log, a store, and verdicts for what is published."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from rootline.adapters.memory_intent_log import MemoryIntentLog
+from rootline.adapters.memory_object_store import MemoryObjectStore
+from rootline.client.definition_builder import build_definition
+from rootline.coordinator.app import CoordinatorService
+from rootline.coordinator.settings import CoordinatorSettings
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import Intent, IntentKind
+from rootline.schemas.intent_codec import encode_intent
+from rootline.schemas.verdict import Verdict, VerdictKind
+
+TABLE = TableName("a.b")
+TIMEOUT_S = 20.0
+
+
+@dataclass(slots=True)
+class Running:
+    """The service and both its sides."""
+
+    service: CoordinatorService
+    store: ObjectStore
+    log: MemoryIntentLog
+
+    async def decide(self, *values: bytes, key: bytes = TABLE.encode()) -> list[Verdict]:
+        """Publish records at once, so that they share a batch; their verdicts in order."""
+        positions = await self.log.publish_many([(key, value) for value in values])
+        return await asyncio.gather(*(self._verdict(position) for position in positions))
+
+    async def commit(self, *intents: Intent) -> list[Verdict]:
+        """`decide` for intents."""
+        return await self.decide(*(encode_intent(intent) for intent in intents), key=intents[0].table.encode())
+
+    async def create(self, table: TableName = TABLE, **options: Any) -> None:
+        """Create a table of an `id` and a `k`, partitioned by nothing unless `options` say so."""
+        verdicts = await self.commit(create_intent(table, **options))
+        assert verdicts[0].kind is VerdictKind.COMMITTED, verdicts[0]
+
+    async def _verdict(self, position: Any) -> Verdict:
+        verdict = await self.log.wait_verdict(position, timeout_s=TIMEOUT_S)
+        assert verdict is not None, f"no verdict on {position} within {TIMEOUT_S} s"
+        return verdict
+
+
+@contextlib.asynccontextmanager
+async def running(
+    store: ObjectStore | None = None, log: MemoryIntentLog | None = None, **settings: Any
+) -> AsyncIterator[Running]:
+    """Start, hand over, stop cleanly."""
+    store, log = store or MemoryObjectStore(), log or MemoryIntentLog()
+    chosen = CoordinatorSettings(**{"probe_rounds": 0, "poll_wait_s": 0.05, **settings})
+    service = CoordinatorService(store=store, log=log, settings=chosen)
+    task = asyncio.ensure_future(service.run())
+    try:
+        yield Running(service, store, log)
+    finally:
+        service.request_stop()
+        await task
+
+
+def create_intent(table: TableName, partition_by: Sequence[str] = ()) -> Intent:
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field("k", pa.int32())])
+    definition = build_definition(
+        schema, table_uuid=uuid.uuid5(uuid.NAMESPACE_DNS, table), partition_by=list(partition_by)
+    )
+    text = definition.to_json().decode()
+    return Intent(intent_id=f"create-{table}", table=table, kind=IntentKind.CREATE, definition=text)

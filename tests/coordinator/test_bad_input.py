@@ -1,0 +1,222 @@
+"""Bad input gets a verdict with a stable code, its bytes are kept, and its neighbours in the batch commit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyroaring import BitMap64
+
+from rootline.schemas.error_codes import CODES
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import AddedVector, DataFile, Intent, IntentKind
+from rootline.schemas.intent_codec import encode_intent
+from rootline.schemas.object_keys import key_of
+from rootline.schemas.puffin_codec import VectorBlob, encode_puffin, puffin_name
+from rootline.schemas.verdict import Verdict, VerdictKind
+from tests.coordinator.running_service import TABLE, Running, running
+
+
+def added(location: str, **changes: Any) -> DataFile:
+    return DataFile(**{"location": location, "record_count": 10, "file_size_in_bytes": 100, **changes})
+
+
+def append(name: str, *files: DataFile, **changes: Any) -> Intent:
+    return Intent(intent_id=name, table=TABLE, kind=IntentKind.APPEND, add_data_files=files, **changes)
+
+
+def as_json(change: Callable[[dict[str, Any]], object]) -> bytes:
+    body = json.loads(append("bad", added("data/bad.parquet")).model_dump_json())
+    change(body)
+    return json.dumps(body).encode()
+
+
+def deep() -> bytes:
+    return b'{"intent_id":"deep","table":"a.b","kind":"append","summary":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
+
+
+AVRO_HEADER = encode_intent(append("x", added("data/x.parquet")))[:10]
+
+RECORDS: dict[str, tuple[bytes, str]] = {
+    "bytes that are nothing": (b"\x00\x01\x02 nothing", "undecodable"),
+    "an empty record": (b"", "undecodable"),
+    "a truncated Avro record": (encode_intent(append("x", added("data/x.parquet")))[:-7], "undecodable"),
+    "an Avro record that claims a billion files": (AVRO_HEADER + b"\xff\xff\xff\xff\x0f" * 40, "undecodable"),
+}
+
+JSON_RECORDS: dict[str, tuple[bytes, str]] = {
+    "JSON that is cut off": (b'{"intent_id": "x", "table": ', "undecodable"),
+    "JSON that nests too deep": (deep(), "intent-too-large"),
+    "an unknown kind": (as_json(lambda body: body.update(kind="teleport")), "kind-unknown"),
+    "a field of the wrong type": (as_json(lambda body: body.update(add_data_files="all")), "intent-malformed"),
+    "an absent field": (as_json(lambda body: body.pop("intent_id")), "intent-malformed"),
+    "an unknown field": (as_json(lambda body: body.update(endpoint="http://evil")), "intent-malformed"),
+    "a negative count": (
+        as_json(lambda body: body["add_data_files"][0].update(record_count=-1)),
+        "intent-malformed",
+    ),
+    "a writer without a sequence": (as_json(lambda body: body.update(writer_id="w")), "intent-malformed"),
+}
+
+INTENTS: dict[str, tuple[Intent, str]] = {
+    "a foreign scheme": (append("bad", added("s3://elsewhere/x.parquet")), "location-invalid"),
+    "a parent folder": (append("bad", added("data/../../other/x.parquet")), "location-invalid"),
+    "an encoded parent folder": (append("bad", added("data/%2e%2e/x.parquet")), "location-invalid"),
+    "a control character": (append("bad", added("data/x\n.parquet")), "location-invalid"),
+    "a backslash": (append("bad", added("data\\x.parquet")), "location-invalid"),
+    "an absolute path": (append("bad", added("/etc/passwd")), "location-invalid"),
+    "a file named twice": (append("bad", added("data/x.parquet"), added("data/x.parquet")), "file-named-twice"),
+    "a schema id that does not exist": (append("bad", added("data/x.parquet"), schema_id=9), "schema-unknown"),
+    "a spec id that does not exist": (append("bad", added("data/x.parquet", partition_spec_id=9)), "spec-unknown"),
+    "statistics of another table": (
+        append("bad", added("data/x.parquet", content_stats=b"\x00", stats_schema=b"12345678")),
+        "statistics-invalid",
+    ),
+    "another table's uuid": (
+        append("bad", added("data/x.parquet"), table_uuid="00000000-0000-0000-0000-000000000001"),
+        "table-uuid-mismatch",
+    ),
+    "a file to remove that is not there": (
+        Intent(intent_id="bad", table=TABLE, kind=IntentKind.REMOVE, remove_files=({"location": "data/none.parquet"},)),
+        "file-not-live",
+    ),
+}
+
+
+async def judge(service: Running, bad: bytes, code: str, **headers: bytes) -> Verdict:
+    """Publish the bad record between two good ones."""
+    before, after = append("before", added("data/before.parquet")), append("after", added("data/after.parquet"))
+    records = [encode_intent(before), bad, encode_intent(after)]
+    verdicts = await service.decide(*records)
+    assert [verdicts[0].kind, verdicts[2].kind] == [VerdictKind.COMMITTED] * 2, verdicts
+    verdict = verdicts[1]
+    assert verdict.kind is VerdictKind.REJECTED
+    assert verdict.code == code, verdict
+    assert verdict.message
+    assert code in CODES
+    letters = [letter for letter in await service.log.dead_letters() if letter.offset == verdict.offset]
+    assert [letter.value for letter in letters] == [bad], "the original bytes are kept"
+    return verdict
+
+
+@pytest.mark.parametrize("case", RECORDS)
+async def test_a_record_that_cannot_be_decoded(case: str) -> None:
+    async with running() as service:
+        await service.create()
+        await judge(service, *RECORDS[case])
+
+
+@pytest.mark.parametrize("case", JSON_RECORDS)
+async def test_a_json_record_of_the_wrong_shape(case: str) -> None:
+    async with running() as service:
+        await service.create()
+        await judge(service, *JSON_RECORDS[case])
+
+
+@pytest.mark.parametrize("case", INTENTS)
+async def test_an_intent_that_cannot_be_carried_out(case: str) -> None:
+    intent, code = INTENTS[case]
+    async with running() as service:
+        await service.create()
+        await judge(service, encode_intent(intent), code)
+
+
+async def test_an_oversized_record_and_one_with_too_many_files() -> None:
+    async with running() as service:
+        await service.create()
+        padded = append("bad", added("data/x.parquet"), summary={"padding": "x" * 1_100_000})
+        await judge(service, encode_intent(padded), "intent-too-large")
+    async with running() as service:
+        await service.create()
+        many = append("bad", *(added(f"data/{number:06}") for number in range(10_001)))
+        await judge(service, encode_intent(many), "intent-too-large")
+
+
+async def test_a_file_that_is_live_already() -> None:
+    async with running() as service:
+        await service.create()
+        await service.commit(append("first", added("data/x.parquet")))
+        await judge(service, encode_intent(append("again", added("data/x.parquet"))), "file-already-live")
+
+
+async def test_missing_partition_values() -> None:
+    async with running() as service:
+        await service.create(partition_by=["k"])
+        statistics = ({"field_id": 2, "lower_bound": b"\x01\x00\x00\x00"},)
+        good = append("good", added("data/good.parquet", statistics=statistics))
+        verdicts = await service.commit(append("bad", added("data/bad.parquet")), good)
+        assert [verdict.code for verdict in verdicts] == ["statistics-missing", None]
+
+
+@pytest.mark.parametrize(
+    ("positions", "cardinality", "size_change"),
+    [((1, 2, 3), 2, 0), ((1, 2), 5, 0), ((8, 9, 10), 3, 0), ((1, 2), 2, 5), ((1, 2), 2, -1)],
+    ids=["too low", "too high", "outside the file", "size too large", "size too small"],
+)
+async def test_a_vector_that_lies(positions: tuple[int, ...], cardinality: int, size_change: int) -> None:
+    async with running() as service:
+        await service.create()
+        await service.commit(append("first", added("data/x.parquet")))
+        puffin = encode_puffin([VectorBlob("data/x.parquet", BitMap64(positions))])
+        location = f"data/{puffin_name('v', puffin.body)}"
+        await service.store.put_if_absent(key_of(TABLE, location), puffin.body)
+        await judge(
+            service,
+            encode_intent(delta(location, puffin.places[0].offset, puffin.places[0].size + size_change, cardinality)),
+            "vector-invalid",
+        )
+
+
+async def test_a_vector_that_does_not_exist() -> None:
+    async with running() as service:
+        await service.create()
+        await service.commit(append("first", added("data/x.parquet")))
+        await judge(service, encode_intent(delta("data/none.puffin", 4, 40, 2)), "vector-invalid")
+
+
+def delta(location: str, offset: int, size: int, cardinality: int) -> Intent:
+    vector = AddedVector(
+        location=location,
+        offset=offset,
+        size_in_bytes=size,
+        file_size_in_bytes=offset + size + 500,
+        cardinality=cardinality,
+        referenced_file="data/x.parquet",
+    )
+    return Intent(intent_id="bad", table=TABLE, kind=IntentKind.ROW_DELTA, add_vectors=(vector,))
+
+
+async def test_a_table_that_does_not_exist_and_names_that_cannot() -> None:
+    async with running() as service:
+        await service.create()
+        stray = append("stray", added("data/x.parquet")).model_copy(update={"table": "no.such"})
+        [verdict] = await service.commit(stray)
+        assert verdict.code == "table-unknown"
+        [again] = await service.commit(stray)
+        assert again.code == "table-unknown"
+        odd = append("odd", added("data/x.parquet")).model_copy(update={"table": "../etc"})
+        [verdict] = await service.commit(odd)
+        assert verdict.code == "table-name-invalid"
+        assert len(await service.log.dead_letters()) == 3
+
+
+async def test_a_record_under_another_tables_key_is_refused() -> None:
+    async with running() as service:
+        await service.create()
+        [verdict] = await service.decide(encode_intent(append("x", added("data/x.parquet"))), key=b"c.d")
+        assert verdict.code == "intent-malformed"
+        assert "c.d" in (verdict.message or "")
+
+
+async def test_a_definition_that_cannot_be_stored() -> None:
+    async with running() as service:
+        broken = Intent(intent_id="create", table="n.t", kind=IntentKind.CREATE, definition="{}")
+        [verdict] = await service.commit(broken)
+        assert verdict.code == "definition-invalid"
+        await service.create(TableName("n.t"))
+        [verdict] = await service.commit(
+            Intent(intent_id="create-again", table="n.t", kind=IntentKind.CREATE, definition="{}")
+        )
+        assert verdict.code == "table-exists"
