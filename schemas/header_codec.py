@@ -167,7 +167,7 @@ def _outcome_exception(
 def _writer_record(committed: Any, rejected: Any, last_seen_ms: Any) -> WriterRecord:
     return WriterRecord(
         tuple(
-            CommittedRun(_count(first), _count(last), Version(_count(version)), _count(stride))
+            CommittedRun(_count(first), _count(last), _run_version(version), _count(stride))
             for first, last, version, stride in committed
         ),
         tuple(
@@ -176,6 +176,11 @@ def _writer_record(committed: Any, rejected: Any, last_seen_ms: Any) -> WriterRe
         ),
         _count(last_seen_ms),
     )
+
+
+def _run_version(value: Any) -> Version:
+    """-1 stands for "committed, but in which version is not known any more" (`rootline.tree.ledger`)."""
+    return Version(-1) if type(value) is int and value == -1 else Version(_count(value))
 
 
 def _totals(

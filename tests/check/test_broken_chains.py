@@ -281,3 +281,12 @@ def test_every_code_of_a_finding_can_be_explained() -> None:
         "definition-unreadable", "object-missing",
     }  # fmt: skip
     assert found <= CODES.keys()
+
+
+async def test_a_writer_with_many_commits_far_apart_leaves_readable_roots() -> None:
+    builder = TableBuilder()
+    await builder.create()
+    for number in range(150):
+        await builder.append(2 * number, writer_id="ingest", writer_sequence=number)
+        await builder.append(2 * number + 1)
+    assert await codes(builder) == set()

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from rootline.connect import connect
@@ -51,8 +53,6 @@ def test_up_says_where_it_listens_serves_writers_and_stops_without_losing_anythi
         assert said["roles"] == ["coordinator", "worker"]
         with urllib.request.urlopen(said["url"] + "/healthz", timeout=30) as answer:
             assert answer.read() == b"ok\n"
-        import pyarrow as pa
-
         with connect(tmp_path / "lake", coordinator="elsewhere") as lake:
             table = lake.create_table("demo.t", pa.schema([("id", pa.int64())]))
             for number_of_row in range(3):
@@ -94,3 +94,17 @@ def test_a_service_that_cannot_start_says_so_in_one_line(tmp_path: Path) -> None
     done = subprocess.run([*PROGRAM, "up", "--root", str(blocked)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 3
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_writers_go_on_while_the_service_stops_and_lose_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "lake"
+    with service("up", "--root", folder) as (process, _), connect(folder) as lake:
+        table = lake.create_table("demo.t", pa.schema([("id", pa.int64())]))
+        with ThreadPoolExecutor(3) as threads:
+            appends = [threads.submit(table.append, {"id": [number]}) for number in range(30)]
+            appends[5].result(60)
+            assert stopped(process, signal.SIGTERM)[0] == 0
+            for append in appends:
+                append.result(60)
+        assert sorted(table.scan().to_arrow().column("id").to_pylist()) == list(range(30))
+        assert list(table.check()) == []

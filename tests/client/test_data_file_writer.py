@@ -83,6 +83,15 @@ def test_rows_that_do_not_fit_are_refused_by_column(rows: dict[str, Any], reason
     assert caught.value.code == "rows-invalid"
 
 
+def test_every_batch_is_checked() -> None:
+    good, bad = pa.RecordBatch.from_pydict({"id": [1]}), pa.RecordBatch.from_pydict({"id": [2], "carier": ["UA"]})
+    with pytest.raises(Invalid, match="no column 'carier'"):
+        write([good, bad])
+    twice = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"])
+    with pytest.raises(Invalid, match="column 'id' is there more than once"):
+        write([good, twice])
+
+
 def test_a_value_that_would_change_is_refused() -> None:
     narrow = definition_of(pa.schema([("id", pa.int32()), ("at", pa.timestamp("us"))]))
     with pytest.raises(Invalid, match="column id is a int"):

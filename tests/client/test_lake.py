@@ -161,3 +161,40 @@ def test_the_environment_names_the_warehouse(folder: Path, monkeypatch: pytest.M
 def test_a_chain_of_calls_keeps_its_lake_open(folder: Path, flights: TableHandle) -> None:
     flights.append(ROW)
     assert connect(folder).table("demo.flights").scan().count() == 1
+
+
+APPENDER = """
+import sys, pyarrow as pa, rootline
+table = rootline.connect(sys.argv[1]).table("demo.flights")
+for number in range(int(sys.argv[2]), 1_000_000):
+    table.append({"id": [number], "carrier": ["UA"], "delay": [0.0]})
+    print(number, flush=True)
+"""
+
+
+def _appender(folder: Path, first: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", APPENDER, str(folder), str(first)], stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.slow
+def test_killing_writers_that_host_the_coordinator_loses_no_acknowledged_row(
+    folder: Path, lake: Lake, flights: TableHandle
+) -> None:
+    lake.close()
+    acknowledged: set[int] = set()
+    for round_number in range(2):
+        both = [_appender(folder, round_number * 10_000 + side * 1_000) for side in (0, 5)]
+        for process in both:  # the first to go may be the host: the other one must then go on by itself
+            assert process.stdout is not None
+            acknowledged |= {int(process.stdout.readline()) for _ in range(5)}
+            process.kill()
+            acknowledged |= {int(line) for line in process.communicate()[0].splitlines()}
+    with connect(folder) as survivor:
+        table = survivor.table("demo.flights")
+        table.append({"id": [-1], "carrier": ["UA"], "delay": [0.0]})
+        found = table.scan().to_arrow().column("id").to_pylist()
+        assert len(found) == len(set(found))
+        assert acknowledged <= set(found)
+        assert list(table.check()) == []

@@ -79,8 +79,8 @@ def test_a_forked_child_writes_under_an_id_of_its_own() -> None:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        theirs = stamp.stamp(_intent())
-        os.write(writing, f"{theirs.writer_id} {theirs.writer_sequence}".encode())
+        stamped = stamp.stamp(_intent())
+        os.write(writing, f"{stamped.writer_id} {stamped.writer_sequence}".encode())
         os._exit(0)
     os.close(writing)
     os.waitpid(child, 0)

@@ -9,10 +9,12 @@ import pytest
 
 from rootline.schemas import intent_codec
 from rootline.schemas.avro_framing import RecordFraming, fingerprint_of, shipped_schema
+from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import GenericStatistics, Intent, IntentKind, WireModel
 from rootline.schemas.intent_codec import decode_intent, encode_intent, encode_intent_json
 from rootline.schemas.intent_limits import IntentLimits
+from rootline.schemas.verdict import Verdict
 from tests.golden_files import golden
 from tests.schemas.intent_examples import FILE, intents
 
@@ -78,7 +80,9 @@ def test_every_field_of_the_schemas_is_documented_and_is_the_models_own() -> Non
     found = [record for name in ("intent", "verdict", "dead_letter") for record in records(shipped_schema(name))]
     assert all(len(field["doc"]) > 5 for record in found for field in record["fields"])
     assert all(record["doc"] for record in found)
-    models = {model.__name__: model for model in _subclasses(WireModel)}
+    models: dict[str, type[WireModel]] = {
+        model.__name__: model for model in (*_subclasses(WireModel), Verdict, DeadLetter)
+    }
     by_name = {record["name"]: record for record in found if record["name"] != "Verdicts"}
     for name, record in by_name.items():
         fields = {item for item in models[name].model_fields if item not in {"lower_value", "upper_value"}}

@@ -13,6 +13,8 @@ from pyroaring import BitMap, BitMap64
 
 from rootline.adapters.memory_object_store import MemoryObjectStore
 from rootline.client.data_file_writer import WrittenFile, write_files
+from rootline.client.definition_builder import build_definition
+from rootline.ports.object_store import StoredObject
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,
@@ -23,7 +25,15 @@ from rootline.schemas.content_entry import (
     VersionInfo,
 )
 from rootline.schemas.entry_codec import EntryCodec
-from rootline.schemas.identifiers import CommitId, SequenceNumber, SnapshotId, TableName, Version, snapshot_id_of
+from rootline.schemas.identifiers import (
+    CommitId,
+    ObjectKey,
+    SequenceNumber,
+    SnapshotId,
+    TableName,
+    Version,
+    snapshot_id_of,
+)
 from rootline.schemas.leaf_codec import LeafContent, encode_leaf
 from rootline.schemas.object_keys import definition_location, key_of, root_key
 from rootline.schemas.puffin_codec import VectorBlob, encode_puffin
@@ -188,3 +198,36 @@ class StoredTable:
 
 def deleted(entry: ContentEntry) -> ContentEntry:
     return replace(entry, version_info=replace(entry.version_info, status=Status.DELETED))
+
+
+FLIGHTS = pa.schema([("id", pa.int64()), ("carrier", pa.string()), ("delay", pa.float64())])
+
+
+def flights_definition(*partition_by: str) -> TableDefinition:
+    return build_definition(FLIGHTS, partition_by=partition_by, table_uuid=uuid.UUID(int=3))
+
+
+def flights(*ids: int) -> pa.Table:
+    return pa.table({"id": ids, "carrier": [("UA", "AA")[i % 2] for i in ids], "delay": [i / 2 for i in ids]}, FLIGHTS)
+
+
+def ids_of(table: pa.Table) -> list[int]:
+    found: list[int] = table.column("id").to_pylist()
+    return found
+
+
+class CountingStore:
+    """Passes reads on and remembers them."""
+
+    def __init__(self, table: StoredTable) -> None:
+        self.table = table
+        self.read: list[str] = []
+
+    async def get(self, key: ObjectKey) -> StoredObject | None:
+        self.read.append(key)
+        return await self.table.store.get(key)
+
+
+def replaced(table: StoredTable, entry: ContentEntry, body: bytes, rows: int) -> ContentEntry:
+    table.store.place(key_of(TABLE, entry.location), body)
+    return replace(entry, file_size_in_bytes=len(body), record_count=rows, content_stats={})

@@ -85,16 +85,22 @@ def checked_rows(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch], de
     """
     schema = definition.schema
     given = _batches_of(table)
-    known = {field.name for field in schema.fields}
-    for name in given[0].schema.names if given else ():
-        if name not in known:
-            raise Invalid(
-                "rows-invalid", f"rows: there is no column {name!r}; the table has {', '.join(list(known)[:40])}"
-            )
-        if given[0].schema.names.count(name) > 1:
-            raise Invalid("rows-invalid", f"rows: column {name!r} is there more than once")
+    checked: pa.Schema | None = None
+    for batch in given:
+        if batch.schema is not checked and batch.schema != checked:
+            _check_names(batch.schema.names, definition)
+        checked = batch.schema
     projection = RowProjection(find_by_name, _write_default, "rows-invalid", "rows")
     return pa.Table.from_batches([projection.columns(batch, schema.fields) for batch in given], arrow_schema_of(schema))
+
+
+def _check_names(names: Sequence[str], definition: TableDefinition) -> None:
+    known = [field.name for field in definition.schema.fields]
+    for name in names:
+        if name not in known:
+            raise Invalid("rows-invalid", f"rows: there is no column {name!r}; the table has {', '.join(known[:40])}")
+        if names.count(name) > 1:
+            raise Invalid("rows-invalid", f"rows: column {name!r} is there more than once")
 
 
 def _batches_of(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:

@@ -137,7 +137,8 @@ class SessionHolder:
             self._closed = True
             running, opening = list(self._running), self._opening
             self._opening = None
-        wait(running, patience_s)
+        for late in wait(running, patience_s).not_done:
+            late.cancel()
         if opening is not None and not _failed(opening):
             with contextlib.suppress(RuntimeError):  # the interpreter is shutting down: nothing can be awaited any more
                 self._loop.run(opening.result().close())

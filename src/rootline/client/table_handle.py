@@ -116,7 +116,8 @@ class TableHandle:
         """Replace the rows that match `where` by `data`, at once; without `where`, all rows.
 
         Files that match in part are rewritten without the rows that match. When somebody else was first the change is
-        planned anew from the new head, a limited number of times.
+        planned anew from the new head, a limited number of times. Under a steady stream of appends that may match,
+        `isolation="snapshot"` gets through: it does not mind rows that were added after the plan.
 
         Returns:
             The commit; `None` when `data` is empty and no file held a row that matches.
@@ -144,6 +145,8 @@ class TableHandle:
         summary: Mapping[str, str] | None = None,
     ) -> Commit | None:
         """Delete the rows that match `where`, at once. No data file is rewritten: vectors mark the rows.
+
+        Isolation is as in `overwrite`.
 
         Returns:
             The commit; `None` when no row matches: nothing is published then, and there is no new version.
