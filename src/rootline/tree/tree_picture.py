@@ -27,20 +27,28 @@ _CARD_WIDTH: Final = (_INNER - (_COLUMNS - 1) * _GAP) // _COLUMNS
 _CARD_HEIGHT: Final = 66
 _CHILD_HEIGHT: Final = 34
 
-_STYLE: Final = """
-svg { --ground: #ffffff; --card: #f4f6f8; --line: #8a96a3; --text: #1b2733; --faint: #55616e;
-  --live: #2f6fb2; --added: #2c8a4b; --dead: #b9c2cb; --removed: #c2452d; --deletes: #9a6a00; }
-@media (prefers-color-scheme: dark) {
-  svg { --ground: #12181f; --card: #1c252f; --line: #6c7a88; --text: #e6edf3; --faint: #a3b0bd;
-    --live: #6aa9ea; --added: #5cc27d; --dead: #46525e; --removed: #f0765c; --deletes: #d9a441; }
-}
-text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: var(--text); }
-.title { font-size: 16px; font-weight: 600; } .faint { fill: var(--faint); }
-.mono { font-family: ui-monospace, monospace; }
-.ground { fill: var(--ground); } .card { fill: var(--card); stroke: var(--line); }
-.link { stroke: var(--line); fill: none; } .live { fill: var(--live); } .added { fill: var(--added); }
-.dead { fill: var(--dead); } .removed { fill: var(--removed); } .deletes { fill: var(--deletes); }
-"""
+_LIGHT: Final = {
+    "ground": "#ffffff", "card": "#f4f6f8", "line": "#8a96a3", "text": "#1b2733", "faint": "#55616e",
+    "live": "#2f6fb2", "added": "#2c8a4b", "dead": "#b9c2cb", "removed": "#c2452d", "deletes": "#9a6a00",
+}  # fmt: skip
+_DARK: Final = {
+    "ground": "#12181f", "card": "#1c252f", "line": "#6c7a88", "text": "#e6edf3", "faint": "#a3b0bd",
+    "live": "#6aa9ea", "added": "#5cc27d", "dead": "#46525e", "removed": "#f0765c", "deletes": "#d9a441",
+}  # fmt: skip
+
+
+def _colours(palette: dict[str, str]) -> str:
+    """Rules without CSS variables, which not every viewer of SVG understands."""
+    filled = "".join(f".{name}{{fill:{palette[name]}}}" for name in palette if name not in ("line", "text"))
+    line = palette["line"]
+    return f"text{{fill:{palette['text']}}}{filled}.card{{stroke:{line}}}.link{{stroke:{line};fill:none}}"
+
+
+_STYLE: Final = (
+    "text{font:12px ui-sans-serif,system-ui,sans-serif}.title{font-size:16px;font-weight:600}"
+    ".mono{font-family:ui-monospace,monospace}"
+    f"{_colours(_LIGHT)}@media (prefers-color-scheme:dark){{{_colours(_DARK)}}}"
+)
 
 
 def tree_svg(state: TableState) -> str:
