@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -31,6 +32,7 @@ _COMPRESSION: Final[Mapping[int, int]] = {
     zstd.CompressionParameter.checksum_flag: 1,
     zstd.CompressionParameter.compression_level: 3,
 }
+_CONTEXT: Final = threading.local()  # a compressor belongs to one thread
 _DECOMPRESSION: Final[Mapping[int, int]] = {zstd.DecompressionParameter.window_log_max: 26}
 _FRAME_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _CHECKSUM_BIT: Final = 0x04
@@ -82,9 +84,18 @@ def seal(rows: Sequence[Row], codec: EntryCodec, sync: bytes) -> RootBlock:
     plain = b"".join(map(row_bytes, rows))
     if not plain or len(plain) > BLOCK_BYTES_MAX:
         raise Internal("invariant-broken", f"a block of {len(rows)} rows and {len(plain)} bytes cannot be written")
-    frame = zstd.compress(plain, options=_COMPRESSION)
+    frame = _compressed(plain)
     encoded = b"".join((encode_long(len(rows)), encode_long(len(frame)), frame, sync))
     return RootBlock(tuple(rows), encoded, hashlib.sha256(encoded).digest())
+
+
+def _compressed(plain: bytes) -> bytes:
+    # a context of zstd is about a megabyte: making one for each block costs more than compressing the block
+    compressor: zstd.ZstdCompressor | None = getattr(_CONTEXT, "compressor", None)
+    if compressor is None:
+        compressor = _CONTEXT.compressor = zstd.ZstdCompressor(options=_COMPRESSION)
+    compressor.set_pledged_input_size(len(plain))
+    return compressor.compress(plain, mode=zstd.ZstdCompressor.FLUSH_FRAME)
 
 
 def decompress(frame: bytes, *, name: str) -> bytes:

@@ -42,7 +42,7 @@ class HeadLoaded:
 
 @dataclass(frozen=True, slots=True)
 class LoadFailed:
-    """The head could not be loaded: `corrupt` says that trying again is no use."""
+    """The head could not be loaded, or a root not read back: `corrupt` says that trying again is no use."""
 
     corrupt: bool
     detail: str

@@ -41,8 +41,8 @@ from rootline.tree.batch import Library
 
 
 def arrived_cold(machine: TableMachine, event: Arrived, tick: Tick) -> Step:
-    """The first records of a table: load its head."""
-    return moves.load(moves.queued(machine, event))
+    """The first records of a table: load its head, unless rejections of earlier ones are still to be acknowledged."""
+    return moves.go_on(moves.queued(machine, event), tick, served=0)
 
 
 def head_loaded(machine: TableMachine, event: HeadLoaded, tick: Tick) -> Step:
@@ -55,7 +55,12 @@ def head_loaded(machine: TableMachine, event: HeadLoaded, tick: Tick) -> Step:
         )
     loaded = replace(machine, head=found, base_ms=event.store_ms, failures=0)
     note = Report(Noted.HEAD_LOADED, version=None if found is None else found.root.header.version)
-    after, effects = moves.settle_and_build(loaded, tick) if machine.batch else moves.go_on(loaded, tick, served=0)
+    if loaded.batch:
+        after, effects = moves.settle_and_build(loaded, tick)
+    elif loaded.queue and not loaded.stopping and not moves.is_held(loaded):
+        after, effects = moves.close(loaded, tick)
+    else:
+        after, effects = moves.go_on(loaded, tick, served=0)
     return after, [note, *effects]
 
 
@@ -64,6 +69,11 @@ def load_failed(machine: TableMachine, event: LoadFailed, tick: Tick) -> Step:
     if event.corrupt:
         return moves.quarantined(machine, event.detail)
     return moves.wait_after_failure(machine, Phase.LOADING, event.detail, tick)
+
+
+def root_unreadable(machine: TableMachine, event: LoadFailed, tick: Tick) -> Step:
+    """Whose root rests there cannot be read: nothing is decided, and nothing can be until a person has looked."""
+    return moves.quarantined(machine, event.detail)
 
 
 def arrived_later(machine: TableMachine, event: Arrived, tick: Tick) -> Step:
@@ -193,7 +203,7 @@ def published(machine: TableMachine, event: VerdictsPublished, tick: Tick) -> St
 
 def stop_now(machine: TableMachine, event: StopRequested, tick: Tick) -> Step:
     """Nothing is in flight: stop."""
-    return replace(machine, phase=Phase.STOPPED, stopping=True, queue=(), batch=()), []
+    return moves.stopped(machine), []
 
 
 def stop_soon(machine: TableMachine, event: StopRequested, tick: Tick) -> Step:
@@ -203,7 +213,8 @@ def stop_soon(machine: TableMachine, event: StopRequested, tick: Tick) -> Step:
 
 def stop_waiting(machine: TableMachine, event: StopRequested, tick: Tick) -> Step:
     """An undecided root is resolved first; anything else is still on the log."""
-    return stop_soon(machine, event, tick) if machine.attempt is not None else stop_now(machine, event, tick)
+    undecided = moves.is_undecided(machine, machine.resume)
+    return stop_soon(machine, event, tick) if undecided else stop_now(machine, event, tick)
 
 
 def ignore(machine: TableMachine, event: Event, tick: Tick) -> Step:

@@ -52,18 +52,24 @@ def queued(machine: TableMachine, event: Arrived) -> TableMachine:
 
 
 def is_held(machine: TableMachine) -> bool:
-    """Whether too many verdicts wait to be acknowledged for another root."""
-    return machine.publishing >= machine.policy.unpublished_roots_max
+    """Whether verdicts must be acknowledged before another root.
+
+    Without a table, any: its first root's offset would pass rejections that no root records, and after a crash
+    nobody could give their verdict again.
+    """
+    return machine.publishing >= (1 if machine.head is None else machine.policy.unpublished_roots_max)
 
 
 def go_on(machine: TableMachine, tick: Tick, *, served: int) -> Step:
     """What follows when nothing is in flight: stop, hold, open a window, close at once, or rest."""
     if machine.stopping:
-        return replace(machine, phase=Phase.STOPPED, queue=(), batch=()), []
+        return stopped(machine), []
     if not machine.queue and served == 0:
         return replace(machine, phase=Phase.COLD if machine.head is None else Phase.IDLE), []
     if is_held(machine):
         return replace(machine, phase=Phase.GATHERING), []
+    if machine.head is None:
+        return load(machine)  # somebody may have created the table meanwhile
     window = next_window(served, len(machine.queue), machine.put_s or 0.0, machine.policy.limits)
     if window is not None:
         gathering = replace(machine, phase=Phase.GATHERING, expected=window.expected, timer=machine.timer + 1)
@@ -92,7 +98,8 @@ def settle_and_build(machine: TableMachine, tick: Tick) -> Step:
         acknowledged=merged(machine.acknowledged, settled.passed),
         publishing=machine.publishing + bool(settled.decided),
     )
-    after, more = build_root(machine, tick) if machine.batch else go_on(machine, tick, served=0)
+    undecided = bool(machine.batch) and not machine.stopping
+    after, more = build_root(machine, tick) if undecided else go_on(machine, tick, served=0)
     return after, [*effects, *more]
 
 
@@ -106,9 +113,8 @@ def build_root(machine: TableMachine, tick: Tick) -> Step:
         case NoTable() as rejected:
             decided = tuple(map(Decided, machine.batch, rejected.verdicts))
             publish = PublishVerdicts(decided, offsets_after(machine.batch), None)
-            # whatever waits looks for the table afresh: somebody may have created it meanwhile
             settled = replace(machine, batch=(), publishing=machine.publishing + 1)
-            after, effects = load(settled) if settled.queue and not settled.stopping else go_on(settled, tick, served=0)
+            after, effects = go_on(settled, tick, served=0)
             return after, [publish, *effects]
         case str() as why:
             return quarantined(machine, why)
@@ -163,7 +169,8 @@ def confirmed(machine: TableMachine, base_ms: int | None, tick: Tick) -> Step:
         served=served,
     )
     elapsed_s = tick.monotonic_s - attempt.put_at_s
-    publish = PublishVerdicts(decided, state.root.header.offsets, attempt.version)
+    # not the header's offsets: they name logs and partitions, too, of which this coordinator has published nothing
+    publish = PublishVerdicts(decided, offsets_after(machine.batch), attempt.version)
     return after, [publish, Report(Noted.ROOT_LANDED, str(served), attempt.version, elapsed_s), *effects]
 
 
@@ -178,7 +185,7 @@ def lost(machine: TableMachine, tick: Tick) -> Step:
         in_flight(machine).version,
     )
     if machine.stopping:
-        return replace(lost, phase=Phase.STOPPED, queue=(), batch=()), [note]
+        return stopped(lost), [note]
     if delay_s == 0.0:
         after, effects = load(lost)
     else:
@@ -186,15 +193,25 @@ def lost(machine: TableMachine, tick: Tick) -> Step:
     return after, [note, *effects]
 
 
+def stopped(machine: TableMachine) -> TableMachine:
+    """The end. What waits has no verdict and stays on the log."""
+    return replace(machine, phase=Phase.STOPPED, stopping=True, queue=(), batch=(), attempt=None)
+
+
 def wait_after_failure(machine: TableMachine, resume: Phase, detail: str, tick: Tick) -> Step:
     """Try `resume` again after a pause that grows."""
     failures = machine.failures + 1
     note = Report(Noted.STORE_FAILED, f"{resume}: {detail}")
     failed = replace(machine, failures=failures)
-    if machine.stopping and machine.attempt is None:
-        return replace(failed, phase=Phase.STOPPED, queue=(), batch=()), [note]
+    if machine.stopping and not is_undecided(machine, resume):
+        return stopped(failed), [note]
     after, effects = wait(failed, resume, machine.policy.retry.after_failure(failures, tick.jitter))
     return after, [note, *effects]
+
+
+def is_undecided(machine: TableMachine, resume: Phase) -> bool:
+    """Whether a PUT was sent whose outcome has to be known before a stop; `resume`: what would be taken up again."""
+    return machine.attempt is not None and resume is not Phase.STAGING
 
 
 def wait(machine: TableMachine, resume: Phase, delay_s: float) -> Step:

@@ -51,8 +51,9 @@ def outcome_of_read_back(found: CommitId | None, own: CommitId) -> Outcome:
 def is_confirmed(base_ms: int | None, answered_ms: int | None) -> bool:
     """Whether an answer at the store's date `answered_ms` confirms the head built on one confirmed at `base_ms`.
 
-    A store without dates confirms by itself, under a lock that deletion takes too.
+    A store without dates (both `None`) confirms by itself, under a lock that deletion takes too. An answer that came
+    without a date from a store that has dates confirms nothing.
     """
-    if answered_ms is None:
-        return True
-    return base_ms is not None and answered_ms - base_ms < CONFIRMED_FOR_MS
+    if base_ms is None or answered_ms is None:
+        return base_ms is answered_ms
+    return answered_ms - base_ms < CONFIRMED_FOR_MS

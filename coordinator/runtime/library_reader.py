@@ -15,7 +15,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.leaf_codec import Leaf, decode_leaf
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.vector_codec import decode_vector
-from rootline.tree.batch import Library, Needs, VectorAt
+from rootline.tree.batch import UNKNOWN_SIZE, Library, Needs, VectorAt
 
 _LENGTH_BYTES = 4
 _CRC_BYTES = 4
@@ -44,11 +44,13 @@ async def _leaf(store: ObjectStore, table: TableName, location: str) -> Leaf | N
 
 
 def vector_at(puffin: bytes, place: VectorAt) -> BitMap64 | None:
-    """The vector at `place` in the bytes of its Puffin file; `None` when no sound blob begins there."""
+    """The vector at `place` in the bytes of its Puffin file; `None` when no sound blob of that size begins there."""
     start = place.offset
     length = int.from_bytes(puffin[start : start + _LENGTH_BYTES], "big")
     end = start + _LENGTH_BYTES + length + _CRC_BYTES
-    if length == 0 or end > len(puffin):
+    if length == 0 or end > len(puffin) or place.size_in_bytes not in (UNKNOWN_SIZE, end - start):
+        return None
+    if place.file_size_in_bytes not in (UNKNOWN_SIZE, len(puffin)):
         return None
     try:
         return decode_vector(puffin[start:end], name=place.location)

@@ -210,7 +210,10 @@ class Lake:
             self.rounds.append(outcome)
             library = Library(
                 {**library.leaves, **{name: self.leaves.get(name) for name in outcome.leaves}},
-                {**library.vectors, **{at: self.vectors.get(at) for at in outcome.vectors}},
+                {
+                    **library.vectors,
+                    **{at: self.vectors.get(VectorAt(at.location, at.offset)) for at in outcome.vectors},
+                },
             )
 
     def vector(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, settings
 
 from rootline.schemas.content_entry import ContentEntry, ContentType
-from rootline.schemas.intent import IntentKind
+from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import Verdict
 from rootline.tree.invariants import broken_thoroughly
 from tests.tree.planned_intents import intent_of, location
@@ -56,43 +56,40 @@ draws = st.builds(
 )
 
 
-def plan_of(draw: Draw, number: int, view: ReferenceTable, earlier: list[tuple[Plan, int]]) -> Plan | None:
+def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
     """A plan of a writer who read `view`; `None` where there is nothing to do it to."""
     files = sorted(view.files)
     picks = draw.picks
     writer = f"writer-{draw.writer}" if draw.writer else None
-    identity = {"intent_id": f"i{number}", "writer": writer, "sequence": number // 2}
+    plan = Plan(f"i{number}", draw.kind, writer, number // 2, serializable=draw.narrow)
     chosen = [files[pick % len(files)] for pick in picks[:2]] if files else []
-    narrow = draw.narrow
     names = (f"f{picks[2]}", f"f{picks[3]}")
     adds = tuple((name, CARRIERS[picks[4] % 2], _ids(name)) for name in dict.fromkeys(names))
     if draw.kind is IntentKind.APPEND:
-        return Plan(kind=draw.kind, adds=adds[: 1 + draw.flag], serializable=narrow, **identity)
+        return replace(plan, adds=adds[: 1 + draw.flag])
     if draw.kind is IntentKind.FLUSH:
-        return _flush(draw, view, identity)
+        return _flush(draw, view, replace(plan, serializable=None))
     if not chosen:
         return None
     if draw.kind is IntentKind.REMOVE:
-        return Plan(kind=draw.kind, removes=tuple(dict.fromkeys(chosen)), serializable=narrow, **identity)
+        return replace(plan, removes=tuple(dict.fromkeys(chosen)))
     if draw.kind is IntentKind.OVERWRITE:
         kept = tuple(add for add in adds if add[0] not in chosen)
-        return Plan(kind=draw.kind, removes=(chosen[0],), adds=kept, serializable=narrow, **identity)
+        return replace(plan, removes=(chosen[0],), adds=kept)
     vectors = tuple(
         PlannedVector(name, frozenset(view.files[name].deleted | {pick % len(view.files[name].ids)}))
         for name, pick in dict(zip(chosen, picks[4:], strict=True)).items()
     )
     equality = ((f"e{picks[5]}", (None, *CARRIERS)[picks[3] % 3], picks[4] % 7),) if picks[2] % 3 == 0 else ()
-    return Plan(
-        kind=draw.kind,
+    return replace(
+        plan,
         vectors=vectors if picks[2] % 4 or not equality else (),
         adds=tuple(add for add in adds[:1] if draw.flag and add[0] not in chosen),
         equality=equality,
-        serializable=narrow,
-        **identity,
     )
 
 
-def _flush(draw: Draw, view: ReferenceTable, identity: dict[str, object]) -> Plan | None:
+def _flush(draw: Draw, view: ReferenceTable, plan: Plan) -> Plan | None:
     share = draw.picks[0] % 3
     files = [name for name in sorted(view.files) if view.files[name].in_root][share:]
     vectors = [name for name, file in sorted(view.files.items()) if file.vector is not None and file.vector_in_root]
@@ -108,7 +105,6 @@ def _flush(draw: Draw, view: ReferenceTable, identity: dict[str, object]) -> Pla
         flushed_vectors=tuple(vectors),
         flushed_equality=tuple(equality),
         affiliated=affiliated,
-        **identity,
     )
 
 
@@ -140,7 +136,7 @@ class Trial:
         if draw.resend == 0 and self.earlier:
             self.waiting.append(self.earlier[draw.picks[0] % len(self.earlier)])
             return
-        plan = plan_of(draw, number, self.views[at][0], self.earlier)
+        plan = plan_of(draw, number, self.views[at][0])
         if plan is not None:
             self.waiting.append((plan, at))
             self.earlier.append((plan, at))
@@ -159,7 +155,7 @@ class Trial:
         assert ranked(self.batched) == ranked(self.single)
         self.remember()
 
-    def _intent(self, lake: Lake, plan: Plan, at: int):  # type: ignore[no-untyped-def]
+    def _intent(self, lake: Lake, plan: Plan, at: int) -> Intent:
         return intent_of(plan, lake, lake.states[at])
 
     def compare(self, lake: Lake) -> None:

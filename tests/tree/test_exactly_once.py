@@ -176,7 +176,7 @@ def test_a_long_reason_is_cut() -> None:
     lake = new_lake()
     [verdict] = lake.put(remove("r", removed(f"data/{'x' * 900}.parquet")))
     assert verdict.message is not None
-    assert len(verdict.message) <= 400
+    assert len(verdict.message) <= 300
 
 
 def test_the_same_batch_and_stamp_give_the_same_bytes() -> None:

@@ -41,5 +41,5 @@ def explain(
         hint = f"; did you mean {', '.join(near)}?" if near else "; `rootline explain` lists all codes"
         typer.echo(f"error: there is no code {code!r}{hint}", err=True)
         raise typer.Exit(ExitCode.NO)
-    text = f"{found.code} ({found.category})\n  {found.meaning}\n  Do: {found.do}"
-    output.line(as_json, asdict(found), text + (f"\n  Do not: {found.do_not}" if found.do_not else ""))
+    text = f"{found.code} ({found.category})\n  {found.meaning}\n  {found.do}"
+    output.line(as_json, asdict(found), text + (f"\n  {found.do_not}" if found.do_not else ""))

@@ -9,70 +9,126 @@ been committed already.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
-from rootline.schemas.content_entry import ContentType
+from rootline.client.file_plan import plan_files
+from rootline.client.file_rows import seen_vector
+from rootline.client.lake import Lake
+from rootline.client.replan_policy import replan_delay_s
 from rootline.schemas.errors import Invalid
-from rootline.schemas.intent import DataFile, Intent, IntentKind, RemovedFile, VectorReference
+from rootline.schemas.intent import DataFile, Intent, IntentKind, Isolation, RemovedFile
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.spark.connection import committing_lake
+from rootline.spark.file_sink import FilesWritten
 from rootline.spark.options import OnRejected, SourceOptions
-from rootline.storage.table_loader import load_table
-from rootline.tree.table_state import TableState
 
-_REPLANS_MAX = 5
-_STALE = {"stale-source", "file-not-live"}
+_EVERY_ROW: Final = "true"
+_log = structlog.get_logger("rootline.spark")
 
 
-def commit_append(
-    files: Sequence[DataFile], options: SourceOptions, writer_id: str | None, sequence: int | None
-) -> Verdict | None:
+@dataclass(frozen=True, slots=True)
+class WrittenBatch:
+    """All files of a batch, the table and schema that they were written for, and the batch's name if it has one."""
+
+    files: tuple[DataFile, ...]
+    table_uuid: uuid.UUID
+    schema_id: int
+    writer_id: str | None = None
+    sequence: int | None = None
+
+    @staticmethod
+    def of(written: Sequence[FilesWritten], writer_id: str | None, sequence: int | None) -> WrittenBatch:
+        """The batch that the tasks wrote: at least one of them.
+
+        Raises:
+            Invalid: `table-uuid-mismatch`, the tasks did not write for one table.
+
+        """
+        if len({message.table_uuid for message in written}) != 1:
+            raise Invalid("table-uuid-mismatch", "the table was dropped and made anew while the batch was written")
+        files = tuple(data_file for message in written for data_file in message.files)
+        schema_id = max(message.schema_id for message in written)
+        return WrittenBatch(files, written[0].table_uuid, schema_id, writer_id, sequence)
+
+
+def commit_append(batch: WrittenBatch, options: SourceOptions) -> Verdict | None:
     """Publish one `append` and wait for its verdict; `None` when there are no files.
 
     Raises:
         Invalid: the intent was rejected, and `onRejected` is `fail`.
         OutcomeUnknown: no verdict came in time; Spark replays the batch, which commits once.
+
     """
-    if not files:
+    if not batch.files:
         return None
-    intent = _intent(options, IntentKind.APPEND, files, ())
-    return _settled(_decided(intent, options, writer_id, sequence), options)
+    intent = Intent(
+        intent_id=str(uuid.uuid4()),
+        table=options.table,
+        table_uuid=batch.table_uuid,
+        kind=IntentKind.APPEND,
+        schema_id=batch.schema_id,
+        add_data_files=batch.files,
+    )
+    with committing_lake(options) as lake:
+        return _settled(_decided(lake, intent, batch, options.verdict_timeout_ms / 1000), options)
 
 
-def commit_overwrite(
-    files: Sequence[DataFile], options: SourceOptions, writer_id: str | None, sequence: int | None
-) -> Verdict | None:
-    """Replace every live file by `files` in one intent, planned anew when somebody changes the table meanwhile.
+def commit_overwrite(batch: WrittenBatch, options: SourceOptions) -> Verdict | None:
+    """Replace every live file by the batch's in one intent, planned anew when somebody changes the table meanwhile.
 
     Raises:
         Invalid, OutcomeUnknown: as `commit_append`.
+
     """
-    for replan in range(_REPLANS_MAX + 1):
-        removed = _live_files(options)
-        if not files and not removed:
-            return None
-        kind = IntentKind.OVERWRITE if removed else IntentKind.APPEND
-        verdict = _decided(_intent(options, kind, files, removed), options, writer_id, sequence)
-        if verdict.code not in _STALE or replan == _REPLANS_MAX:
-            return _settled(verdict, options)
-    raise AssertionError("unreachable: the last attempt returns")
+    deadline_s = time.monotonic() + options.verdict_timeout_ms / 1000
+    replans = 0
+    with committing_lake(options) as lake:
+        while True:
+            intent = _overwrite(lake, batch, options)
+            if intent is None:
+                return None
+            verdict = _decided(lake, intent, batch, deadline_s - time.monotonic())
+            delay_s = None
+            if verdict.kind is VerdictKind.REJECTED:
+                error = Invalid(verdict.code or "", verdict.message or "")
+                delay_s = replan_delay_s(error, replans, 0.5, deadline_s - time.monotonic())
+            if delay_s is None:
+                return _settled(verdict, options)
+            replans += 1
+            time.sleep(delay_s)
 
 
-def _intent(
-    options: SourceOptions, kind: IntentKind, files: Sequence[DataFile], removed: tuple[RemovedFile, ...]
-) -> Intent:
+def _overwrite(lake: Lake, batch: WrittenBatch, options: SourceOptions) -> Intent | None:
+    plan = lake.holder.run(lambda session: plan_files(session.store, options.table))
+    removed = tuple(RemovedFile(location=task.location, vector=seen_vector(task)) for task in plan.scan.tasks())
+    if not removed and not batch.files:
+        return None
+    is_serializable = options.isolation is Isolation.SERIALIZABLE
     return Intent(
-        intent_id=str(uuid.uuid4()), table=options.table, kind=kind, add_data_files=tuple(files), remove_files=removed
+        intent_id=str(uuid.uuid4()),
+        table=options.table,
+        table_uuid=batch.table_uuid,
+        kind=IntentKind.OVERWRITE,
+        schema_id=batch.schema_id,
+        read_version=plan.root.header.version,
+        read_sequence_number=plan.sequence_number if is_serializable else None,
+        isolation=options.isolation,
+        filter=_EVERY_ROW if is_serializable else None,
+        add_data_files=batch.files,
+        remove_files=removed,
     )
 
 
-def _decided(intent: Intent, options: SourceOptions, writer_id: str | None, sequence: int | None) -> Verdict:
-    with committing_lake(options).producer(writer_id) as producer:
-        receipt = producer.publish(intent, writer_sequence=sequence)
-        return receipt.verdict(timeout_s=options.verdict_timeout_ms / 1000)
+def _decided(lake: Lake, intent: Intent, batch: WrittenBatch, timeout_s: float) -> Verdict:
+    with lake.producer(batch.writer_id) as producer:
+        receipt = producer.publish(intent, writer_sequence=batch.sequence)
+        return receipt.verdict(timeout_s=timeout_s)
 
 
 def _settled(verdict: Verdict, options: SourceOptions) -> Verdict:
@@ -80,24 +136,5 @@ def _settled(verdict: Verdict, options: SourceOptions) -> Verdict:
         code, message = verdict.code or "intent-malformed", verdict.message or "rejected"
         if options.on_rejected is OnRejected.FAIL:
             raise Invalid(code, f"{options.table}: the batch was rejected: {message}")
-        structlog.get_logger().warning("batch rejected", action="dead-letter", table=options.table, code=code)
+        _log.warning("batch rejected", action="batch-dead-letter", table=options.table, code=code, reason=message)
     return verdict
-
-
-def _live_files(options: SourceOptions) -> tuple[RemovedFile, ...]:
-    lake = committing_lake(options)
-    state = lake.holder.run(lambda session: load_table(session.store, options.table))
-    if state is None:
-        raise Invalid("table-unknown", f"{options.table}: no table has this name in {options.warehouse}")
-    return tuple(
-        RemovedFile(location=live.entry.location, vector=_seen_vector(state, live.entry.location))
-        for live in state.live.entries()
-        if live.entry.content_type is ContentType.DATA
-    )
-
-
-def _seen_vector(state: TableState, location: str) -> VectorReference | None:
-    entry = state.vector_of(location)
-    if entry is None or entry.deletion_vector is None or entry.deletion_vector.offset is None:
-        return None
-    return VectorReference(location=entry.location, offset=entry.deletion_vector.offset)

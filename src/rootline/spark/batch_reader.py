@@ -1,19 +1,18 @@
 """Spark's batch read of one table: plan in the driver's Python worker, read on executors.
 
-Owns: the partitions of a read, filters pushed by Spark, Arrow batches in Spark's types. Does not own: planning
-(`rootline.client.file_plan`), reading files (`rootline.storage.scan_executor`).
+Owns: the partitions of a read, offering filter push-down. Does not own: planning (`rootline.client.file_plan`),
+reading files (`rootline.storage.scan_executor`), Spark's types (`spark_types`).
 Invariants: every partition belongs to one version of the table; Spark checks every filter again, so a filter that
 cannot be translated costs time, never rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rootline.client.file_plan import plan_files
@@ -22,6 +21,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.connection import guest_lake
 from rootline.spark.filter_translation import translated
 from rootline.spark.options import SourceOptions
+from rootline.spark.spark_types import arrow_schema_for_spark, batch_for_spark
 from rootline.storage.data_file_reader import RowsWanted
 from rootline.storage.scan_executor import scan_batches
 from rootline.tree.file_task import FileTask
@@ -36,46 +36,66 @@ _FILE_OPEN_COST_BYTES: Final = 4 * 1024 * 1024
 
 @dataclass
 class ScanPartition(InputPartition):
-    """Some files of one version, and the definition to read them by."""
+    """Some files of one version, and the definition to read them by; without files, no rows."""
 
     tasks: tuple[FileTask, ...]
     definition: bytes
 
 
-@dataclass
-class BatchReader(DataSourceReader):
-    """`spark.read.format("rootline").load("namespace.table")`."""
+@dataclass(frozen=True)
+class PushFilters:
+    """`pushFilters` of one reader.
 
-    options: SourceOptions
-    wanted: StructType
-    pushed: BooleanExpression | None = field(default=None)
+    Spark refuses a reader that has the method while `spark.sql.python.filterPushdown.enabled` is off, which is its
+    default; it looks for `__func__`. So this says that it is the inherited one, and does more when it is called.
+    """
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+    reader: BatchReader
+
+    @property
+    def __func__(self) -> Callable[..., Iterable[Filter]]:
+        return DataSourceReader.pushFilters
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
         """Keep what can be translated, to prune files and rows early; hand every filter back to be checked again."""
-        self.pushed = translated(filters)
+        definition = TableDefinition.from_json(self.reader.definition)
+        self.reader.pushed = translated(filters, definition.schema)
         return filters
+
+
+class BatchReader(DataSourceReader):
+    """`spark.read.format("rootline").load("namespace.table")`, at one version of the table."""
+
+    def __init__(self, options: SourceOptions, version: int, definition: bytes, wanted: StructType) -> None:
+        self.options = options
+        self.version = version
+        self.definition = definition
+        self.wanted = wanted
+        self.pushed: BooleanExpression | None = None
+        self.pushFilters = PushFilters(self)  # type: ignore[method-assign]
 
     def partitions(self) -> Sequence[InputPartition]:
         """The files that may match, packed to about 128 MiB each."""
-        options = self.options
-        point = PointInTime(version=options.version, snapshot_id=options.snapshot_id, timestamp=options.timestamp_ms)
-        plan = guest_lake(options).holder.run(
-            lambda session: plan_files(session.store, options.table, self.pushed, point)
+        point = PointInTime(version=self.version)
+        plan = guest_lake(self.options).holder.run(
+            lambda session: plan_files(session.store, self.options.table, self.pushed, point)
         )
-        definition = plan.definition.to_json()
-        return [ScanPartition(tuple(tasks), definition) for tasks in packed(plan.scan.tasks(), PARTITION_BYTES)]
+        groups = packed(plan.scan.tasks(), PARTITION_BYTES)
+        return [ScanPartition(tuple(tasks), self.definition) for tasks in groups] or [
+            ScanPartition((), self.definition)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The live, matching rows of a partition's files, as Arrow batches in Spark's own types."""
         assert isinstance(partition, ScanPartition)
         definition = TableDefinition.from_json(partition.definition)
         columns = RowsWanted.of(definition.schema, self.wanted.names, definition.properties)
-        target = to_arrow_schema(self.wanted)
+        target = arrow_schema_for_spark(self.wanted)
         batches = guest_lake(self.options).holder.iterate(
             lambda session: scan_batches(session.store, self.options.table, partition.tasks, columns)
         )
         for batch in batches:
-            yield batch.cast(target)
+            yield batch_for_spark(batch, target)
 
 
 def packed(tasks: Iterable[FileTask], partition_bytes: int) -> Iterator[list[FileTask]]:

@@ -1,7 +1,8 @@
-"""One connection a process to each lake, whatever Spark calls in it.
+"""Connections of Spark's Python workers to lakes.
 
-Owns: the cache. Does not own: connecting (`rootline.connect`).
-Invariants: readers and executors never host a coordinator; the driver's commit may, when nobody else does.
+Owns: how long a worker keeps a lake open. Does not own: connecting (`rootline.connect`).
+Invariants: what reads, or writes data files, hosts no coordinator and keeps its connection; what commits may host one
+when nobody else does, but not a moment longer than its commit: a worker of Spark's is no place for a service to live.
 """
 
 from __future__ import annotations
@@ -14,20 +15,15 @@ from rootline.spark.options import SourceOptions
 
 
 def guest_lake(options: SourceOptions) -> Lake:
-    """The lake for reading, and for writing data files."""
+    """The lake for reading, and for writing data files; one a process, never closed."""
     return _guest(options.warehouse, options.log)
 
 
 def committing_lake(options: SourceOptions) -> Lake:
-    """The lake for publishing an intent and waiting for its verdict."""
-    return _host(options.warehouse, options.log)
+    """The lake for publishing an intent and waiting for its verdict; close it afterwards."""
+    return connect(options.warehouse, log=options.log)
 
 
 @functools.cache
 def _guest(warehouse: str, log: str | None) -> Lake:
     return connect(warehouse, log=log, coordinator="elsewhere")
-
-
-@functools.cache
-def _host(warehouse: str, log: str | None) -> Lake:
-    return connect(warehouse, log=log)

@@ -1,33 +1,47 @@
 """`format("rootline")`.
 
 Owns: the data source that Spark knows: its name, schema, reader and writers. Does not own: what those do.
-Invariants: the schema is the table's current one (or the columns asked for, in the table's order of types).
+Invariants: a DataFrame is one version of the table, the head at `load` unless an option names another; its schema is
+that version's (or the columns asked for, in that order).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, DataSourceStreamArrowWriter
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from rootline.client.session import Session
+from rootline.client.time_travel import read_root_at
 from rootline.schemas.errors import Invalid
+from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.batch_reader import BatchReader
 from rootline.spark.connection import guest_lake
-from rootline.spark.options import SourceOptions, parse_options
+from rootline.spark.options import SourceOptions, Use, parse_options
+from rootline.spark.spark_types import check_columns, spark_schema_of
 from rootline.spark.writers import BatchWriter, StreamWriter
-from rootline.storage.arrow_types import arrow_schema_of
+from rootline.storage.root_reader import read_definition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rootline.schemas.table_definition import TableDefinition
+_SESSION_SETTINGS: Final = {"warehouse": "spark.rootline.warehouse", "log": "spark.rootline.log"}
+_PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
+
+
+@dataclass(frozen=True, slots=True)
+class TableAt:
+    """One version of a table, by its number, and the definition it is read by."""
+
+    version: int
+    definition: bytes
 
 
 class RootlineDataSource(DataSource):
-    """Register it with `spark.dataSource.register(rootline.spark.RootlineDataSource)`."""
+    """Register it with `spark.dataSource.register(rootline.spark.RootlineDataSource)`, or with `register`."""
 
     defaults: dict[str, str] = {}
 
@@ -41,40 +55,53 @@ class RootlineDataSource(DataSource):
         return parse_options({**self.defaults, **dict(self.options)})
 
     @cached_property
-    def _definition(self) -> TableDefinition:
-        return guest_lake(self._options).table(self._options.table).definition()
+    def _table(self) -> TableAt:
+        """Found once; Spark pickles it with this object after `schema`, so that every later action sees it."""
+        options = self._options
+
+        async def operation(session: Session) -> TableAt:
+            root = await read_root_at(session.store, options.table, options.point)
+            return TableAt(root.header.version, (await read_definition(session.store, root.header)).to_json())
+
+        return guest_lake(options).holder.run(operation)
+
+    def _whole(self) -> StructType:
+        return spark_schema_of(TableDefinition.from_json(self._table.definition).schema)
 
     def schema(self) -> StructType:
-        """The table's current schema, or those of its columns that option `columns` names, in that order."""
-        whole = from_arrow_schema(arrow_schema_of(self._definition.schema))
+        """The schema of the table, or those of its columns that option `columns` names, in that order."""
+        whole = self._whole()
         if self._options.columns is None:
             return whole
         unknown = [name for name in self._options.columns if name not in whole.names]
         if unknown:
-            raise Invalid("filter-invalid", f"{self._options.table} has no column {', '.join(unknown)}")
+            raise Invalid("column-unknown", f"{self._options.table} has no column {', '.join(unknown)}")
         return StructType([whole[name] for name in self._options.columns])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read of the columns in `schema`."""
-        return BatchReader(self._options, schema)
+        options = self._options.checked_for(Use.READ)
+        check_columns(schema, self._whole(), options.table)
+        return BatchReader(options, self._table.version, self._table.definition, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A batch write; `overwrite` replaces all rows."""
-        return BatchWriter(self._options, self._definition.to_json(), overwrite)
+        return BatchWriter(self._options.checked_for(Use.BATCH_WRITE), self._table.definition, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """A streaming write in append mode."""
         if overwrite:
             raise Invalid("setting-invalid", "output mode 'complete' is not supported; use 'append'")
-        return StreamWriter(self._options, self._definition.to_json())
+        return StreamWriter(self._options.checked_for(Use.STREAM_WRITE), self._table.definition)
 
 
 def register(spark: SparkSession) -> None:
-    """Register the data source, with `spark.rootline.warehouse` and `spark.rootline.log` of the session behind it."""
-    names = {"warehouse": "spark.rootline.warehouse", "log": "spark.rootline.log"}
-    found: dict[str, Any] = {option: spark.conf.get(name, None) for option, name in names.items()}
+    """Register the data source with filter push-down, and with the session's `spark.rootline.*` settings behind it.
+
+    The settings are read here: set them before. Filter push-down of Python data sources is switched on.
+    """
+    found = {option: spark.conf.get(setting, None) for option, setting in _SESSION_SETTINGS.items()}
     defaults = {option: value for option, value in found.items() if value}
-    if not defaults:
-        spark.dataSource.register(RootlineDataSource)
-        return
-    spark.dataSource.register(type("RootlineDataSource", (RootlineDataSource,), {"defaults": defaults}))
+    source = type("RootlineDataSource", (RootlineDataSource,), {"defaults": defaults}) if defaults else None
+    spark.conf.set(_PUSH_DOWN, "true")
+    spark.dataSource.register(source or RootlineDataSource)

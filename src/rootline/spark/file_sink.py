@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
@@ -23,40 +23,42 @@ from rootline.schemas.intent import DataFile
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.connection import guest_lake
 from rootline.spark.options import SourceOptions
+from rootline.spark.spark_types import batch_from_spark
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-QUERY_ID_PROPERTY = "sql.streaming.queryId"
+QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 
 
 @dataclass
 class FilesWritten(WriterCommitMessage):
-    """What one task wrote. `query_id` is the streaming query's, `None` in a batch."""
+    """What one task wrote, and under which table and schema. `query_id`: the streaming query's, `None` in a batch."""
 
     files: tuple[DataFile, ...]
-    query_id: str | None
+    table_uuid: uuid.UUID
+    schema_id: int
+    query_id: str | None = None
 
 
 def write_task(batches: Iterable[pa.RecordBatch], definition: TableDefinition, options: SourceOptions) -> FilesWritten:
     """Write what one task was given. Raises `Invalid` when rows do not fit the table, `Unavailable` for the store."""
     files: list[DataFile] = []
-    for part in _parts(batches, options.target_file_size_bytes):
+    fitting = (batch_from_spark(batch, definition.schema) for batch in batches if batch.num_rows)
+    for part in _parts(fitting, options.target_file_size_bytes):
         written = write_files(part, definition, _fresh_ids(), target_file_size_bytes=options.target_file_size_bytes)
         bodies = [(item.data_file.location, item.body) for item in written]
         guest_lake(options).holder.run(partial(upload_all, table=options.table, files=bodies))
         files.extend(item.data_file for item in written)
     context = TaskContext.get()
     query_id = None if context is None else context.getLocalProperty(QUERY_ID_PROPERTY)
-    return FilesWritten(tuple(files), query_id)
+    return FilesWritten(tuple(files), definition.table_uuid, definition.current_schema_id, query_id)
 
 
 def _parts(batches: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[list[pa.RecordBatch]]:
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
-        if batch.num_rows == 0:
-            continue
         held.append(batch)
         size += batch.nbytes
         if size >= part_bytes:

@@ -1,37 +1,40 @@
 """The options of `format("rootline")`, in the words that Iceberg and Delta users know.
 
 Owns: names, defaults and checks of options. Does not own: what they mean to a reader or writer.
-Invariants: an option that is not known, or has no usable value, is refused by name.
+Invariants: an option that is not known, does not apply, or has no usable value is refused by name.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
+from rootline.client.time_travel import PointInTime
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, table_name
+from rootline.schemas.intent import Isolation
 
 WAREHOUSE_VARIABLE: Final = "ROOTLINE_WAREHOUSE"
 LOG_VARIABLE: Final = "ROOTLINE_LOG"
-_KNOWN: Final = (
-    "path",
-    "warehouse",
-    "log",
-    "columns",
-    "versionAsOf",
-    "timestampAsOf",
-    "snapshotId",
+DEFAULT_TARGET_BYTES: Final = 256 * 1024 * 1024
+DEFAULT_TIMEOUT_MS: Final = 60_000
+_EVERYWHERE: Final = ("path", "warehouse", "log")
+_READING: Final = ("columns", "versionAsOf", "timestampAsOf", "snapshotId")
+_WRITING: Final = (
     "writerId",
     "writerSequence",
     "verdictTimeoutMs",
     "onRejected",
+    "isolationLevel",
     "targetFileSizeBytes",
     "checkpointLocation",
 )
+_KNOWN: Final = (*_EVERYWHERE, *_READING, *_WRITING)
+_Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 class OnRejected(StrEnum):
@@ -41,22 +44,46 @@ class OnRejected(StrEnum):
     DEAD_LETTER = "deadLetter"
 
 
+class Use(StrEnum):
+    """What a set of options is for."""
+
+    READ = "read"
+    BATCH_WRITE = "batch write"
+    STREAM_WRITE = "streaming write"
+
+
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """One `load` or `save`. Sizes in bytes, times in milliseconds since the epoch or as named."""
+    """One `load`, `save` or `start`. `given`: the names that were given, for checks."""
 
     warehouse: str
     log: str | None
     table: TableName
+    given: frozenset[str] = frozenset()
     columns: tuple[str, ...] | None = None
-    version: int | None = None
-    timestamp_ms: int | None = None
-    snapshot_id: int | None = None
+    point: PointInTime = PointInTime()
     writer_id: str | None = None
     writer_sequence: int | None = None
-    verdict_timeout_ms: int = 60_000
+    verdict_timeout_ms: int = DEFAULT_TIMEOUT_MS
     on_rejected: OnRejected = OnRejected.FAIL
-    target_file_size_bytes: int = 256 * 1024 * 1024
+    isolation: Isolation = Isolation.SERIALIZABLE
+    target_file_size_bytes: int = DEFAULT_TARGET_BYTES
+
+    def checked_for(self, use: Use) -> SourceOptions:
+        """The same options.
+
+        Raises:
+            Invalid: `setting-invalid`, one of them has no meaning for `use`, or half of a pair is missing.
+
+        """
+        foreign = sorted(self.given.intersection(_WRITING if use is Use.READ else _READING))
+        if foreign:
+            raise Invalid("setting-invalid", f"option {foreign[0]!r} has no meaning for a {use}")
+        if use is Use.STREAM_WRITE and self.writer_sequence is not None:
+            raise Invalid("setting-invalid", "option 'writerSequence': a stream counts by its batch id, leave it out")
+        if use is Use.BATCH_WRITE and (self.writer_id is None) != (self.writer_sequence is None):
+            raise Invalid("setting-invalid", "options 'writerId' and 'writerSequence' come together: give both")
+        return self
 
 
 def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | None = None) -> SourceOptions:
@@ -64,8 +91,36 @@ def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | Non
 
     Raises:
         Invalid: `setting-invalid`, an option is unknown, missing or of the wrong form; the message names it.
+
     """
     variables = os.environ if environment is None else environment
+    found = _canonical(given)
+    warehouse = found.get("warehouse") or variables.get(WAREHOUSE_VARIABLE)
+    if not warehouse:
+        raise Invalid("setting-invalid", f"no warehouse: set option 'warehouse' or the variable {WAREHOUSE_VARIABLE}")
+    if "path" not in found:
+        raise Invalid("setting-invalid", "no table: name it as load('namespace.table') or save('namespace.table')")
+    return SourceOptions(
+        warehouse=warehouse,
+        log=found.get("log") or variables.get(LOG_VARIABLE) or None,
+        table=table_name(found["path"]),
+        given=frozenset(found),
+        columns=_names(found.get("columns")),
+        point=PointInTime(
+            version=_whole(found, "versionAsOf"),
+            snapshot_id=_whole(found, "snapshotId"),
+            timestamp=_moment(found.get("timestampAsOf")),
+        ),
+        writer_id=found.get("writerId"),
+        writer_sequence=_whole(found, "writerSequence"),
+        verdict_timeout_ms=_size(found, "verdictTimeoutMs", DEFAULT_TIMEOUT_MS),
+        on_rejected=_chosen(found, "onRejected", OnRejected.FAIL),
+        isolation=_chosen(found, "isolationLevel", Isolation.SERIALIZABLE),
+        target_file_size_bytes=_size(found, "targetFileSizeBytes", DEFAULT_TARGET_BYTES),
+    )
+
+
+def _canonical(given: Mapping[str, str]) -> dict[str, str]:
     canonical = {name.lower(): name for name in _KNOWN}
     found: dict[str, str] = {}
     for name, value in given.items():
@@ -73,39 +128,58 @@ def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | Non
         if known is None:
             raise Invalid("setting-invalid", f"option {name!r} is not known; the options are {', '.join(_KNOWN)}")
         found[known] = value
-    warehouse = found.get("warehouse") or variables.get(WAREHOUSE_VARIABLE)
-    if not warehouse:
-        raise Invalid("setting-invalid", f"no warehouse: set option 'warehouse' or the variable {WAREHOUSE_VARIABLE}")
-    if "path" not in found:
-        raise Invalid("setting-invalid", "no table: name it as load('namespace.table') or save('namespace.table')")
-    columns = found.get("columns")
-    return SourceOptions(
-        warehouse=warehouse,
-        log=found.get("log") or variables.get(LOG_VARIABLE) or None,
-        table=table_name(found["path"]),
-        columns=None if columns is None else tuple(name.strip() for name in columns.split(",") if name.strip()),
-        version=_whole(found, "versionAsOf"),
-        timestamp_ms=_whole(found, "timestampAsOf"),
-        snapshot_id=_whole(found, "snapshotId"),
-        writer_id=found.get("writerId"),
-        writer_sequence=_whole(found, "writerSequence"),
-        verdict_timeout_ms=_whole(found, "verdictTimeoutMs") or 60_000,
-        on_rejected=_on_rejected(found.get("onRejected", OnRejected.FAIL.value)),
-        target_file_size_bytes=_whole(found, "targetFileSizeBytes") or 256 * 1024 * 1024,
-    )
+    return found
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise Invalid("setting-invalid", "option 'columns' names no column; write it as in 'carrier, dep_delay'")
+    return tuple(dict.fromkeys(names))
 
 
 def _whole(found: Mapping[str, str], name: str) -> int | None:
     text = found.get(name)
     if text is None:
         return None
-    if not text.isascii() or not text.isdigit():
-        raise Invalid("setting-invalid", f"option {name!r} is {text!r}; it must be a whole number")
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        raise Invalid("setting-invalid", f"option {name!r} is {text[:40]!r}; it must be a whole number")
     return int(text)
 
 
-def _on_rejected(text: str) -> OnRejected:
-    for known in OnRejected:
-        if known.value.lower() == text.lower():
-            return known
-    raise Invalid("setting-invalid", f"option 'onRejected' is {text!r}; it must be 'fail' or 'deadLetter'")
+def _size(found: Mapping[str, str], name: str, default: int) -> int:
+    number = _whole(found, name)
+    if number == 0:
+        raise Invalid("setting-invalid", f"option {name!r} is 0; it must be at least 1")
+    return default if number is None else number
+
+
+def _moment(text: str | None) -> int | None:
+    """Milliseconds since the epoch. A time of day without offset would mean another moment on each machine."""
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit() and len(text) <= 19:
+        return int(text)
+    try:
+        moment = dt.datetime.fromisoformat(text.strip())
+    except ValueError:
+        moment = dt.datetime.min
+    if moment.tzinfo is None:
+        raise Invalid(
+            "setting-invalid",
+            f"option 'timestampAsOf' is {text[:40]!r}; write it as in 2013-01-31T12:00:00Z, or in milliseconds",
+        )
+    return int(moment.timestamp() * 1000)
+
+
+def _chosen(found: Mapping[str, str], name: str, default: _Choice) -> _Choice:
+    text = found.get(name)
+    if text is None:
+        return default
+    for choice in type(default):
+        if choice.value.lower() == text.lower():
+            return choice
+    choices = " or ".join(repr(choice.value) for choice in type(default))
+    raise Invalid("setting-invalid", f"option {name!r} is {text[:40]!r}; it must be {choices}")

@@ -1,6 +1,7 @@
 """Spark's writer interfaces over one table: a batch or a micro-batch becomes one intent.
 
-Owns: the classes that Spark calls. Does not own: files (`file_sink`), the commit (`batch_commit`).
+Owns: the classes that Spark calls, and how a batch is named. Does not own: files (`file_sink`), the commit
+(`batch_commit`).
 Invariants: picklable; `commit` may run on a fresh copy in another process; a stream's batch is named by the query's
 id (or `writerId`) and its batch id, so that a replay commits once; `abort` deletes nothing, because Spark calls it
 even when `commit` has published already.
@@ -14,15 +15,15 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from rootline.schemas.errors import Invalid
-from rootline.schemas.intent import DataFile
 from rootline.schemas.table_definition import TableDefinition
-from rootline.spark.batch_commit import commit_append, commit_overwrite
+from rootline.spark.batch_commit import WrittenBatch, commit_append, commit_overwrite
 from rootline.spark.file_sink import FilesWritten, write_task
 from rootline.spark.options import SourceOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+QUERY_WRITER_PREFIX = "spark/"
 Messages = Sequence[WriterCommitMessage | None]
 
 
@@ -40,9 +41,13 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Messages) -> None:
         """On the driver: publish one intent and wait for its verdict."""
-        files, _ = _gathered(messages)
-        settle = commit_overwrite if self._overwrite else commit_append
-        settle(files, self._options, self._options.writer_id, self._options.writer_sequence)
+        options, definition = self._options, TableDefinition.from_json(self._definition)
+        nothing = FilesWritten((), definition.table_uuid, definition.current_schema_id)
+        batch = WrittenBatch.of([nothing, *_written(messages)], options.writer_id, options.writer_sequence)
+        if self._overwrite:
+            commit_overwrite(batch, options)
+        else:
+            commit_append(batch, options)
 
     def abort(self, messages: Messages) -> None:
         """Nothing: files that no intent names are orphans for the sweep."""
@@ -61,17 +66,21 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Messages, batchId: int) -> None:
         """On the driver: publish one intent under (query, batch) and wait for its verdict."""
-        files, query_id = _gathered(messages)
-        writer_id = self._options.writer_id or (None if query_id is None else f"spark/{query_id}")
-        if files and writer_id is None:
-            raise Invalid("setting-invalid", f"{self._options.table}: the query has no id; set option 'writerId'")
-        commit_append(files, self._options, writer_id, batchId)
+        written = [message for message in _written(messages) if message.files]
+        if written:
+            commit_append(WrittenBatch.of(written, self._writer_id(written), batchId), self._options)
 
     def abort(self, messages: Messages, batchId: int) -> None:
         """Nothing: the intent may have been published already, and its files with it."""
 
+    def _writer_id(self, written: Sequence[FilesWritten]) -> str:
+        query_id = next((message.query_id for message in written if message.query_id), None)
+        if self._options.writer_id is not None:
+            return self._options.writer_id
+        if query_id is None:
+            raise Invalid("setting-invalid", f"{self._options.table}: Spark named no query; set option 'writerId'")
+        return f"{QUERY_WRITER_PREFIX}{query_id}"
 
-def _gathered(messages: Messages) -> tuple[list[DataFile], str | None]:
-    written = [message for message in messages if isinstance(message, FilesWritten)]
-    files = [data_file for message in written for data_file in message.files]
-    return files, next((message.query_id for message in written if message.query_id is not None), None)
+
+def _written(messages: Messages) -> list[FilesWritten]:
+    return [message for message in messages if isinstance(message, FilesWritten)]

@@ -1,7 +1,7 @@
 """The kind `row_delta`: data files, deletion vectors and equality deletes in one change.
 
 Owns: its rules, and when vectors are merged. Does not own: where merged vectors are written (`merged_puffin`).
-Invariants: a data file has one live vector; a row that is deleted stays deleted; two updates of one row never both
+Invariants: a data file has one live vector; no vector becomes live that was not read and is what its entry says; a row that is deleted stays deleted; two updates of one row never both
 land.
 
 Source: protocol page, section 2, "Validation", `row_delta`.
@@ -33,7 +33,7 @@ from rootline.tree.file_rules import added_rows, check_own_location
 from rootline.tree.live_index import Live
 from rootline.tree.removal_rules import reference_of
 from rootline.tree.statistics_rules import partition_statistics
-from rootline.tree.vector_merge import MERGED_LOCATION, Settled, merge, wanted
+from rootline.tree.vector_merge import MERGED_LOCATION, Settled, merge, place_of, proven, wanted
 
 
 def row_delta(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
@@ -41,18 +41,20 @@ def row_delta(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
     rows = added_rows(draft, intent)
     own = {row.entry.location: row.entry for row in rows if row.entry.content_type is ContentType.DATA}
     vectors = [_incoming(draft, vector, own) for vector in intent.add_vectors]
-    places = {
-        at for item in vectors if item.is_overtaken for at in wanted(intent, item.vector, item.overtaken_by, draft)
-    }
+    places = {place_of(item.vector) for item in vectors}
+    for item in vectors:
+        if item.is_overtaken:
+            places |= wanted(intent, item.vector, item.overtaken_by, draft)
     missing = frozenset(at for at in places if at not in library.vectors)
     if missing:
         return Needs(frozenset(), missing)
     removed: list[Live] = []
     merged: list[MergedVector] = []
     for item in vectors:
+        positions = proven(item.vector, item.data, library)
         outcome: BitMap64 | Settled = Settled.AS_ADDED
         if item.is_overtaken:
-            outcome = merge(intent, item.vector, item.data, item.overtaken_by, draft, library)
+            outcome = merge(positions, intent, item.vector, item.overtaken_by, draft, library)
         if outcome is Settled.AS_IT_WAS:
             continue
         if isinstance(outcome, BitMap64):

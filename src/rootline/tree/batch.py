@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pyroaring import BitMap64
 
@@ -20,6 +20,8 @@ from rootline.schemas.leaf_codec import Leaf
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.verdict import Verdict
 from rootline.tree.table_state import TableState
+
+UNKNOWN_SIZE: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +48,14 @@ class Stamp:
 class VectorAt(NamedTuple):
     """A deletion vector's place: the Puffin file as its entry names it, and the blob's offset (bytes).
 
-    A blob begins with its own length, so the size is not needed to read it.
+    A blob begins with its own length. Where an entry says how long blob and file are, whoever fetches the vector
+    checks it; `UNKNOWN_SIZE`: nothing is said.
     """
 
     location: str
     offset: int
+    size_in_bytes: int = UNKNOWN_SIZE
+    file_size_in_bytes: int = UNKNOWN_SIZE
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from rootline.tree.root_room import check_room
 from rootline.tree.summary import check_user_summary
 from rootline.tree.table_state import TableState
 
-MESSAGE_CHARS_MAX = 400
+MESSAGE_CHARS_MAX = 300
 """Of a rejection: the root keeps it until the verdict is published, and the ledger longer."""
 
 

@@ -41,8 +41,8 @@ class LeafLookup:
         """Data file's location → ordinal of its vector. Empty for leaves of data files."""
         if self.leaf.content is LeafContent.DATA:
             return {}
-        types = self.leaf.table.column("content_type").to_pylist()
-        targets = self.leaf.table.column("referenced_file").to_pylist()
+        columns = self.leaf.columns(["content_type", "referenced_file"])
+        types, targets = (columns.column(name).to_pylist() for name in columns.column_names)
         return {
             target: ordinal
             for ordinal, (content_type, target) in enumerate(zip(types, targets, strict=True))
@@ -54,7 +54,7 @@ class LeafLookup:
         """(ordinal, entry) of each equality delete."""
         if self.leaf.content is LeafContent.DATA:
             return ()
-        types = self.leaf.table.column("content_type").to_pylist()
+        types = self.leaf.columns(["content_type"]).column(0).to_pylist()
         return tuple(
             (ordinal, self.leaf.entry(ordinal))
             for ordinal, content_type in enumerate(types)

@@ -20,7 +20,7 @@ from rootline.schemas.root_header import CommittedRun, RejectedSequence, WriterR
 
 VERSION_FORGOTTEN: Final = Version(-1)
 RUNS_MAX: Final = 64
-REJECTED_MAX: Final = 64
+REJECTED_MAX: Final = 32
 
 
 def committed_version(record: WriterRecord, sequence: int) -> Version | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from pyroaring import BitMap
 
@@ -17,6 +18,9 @@ from rootline.schemas.leaf_codec import Leaf
 from rootline.schemas.root_codec import Root, Row
 from rootline.schemas.vector_codec import decode_inline
 from rootline.tree.leaf_lookup import LeafLookup
+
+YOUNG_ROWS_MAX: Final = 16
+"""EXISTING rows that stay in the open block of a root, see `next_root`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +141,12 @@ def mask_of(entry: ContentEntry) -> BitMap:
     )
 
 
-def unsettled_blocks(root: Root) -> tuple[int, ...]:
-    """Ordinals of the blocks that hold a row which is not EXISTING, and of the last block (it may be half full)."""
+def unsettled_blocks(root: Root, first: int = 0) -> tuple[int, ...]:
+    """Ordinals, from `first` on, of blocks with a row that is not EXISTING, and of the last block while it is short."""
     last = len(root.blocks) - 1
     return tuple(
         ordinal
-        for ordinal, block in enumerate(root.blocks)
-        if ordinal == last or any(row.entry.version_info.status is not Status.EXISTING for row in block.rows)
+        for ordinal in range(first, last + 1)
+        if (ordinal == last and len(root.blocks[ordinal].rows) <= YOUNG_ROWS_MAX)
+        or any(row.entry.version_info.status is not Status.EXISTING for row in root.blocks[ordinal].rows)
     )

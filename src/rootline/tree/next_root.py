@@ -22,14 +22,13 @@ from rootline.schemas.root_codec import RootBlock, Row, encode_root, seal, sync_
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.advance_index import advanced_index
 from rootline.tree.draft import Draft
+from rootline.tree.live_index import YOUNG_ROWS_MAX, unsettled_blocks
 from rootline.tree.manifest_vectors import MaskUpdate, mask_updates
 from rootline.tree.table_state import TableState
 
 BLOCK_ROWS_MAX: Final = 256
 BLOCK_BYTES_MAX: Final = 64 * 1024
 """Of a block before compression."""
-YOUNG_ROWS_MAX: Final = 16
-"""EXISTING rows that stay in the open block."""
 
 
 def next_root(parent: TableState | None, draft: Draft, header: RootHeader) -> tuple[TableState, bytes]:
@@ -62,10 +61,10 @@ def next_root(parent: TableState | None, draft: Draft, header: RootHeader) -> tu
         settling = [*_rows_of_last(blocks, _size(young)), *young]
         young = []
         blocks += [carried.seal(rows) for rows in _chunks(settling)]
-    unsettled_from = len(blocks)
+    first_shown = len(blocks)
     blocks += [carried.seal(rows) for rows in _chunks([*young, *shown])]
     root, body = encode_root(header, blocks, draft.codec, sync)
-    unsettled = tuple(range(unsettled_from, len(blocks)))
+    unsettled = unsettled_blocks(root, max(0, min(first_shown, len(blocks) - 1)))
     index = advanced_index(draft, [*carried.fresh, *added], masks, unsettled)
     leaves = draft.leaves
     if draft.flushed or draft.dropped_leaves:

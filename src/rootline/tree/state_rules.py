@@ -91,6 +91,8 @@ def _index(state: TableState) -> Iterator[str]:
     for name in ("rows", "vectors", "equality_deletes", "leaf_rows", "mask_rows", "dead"):
         if getattr(fresh, name) != getattr(state.live, name):
             yield f"the index of {name} does not follow from the root"
+    if fresh.unsettled != state.live.unsettled:
+        yield f"blocks {state.live.unsettled} are held to be open, the root makes it {fresh.unsettled}"
     if fresh.lookups.keys() != state.live.lookups.keys():
         yield "the index of leaves does not follow from the root"
 

@@ -1,4 +1,4 @@
-"""Merge the vector that an intent adds with the one that is live by now.
+"""Prove the vector that an intent adds, and merge it with the one that is live by now.
 
 Owns: what must be fetched, when a merge is allowed, and its result. Does not own: the blob (`merged_puffin`).
 Invariants: the result holds every position of both; an intent that also adds files merges only if its own new
@@ -15,7 +15,7 @@ from typing import Final
 from pyroaring import BitMap64
 
 from rootline.schemas.content_entry import ContentEntry
-from rootline.schemas.errors import Invalid
+from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.intent import AddedVector, Intent
 from rootline.tree.batch import Library, VectorAt
 from rootline.tree.draft import Draft
@@ -31,9 +31,14 @@ class Settled(Enum):
     AS_IT_WAS = auto()
 
 
+def place_of(vector: AddedVector) -> VectorAt:
+    """Where the vector that an intent adds must be, every byte of it said."""
+    return VectorAt(vector.location, vector.offset, vector.size_in_bytes, vector.file_size_in_bytes)
+
+
 def wanted(intent: Intent, vector: AddedVector, current: ContentEntry, draft: Draft) -> set[VectorAt]:
-    """The vectors that the merge must read; one that this batch merged itself is at hand."""
-    places = {VectorAt(vector.location, vector.offset)}
+    """What a merge must read besides the added vector; one that this batch merged itself is at hand."""
+    places: set[VectorAt] = set()
     if (current.referenced_file or "") not in draft.merged:
         places.add(_place(current))
     if _adds_files(intent) and vector.replaces_vector is not None:
@@ -41,8 +46,29 @@ def wanted(intent: Intent, vector: AddedVector, current: ContentEntry, draft: Dr
     return places
 
 
+def proven(vector: AddedVector, data: ContentEntry, library: Library) -> BitMap64:
+    """The positions of an added vector.
+
+    Raises:
+        Invalid: `vector-invalid`, it cannot be read, or is not what the intent says.
+
+    """
+    positions = _read(library, place_of(vector), vector.cardinality)
+    if positions.max() >= data.record_count:
+        raise Invalid(
+            "vector-invalid",
+            f"the vector of {data.location!r} deletes row {positions.max()}, the file has {data.record_count} rows",
+        )
+    return positions
+
+
 def merge(
-    intent: Intent, vector: AddedVector, data: ContentEntry, current: ContentEntry, draft: Draft, library: Library
+    ours: BitMap64,
+    intent: Intent,
+    vector: AddedVector,
+    current: ContentEntry,
+    draft: Draft,
+    library: Library,
 ) -> BitMap64 | Settled:
     """The union; `AS_ADDED` when the added vector is the union already, `AS_IT_WAS` when the live one is.
 
@@ -50,13 +76,8 @@ def merge(
         Invalid: `vector-invalid`, one cannot be read or does not agree with its entry; `row-conflict`.
 
     """
-    ours = _read(library, VectorAt(vector.location, vector.offset), vector.cardinality)
-    if ours.max() >= data.record_count:
-        raise Invalid(
-            "vector-invalid",
-            f"the vector of {data.location!r} deletes row {ours.max()}, the file has {data.record_count} rows",
-        )
-    own_merged = draft.merged.get(data.location)
+    target = current.referenced_file or ""
+    own_merged = draft.merged.get(target)
     theirs = own_merged.positions if own_merged is not None else _read(library, _place(current), current.record_count)
     if _adds_files(intent):
         base = BitMap64()
@@ -66,7 +87,7 @@ def merge(
         if both:
             raise Invalid(
                 "row-conflict",
-                f"row {both.min()} of {data.location!r} (and {len(both) - 1} more) was deleted by another intent "
+                f"row {both.min()} of {target!r} (and {len(both) - 1} more) was deleted by another intent "
                 "after the writer read",
             )
     union = ours | theirs
@@ -81,7 +102,9 @@ def _adds_files(intent: Intent) -> bool:
 
 def _place(entry: ContentEntry) -> VectorAt:
     stored = entry.deletion_vector
-    return VectorAt(entry.location, (stored.offset if stored is not None else None) or 0)
+    if stored is None or stored.offset is None or stored.size_in_bytes is None or entry.file_size_in_bytes is None:
+        raise Corrupt("vector-corrupt", f"the entry of {entry.location!r} does not say where its vector is")
+    return VectorAt(entry.location, stored.offset, stored.size_in_bytes, entry.file_size_in_bytes)
 
 
 def _read(library: Library, at: VectorAt, cardinality: int | None) -> BitMap64:
