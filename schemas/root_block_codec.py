@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-import threading
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -32,7 +32,7 @@ _COMPRESSION: Final[Mapping[int, int]] = {
     zstd.CompressionParameter.checksum_flag: 1,
     zstd.CompressionParameter.compression_level: 3,
 }
-_CONTEXT: Final = threading.local()  # a compressor belongs to one thread
+_IDLE: Final[deque[zstd.ZstdCompressor]] = deque(maxlen=8)  # compressors that nobody uses at the moment
 _DECOMPRESSION: Final[Mapping[int, int]] = {zstd.DecompressionParameter.window_log_max: 26}
 _FRAME_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _CHECKSUM_BIT: Final = 0x04
@@ -91,11 +91,14 @@ def seal(rows: Sequence[Row], codec: EntryCodec, sync: bytes) -> RootBlock:
 
 def _compressed(plain: bytes) -> bytes:
     # a context of zstd is about a megabyte: making one for each block costs more than compressing the block
-    compressor: zstd.ZstdCompressor | None = getattr(_CONTEXT, "compressor", None)
-    if compressor is None:
-        compressor = _CONTEXT.compressor = zstd.ZstdCompressor(options=_COMPRESSION)
+    try:
+        compressor = _IDLE.pop()
+    except IndexError:
+        compressor = zstd.ZstdCompressor(options=_COMPRESSION)
     compressor.set_pledged_input_size(len(plain))
-    return compressor.compress(plain, mode=zstd.ZstdCompressor.FLUSH_FRAME)
+    frame = compressor.compress(plain, mode=zstd.ZstdCompressor.FLUSH_FRAME)
+    _IDLE.append(compressor)
+    return frame
 
 
 def decompress(frame: bytes, *, name: str) -> bytes:
