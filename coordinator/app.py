@@ -26,7 +26,7 @@ from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.environment import Environment
 from rootline.ports.intent_log import IntentLog
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Fenced
+from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogId
@@ -68,8 +68,10 @@ class CoordinatorService:
             environment=self._environment,
             limits=limits or IntentLimits(),
             wait_s=self._settings.poll_wait_s,
+            request_timeout_s=self._settings.request_timeout_s,
         )
         self._started = False
+        self._ended = False
 
     async def run(self) -> None:
         """Probe the store, then commit until `request_stop`.
@@ -78,49 +80,57 @@ class CoordinatorService:
             Fenced: `store-lies`; the service must not run on this store.
             Unavailable: the store or the log cannot be reached at the start.
         """
-        if self._settings.probe_rounds:
-            await probe_store([self._store], self._environment.fresh_id, rounds=self._settings.probe_rounds)
-        self._started = True
-        running = asyncio.ensure_future(self._consumer.run())
+        running = asyncio.ensure_future(self._start_and_consume())
         stopped = asyncio.ensure_future(self._consumer.stopping.wait())
         try:
             await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if not running.done():
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.shield(running), self._settings.stop_timeout_s)
+            if self._started and not running.done():
+                await asyncio.wait({running}, timeout=self._settings.stop_timeout_s)
+                if not running.done():
+                    self._logger.warning("stop cut short", action="stop", timeout_s=self._settings.stop_timeout_s)
         finally:
             stopped.cancel()
-            if not running.done():
-                running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+            running.cancel()
+            await asyncio.gather(running, stopped, return_exceptions=True)
+            self._ended = True
         if not running.cancelled() and (error := running.exception()) is not None:
-            raise error
+            raise _only(error)
+
+    async def _start_and_consume(self) -> None:
+        if self._settings.probe_rounds:
+            await probe_store([self._store], self._environment.fresh_id, rounds=self._settings.probe_rounds)
+        self._started = True
+        await self._consumer.run()
 
     def request_stop(self) -> None:
         """Begin nothing new; `run` returns once what is in flight is decided."""
         self._consumer.request_stop()
 
     def readiness(self) -> Readiness:
-        """Ready once the store has passed its probe and the log has been read to its end."""
+        """Ready once the store has passed its probe and the log has been read to its end, until it stops."""
+        if self._ended:
+            return Readiness(False, "the service has stopped")
+        if self._consumer.stopping.is_set():
+            return Readiness(False, "the service is stopping")
         if not self._started:
             return Readiness(False, "the store has not passed its probe yet")
         if not self._consumer.caught_up.is_set():
-            return Readiness(False, "the log has not been read to its end yet")
-        return Readiness(True, "")
+            return Readiness(False, self._consumer.trouble or "the log has not been read to its end yet")
+        return Readiness(not self._consumer.trouble, self._consumer.trouble)
 
     def tables(self) -> dict[TableName, tuple[Phase, str]]:
         """The phase of every table that this process has met, and why it is quarantined if it is."""
         return {table: (loop.phase, loop.why) for table, loop in self._consumer.tables.items()}
 
-    def measure(self) -> None:
+    async def measure(self) -> None:
         """Bring the gauges up to date; called when they are about to be read."""
         now_ms = self._environment.now_ms()
         oldest = now_ms
         for table, loop in self._consumer.tables.items():
             machine = loop.machine
-            self.metrics.state(table, machine.phase)
-            for record in (*machine.batch[:1], *machine.queue[:1]):
-                oldest = min(oldest, record.appended_ms or now_ms)
+            oldest = min(oldest, loop.pending_since_ms or now_ms)
+            if machine.head is not None or machine.phase is Phase.QUARANTINED:
+                self.metrics.state(table, machine.phase)
             if machine.head is not None:
                 header, totals = machine.head.header, machine.head.header.totals
                 entries = {
@@ -132,6 +142,10 @@ class CoordinatorService:
                 size = machine.head.root.size_in_bytes
                 self.metrics.root(table, size, header.snapshot.timestamp_ms, entries)
         self.metrics.oldest_pending((now_ms - oldest) / 1000)
+        if self._started and not self._ended:
+            with contextlib.suppress(Unavailable):
+                lag = await self._log.end_offset() - self._consumer.position
+                self.metrics.lag(await self._log.identity(), 0, max(0, lag))
 
     def _make_loop(self, table: TableName, acknowledged: dict[tuple[LogId, int], int]) -> TableLoop:
         runner = EffectRunner(self._store, table, self._settings.request_timeout_s, self._check_head)
@@ -142,7 +156,8 @@ class CoordinatorService:
             verdicts=self._log,
             environment=self._environment,
             observe=self._observe,
-            queue_max=self._settings.table_queue_intents_max,
+            queue_intents_max=self._settings.table_queue_intents_max,
+            queue_bytes_max=self._settings.table_queue_bytes_max,
         )
         return TableLoop(context, acknowledged)
 
@@ -171,6 +186,13 @@ class CoordinatorService:
                 log.warning("commit delayed", reason=note.detail)
             case _:
                 log.debug("commit", detail=note.detail, elapsed_s=note.elapsed_s)
+
+
+def _only(error: BaseException) -> BaseException:
+    """The error that a task group wrapped, if it is one: callers judge by its category."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 def _policy(settings: CoordinatorSettings, environment: Environment) -> Policy:

@@ -21,6 +21,9 @@ class CoordinatorSettings(BaseSettings):
     batch_bytes_max: int = Field(default=4_000_000, ge=1, description="A batch closes at this many bytes of intents.")
     batch_age_ms_max: float = Field(default=250.0, ge=0, description="The longest a batch stays open.")
     table_queue_intents_max: int = Field(default=4_096, ge=1, description="Intents of one table kept in memory.")
+    table_queue_bytes_max: int = Field(
+        default=64_000_000, ge=1, description="Bytes of one table's intents kept in memory; more are read again later."
+    )
     request_timeout_s: float = Field(default=10.0, gt=0, description="Deadline of one store or log operation.")
     retry_delay_ms_min: float = Field(default=20.0, gt=0, description="First delay after a failure; doubles.")
     retry_delay_ms_max: float = Field(default=5_000.0, gt=0, description="Longest delay between attempts.")

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Iterator
+from typing import Final
 
 import uvicorn
 from fastapi import FastAPI, Response
@@ -17,6 +18,8 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from rootline.coordinator.app import CoordinatorService
+
+_GRACE_S: Final = 5  # then a client that does not read its answer no longer holds the process
 
 
 def http_app(service: CoordinatorService) -> FastAPI:
@@ -39,7 +42,7 @@ def http_app(service: CoordinatorService) -> FastAPI:
     @app.get("/metrics")
     async def metrics() -> Response:
         """The registry in Prometheus' text format."""
-        service.measure()
+        await service.measure()
         return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     return app
@@ -56,7 +59,9 @@ async def serve(service: CoordinatorService, host: str, port: int) -> AsyncItera
     """Serve until the block ends; yields the URL that it listens on. Raises `OSError` when the port is taken."""
     listener = socket.create_server((host, port))
     url = f"http://{host}:{listener.getsockname()[1]}"
-    config = uvicorn.Config(http_app(service), log_level="warning", lifespan="off", access_log=False)
+    config = uvicorn.Config(
+        http_app(service), log_level="warning", lifespan="off", access_log=False, timeout_graceful_shutdown=_GRACE_S
+    )
     server = _Server(config)
     serving = asyncio.ensure_future(server.serve(sockets=[listener]))
     try:

@@ -1,56 +1,67 @@
 """Reads the log and hands each record to its table.
 
-Owns: the position on the log, decoding, the tables' loops. Does not own: what a table does with a record
-(`table_loop`), framing (`rootline.schemas.intent_codec`).
+Owns: the position on the log, the tables' loops, and a reader of its own for each table that does not keep up.
+Does not own: what a table does with a record (`table_loop`), decoding (`record_decoding`).
 Invariants: starts at the first record without a verdict; a record that cannot be decoded is answered and its bytes
-kept as a dead letter before anything after it is read; a failing table stops neither the others nor the reading.
+kept as a dead letter before anything after it is read; every table gets its records in order and without a gap; no
+table stops or delays the others or the reading; what is kept in memory does not grow with tables that do not exist.
+
+Theory. A table whose queue is full takes no more records from this reader: the first offset that it missed is kept,
+and a second reader, the table's own, hands over what follows from there whenever there is room, until it has come to
+where this one is. So one stuck table costs its own queue and nothing else, and nothing is jumped over.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import structlog
 
+from rootline.coordinator.runtime.record_decoding import Rejection, decoded
 from rootline.coordinator.runtime.table_loop import TableLoop
 from rootline.ports.environment import Environment
 from rootline.ports.intent_log import IntentLog
-from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.errors import Invalid, OutcomeUnknown, RootlineError, Unavailable
-from rootline.schemas.identifiers import TableName, table_name
-from rootline.schemas.intent_codec import decode_intent
+from rootline.schemas.errors import OutcomeUnknown, Unavailable
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogId, LogRecord
-from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.batch import Record
 
 _READ_MAX = 1_024
-_UNDECODED = "?"
+_T = TypeVar("_T")
 
 LoopFactory = Callable[[TableName, dict[tuple[LogId, int], int]], TableLoop]
 
 
 @dataclass(slots=True)
 class ConsumerLoop:
-    """One reader of one log. `tables` grows as records of new tables arrive."""
+    """One reader of one log. `tables` grows as records of new tables arrive; `position`: the next offset to hand out.
+
+    `behind`: tables that their own readers serve; `trouble`: why the log cannot be read now, if it cannot.
+    """
 
     log: IntentLog
     make_loop: LoopFactory
     environment: Environment
     limits: IntentLimits
     wait_s: float
+    request_timeout_s: float
     tables: dict[TableName, TableLoop] = field(default_factory=dict)
+    behind: set[TableName] = field(default_factory=set)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     caught_up: asyncio.Event = field(default_factory=asyncio.Event)
+    position: int = 0
+    trouble: str = ""
+    _acknowledged: dict[tuple[LogId, int], int] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Until `request_stop`; then every table's loop finishes what it has in flight."""
-        logger = structlog.get_logger()
         async with asyncio.TaskGroup() as tasks:
             try:
-                await self._read(tasks, logger)
+                await self._read(tasks)
             finally:
                 for loop in self.tables.values():
                     loop.request_stop()
@@ -59,91 +70,120 @@ class ConsumerLoop:
         """Read no more."""
         self.stopping.set()
 
-    async def _read(self, tasks: asyncio.TaskGroup, logger: structlog.typing.FilteringBoundLogger) -> None:
-        identity = await self.log.identity()
-        start = await self.log.first_undecided()
-        position = start
+    async def _read(self, tasks: asyncio.TaskGroup) -> None:
+        self.position = await self.log.first_undecided()
+        self._acknowledged = {(await self.log.identity(), 0): self.position}
+        end = await self.log.end_offset()
+        while not self.stopping.is_set():
+            if self.position >= end:
+                self.caught_up.set()
+            records = await self._read_from(self.position, _READ_MAX, self.wait_s)
+            if records is None:
+                continue
+            rejections = self._hand_out(records, tasks)
+            if records:
+                self.position = records[-1].position.offset + 1
+            else:
+                self.caught_up.set()
+            if rejections:
+                await self._reject(rejections)
+
+    async def _read_from(self, position: int, limit: int, wait_s: float) -> list[LogRecord] | None:
+        """Records; none when none came; `None` when there is no answer, after a pause, or when a stop is asked for."""
+        try:
+            records = await self._unless_stopped(self.log.read(position, limit=limit, wait_s=wait_s))
+        except (Unavailable, OutcomeUnknown) as error:
+            self.trouble = f"the log cannot be read: {error}"
+            structlog.get_logger().warning("log unreadable", action="retry", reason=str(error))
+            await self._pause()
+            return None
+        self.trouble = ""
+        return records
+
+    def _hand_out(self, records: Sequence[LogRecord], tasks: asyncio.TaskGroup) -> list[Rejection]:
+        by_table: dict[TableName, list[Record]] = {}
+        rejections: list[Rejection] = []
+        for raw in records:
+            result = decoded(raw, self.limits)
+            if isinstance(result, Record):
+                by_table.setdefault(TableName(result.intent.table), []).append(result)
+            else:
+                rejections.append(result)
+        if not by_table.keys() <= self.tables.keys():
+            self._forget_absent_tables()
+        for table, own in by_table.items():
+            if table not in self.behind:
+                self._deliver(table, tuple(own), tasks)
+        return rejections
+
+    def _deliver(self, table: TableName, records: tuple[Record, ...], tasks: asyncio.TaskGroup) -> None:
+        loop = self.tables.get(table)
+        if loop is None:
+            loop = self.make_loop(table, dict(self._acknowledged))
+            self.tables[table] = loop
+            tasks.create_task(loop.run(), name=f"table {table}")
+        if loop.has_room:
+            loop.deliver(records)
+        else:
+            self.behind.add(table)
+            reader = self._catch_up(table, loop, records[0].position.offset)
+            tasks.create_task(reader, name=f"reader of {table}")
+
+    def _forget_absent_tables(self) -> None:
+        """Let go of tables that do not exist, or nobody could stop a writer from filling the memory with names."""
+        for table in [table for table, loop in self.tables.items() if loop.is_absent and table not in self.behind]:
+            self.tables.pop(table).request_stop()
+
+    async def _catch_up(self, table: TableName, loop: TableLoop, position: int) -> None:
+        """Hand `loop` its records from `position` on, until the main reader is no further."""
+        while True:
+            await loop.wait_for_room()
+            if self.stopping.is_set():
+                return
+            found = await self._read_from(position, _READ_MAX, 0.0)
+            if found is None:
+                continue
+            # between here and the end of the turn the main reader hands out nothing, so that no record falls between
+            passed = [raw for raw in found if raw.position.offset < self.position]
+            own = [record for raw in passed if (record := self._record_of(table, raw)) is not None]
+            if own:
+                loop.deliver(tuple(own))
+            position = passed[-1].position.offset + 1 if passed else self.position
+            if position >= self.position:
+                self.behind.discard(table)
+                return
+
+    def _record_of(self, table: TableName, raw: LogRecord) -> Record | None:
+        if raw.key is not None and raw.key != table.encode():
+            return None
+        result = decoded(raw, self.limits)
+        return result if isinstance(result, Record) and result.intent.table == table else None
+
+    async def _reject(self, rejections: Sequence[Rejection]) -> None:
+        for verdict, _ in rejections:
+            structlog.get_logger().warning(
+                "intent rejected", action="dead-letter", offset=verdict.offset, reason=verdict.message
+            )
+        verdicts, letters = [verdict for verdict, _ in rejections], [letter for _, letter in rejections]
+        while not self.stopping.is_set():  # after a stop the next owner reads them again
+            try:
+                async with asyncio.timeout(self.request_timeout_s):
+                    await self.log.publish_verdicts(verdicts, letters)
+                return
+            except (Unavailable, OutcomeUnknown, TimeoutError):
+                await self._pause()
+
+    async def _pause(self) -> None:
+        await self._unless_stopped(asyncio.sleep(self.wait_s * (0.5 + 0.5 * self.environment.jitter())))
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, _T]) -> _T | None:
+        """What `work` comes to; `None`, and `work` is cancelled, when a stop is asked for first."""
+        working = asyncio.ensure_future(work)
         stopped = asyncio.ensure_future(self.stopping.wait())
         try:
-            while not self.stopping.is_set():
-                reading = asyncio.ensure_future(self.log.read(position, limit=_READ_MAX, wait_s=self.wait_s))
-                await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
-                if not reading.done():
-                    reading.cancel()
-                    await asyncio.gather(reading, return_exceptions=True)
-                    return
-                try:
-                    records = reading.result()
-                except (Unavailable, OutcomeUnknown) as error:
-                    logger.warning("log unreadable", action="retry", reason=str(error))
-                    await asyncio.sleep(self.wait_s * (0.5 + 0.5 * self.environment.jitter()))
-                    continue
-                if records:
-                    await self._hand_out(records, identity, start, tasks, logger)
-                    position = records[-1].position.offset + 1
-                if len(records) < _READ_MAX:
-                    self.caught_up.set()
+            await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            return working.result() if working.done() else None
         finally:
+            working.cancel()
             stopped.cancel()
-
-    async def _hand_out(
-        self,
-        records: list[LogRecord],
-        identity: LogId,
-        start: int,
-        tasks: asyncio.TaskGroup,
-        logger: structlog.typing.FilteringBoundLogger,
-    ) -> None:
-        by_table: dict[TableName, list[Record]] = {}
-        for raw in records:
-            try:
-                record = self._decoded(raw)
-                by_table.setdefault(table_name(record.intent.table), []).append(record)
-            except Invalid as error:
-                logger.warning("intent rejected", action="dead-letter", offset=raw.position.offset, reason=str(error))
-                await self._reject(raw, error)
-        for table, decoded in by_table.items():
-            loop = self.tables.get(table)
-            if loop is None:
-                loop = self.make_loop(table, {(identity, 0): start})
-                self.tables[table] = loop
-                tasks.create_task(loop.run(), name=f"table {table}")
-            await loop.deliver(tuple(decoded))
-
-    def _decoded(self, raw: LogRecord) -> Record:
-        intent = decode_intent(raw.value, raw.headers, self.limits)
-        if raw.key is not None and raw.key != intent.table.encode():
-            raise Invalid("intent-malformed", f"the record's key is {raw.key[:80]!r}, its table {intent.table[:80]!r}")
-        return Record(raw.position, intent, len(raw.value), raw.key, raw.value, raw.appended_ms)
-
-    async def _reject(self, raw: LogRecord, error: RootlineError) -> None:
-        log, partition, offset = raw.position
-        intent_id = f"{log}/{partition}/{offset}"
-        table = raw.key.decode(errors="replace")[:128] if raw.key else _UNDECODED
-        verdict = Verdict(
-            intent_id=intent_id,
-            table=table,
-            kind=VerdictKind.REJECTED,
-            log=log,
-            partition=partition,
-            offset=offset,
-            code=error.code,
-            message=error.message,
-        )
-        letter = DeadLetter(
-            log=log,
-            partition=partition,
-            offset=offset,
-            intent_id=intent_id,
-            table=table,
-            code=error.code,
-            message=error.message,
-            key=raw.key,
-            value=raw.value,
-        )
-        while not self.stopping.is_set():
-            try:
-                await self.log.publish_verdicts([verdict], [letter])
-                return
-            except (Unavailable, OutcomeUnknown):
-                await asyncio.sleep(self.wait_s * (0.5 + 0.5 * self.environment.jitter()))
+            await asyncio.gather(working, stopped, return_exceptions=True)

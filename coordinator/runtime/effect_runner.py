@@ -2,8 +2,9 @@
 
 Owns: the translation effect → store requests → event, with a deadline around each. Does not own: what to do about
 the answer (`machine_handlers`), the order of verdicts (`table_loop`).
-Invariants: every effect yields exactly one event whatever the store does; a PUT that was cut off is NO_ANSWER, never
-a failure; corrupt bytes are told apart from an absent store.
+Invariants: every effect yields exactly one event whatever the store does and whatever fails, so that no table can
+end another; a PUT that was cut off is NO_ANSWER, never a failure; corrupt bytes are told apart from an absent store,
+and believed to be corrupt only after a second look, because an answer that was cut off looks the same.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+
+import structlog
 
 from rootline.coordinator.protocol.effects import Fetch, ListHead, LoadHead, PutRoot, ReadBack, StoreObjects
 from rootline.coordinator.protocol.events import (
@@ -26,7 +29,7 @@ from rootline.coordinator.protocol.events import (
 )
 from rootline.coordinator.runtime.library_reader import read_library
 from rootline.ports.object_store import ObjectStore, PutAnswer, PutReply
-from rootline.schemas.errors import Corrupt, Fenced, Unavailable
+from rootline.schemas.errors import Corrupt, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import key_of, root_key
 from rootline.schemas.root_codec import decode_root
@@ -50,18 +53,24 @@ class EffectRunner:
     check_head: HeadCheck
 
     async def run(self, effect: StoreEffect) -> Event:
-        """The event that answers `effect`. Only cancellation and bugs of our own escape."""
+        """The event that answers `effect`. Only cancellation escapes."""
         try:
             async with asyncio.timeout(self.timeout_s):
-                return await self._carry_out(effect)
+                try:
+                    return await self._carry_out(effect)
+                except Corrupt:
+                    return await self._carry_out(effect)
         except TimeoutError:
             return _failed(effect, f"no answer within {self.timeout_s} s")
-        except Unavailable as error:
+        except (Unavailable, OutcomeUnknown) as error:
             return _failed(effect, str(error))
-        except (Corrupt, Fenced) as error:
-            if isinstance(effect, LoadHead | ReadBack):
-                return LoadFailed(True, str(error)) if isinstance(effect, LoadHead) else RequestFailed(str(error))
-            return _failed(effect, str(error))
+        except RootlineError as error:
+            return (
+                LoadFailed(True, str(error)) if isinstance(effect, LoadHead | ReadBack) else _failed(effect, str(error))
+            )
+        except Exception as error:  # a bug of ours or of a store's: the table tries again, its neighbours go on
+            structlog.get_logger().exception("request failed", action="retry", table=self.table)
+            return _failed(effect, f"{type(error).__name__}: {error}")
 
     async def _carry_out(self, effect: StoreEffect) -> Event:
         match effect:

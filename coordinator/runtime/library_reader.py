@@ -1,16 +1,20 @@
 """Fetches the leaves and vectors that a batch needs before it can be applied.
 
 Owns: the reads. Does not own: which are needed (`rootline.tree.apply`), their formats (`rootline.schemas`).
-Invariants: absent or unreadable objects become `None`, so that only the intent that named them is rejected; an absent
-*store* raises instead, because it proves nothing.
+Invariants: absent or unreadable objects become `None`, so that only the intent that named them is rejected, whatever
+is wrong with them; an absent *store* raises instead, because it proves nothing.
 """
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import attrgetter
+
+import structlog
 from pyroaring import BitMap64
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Corrupt
+from rootline.schemas.errors import Invalid, RootlineError
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.leaf_codec import Leaf, decode_leaf
 from rootline.schemas.object_keys import key_of
@@ -25,21 +29,29 @@ async def read_library(store: ObjectStore, table: TableName, needs: Needs) -> Li
     """Everything that `needs` names. Raises `Unavailable` when the store does not answer."""
     leaves = {location: await _leaf(store, table, location) for location in sorted(needs.leaves)}
     vectors: dict[VectorAt, BitMap64 | None] = {}
-    for location in sorted({place.location for place in needs.vectors}):
-        found = await store.get(key_of(table, location))
-        for place in sorted(needs.vectors):
-            if place.location == location:
-                vectors[place] = None if found is None else vector_at(found.body, place)
+    for location, places in groupby(sorted(needs.vectors), key=attrgetter("location")):
+        body = await _body(store, table, location)
+        for place in places:
+            vectors[place] = None if body is None else vector_at(body, place)
     return Library(leaves, vectors)
 
 
-async def _leaf(store: ObjectStore, table: TableName, location: str) -> Leaf | None:
-    found = await store.get(key_of(table, location))
-    if found is None:
-        return None
+async def _body(store: ObjectStore, table: TableName, location: str) -> bytes | None:
     try:
-        return decode_leaf(found.body, location=location)
-    except Corrupt:
+        found = await store.get(key_of(table, location))
+    except Invalid:
+        return None  # no store can hold a key like this
+    return None if found is None else found.body
+
+
+async def _leaf(store: ObjectStore, table: TableName, location: str) -> Leaf | None:
+    body = await _body(store, table, location)
+    try:
+        return None if body is None else decode_leaf(body, location=location)
+    except RootlineError:
+        return None
+    except Exception:  # a writer chose these bytes: whatever they do to a decoder is that intent's fault alone
+        structlog.get_logger().exception("leaf unreadable", action="reject", table=table, location=location)
         return None
 
 
@@ -54,5 +66,8 @@ def vector_at(puffin: bytes, place: VectorAt) -> BitMap64 | None:
         return None
     try:
         return decode_vector(puffin[start:end], name=place.location)
-    except Corrupt:
+    except RootlineError:
+        return None
+    except Exception:
+        structlog.get_logger().exception("vector unreadable", action="reject", location=place.location)
         return None

@@ -2,7 +2,8 @@
 
 Owns: names, labels and buckets of the registry, and the translation of reports into them. Does not own: when
 something is reported (`rootline.coordinator.protocol`).
-Invariants: a `table` label stands for at most `TABLES_MAX` tables, the rest share `_other`.
+Invariants: a `table` label stands for at most `TABLES_MAX` tables, and only for tables that exist; the rest share
+`_other` in counters, and have no gauges.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from rootline.coordinator.protocol.effects import Noted, PublishVerdicts, Report
 from rootline.coordinator.protocol.machine_state import Phase
 
 TABLES_MAX: Final = 200
+_OTHER: Final = "_other"
 _SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -37,6 +39,9 @@ class CoordinatorMetrics:
         self._root_entries = self._gauge("rootline_root_entries", "Entries of the newest root.", "table", "content")
         self._state = self._gauge("rootline_table_state", "1 for the state the table is in.", "table", "state")
         self._oldest = self._gauge("rootline_oldest_pending_intent_seconds", "Age of the oldest undecided intent.")
+        self._lag = self._gauge(
+            "rootline_consumer_lag_records", "Records of the log not handed to their tables yet.", "topic", "partition"
+        )
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self.registry)
@@ -49,7 +54,7 @@ class CoordinatorMetrics:
 
     def _label(self, table: str) -> str:
         if table not in self._tables and len(self._tables) >= TABLES_MAX:
-            return "_other"
+            return _OTHER
         self._tables.add(table)
         return table
 
@@ -65,7 +70,8 @@ class CoordinatorMetrics:
                 self._puts.labels("lost").inc()
                 self._rebases.labels(report.noted.value).inc()
             case Noted.STORE_FAILED:
-                self._failures.labels(self._label(table)).inc()
+                # a name alone earns no label: a writer may name as many tables as it likes
+                self._failures.labels(table if table in self._tables else _OTHER).inc()
             case Noted.HEAD_LOADED | Noted.QUARANTINED:
                 pass
 
@@ -79,6 +85,8 @@ class CoordinatorMetrics:
     def root(self, table: str, size_in_bytes: int, timestamp_ms: int, entries: dict[str, int]) -> None:
         """Describe the newest root; `entries`: content type → rows."""
         label = self._label(table)
+        if label == _OTHER:
+            return
         self._root_bytes.labels(label).set(size_in_bytes)
         self._last_commit.labels(label).set(timestamp_ms / 1000)
         for content, count in entries.items():
@@ -87,9 +95,15 @@ class CoordinatorMetrics:
     def state(self, table: str, phase: Phase) -> None:
         """The phase that a table is in."""
         label = self._label(table)
+        if label == _OTHER:
+            return
         for known in Phase:
             self._state.labels(label, known.value).set(1 if known is phase else 0)
 
     def oldest_pending(self, age_s: float) -> None:
         """Age of the oldest record without a verdict, seconds; 0 when there is none."""
         self._oldest.set(age_s)
+
+    def lag(self, topic: str, partition: int, records: int) -> None:
+        """How many records of a partition are not handed to their tables yet; `topic`: the log's identity."""
+        self._lag.labels(topic, str(partition)).set(records)

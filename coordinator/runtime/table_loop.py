@@ -2,8 +2,8 @@
 
 Owns: the table's inbox, its timer, the tasks of its effects and the ordered publishing of its verdicts.
 Does not own: any decision (`rootline.coordinator.protocol.commit_machine`), the requests (`effect_runner`).
-Invariants: events are handled one at a time; verdicts are published in the order of their roots, again and again
-until the log has acknowledged them; a stop waits for the root in flight.
+Invariants: events are handled one at a time; whoever delivers never waits; verdicts are published in the order of
+their roots, again and again until the log has acknowledged them; a stop waits for the root in flight.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class TableContext:
     verdicts: VerdictSink
     environment: Environment
     observe: Observer
-    queue_max: int
+    queue_intents_max: int
+    queue_bytes_max: int
 
 
 class TableLoop:
@@ -62,9 +63,11 @@ class TableLoop:
         self._inbox: asyncio.Queue[Event] = asyncio.Queue()
         self._outbox: asyncio.Queue[PublishVerdicts] = asyncio.Queue()
         self._timer: asyncio.TimerHandle | None = None
+        self._publishing: PublishVerdicts | None = None
         self._delivered = 0
-        self._room = asyncio.Event()
-        self._room.set()
+        self._delivered_bytes = 0
+        self._handled = asyncio.Event()
+        self._held_since_ms: int | None = None
 
     @property
     def phase(self) -> Phase:
@@ -81,13 +84,43 @@ class TableLoop:
         """Why the table is quarantined, if it is."""
         return self._machine.why
 
-    async def deliver(self, records: tuple[Record, ...]) -> None:
-        """Hand over records in the log's order; waits while the table's queue is full."""
-        await self._room.wait()
+    @property
+    def is_absent(self) -> bool:
+        """Whether there is no such table, as far as is known, and nothing of it is under way."""
+        machine = self._machine
+        return machine.phase is Phase.COLD and machine.publishing == 0 and self._delivered == 0 and self._inbox.empty()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the table's queue takes more records; one that commits nothing more takes, and ignores, them all."""
+        machine = self._machine
+        size = self._delivered_bytes + sum(record.size_in_bytes for record in (*machine.batch, *machine.queue))
+        count = self._delivered + machine.queued
+        return count < self._context.queue_intents_max and size < self._context.queue_bytes_max
+
+    @property
+    def pending_since_ms(self) -> int | None:
+        """When the oldest record whose verdict is not acknowledged was appended, ms; `None`: there is none."""
+        machine = self._machine
+        unpublished = () if self._publishing is None else self._publishing.decided[:1]
+        oldest = [
+            *(item.record.appended_ms for item in unpublished),
+            *(record.appended_ms for record in (*machine.batch[:1], *machine.queue[:1])),
+            *(() if self._held_since_ms is None else (self._held_since_ms,)),
+        ]
+        return min(oldest, default=None)
+
+    def deliver(self, records: tuple[Record, ...]) -> None:
+        """Hand over records in the log's order, without a gap after those before; ask `has_room` first."""
         self._delivered += len(records)
-        if self._machine.queued + self._delivered >= self._context.queue_max:
-            self._room.clear()
+        self._delivered_bytes += sum(record.size_in_bytes for record in records)
         self._inbox.put_nowait(Arrived(records))
+
+    async def wait_for_room(self) -> None:
+        """Until the queue takes more records."""
+        while not self.has_room:
+            self._handled.clear()
+            await self._handled.wait()
 
     def request_stop(self) -> None:
         """Finish what is in flight, begin nothing new; `run` returns soon after."""
@@ -110,13 +143,18 @@ class TableLoop:
         tick = Tick(environment.now_ms(), environment.monotonic_s(), environment.fresh_id(), environment.jitter())
         if isinstance(event, Arrived):
             self._delivered -= len(event.records)
+            self._delivered_bytes -= sum(record.size_in_bytes for record in event.records)
+        before = self._machine
         try:
             self._machine, effects = step(self._machine, event, tick)
         except Exception as error:  # a bug of our own: this table commits nothing more, its neighbours go on
             structlog.get_logger().exception("table failed", action="quarantine", table=self._context.table)
             self._machine, effects = quarantined(self._machine, f"{type(error).__name__}: {error}")
-        if self._machine.queued + self._delivered < self._context.queue_max:
-            self._room.set()
+        if self._machine.phase is Phase.QUARANTINED and self._held_since_ms is None:
+            arrived = event.records if isinstance(event, Arrived) else ()
+            dropped = (*before.batch, *before.queue, *arrived)
+            self._held_since_ms = min((record.appended_ms for record in dropped), default=None)
+        self._handled.set()
         for effect in effects:
             self._start(effect, tasks)
 
@@ -143,9 +181,10 @@ class TableLoop:
 
     async def _publish_in_order(self) -> None:
         while True:
-            effect = await self._outbox.get()
+            effect = self._publishing = await self._outbox.get()
             await self._publish(effect)
             self._context.observe(self._context.table, effect)
+            self._publishing = None
             self._inbox.put_nowait(VerdictsPublished(effect.up_to))
             self._outbox.task_done()
 

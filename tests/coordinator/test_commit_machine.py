@@ -22,19 +22,22 @@ from rootline.coordinator.protocol.events import (
     HeadListed,
     HeadLoaded,
     LoadFailed,
+    ObjectsStored,
     RequestFailed,
     RootReadBack,
     StopRequested,
     TimerFired,
     VerdictsPublished,
 )
-from rootline.coordinator.protocol.machine_state import Phase
+from rootline.coordinator.protocol.machine_state import Phase, TableMachine
 from rootline.coordinator.protocol.put_rules import CONFIRMED_FOR_MS
 from rootline.ports.object_store import PutAnswer
 from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import CommitId, Version
+from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.verdict import VerdictKind
-from tests.coordinator.machine_driver import Driver, append_intent, with_table
+from rootline.tree.batch import Record
+from tests.coordinator.machine_driver import POLICY, TABLE, Driver, append_intent, create_intent, with_table
 
 UNPROVEN = [PutAnswer.EXISTS, PutAnswer.NO_ANSWER]
 
@@ -179,8 +182,66 @@ def test_without_a_table_an_intent_is_rejected_without_a_root_and_the_table_may_
     driver.tell(HeadLoaded(None, 0))
     assert driver.phase is Phase.COLD
     assert driver.verdicts[-1].code == "table-unknown"
+    driver.tell(VerdictsPublished(driver.asked(PublishVerdicts).up_to))
     driver.arrive(append_intent("two"))
     driver.asked(LoadHead)
+
+
+def test_no_root_is_made_before_the_rejections_of_the_time_without_a_table_are_acknowledged() -> None:
+    driver = Driver()
+    driver.arrive(append_intent("early"))
+    driver.tell(HeadLoaded(None, 0))
+    rejections = driver.asked(PublishVerdicts)
+    driver.arrive(create_intent())  # its root's offset would pass the rejected record, and does not record it
+    assert driver.phase is Phase.GATHERING
+    driver.tell(VerdictsPublished(rejections.up_to))
+    driver.asked(LoadHead)
+    driver.tell(HeadLoaded(None, 0))
+    driver.tell(ObjectsStored())
+    driver.put_answers(PutAnswer.CREATED)
+    assert [verdict.code for verdict in driver.verdicts] == ["table-unknown", None]
+
+
+def test_a_stop_while_rejections_wait_to_be_acknowledged_leaves_the_rest_on_the_log() -> None:
+    driver = Driver()
+    driver.arrive(append_intent("early"))
+    driver.tell(HeadLoaded(None, 0))
+    driver.arrive(create_intent())
+    driver.tell(StopRequested())
+    assert driver.phase is Phase.STOPPED
+    assert len(driver.verdicts) == 1
+
+
+def test_outcomes_of_another_log_are_kept_until_somebody_publishes_them() -> None:
+    driver = with_table()
+    other = LogId("embedded/another")
+    driver.tell(Arrived((Record(LogPosition(other, 0, 5), append_intent("elsewhere"), 100),)))
+    driver.put_answers(PutAnswer.CREATED)  # its owner dies here, before it has published the verdict
+    heir = Driver(machine=TableMachine(TABLE, POLICY, head=driver.machine.head, phase=Phase.IDLE, base_ms=1_000))
+    heir.offset = driver.offset
+    for name in ("one", "two"):
+        heir.arrive(append_intent(name))
+        heir.put_answers(PutAnswer.CREATED)
+        heir.tell(VerdictsPublished(heir.asked(PublishVerdicts).up_to))
+    assert heir.machine.head is not None
+    assert other in {run.log for run in heir.machine.head.header.outcomes.runs}
+
+
+def test_a_root_that_cannot_be_read_back_quarantines_the_table_and_decides_nothing() -> None:
+    driver = with_table()
+    driver.arrive(append_intent("one"))
+    driver.put_answers(PutAnswer.EXISTS)
+    driver.tell(LoadFailed(True, "root 1 is corrupt"))
+    assert driver.phase is Phase.QUARANTINED
+    assert driver.verdicts[-1].version == 0
+
+
+def test_a_landed_root_whose_answer_has_no_date_is_confirmed_by_a_list() -> None:
+    driver = with_table()
+    driver.arrive(append_intent("one"))
+    driver.answers_ms = None
+    driver.put_answers(PutAnswer.CREATED)
+    driver.asked(ListHead)
 
 
 def test_a_redelivered_record_is_answered_again_and_not_applied_again() -> None:
@@ -256,6 +317,27 @@ def test_a_stop_resolves_the_root_in_flight_and_begins_nothing_new() -> None:
     driver.tell(RootReadBack(driver.asked(ReadBack).own, 2_000, 2_000))
     assert driver.phase is Phase.STOPPED
     assert driver.verdicts[-1].version == 1
+
+
+def test_a_stop_before_the_first_put_of_a_root_does_not_wait_for_a_full_store() -> None:
+    driver = Driver()
+    driver.arrive(create_intent())
+    driver.tell(HeadLoaded(None, 0))
+    driver.tell(RequestFailed("no space left"))
+    assert driver.phase is Phase.WAITING
+    driver.tell(StopRequested())
+    assert driver.phase is Phase.STOPPED
+
+
+def test_a_stop_while_the_head_is_loaded_for_a_batch_that_lost_begins_no_root() -> None:
+    driver = with_table()
+    head = driver.machine.head
+    driver.arrive(append_intent("one"))
+    driver.put_answers(PutAnswer.STALE)
+    driver.tell(StopRequested())
+    driver.tell(HeadLoaded(head, 2_000))
+    assert driver.phase is Phase.STOPPED
+    assert driver.verdicts[-1].version == 0
 
 
 def test_what_the_shell_may_send_at_any_time_is_handled_in_every_phase() -> None:

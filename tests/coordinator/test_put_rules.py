@@ -41,4 +41,7 @@ def test_an_answer_confirms_only_while_no_expiry_can_have_come_in_between() -> N
 
 def test_a_store_without_dates_confirms_by_itself() -> None:
     assert is_confirmed(None, None)
-    assert is_confirmed(7, None)
+
+
+def test_an_answer_without_a_date_from_a_store_that_has_dates_confirms_nothing() -> None:
+    assert not is_confirmed(7, None)

@@ -99,8 +99,8 @@ def _flush(draw: Draw, view: ReferenceTable, plan: Plan) -> Plan | None:
     equality = [name for name in sorted(view.equality) if view.equality[name].in_root]
     if not (files or vectors or equality):
         return None
-    return Plan(
-        kind=IntentKind.FLUSH,
+    return replace(
+        plan,
         flushed_files=tuple(files),
         flushed_vectors=tuple(vectors),
         flushed_equality=tuple(equality),

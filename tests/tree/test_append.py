@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ from tests.tree.tables import (
 )
 
 
-def encoded(items: dict[int, FieldStatistics]) -> dict[str, object]:
+def encoded(items: dict[int, FieldStatistics]) -> dict[str, Any]:
     return {"content_stats": CODEC.statistics.encode(items), "stats_schema": CODEC.statistics.fingerprint}
 
 
@@ -164,7 +165,7 @@ def test_generic_statistics_become_the_tables_own() -> None:
         ({"summary": {"note": "x" * 5000}}, "intent-malformed"),
     ],
 )
-def test_what_the_table_does_not_know_is_rejected(more: dict[str, object], code: str) -> None:
+def test_what_the_table_does_not_know_is_rejected(more: dict[str, Any], code: str) -> None:
     assert codes(new_lake().put(append("a", **more))) == [code]
 
 
@@ -177,7 +178,7 @@ def test_what_the_table_does_not_know_is_rejected(more: dict[str, object], code:
         ({"record_count": 2**63 - 1}, "intent-malformed"),
     ],
 )
-def test_a_file_that_the_table_cannot_hold_is_rejected(more: dict[str, object], code: str) -> None:
+def test_a_file_that_the_table_cannot_hold_is_rejected(more: dict[str, Any], code: str) -> None:
     lake = new_lake(append("before"))
     assert codes(lake.put(append("a", data_file("a", **more)))) == [code]
 

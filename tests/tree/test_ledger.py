@@ -25,11 +25,11 @@ def record_of(*commits: tuple[int, int]) -> WriterRecord:
 
 
 def test_sequences_of_one_root_are_one_run_of_stride_0() -> None:
-    assert record_of((3, 7), (4, 7), (5, 7)).committed == (CommittedRun(3, 5, 7, 0),)
+    assert record_of((3, 7), (4, 7), (5, 7)).committed == (CommittedRun(3, 5, Version(7), 0),)
 
 
 def test_sequences_of_consecutive_roots_are_one_run_of_stride_1() -> None:
-    assert record_of((3, 7), (4, 8), (5, 9)).committed == (CommittedRun(3, 5, 7, 1),)
+    assert record_of((3, 7), (4, 8), (5, 9)).committed == (CommittedRun(3, 5, Version(7), 1),)
 
 
 def test_a_gap_is_not_committed_and_can_be_filled() -> None:
@@ -90,7 +90,7 @@ def test_the_newest_rejections_are_kept() -> None:
 
 
 def test_idle_process_writers_leave_and_named_ones_stay() -> None:
-    old = WriterRecord(committed=(CommittedRun(0, 0, 0, 0),), last_seen_ms=1_000)
+    old = WriterRecord(committed=(CommittedRun(0, 0, Version(0), 0),), last_seen_ms=1_000)
     draft = LedgerDraft({WriterId("process/1"): old, WriterId("process/2"): old, WriterId("ingest"): old})
     draft.put(WriterId("process/2"), draft.record_of(WriterId("process/2")))
     ledger = draft.finished(20_001, writer_retention_s=19)

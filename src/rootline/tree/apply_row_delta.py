@@ -1,8 +1,8 @@
 """The kind `row_delta`: data files, deletion vectors and equality deletes in one change.
 
 Owns: its rules, and when vectors are merged. Does not own: where merged vectors are written (`merged_puffin`).
-Invariants: a data file has one live vector; no vector becomes live that was not read and is what its entry says; a row that is deleted stays deleted; two updates of one row never both
-land.
+Invariants: a data file has one live vector; none becomes live that was not read and is what its entry says; a row that
+is deleted stays deleted; two updates of one row never both land.
 
 Source: protocol page, section 2, "Validation", `row_delta`.
 """

@@ -1,0 +1,66 @@
+"""A record of the log as an intent, or as the rejection that stands for it.
+
+Owns: which records are intents of a table, and what is published about those that are none. Does not own: framing
+(`rootline.schemas.intent_codec`), when anything is published (`consumer_loop`).
+Invariants: any record gives one or the other, never an error: a record that ends the process would end the next one.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import table_name
+from rootline.schemas.intent_codec import decode_intent
+from rootline.schemas.intent_limits import IntentLimits
+from rootline.schemas.log_position import LogRecord
+from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.tree.batch import Record
+
+_UNDECODED = "?"
+
+Rejection = tuple[Verdict, DeadLetter]
+
+
+def decoded(raw: LogRecord, limits: IntentLimits) -> Record | Rejection:
+    """The intent in `raw`, or why there is none."""
+    try:
+        intent = decode_intent(raw.value, raw.headers, limits)
+        table_name(intent.table)
+        if raw.key is not None and raw.key != intent.table.encode():
+            raise Invalid("intent-malformed", f"the record's key is {raw.key[:80]!r}, its table {intent.table[:80]!r}")
+    except Invalid as error:
+        return _rejection(raw, error)
+    except Exception as error:  # a bug of our own, and this record's alone: what follows it must be read
+        structlog.get_logger().exception("record not decoded", action="dead-letter", offset=raw.position.offset)
+        return _rejection(raw, Invalid("undecodable", f"the record could not be decoded: {type(error).__name__}"))
+    return Record(raw.position, intent, len(raw.value), raw.key, raw.value, raw.appended_ms)
+
+
+def _rejection(raw: LogRecord, error: Invalid) -> Rejection:
+    log, partition, offset = raw.position
+    intent_id = f"{log}/{partition}/{offset}"
+    table = raw.key.decode(errors="replace")[:128] if raw.key else _UNDECODED
+    verdict = Verdict(
+        intent_id=intent_id,
+        table=table,
+        kind=VerdictKind.REJECTED,
+        log=log,
+        partition=partition,
+        offset=offset,
+        code=error.code,
+        message=error.message,
+    )
+    letter = DeadLetter(
+        log=log,
+        partition=partition,
+        offset=offset,
+        intent_id=intent_id,
+        table=table,
+        code=error.code,
+        message=error.message,
+        key=raw.key,
+        value=raw.value,
+    )
+    return verdict, letter
