@@ -16,9 +16,10 @@ from rootline.adapters.memory_object_store import MemoryObjectStore
 from rootline.client.definition_builder import build_definition
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
+from rootline.ports.environment import Environment
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent import Intent, IntentKind
+from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.schemas.intent_codec import encode_intent
 from rootline.schemas.verdict import Verdict, VerdictKind
 
@@ -56,12 +57,15 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def running(
-    store: ObjectStore | None = None, log: MemoryIntentLog | None = None, **settings: Any
+    store: ObjectStore | None = None,
+    log: MemoryIntentLog | None = None,
+    environment: Environment | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Running]:
     """Start, hand over, stop cleanly."""
     store, log = store or MemoryObjectStore(), log or MemoryIntentLog()
     chosen = CoordinatorSettings(**{"probe_rounds": 0, "poll_wait_s": 0.05, **settings})
-    service = CoordinatorService(store=store, log=log, settings=chosen)
+    service = CoordinatorService(store=store, log=log, settings=chosen, environment=environment)
     task = asyncio.ensure_future(service.run())
     try:
         yield Running(service, store, log)
@@ -77,3 +81,9 @@ def create_intent(table: TableName, partition_by: Sequence[str] = ()) -> Intent:
     )
     text = definition.to_json().decode()
     return Intent(intent_id=f"create-{table}", table=table, kind=IntentKind.CREATE, definition=text)
+
+
+def append_intent(name: str, table: str = TABLE, location: str | None = None, **changes: Any) -> Intent:
+    """An append of one file of ten rows, `data/<name>.parquet` unless `location` says otherwise."""
+    added = DataFile(location=location or f"data/{name}.parquet", record_count=10, file_size_in_bytes=100)
+    return Intent(intent_id=name, table=table, kind=IntentKind.APPEND, add_data_files=(added,), **changes)

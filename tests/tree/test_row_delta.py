@@ -30,12 +30,12 @@ def test_a_vector_carries_its_data_files_spec_and_partition_values_and_nothing_e
     assert (vector.record_count, vector.referenced_file, vector.first_row_id) == (2, A, None)
 
 
-def test_a_vector_that_nobody_overtook_is_all_that_is_read(lake: Lake) -> None:
+def test_the_added_vector_and_the_one_it_replaces_are_all_that_is_read(lake: Lake) -> None:
     lake.put(delta("d", lake.vector("v", A, [1])))
     lake.put(delta("d2", lake.vector("v2", A, [1, 2], seen_vector(lake.head, A))))
     assert [needs.vectors for needs in lake.rounds] == [
         {VectorAt("data/v.puffin", 4, 40, 100)},
-        {VectorAt("data/v2.puffin", 4, 40, 100)},
+        {VectorAt("data/v2.puffin", 4, 40, 100), VectorAt("data/v.puffin", 4, 40, 100)},
     ]
     assert lake.deleted_rows() == {A: {1, 2}}
 
@@ -147,9 +147,12 @@ def test_a_vector_that_cannot_fit_its_file_is_rejected(lake: Lake, lie: dict[str
     assert codes(lake.put(delta("d", vector))) == ["vector-invalid"]
 
 
-def test_a_vector_smaller_than_the_one_it_replaces_is_rejected(lake: Lake) -> None:
+@pytest.mark.parametrize("positions", [[3], [1, 3], [1, 3, 4, 5]])
+def test_a_vector_that_would_bring_deleted_rows_back_is_rejected(lake: Lake, positions: list[int]) -> None:
     lake.put(delta("d", lake.vector("v", A, [1, 2])))
-    assert codes(lake.put(delta("d2", lake.vector("v2", A, [3], seen_vector(lake.head, A))))) == ["vector-invalid"]
+    late = delta("d2", lake.vector("v2", A, positions, seen_vector(lake.head, A)))
+    assert codes(lake.put(late)) == ["vector-invalid"]
+    assert lake.deleted_rows() == {A: {1, 2}}
 
 
 def test_a_vector_that_cannot_be_read_is_rejected_and_its_neighbour_is_not(lake: Lake) -> None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 WRITERS: Final = 4
 CARRIER: Final = "UA"
 _FLUSH_AT_FILES: Final = 16
+_BUCKETS: Final = 4
 
 
 @dataclass

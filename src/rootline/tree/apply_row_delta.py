@@ -33,7 +33,7 @@ from rootline.tree.file_rules import added_rows, check_own_location
 from rootline.tree.live_index import Live
 from rootline.tree.removal_rules import reference_of
 from rootline.tree.statistics_rules import partition_statistics
-from rootline.tree.vector_merge import MERGED_LOCATION, Settled, merge, place_of, proven, wanted
+from rootline.tree.vector_merge import MERGED_LOCATION, Settled, check_keeps, merge, place_of, proven, wanted
 
 
 def row_delta(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
@@ -43,8 +43,8 @@ def row_delta(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
     vectors = [_incoming(draft, vector, own) for vector in intent.add_vectors]
     places = {place_of(item.vector) for item in vectors}
     for item in vectors:
-        if item.is_overtaken:
-            places |= wanted(intent, item.vector, item.overtaken_by, draft)
+        if item.is_overtaken or item.current is not None:
+            places |= wanted(intent, item.vector, item.replaced, draft)
     missing = frozenset(at for at in places if at not in library.vectors)
     if missing:
         return Needs(frozenset(), missing)
@@ -54,7 +54,9 @@ def row_delta(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
         positions = proven(item.vector, item.data, library)
         outcome: BitMap64 | Settled = Settled.AS_ADDED
         if item.is_overtaken:
-            outcome = merge(positions, intent, item.vector, item.overtaken_by, draft, library)
+            outcome = merge(positions, intent, item.vector, item.replaced, draft, library)
+        elif item.current is not None:
+            check_keeps(positions, item.replaced, draft, library)
         if outcome is Settled.AS_IT_WAS:
             continue
         if isinstance(outcome, BitMap64):
@@ -82,8 +84,8 @@ class _Incoming:
         return reference_of(self.current) != self.vector.replaces_vector
 
     @property
-    def overtaken_by(self) -> ContentEntry:
-        """The vector that landed since the writer read."""
+    def replaced(self) -> ContentEntry:
+        """The vector that is live now: the one that the writer started from, or one that landed since."""
         if self.current is None:
             raise Invalid(
                 "row-conflict",
@@ -96,16 +98,6 @@ def _incoming(draft: Draft, vector: AddedVector, own: Mapping[str, ContentEntry]
     """Everything about a vector that can be checked without reading it."""
     data = _target(draft, vector, own)
     current = draft.vector_of(vector.referenced_file)
-    if (
-        current is not None
-        and reference_of(current) == vector.replaces_vector
-        and vector.cardinality < current.entry.record_count
-    ):
-        raise Invalid(
-            "vector-invalid",
-            f"the vector of {vector.referenced_file!r} deletes {vector.cardinality} rows, the one it replaces "
-            f"{current.entry.record_count}: a vector holds all deleted positions",
-        )
     return _Incoming(vector, data, current, _entry(draft, vector, data))
 
 

@@ -37,7 +37,7 @@ def place_of(vector: AddedVector) -> VectorAt:
 
 
 def wanted(intent: Intent, vector: AddedVector, current: ContentEntry, draft: Draft) -> set[VectorAt]:
-    """What a merge must read besides the added vector; one that this batch merged itself is at hand."""
+    """What must be read besides the added vector; one that this batch merged itself is at hand."""
     places: set[VectorAt] = set()
     if (current.referenced_file or "") not in draft.merged:
         places.add(_place(current))
@@ -77,8 +77,7 @@ def merge(
 
     """
     target = current.referenced_file or ""
-    own_merged = draft.merged.get(target)
-    theirs = own_merged.positions if own_merged is not None else _read(library, _place(current), current.record_count)
+    theirs = _live_positions(current, draft, library)
     if _adds_files(intent):
         base = BitMap64()
         if vector.replaces_vector is not None:
@@ -94,6 +93,27 @@ def merge(
     if len(union) == len(theirs):
         return Settled.AS_IT_WAS
     return Settled.AS_ADDED if len(union) == len(ours) else union
+
+
+def check_keeps(ours: BitMap64, current: ContentEntry, draft: Draft, library: Library) -> None:
+    """A vector that replaces the live one holds all its positions: else deleted rows would come back.
+
+    Raises:
+        Invalid: `vector-invalid`.
+
+    """
+    dropped = _live_positions(current, draft, library) - ours
+    if dropped:
+        raise Invalid(
+            "vector-invalid",
+            f"the vector of {current.referenced_file!r} lacks row {dropped.min()} (and {len(dropped) - 1} more) of the "
+            "one it replaces: a vector holds all deleted positions",
+        )
+
+
+def _live_positions(current: ContentEntry, draft: Draft, library: Library) -> BitMap64:
+    merged = draft.merged.get(current.referenced_file or "")
+    return merged.positions if merged is not None else _read(library, _place(current), current.record_count)
 
 
 def _adds_files(intent: Intent) -> bool:
