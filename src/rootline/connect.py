@@ -21,7 +21,9 @@ from typing import Any, Final, Literal
 import structlog
 
 from rootline.adapters.lake_lock import LakeLock
-from rootline.adapters.open import local_folder, open_lock, open_log, open_store
+from rootline.adapters.open import WriterLog, local_folder, open_lock, open_log, open_store, open_writer_log
+from rootline.adapters.open import open_dead_letters as open_dead_letters
+from rootline.adapters.open import open_topics as open_topics
 from rootline.adapters.open import store_settings as store_settings
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client.lake import Lake
@@ -228,7 +230,7 @@ class LogOnDemand:
     def __init__(self, url: str | None, warehouse: str) -> None:
         self._url = url
         self._warehouse = warehouse
-        self._log: IntentLog | None = None
+        self._log: WriterLog | None = None
 
     async def publish(self, key: bytes, value: bytes) -> LogPosition:
         """As the log's own."""
@@ -247,9 +249,9 @@ class LogOnDemand:
         if self._log is not None:
             await self._log.close()
 
-    def _opened(self) -> IntentLog:
+    def _opened(self) -> WriterLog:
         if self._log is None:
-            self._log = open_log(self._url, self._warehouse)
+            self._log = open_writer_log(self._url, self._warehouse)
         return self._log
 
 

@@ -22,9 +22,14 @@ async def nothing(operation: str, key: str) -> None:
     """The hook that does nothing."""
 
 
-async def a_turn(operation: str, key: str) -> None:
-    """Let everybody else take a turn of the loop."""
-    await asyncio.sleep(0)
+def turning(**turns: int) -> Hook:
+    """During each operation everybody else takes a turn of the loop, or as many as are named."""
+
+    async def hook(operation: str, key: str) -> None:
+        for _ in range(turns.get(operation, 1)):
+            await asyncio.sleep(0)
+
+    return hook
 
 
 def taking(**seconds: float) -> Hook:

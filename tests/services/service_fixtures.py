@@ -7,11 +7,16 @@ Invariants: one of each per session.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.services.s3_service import S3Service, running_s3
 from tests.services.toxiproxy import Toxiproxy, running_toxiproxy
+from tests.services.valkey_service import ValkeyService, running_valkey
+
+if TYPE_CHECKING:
+    from tests.services.kafka_service import KafkaService
 
 
 @pytest.fixture(scope="session")
@@ -25,4 +30,20 @@ def s3_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Service]:
 def toxiproxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toxiproxy]:
     """A bad network on demand."""
     with running_toxiproxy(tmp_path_factory.mktemp("toxiproxy")) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def kafka_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaService]:
+    """A real Kafka broker."""
+    from tests.services.kafka_service import running_kafka  # its clients take a while to import
+
+    with running_kafka(tmp_path_factory.mktemp("kafka")) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def valkey_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyService]:
+    """A real cache."""
+    with running_valkey(tmp_path_factory.mktemp("valkey")) as service:
         yield service

@@ -44,9 +44,14 @@ class Toxiproxy:
     api: str
 
     @contextmanager
-    def proxy(self, name: str, upstream: tuple[str, int]) -> Iterator[Proxy]:
-        """A fresh way to `upstream`."""
-        body = {"name": name, "listen": f"{HOST}:0", "upstream": f"{upstream[0]}:{upstream[1]}", "enabled": True}
+    def proxy(self, name: str, upstream: tuple[str, int], *, listen_port: int = 0) -> Iterator[Proxy]:
+        """A fresh way to `upstream`, through a port that the system picks unless it is named."""
+        body = {
+            "name": name,
+            "listen": f"{HOST}:{listen_port}",
+            "upstream": f"{upstream[0]}:{upstream[1]}",
+            "enabled": True,
+        }
         made = _call("POST", f"{self.api}/proxies", body)
         host, port = made["listen"].rsplit(":", 1)
         try:

@@ -7,14 +7,17 @@ yet; a vendor's library is imported only for its URL.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from rootline.adapters.kafka_settings import KafkaSettings
 from rootline.adapters.lake_lock import LakeLock
 from rootline.adapters.local_file_system import check_file_system
 from rootline.adapters.local_object_store import LocalObjectStore
@@ -22,12 +25,37 @@ from rootline.adapters.memory_intent_log import MemoryIntentLog
 from rootline.adapters.memory_object_store import MemoryObjectStore
 from rootline.adapters.s3_settings import S3Settings
 from rootline.adapters.sqlite_intent_log import SqliteIntentLog
-from rootline.ports.intent_log import IntentLog
+from rootline.ports.intent_log import IntentLog, IntentSink, VerdictSource
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Invalid
+
+if TYPE_CHECKING:
+    from rootline.adapters.kafka_topics import KafkaTopics
 
 LAKE_FOLDER: Final = ".rootline"
 _FORMS: Final = "use a path, file:///dir, s3://bucket/prefix, or memory:// for tests"
+
+
+class WriterLog(IntentSink, VerdictSource, Protocol):
+    """What a writer needs of a log."""
+
+    async def close(self) -> None:
+        """Give back files and connections."""
+        ...
+
+
+@runtime_checkable
+class DeadLetterReader(Protocol):
+    """What an operator looks into."""
+
+    async def dead_letters(self, *, limit: int = 1_000) -> list[DeadLetter]:
+        """Up to `limit` rejected records, in the order of the log."""
+        ...
+
+    async def close(self) -> None:
+        """Give back files and connections."""
+        ...
 
 
 class StoreSettings(BaseSettings):
@@ -42,6 +70,7 @@ class StoreSettings(BaseSettings):
     )
 
     s3: S3Settings = Field(default_factory=S3Settings, description="How an s3:// warehouse is reached.")
+    kafka: KafkaSettings = Field(default_factory=KafkaSettings, description="How a kafka:// log is reached.")
 
 
 def store_settings() -> StoreSettings:
@@ -102,6 +131,55 @@ def open_log(url: str | None, warehouse: str) -> IntentLog:
     return SqliteIntentLog(folder)
 
 
+def open_writer_log(url: str | None, warehouse: str) -> WriterLog:
+    """A writer's side of the log `url`, Kafka as well, which is not connected to yet. `Raises` as `open_log`."""
+    if not is_kafka(url):
+        return open_log(url, warehouse)
+    settings = kafka_settings(url)
+    with _extra("kafka", "a kafka:// log"):
+        from rootline.adapters.kafka_writer_log import KafkaWriterLog
+    return KafkaWriterLog(settings)
+
+
+def open_dead_letters(url: str | None, warehouse: str) -> DeadLetterReader:
+    """Where rejected records of the log `url` are read. `Raises` as `open_log`."""
+    if not is_kafka(url):
+        log = open_log(url, warehouse)
+        assert isinstance(log, DeadLetterReader)
+        return log
+    settings = kafka_settings(url)
+    with _extra("kafka", "a kafka:// log"):
+        from rootline.adapters.kafka_dead_letters import KafkaDeadLetters
+    return KafkaDeadLetters(settings)
+
+
+def is_kafka(url: str | None) -> bool:
+    """Whether the log `url` is Kafka's."""
+    return url is not None and urlsplit(url).scheme == "kafka"
+
+
+def kafka_settings(url: str | None) -> KafkaSettings:
+    """The settings in force, at the servers of the `kafka://` URL if there is one.
+
+    Raises:
+        Invalid: `setting-invalid`.
+
+    """
+    settings = store_settings().kafka
+    if url is not None:
+        settings = settings.at(url)
+    settings.servers()
+    return settings
+
+
+def open_topics(url: str | None) -> KafkaTopics:
+    """The topics of the log `url`, to be checked or made. Raises `Invalid` (`setting-invalid`)."""
+    settings = kafka_settings(url)
+    with _extra("kafka", "a kafka:// log"):
+        from rootline.adapters.kafka_topics import KafkaTopics
+    return KafkaTopics(settings)
+
+
 def open_lock(warehouse: str) -> LakeLock | None:
     """The lock that the host of an embedded lake's coordinator holds; `None` for a warehouse without a folder."""
     folder = local_folder(warehouse)
@@ -149,10 +227,17 @@ def _open_s3(url: str, settings: StoreSettings) -> ObjectStore:
             "setting-invalid",
             "an S3 warehouse is s3://bucket/prefix; endpoint and keys are settings (ROOTLINE_S3__ENDPOINT …)",
         )
-    try:
+    with _extra("s3", "an s3:// warehouse"):
         from rootline.adapters.s3_object_store import S3ObjectStore
+    return S3ObjectStore(parts.netloc, prefix, settings.s3)
+
+
+@contextlib.contextmanager
+def _extra(name: str, what: str) -> Iterator[None]:
+    """Imports of the libraries that the extra `name` brings."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         raise Invalid(
-            "setting-invalid", f"an s3:// warehouse needs {error.name}: install rootline with its extra s3"
+            "setting-invalid", f"{what} needs {error.name}: install rootline with its extra {name}"
         ) from error
-    return S3ObjectStore(parts.netloc, prefix, settings.s3)

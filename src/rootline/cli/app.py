@@ -18,6 +18,7 @@ from rootline.cli import (
     check_command,
     config_commands,
     demo_command,
+    dlq_commands,
     explain_command,
     look_commands,
     publish_command,
@@ -25,6 +26,7 @@ from rootline.cli import (
     service_commands,
     store_commands,
     table_commands,
+    topics_commands,
 )
 from rootline.cli.failure import describe, exit_code_of
 
@@ -49,6 +51,8 @@ for room in (
     room.add_to(app)
 app.add_typer(table_commands.app, name="table")
 app.add_typer(store_commands.app, name="store")
+app.add_typer(topics_commands.app, name="topics")
+app.add_typer(dlq_commands.app, name="dlq")
 app.add_typer(config_commands.app, name="config")
 
 

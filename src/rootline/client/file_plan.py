@@ -18,6 +18,7 @@ from rootline.schemas.root_codec import Root
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.root_reader import read_definition
 from rootline.storage.table_loader import plan_scan
+from rootline.tree.filters import BoundFilter
 from rootline.tree.prune import PruningFilter
 from rootline.tree.scan_plan import ScanPlan
 
@@ -43,7 +44,10 @@ class FilePlan:
 
 
 async def plan_files(
-    store: ObjectStore, table: TableName, where: str | BooleanExpression | None = None, point: PointInTime = HEAD
+    store: ObjectStore,
+    table: TableName,
+    where: str | BooleanExpression | BoundFilter | None = None,
+    point: PointInTime = HEAD,
 ) -> FilePlan:
     """The live files that may match `where` in the version that `point` means.
 

@@ -1,6 +1,6 @@
 """Spark's batch read of one table: plan in the driver's Python worker, read on executors.
 
-Owns: the partitions of a read, offering filter push-down. Does not own: planning (`rootline.client.file_plan`),
+Owns: the partitions of a read, filters pushed by Spark. Does not own: planning (`rootline.client.file_plan`),
 reading files (`rootline.storage.scan_executor`), Spark's types (`spark_types`).
 Invariants: every partition belongs to one version of the table; Spark checks every filter again, so a filter that
 cannot be translated costs time, never rows.
@@ -8,7 +8,7 @@ cannot be translated costs time, never rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +25,7 @@ from rootline.spark.spark_types import arrow_schema_for_spark, batch_for_spark
 from rootline.storage.data_file_reader import RowsWanted
 from rootline.storage.scan_executor import scan_batches
 from rootline.tree.file_task import FileTask
+from rootline.tree.filters import BoundFilter, all_of, bind_filter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,27 +43,6 @@ class ScanPartition(InputPartition):
     definition: bytes
 
 
-@dataclass(frozen=True)
-class PushFilters:
-    """`pushFilters` of one reader.
-
-    Spark refuses a reader that has the method while `spark.sql.python.filterPushdown.enabled` is off, which is its
-    default; it looks for `__func__`. So this says that it is the inherited one, and does more when it is called.
-    """
-
-    reader: BatchReader
-
-    @property
-    def __func__(self) -> Callable[..., Iterable[Filter]]:
-        return DataSourceReader.pushFilters
-
-    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Keep what can be translated, to prune files and rows early; hand every filter back to be checked again."""
-        definition = TableDefinition.from_json(self.reader.definition)
-        self.reader.pushed = translated(filters, definition.schema)
-        return filters
-
-
 class BatchReader(DataSourceReader):
     """`spark.read.format("rootline").load("namespace.table")`, at one version of the table."""
 
@@ -72,13 +52,12 @@ class BatchReader(DataSourceReader):
         self.definition = definition
         self.wanted = wanted
         self.pushed: BooleanExpression | None = None
-        self.pushFilters = PushFilters(self)  # type: ignore[method-assign]
 
     def partitions(self) -> Sequence[InputPartition]:
         """The files that may match, packed to about 128 MiB each."""
-        point = PointInTime(version=self.version)
+        where, point = self._filter(), PointInTime(version=self.version)
         plan = guest_lake(self.options).holder.run(
-            lambda session: plan_files(session.store, self.options.table, self.pushed, point)
+            lambda session: plan_files(session.store, self.options.table, where, point)
         )
         groups = packed(plan.scan.tasks(), PARTITION_BYTES)
         return [ScanPartition(tuple(tasks), self.definition) for tasks in groups] or [
@@ -96,6 +75,25 @@ class BatchReader(DataSourceReader):
         )
         for batch in batches:
             yield batch_for_spark(batch, target)
+
+    def _filter(self) -> BoundFilter:
+        """Option `where` and what Spark pushed, together."""
+        schema = TableDefinition.from_json(self.definition).schema
+        asked, pushed = bind_filter(self.options.where, schema), bind_filter(self.pushed, schema)
+        return BoundFilter(all_of((asked.condition, pushed.condition)), f"({asked.text}) and ({pushed.text})")
+
+
+class PushingReader(BatchReader):
+    """A read that lets Spark push filters down; Spark refuses it while its own setting for that is off.
+
+    Only for whoever asks: up to Spark 4.3 a pushed filter sticks to the DataFrame that was loaded, and later reads of
+    that DataFrame without the filter silently lack the rows that it dropped.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Keep what can be translated, to prune files and rows early; hand every filter back to be checked again."""
+        self.pushed = translated(filters, TableDefinition.from_json(self.definition).schema)
+        return filters
 
 
 def packed(tasks: Iterable[FileTask], partition_bytes: int) -> Iterator[list[FileTask]]:

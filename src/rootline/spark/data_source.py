@@ -18,9 +18,9 @@ from rootline.client.session import Session
 from rootline.client.time_travel import read_root_at
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
-from rootline.spark.batch_reader import BatchReader
+from rootline.spark.batch_reader import BatchReader, PushingReader
 from rootline.spark.connection import guest_lake
-from rootline.spark.options import SourceOptions, Use, parse_options
+from rootline.spark.options import PushFilters, SourceOptions, Use, parse_options
 from rootline.spark.spark_types import check_columns, spark_schema_of
 from rootline.spark.writers import BatchWriter, StreamWriter
 from rootline.storage.root_reader import read_definition
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SESSION_SETTINGS: Final = {"warehouse": "spark.rootline.warehouse", "log": "spark.rootline.log"}
-_PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,8 @@ class RootlineDataSource(DataSource):
         """A batch read of the columns in `schema`."""
         options = self._options.checked_for(Use.READ)
         check_columns(schema, self._whole(), options.table)
-        return BatchReader(options, self._table.version, self._table.definition, schema)
+        make = PushingReader if options.push_filters is PushFilters.ON else BatchReader
+        return make(options, self._table.version, self._table.definition, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A batch write; `overwrite` replaces all rows."""
@@ -96,12 +96,13 @@ class RootlineDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Register the data source with filter push-down, and with the session's `spark.rootline.*` settings behind it.
+    """Register the data source with the session's `spark.rootline.*` settings behind its options.
 
-    The settings are read here: set them before. Filter push-down of Python data sources is switched on.
+    The settings are read here: set them before.
     """
     found = {option: spark.conf.get(setting, None) for option, setting in _SESSION_SETTINGS.items()}
     defaults = {option: value for option, value in found.items() if value}
-    source = type("RootlineDataSource", (RootlineDataSource,), {"defaults": defaults}) if defaults else None
-    spark.conf.set(_PUSH_DOWN, "true")
-    spark.dataSource.register(source or RootlineDataSource)
+    if not defaults:
+        spark.dataSource.register(RootlineDataSource)
+        return
+    spark.dataSource.register(type("RootlineDataSource", (RootlineDataSource,), {"defaults": defaults}))

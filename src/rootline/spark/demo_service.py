@@ -11,6 +11,7 @@ import contextlib
 import json
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from rootline.schemas.errors import Unavailable
 
 PROGRAM: Final = (sys.executable, "-c", "from rootline.cli.app import main; main()")
+_START_PATIENCE_S: Final = 60.0
+_WAITING_PATIENCE_S: Final = 5.0
 _STOP_PATIENCE_S: Final = 30.0
 _COMMAND_PATIENCE_S: Final = 600.0
 
@@ -67,16 +70,30 @@ def running_service(lake: Path, output: Path) -> Iterator[RunningService]:
     with output.open("a", encoding="utf-8") as lines:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=lines, text=True, start_new_session=True)
     try:
-        assert process.stdout is not None
-        first = process.stdout.readline()
-        said = json.loads(first) if first else {"event": "ended"}
+        said = _said(process)
         if said["event"] == "waiting":
-            raise Unavailable("log-unavailable", f"process {said['holder']} serves {lake} already; stop it first")
+            holder = said["holder"]
+            said = _said(process, _WAITING_PATIENCE_S)  # whoever only commits something gives way soon
+            if said["event"] == "ended":
+                raise Unavailable("log-unavailable", f"process {holder} serves {lake} already; stop it first")
         if said["event"] != "listening" or not said["url"]:
             raise Unavailable("log-unavailable", f"`rootline up` did not start; {output} says why")
         yield RunningService(process, said["url"])
     finally:
         _stop(process)
+
+
+def _said(process: subprocess.Popen[str], patience_s: float = _START_PATIENCE_S) -> dict[str, Any]:
+    """The next event that the service announces; it is stopped when it says nothing for so long."""
+    assert process.stdout is not None
+    impatient = threading.Timer(patience_s, process.terminate)
+    impatient.start()
+    try:
+        line = process.stdout.readline()
+    finally:
+        impatient.cancel()
+    said: dict[str, Any] = json.loads(line) if line else {"event": "ended"}
+    return {"event": "ended"} if said["event"] == "stopped" else said
 
 
 def _stop(process: subprocess.Popen[str]) -> None:

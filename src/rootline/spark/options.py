@@ -23,7 +23,7 @@ LOG_VARIABLE: Final = "ROOTLINE_LOG"
 DEFAULT_TARGET_BYTES: Final = 256 * 1024 * 1024
 DEFAULT_TIMEOUT_MS: Final = 60_000
 _EVERYWHERE: Final = ("path", "warehouse", "log")
-_READING: Final = ("columns", "versionAsOf", "timestampAsOf", "snapshotId")
+_READING: Final = ("columns", "where", "pushFilters", "versionAsOf", "timestampAsOf", "snapshotId")
 _WRITING: Final = (
     "writerId",
     "writerSequence",
@@ -44,6 +44,13 @@ class OnRejected(StrEnum):
     DEAD_LETTER = "deadLetter"
 
 
+class PushFilters(StrEnum):
+    """Whether Spark may push its filters down to a read; `docs/spark.md` says why it may not unless asked."""
+
+    ON = "true"
+    OFF = "false"
+
+
 class Use(StrEnum):
     """What a set of options is for."""
 
@@ -61,6 +68,8 @@ class SourceOptions:
     table: TableName
     given: frozenset[str] = frozenset()
     columns: tuple[str, ...] | None = None
+    where: str | None = None
+    push_filters: PushFilters = PushFilters.OFF
     point: PointInTime = PointInTime()
     writer_id: str | None = None
     writer_sequence: int | None = None
@@ -106,6 +115,8 @@ def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | Non
         table=table_name(found["path"]),
         given=frozenset(found),
         columns=_names(found.get("columns")),
+        where=found.get("where"),
+        push_filters=_chosen(found, "pushFilters", PushFilters.OFF),
         point=PointInTime(
             version=_whole(found, "versionAsOf"),
             snapshot_id=_whole(found, "snapshotId"),

@@ -1,0 +1,116 @@
+"""Where writers publish, when the log is Kafka.
+
+Owns: keys to partitions (Kafka's own murmur2, as every client does it), positions under the topic's identity. Does not
+own: delivery (`kafka_publisher`), what an intent holds.
+Invariants: a position names the topic that the record went to, not one of the same name before it; an intent over the
+limit is refused before anything is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from rootline.adapters.kafka_publisher import KafkaPublisher, Outgoing, RecordTooLarge
+from rootline.adapters.kafka_settings import KafkaSettings
+from rootline.adapters.kafka_topics import record_bytes_max, topic_identity
+from rootline.schemas.errors import Invalid, Unavailable
+from rootline.schemas.log_position import LogId, LogPosition
+
+_RECORD_OVERHEAD_BYTES: Final = 128
+"""More than what a batch of one record adds to its key and value."""
+
+
+class KafkaIntentSink:
+    """Connects with the first record; for one event loop."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._topic = settings.intents_topic
+        self._record_bytes_max = settings.intent_bytes_max
+        self._publisher = KafkaPublisher(settings, self._ask_record_bytes_max)
+        self.known_identity: LogId | None = None
+        self._asked_at = 0.0
+        self._asking = asyncio.Lock()
+        self._highest: dict[int, int] = {}
+
+    async def identity(self) -> LogId:
+        """`<cluster id>/<topic id>`, asked again when it is older than `identity_max_age_s`.
+
+        Raises:
+            Unavailable: `log-unavailable`.
+
+        """
+        known = self.known_identity
+        if known is not None and self._is_fresh():
+            return known
+        async with self._asking:
+            if self.known_identity is None or not self._is_fresh():  # nobody asked while this one waited
+                return await self._ask_identity()
+            return self.known_identity
+
+    async def publish(self, key: bytes, value: bytes) -> LogPosition:
+        """Append one record; durable when it returns."""
+        return (await self.publish_many([(key, value)]))[0]
+
+    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
+        """Append (key, value) records, those of one key in order.
+
+        Raises:
+            Invalid: `intent-too-large`, nothing was appended.
+            Unavailable: `log-unavailable`, nothing was appended.
+            OutcomeUnknown: `publish-unknown`, none, some or all were appended; publishing all again is safe.
+
+        """
+        if not records:
+            return []
+        for key, value in records:
+            self._check_size(len(key) + len(value))
+        log = await self.identity()
+        try:
+            places = await self._publisher.publish([Outgoing(self._topic, key, value) for key, value in records])
+        except RecordTooLarge as error:
+            largest = max(len(key) + len(value) for key, value in records)
+            await asyncio.to_thread(self._ask_record_bytes_max)
+            self._check_size(largest)
+            raise Unavailable(
+                "log-unavailable", f"{self._settings.url}: {error}; publish again, in smaller batches from now on"
+            ) from None
+        if any(offset <= self._highest.get(partition, -1) for partition, offset in places):
+            async with self._asking:
+                log = await self._ask_identity()  # offsets went back: this is no longer the topic of before
+        for partition, offset in places:
+            self._highest[partition] = max(offset, self._highest.get(partition, -1))
+        return [LogPosition(log, partition, offset) for partition, offset in places]
+
+    async def close(self) -> None:
+        """Let pending records arrive, then give connections back."""
+        await self._publisher.close()
+
+    def _is_fresh(self) -> bool:
+        return asyncio.get_running_loop().time() - self._asked_at <= self._settings.identity_max_age_s
+
+    async def _ask_identity(self) -> LogId:
+        found = await asyncio.to_thread(topic_identity, self._settings, self._topic)
+        if found.log != self.known_identity:
+            self._highest.clear()
+        self.known_identity = found.log
+        self._asked_at = asyncio.get_running_loop().time()
+        return found.log
+
+    def _ask_record_bytes_max(self) -> int:
+        allowed = record_bytes_max(self._settings, self._topic)
+        wanted = self._settings.intent_bytes_max + _RECORD_OVERHEAD_BYTES
+        self._record_bytes_max = min(self._settings.intent_bytes_max, (allowed or wanted) - _RECORD_OVERHEAD_BYTES)
+        return min(wanted, allowed or wanted)
+
+    def _check_size(self, size: int) -> None:
+        if size > self._record_bytes_max:
+            raise _too_large(f"{size} bytes with its key, of {self._record_bytes_max} allowed")
+
+
+def _too_large(what: str) -> Invalid:
+    return Invalid(
+        "intent-too-large", f"intent: {what}; split it, or write a leaf manifest and publish a reference to it"
+    )

@@ -1,0 +1,168 @@
+"""Records made durable on Kafka, and an honest answer about each attempt.
+
+Owns: one idempotent producer, its deadline, its replacement. Does not own: what is published (`kafka_intent_sink`,
+`kafka_verdict_sink`).
+Invariants: a record is on all in-sync replicas before its place is told; what was perhaps appended is never called
+failed; records of one key keep their order, also when the producer is replaced.
+
+A batch that a broker refuses leaves a gap in an idempotent producer's sequence numbers, and every later batch of that
+partition would be refused as out of order: so the producer is drained and a fresh one takes over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import (
+    KafkaError,
+    MessageSizeTooLargeError,
+    TopicAuthorizationFailedError,
+)
+from aiokafka.structs import RecordMetadata
+
+from rootline.adapters.kafka_clients import make_producer, stop_producer
+from rootline.adapters.kafka_settings import KafkaSettings
+from rootline.schemas.errors import OutcomeUnknown, Unavailable
+
+_REFUSALS: Final = (MessageSizeTooLargeError, TopicAuthorizationFailedError)
+"""Answers after which nothing was appended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A record to publish."""
+
+    topic: str
+    key: bytes | None
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+class RecordTooLarge(Exception):
+    """A record is over the size that the producer or the topic allows; nothing of the call was appended."""
+
+
+class KafkaPublisher:
+    """For one event loop. `record_bytes_max` is asked whenever a producer is made; it may block."""
+
+    def __init__(self, settings: KafkaSettings, record_bytes_max: Callable[[], int]) -> None:
+        self._settings = settings
+        self._record_bytes_max = record_bytes_max
+        self._producer: AIOKafkaProducer | None = None
+        self._making = asyncio.Lock()
+        self._retiring: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def publish(self, records: Sequence[Outgoing]) -> list[tuple[int, int]]:
+        """(partition, offset) of each record; those of one key are appended in order.
+
+        Raises:
+            RecordTooLarge: nothing was appended.
+            Unavailable: `log-unavailable`, nothing was appended.
+            OutcomeUnknown: `publish-unknown`, none, some or all were appended.
+
+        """
+        deadline = asyncio.get_running_loop().time() + self._settings.delivery_timeout_s
+        sent: list[asyncio.Future[RecordMetadata]] = []
+        reason: str | None = None
+        try:
+            async with asyncio.timeout_at(deadline):
+                producer = await self._ready()
+                for record in records:
+                    sent.append(await self._hand_over(producer, record))
+        except TimeoutError:
+            reason = f"no broker took the records within {self._settings.delivery_timeout_s:g} s"
+        except MessageSizeTooLargeError as error:
+            reason = str(error)
+            if not sent:
+                raise RecordTooLarge(reason) from None
+        except KafkaError as error:
+            reason = _brief(error)
+        if reason is not None and not sent:
+            raise Unavailable("log-unavailable", f"{self._settings.url}: {reason}")
+        if sent:
+            await asyncio.wait(sent, timeout=max(deadline - asyncio.get_running_loop().time(), 0.001))
+        return self._places(sent, reason)
+
+    async def close(self) -> None:
+        """Let pending records arrive while the deadline lasts; give connections back."""
+        self._closed = True
+        async with self._making:
+            producer, self._producer = self._producer, None
+        if producer is not None:
+            await stop_producer(producer, patience_s=self._settings.request_timeout_s)
+        if self._retiring:
+            await asyncio.wait(self._retiring)
+
+    async def _hand_over(self, producer: AIOKafkaProducer, record: Outgoing) -> asyncio.Future[RecordMetadata]:
+        future: asyncio.Future[RecordMetadata] = await producer.send(
+            record.topic, record.value, key=record.key, headers=list(record.headers)
+        )
+        future.add_done_callback(partial(self._settled, producer))
+        return future
+
+    def _settled(self, producer: AIOKafkaProducer, future: asyncio.Future[RecordMetadata]) -> None:
+        """A record was acknowledged or failed, perhaps after its publisher went away."""
+        if not future.cancelled() and future.exception() is not None:
+            self._retire(producer)
+
+    def _places(self, sent: Sequence[asyncio.Future[RecordMetadata]], reason: str | None) -> list[tuple[int, int]]:
+        errors = [error for future in sent if future.done() and (error := future.exception()) is not None]
+        if reason is None and len(errors) == len(sent) and all(isinstance(error, _REFUSALS) for error in errors):
+            if errors and isinstance(errors[0], MessageSizeTooLargeError):
+                raise RecordTooLarge(f"a batch of {len(sent)} records is over the topic's max.message.bytes")
+            if errors:
+                raise Unavailable("log-unavailable", f"{self._settings.url}: {_brief(errors[0])}")
+        late = sum(not future.done() for future in sent)
+        if late:
+            reason = f"{late} records were not acknowledged within {self._settings.delivery_timeout_s:g} s"
+        elif errors:
+            reason = _brief(errors[0])
+        places = [] if reason else [(future.result().partition, future.result().offset) for future in sent]
+        if any(offset < 0 for _, offset in places):
+            reason = "a broker had the records already and does not remember where"
+        if reason:
+            raise OutcomeUnknown(
+                "publish-unknown", f"{self._settings.url}: {reason}; publishing the same again changes nothing"
+            )
+        return places
+
+    async def _ready(self) -> AIOKafkaProducer:
+        if self._producer is not None:
+            return self._producer
+        async with self._making:
+            if self._closed:
+                raise Unavailable("log-unavailable", f"{self._settings.url}: the log was closed")
+            if self._producer is None:
+                if self._retiring:  # what it still holds goes before anything new
+                    await asyncio.wait(self._retiring)
+                self._producer = await self._started()
+            return self._producer
+
+    async def _started(self) -> AIOKafkaProducer:
+        producer = make_producer(self._settings, record_bytes_max=await asyncio.to_thread(self._record_bytes_max))
+        try:
+            await producer.start()
+        except BaseException:
+            await asyncio.shield(stop_producer(producer, patience_s=1))
+            raise
+        return producer
+
+    def _retire(self, producer: AIOKafkaProducer) -> None:
+        if self._producer is not producer:
+            return
+        self._producer = None
+        task = asyncio.get_running_loop().create_task(
+            stop_producer(producer, patience_s=self._settings.delivery_timeout_s)
+        )
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+
+def _brief(error: BaseException) -> str:
+    return f"{type(error).__name__} {error!s:.200}".strip()

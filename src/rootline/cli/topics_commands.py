@@ -1,0 +1,60 @@
+"""`rootline topics check` and `create`: Kafka's topics as Rootline needs them.
+
+Owns: how they are asked for and shown. Does not own: what they must look like (the adapters of Kafka).
+Invariants: `check` changes nothing and ends with 1 when a topic would lose records; `create` changes nothing that
+exists.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rootline.cli.failure import ExitCode
+from rootline.cli.options import Json, Log
+
+app = typer.Typer(help="Topics of a log on Kafka.", no_args_is_help=True, rich_markup_mode=None)
+Partitions = Annotated[int, typer.Option("--partitions", min=1, help="Of each topic; tables are spread over them.")]
+Copies = Annotated[
+    int | None, typer.Option("--replication-factor", min=1, help="Copies of each record; none: as the brokers say.")
+]
+
+
+@app.command("check")
+def check(log: Log = None, as_json: Json = False) -> None:
+    """Whether the topics exist and keep what they are given; each problem says what to set."""
+    from rootline.cli import output
+    from rootline.connect import open_topics
+
+    topics = open_topics(log)
+    problems = topics.check()
+    for problem in problems:
+        record = {
+            "topic": problem.topic,
+            "setting": problem.setting,
+            "found": problem.found,
+            "wanted": problem.wanted,
+            "reason": problem.reason,
+            "weight": problem.weight,
+        }
+        output.line(as_json, record, f"{problem.weight}: {problem}")
+    refused = sum(problem.weight == "refused" for problem in problems)
+    if refused:
+        raise typer.Exit(ExitCode.NO)
+    for name, identity in topics.identities().items():
+        known = {"topic": name, "log": identity.log, "partitions": identity.partitions}
+        output.line(as_json, known, f"{name}: {identity.partitions} partitions, {identity.log}")
+
+
+@app.command("create")
+def create(partitions: Partitions = 12, copies: Copies = None, log: Log = None, as_json: Json = False) -> None:
+    """Make the topics that do not exist yet."""
+    from rootline.cli import output
+    from rootline.connect import open_topics
+
+    made = open_topics(log).create(partitions=partitions, replication_factor=copies)
+    for name in made:
+        output.line(as_json, {"topic": name, "made": True, "partitions": partitions}, f"{name}: made")
+    if not made and not as_json:
+        output.line(False, {}, "all topics exist; `rootline topics check` looks at them")

@@ -1,0 +1,110 @@
+"""`python -m tests.coordinator.generated_pages`: write docs/settings.md and docs/metrics.md from the code.
+
+Owns: the pages' form. Does not own: what they say (the settings' descriptions, the metrics' texts).
+Invariants: every setting of every class and every metric of the registry is on its page; tests keep them in step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from annotated_types import Ge, Gt, Le
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from rootline.adapters.s3_settings import S3Settings
+from rootline.coordinator.runtime.metrics import TABLES_MAX, CoordinatorMetrics
+from rootline.coordinator.settings import CoordinatorSettings
+from rootline.workers.settings import WorkerSettings
+
+DOCS: Final = Path(__file__).parents[2] / "docs"
+
+_SETTINGS_HEADER: Final = """# Settings
+
+Environment variables, read when a process starts. What belongs to a table is a table property instead. This page is
+generated from the code (`python -m tests.coordinator.generated_pages`); a test keeps it in step. `rootline config
+print` shows the values in force, with secrets masked.
+
+## Where the lake is
+
+| variable | what it says |
+|---|---|
+| `ROOTLINE_WAREHOUSE` | The warehouse: a path, `file:///dir`, or `s3://bucket/prefix`. `--warehouse` says the same. |
+| `ROOTLINE_LOG` | The intent log: `sqlite:///dir` or a path. Without it, the one in the warehouse's folder. |
+| `ROOTLINE_SECRETS_DIR` | A folder whose files are S3 settings, named as the variables are, in small letters. |
+"""
+
+_METRICS_HEADER: Final = f"""# Metrics
+
+What the coordinator shows under `/metrics`: names and labels are a contract. This page is generated from the registry
+(`python -m tests.coordinator.generated_pages`); a test keeps it in step.
+
+The label `table` is given to at most {TABLES_MAX} tables, and only to tables that exist; the rest share `_other` in
+counters and have no gauges. `topic` is the identity of the log, `embedded/<uuid>` for an embedded one. Times are in
+seconds. `rootline_retained_root_bytes` is promised for the version that expires roots; this one keeps them all.
+
+| metric | type | labels | what it tells |
+|---|---|---|---|
+"""
+
+
+def settings_page() -> str:
+    """docs/settings.md."""
+    sections = [
+        ("The coordinator", "ROOTLINE_COORDINATOR__", CoordinatorSettings),
+        ("The worker", "ROOTLINE_WORKER__", WorkerSettings),
+        ("An S3 store", "ROOTLINE_S3__", S3Settings),
+    ]
+    return _SETTINGS_HEADER + "".join(
+        f"\n## {title}\n\n| variable | default | bounds | what it says |\n|---|---|---|---|\n"
+        + "".join(_rows(prefix, kind))
+        for title, prefix, kind in sections
+    )
+
+
+def _rows(prefix: str, kind: type[BaseModel]) -> Iterator[str]:
+    for name, setting in kind.model_fields.items():
+        default = _shown(setting.default)
+        yield f"| `{prefix}{name.upper()}` | {default} | {_bounds(setting)} | {setting.description} |\n"
+
+
+def _shown(default: Any) -> str:
+    assert not isinstance(default, SecretStr), "a secret has no default"
+    return "" if default in (None, "") else f"`{default}`"
+
+
+def _bounds(setting: FieldInfo) -> str:
+    words = []
+    for bound in setting.metadata:
+        match bound:
+            case Gt():
+                words.append(f"> {bound.gt}")
+            case Ge():
+                words.append(f"≥ {bound.ge}")
+            case Le():
+                words.append(f"≤ {bound.le}")
+    return ", ".join(words)
+
+
+def metrics_page() -> str:
+    """docs/metrics.md."""
+    rows = []
+    for name, kind, labels, text in metrics():
+        rows.append(f"| `{name}` | {kind} | {', '.join(f'`{label}`' for label in labels)} | {text} |\n")
+    return _METRICS_HEADER + "".join(sorted(rows))
+
+
+def metrics() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
+    """(name as it is scraped, type, labels, text) of every metric."""
+    for collector in CoordinatorMetrics().registry._collector_to_names:
+        described: Any = collector
+        [metric] = described.describe()
+        name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+        yield name, metric.type, tuple(described._labelnames), metric.documentation
+
+
+if __name__ == "__main__":
+    (DOCS / "settings.md").write_text(settings_page())
+    (DOCS / "metrics.md").write_text(metrics_page())

@@ -1,0 +1,165 @@
+"""What the coordinator shows to those who watch it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import httpx
+import pytest
+
+from rootline.adapters.memory_intent_log import MemoryIntentLog
+from rootline.adapters.memory_object_store import MemoryObjectStore
+from rootline.coordinator.app import CoordinatorService
+from rootline.coordinator.http.server import http_app, serve
+from rootline.coordinator.settings import CoordinatorSettings
+from rootline.schemas.errors import Unavailable
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent_codec import encode_intent
+from rootline.schemas.object_keys import root_key
+from tests.coordinator.generated_pages import DOCS, metrics, metrics_page
+from tests.coordinator.hooked_ports import HookedStore
+from tests.coordinator.running_service import TABLE, Running, append_intent, running
+
+CONTRACT = {
+    "rootline_intent_visible_seconds": (),
+    "rootline_commit_seconds": (),
+    "rootline_oldest_pending_intent_seconds": (),
+    "rootline_put_total": ("outcome",),
+    "rootline_rebases_total": ("cause",),
+    "rootline_verdicts_total": ("verdict", "code"),
+    "rootline_consumer_lag_records": ("topic", "partition"),
+    "rootline_last_commit_timestamp_seconds": ("table",),
+    "rootline_root_bytes": ("table",),
+    "rootline_root_entries": ("table", "content"),
+    "rootline_table_state": ("table", "state"),
+}
+OUR_OWN = {"rootline_store_failures_total": ("table",)}
+
+
+def client_of(service: CoordinatorService) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(http_app(service)), base_url="http://coordinator")
+
+
+async def scraped(service: Running) -> dict[str, float]:
+    async with client_of(service.service) as client:
+        answer = await client.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    lines = [line.rsplit(" ", 1) for line in answer.text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in lines}
+
+
+def test_names_and_labels_are_the_contract() -> None:
+    assert {name: labels for name, _, labels, _ in metrics()} == CONTRACT | OUR_OWN
+
+
+def test_the_metrics_page_in_the_docs_is_what_the_registry_holds() -> None:
+    page = (DOCS / "metrics.md").read_text()
+    assert page == metrics_page(), "run: python -m tests.coordinator.generated_pages"
+
+
+async def test_a_service_is_not_ready_until_probe_and_log_are_done_nor_after_its_stop() -> None:
+    gate, probing = asyncio.Event(), asyncio.Event()
+
+    async def hold(operation: str, key: str) -> None:
+        probing.set()
+        await gate.wait()
+
+    service = CoordinatorService(
+        store=HookedStore(before=hold), log=MemoryIntentLog(), settings=CoordinatorSettings(probe_rounds=1)
+    )
+    task = asyncio.ensure_future(service.run())
+    await probing.wait()
+    async with client_of(service) as client:
+        assert (await client.get("/healthz")).text == "ok\n", "alive, though not ready"
+        answer = await client.get("/readyz")
+        assert answer.status_code == 503
+        assert answer.json()["reason"] == "the store has not passed its probe yet"
+        gate.set()
+        async with asyncio.timeout(20):
+            while (await client.get("/readyz")).status_code != 200:  # noqa: ASYNC110 - as a load balancer asks
+                await asyncio.sleep(0)
+        service.request_stop()
+        assert (await client.get("/readyz")).json()["reason"] == "the service is stopping"
+        await task
+        assert (await client.get("/readyz")).status_code == 503
+
+
+async def test_tables_and_the_reason_of_a_quarantine_are_shown() -> None:
+    store, log = MemoryObjectStore(), MemoryIntentLog()
+    async with running(store, log) as service:
+        await service.create()
+    key = root_key(TABLE, 0)  # type: ignore[arg-type]
+    found = await store.get(key)
+    assert found is not None
+    store.place(key, b"damaged")
+    async with running(store, log) as service, client_of(service.service) as client:
+        await log.publish(TABLE.encode(), encode_intent(append_intent("held")))
+        other = TableName("c.d")
+        await service.create(other)
+        answer = await client.get("/readyz")
+        assert answer.status_code == 200, "one corrupt table does not take the others' service away"
+        tables = answer.json()["tables"]
+        assert tables[TABLE]["state"] == "quarantined"
+        assert "root-corrupt" in tables[TABLE]["why"]
+        assert tables[other]["why"] == ""
+
+
+async def test_the_numbers_follow_what_happened() -> None:
+    async with running() as service:
+        await service.create()
+        await service.commit(append_intent("one"), append_intent("bad", location="../x"))
+        await service.decide(b"junk")
+        await service.commit(append_intent("two"))
+        seen = await scraped(service)
+        state = service.service._consumer.tables[TABLE].machine.head
+        assert state is not None
+    table = f'{{table="{TABLE}"}}'
+    assert seen['rootline_put_total{outcome="landed"}'] == 3
+    assert seen['rootline_verdicts_total{code="",verdict="committed"}'] == 3
+    assert seen['rootline_verdicts_total{code="location-invalid",verdict="rejected"}'] == 1
+    assert seen["rootline_commit_seconds_count"] == 3
+    assert seen["rootline_intent_visible_seconds_count"] == 4
+    assert seen[f"rootline_root_bytes{table}"] == state.root.size_in_bytes
+    assert seen[f'rootline_root_entries{{content="data",table="{TABLE}"}}'] == 2
+    assert seen[f'rootline_table_state{{state="idle",table="{TABLE}"}}'] == 1
+    [lag] = [value for name, value in seen.items() if name.startswith("rootline_consumer_lag_records")]
+    assert lag == 0
+
+
+async def test_an_unreadable_log_takes_the_lag_away_and_nothing_else() -> None:
+    class Ending(MemoryIntentLog):
+        down = False
+
+        async def end_offset(self) -> int:
+            if self.down:
+                raise Unavailable("log-unavailable", "away")
+            return await super().end_offset()
+
+    log = Ending()
+    async with running(None, log) as service:
+        await service.create()
+        log.down = True
+        assert (await scraped(service))['rootline_put_total{outcome="landed"}'] == 1
+
+
+@pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/redoc", "/"])
+async def test_nothing_else_is_there(path: str) -> None:
+    async with running() as service, client_of(service.service) as client:
+        assert (await client.get(path)).status_code == 404
+        assert (await client.post("/readyz")).status_code == 405
+
+
+async def test_it_listens_on_a_port_of_the_systems_choice_and_stops_with_its_block() -> None:
+    async with running() as service:
+        async with serve(service.service, "127.0.0.1", 0) as url, httpx.AsyncClient() as client:
+            assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
+            assert (await client.get(f"{url}/healthz")).text == "ok\n"
+            host, port = url.removeprefix("http://").split(":")
+            with pytest.raises(OSError, match="in use"):
+                async with serve(service.service, host, int(port)):
+                    pass
+        async with httpx.AsyncClient() as client:
+            with pytest.raises(httpx.ConnectError):
+                await client.get(f"{url}/healthz")

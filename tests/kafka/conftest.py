@@ -1,0 +1,39 @@
+"""Topics of one test on a real broker, and decided intents."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rootline.adapters.kafka_intent_sink import KafkaIntentSink
+from rootline.adapters.kafka_settings import KafkaSettings
+from rootline.adapters.kafka_verdict_sink import KafkaVerdictSink
+from rootline.adapters.kafka_writer_log import KafkaWriterLog
+from tests.services.kafka_service import KafkaService
+
+
+@pytest.fixture
+def settings(kafka_service: KafkaService) -> KafkaSettings:
+    return kafka_service.with_topics(delivery_timeout_s=20)
+
+
+@pytest.fixture
+async def sink(settings: KafkaSettings) -> AsyncIterator[KafkaIntentSink]:
+    made = KafkaIntentSink(settings)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def writer(settings: KafkaSettings) -> AsyncIterator[KafkaWriterLog]:
+    made = KafkaWriterLog(settings)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def verdicts(settings: KafkaSettings) -> AsyncIterator[KafkaVerdictSink]:
+    made = KafkaVerdictSink(settings)
+    yield made
+    await made.close()

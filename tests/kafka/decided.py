@@ -1,0 +1,35 @@
+"""Verdicts and dead letters on given positions."""
+
+from __future__ import annotations
+
+from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.log_position import LogPosition
+from rootline.schemas.verdict import Verdict, VerdictKind
+
+
+def verdict_on(position: LogPosition, *, table: str = "demo.flights", version: int = 1, message: str = "") -> Verdict:
+    return Verdict(
+        intent_id=f"intent-{position.offset}",
+        table=table,
+        kind=VerdictKind.REJECTED if message else VerdictKind.COMMITTED,
+        log=position.log,
+        partition=position.partition,
+        offset=position.offset,
+        version=version,
+        message=message or None,
+        code="row-conflict" if message else None,
+    )
+
+
+def letter_on(position: LogPosition, value: bytes, *, key: bytes | None = b"demo.flights") -> DeadLetter:
+    return DeadLetter(
+        log=position.log,
+        partition=position.partition,
+        offset=position.offset,
+        intent_id=f"intent-{position.offset}",
+        table="demo.flights",
+        code="undecodable",
+        message="intent: neither Avro nor JSON — nothing of it",
+        key=key,
+        value=value,
+    )

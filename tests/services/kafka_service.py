@@ -1,0 +1,216 @@
+"""A Kafka broker: KRaft, one node, or the one that `ROOTLINE_TEST_KAFKA` names.
+
+Owns: the broker, its listeners, and topics of one test. Does not own: the adapters under test.
+Invariants: a test has topics of its own, so tests never meet; a restart keeps ports and data.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import subprocess
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from pydantic import SecretStr
+
+from rootline.adapters.kafka_settings import KafkaSettings
+from rootline.adapters.kafka_topics import create_topics
+from tests.services.kafka_certificates import make_certificates
+from tests.services.kafka_software import KafkaSoftware, kafka_software
+from tests.services.service_process import HOST, ServiceProcess, free_port
+from tests.services.toxiproxy import Proxy, Toxiproxy
+
+USER = "rootline"
+PASSWORD = "rootline-tests-only"
+
+
+@dataclass(frozen=True)
+class _Ports:
+    plain: int
+    proxied: int
+    """Where the broker listens for the proxy."""
+    proxy: int
+    """Where clients of the proxied listener go: the advertised port."""
+    secure: int
+    controller: int
+
+
+class KafkaBroker:
+    """A broker of our own: it can be killed and started again on the same ports and data."""
+
+    def __init__(self, software: KafkaSoftware, folder: Path, *, recording: bool = False) -> None:
+        self.ports = _Ports(*(free_port() for _ in range(5)))
+        self._software = software
+        self._folder = folder
+        self._recording = recording
+        self._starts = 0
+        self.authority = folder / "authority.pem"
+        self._properties = folder / "server.properties"
+        self._properties.write_text(_properties(self.ports, folder))
+        words = ("format", "--standalone", "--cluster-id", _cluster_id(), "--config", self._properties)
+        formatted = subprocess.run(
+            [str(part) for part in software.command("kafka.tools.StorageTool", *words)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert formatted.returncode == 0, formatted.stdout + formatted.stderr
+        self._process = self._start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def kill(self) -> None:
+        """As a power cut would."""
+        self._process.kill()
+
+    def start_again(self) -> None:
+        """After `kill` or `stop`; ready when it returns."""
+        self._process = self._start()
+        self.wait_ready()
+
+    def stop(self) -> None:
+        """Ask it to end, and wait."""
+        os.kill(self._process.pid, signal.SIGTERM)
+        self._process.stop()
+
+    def wait_ready(self) -> None:
+        """Until it answers."""
+        self._process.wait_ready(self.ports.plain, deadline_s=60)
+        admin = AdminClient({"bootstrap.servers": f"{HOST}:{self.ports.plain}", "log_level": 0})
+        assert admin.describe_cluster(request_timeout=30).result().nodes
+
+    def _start(self) -> ServiceProcess:
+        self._starts += 1
+        command = self._software.command("kafka.Kafka", self._properties, recording=self._recording)
+        return ServiceProcess(command, self._folder / f"broker-{self._starts}.log")
+
+
+@dataclass(frozen=True)
+class KafkaService:
+    """Where the broker is; `broker` is there when it is ours."""
+
+    servers: str
+    broker: KafkaBroker | None
+
+    def settings(self, **changes: Any) -> KafkaSettings:
+        """Settings with topics of their own, which do not exist yet."""
+        name = f"test-{uuid.uuid4().hex[:12]}"
+        return KafkaSettings(
+            **{
+                "bootstrap_servers": self.servers,
+                "intents_topic": f"{name}.intents",
+                "verdicts_topic": f"{name}.verdicts",
+                "dead_letters_topic": f"{name}.dead-letters",
+                "group_id": name,
+                **changes,
+            }
+        )
+
+    def with_topics(self, partitions: int = 4, **changes: Any) -> KafkaSettings:
+        """Settings whose topics exist."""
+        settings = self.settings(**changes)
+        create_topics(settings, partitions=partitions, replication_factor=1)
+        return settings
+
+    def secure(self, settings: KafkaSettings, **changes: Any) -> KafkaSettings:
+        """The same through TLS and a password."""
+        broker = self.own()
+        return settings.model_copy(
+            update={
+                "bootstrap_servers": f"{HOST}:{broker.ports.secure}",
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": "PLAIN",
+                "sasl_username": USER,
+                "sasl_password": SecretStr(PASSWORD),
+                "tls_ca_file": broker.authority,
+                **changes,
+            }
+        )
+
+    @contextmanager
+    def proxied(self, toxiproxy: Toxiproxy, settings: KafkaSettings) -> Iterator[tuple[KafkaSettings, Proxy]]:
+        """The same through a network that can be broken; one at a time."""
+        ports = self.own().ports
+        upstream = (HOST, ports.proxied)
+        with toxiproxy.proxy(f"kafka-{uuid.uuid4().hex[:8]}", upstream, listen_port=ports.proxy) as proxy:
+            yield settings.model_copy(update={"bootstrap_servers": f"{HOST}:{ports.proxy}"}), proxy
+
+    def own(self) -> KafkaBroker:
+        """Our broker; a named one is not ours to kill, proxy or reconfigure."""
+        if self.broker is None:
+            pytest.fail("this test needs a broker of its own: unset ROOTLINE_TEST_KAFKA", pytrace=False)
+        return self.broker
+
+
+@contextmanager
+def running_kafka(folder: Path) -> Iterator[KafkaService]:
+    """A broker, its data in `folder`."""
+    named = os.environ.get("ROOTLINE_TEST_KAFKA")
+    if named:
+        yield KafkaService(named, None)
+        return
+    broker = KafkaBroker(kafka_software(lambda software: _record_classes(software, folder)), folder)
+    try:
+        broker.wait_ready()
+        yield KafkaService(f"{HOST}:{broker.ports.plain}", broker)
+    finally:
+        broker.kill()
+
+
+def _record_classes(software: KafkaSoftware, folder: Path) -> None:
+    place = folder / "recording"
+    place.mkdir()
+    broker = KafkaBroker(software, place, recording=True)
+    try:
+        broker.wait_ready()
+    finally:
+        broker.stop()
+
+
+def _cluster_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def _properties(ports: _Ports, folder: Path) -> str:
+    certificates = make_certificates(folder)
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    lines = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.bootstrap.servers": f"{HOST}:{ports.controller}",
+        "listeners": f"PLAINTEXT://{HOST}:{ports.plain},PROXIED://{HOST}:{ports.proxied},"
+        f"SECURE://{HOST}:{ports.secure},CONTROLLER://{HOST}:{ports.controller}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{ports.plain},PROXIED://{HOST}:{ports.proxy},"
+        f"SECURE://{HOST}:{ports.secure}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listener.name.secure.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.secure.plain.sasl.jaas.config": f'{login} user_{USER}="{PASSWORD}";',
+        "listener.name.secure.ssl.keystore.type": "PEM",
+        "listener.name.secure.ssl.keystore.location": str(certificates.key_store),
+        "log.dirs": str(folder / "data"),
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "broker.session.timeout.ms": "2000",
+        "broker.heartbeat.interval.ms": "500",
+        "auto.create.topics.enable": "false",
+    }
+    return "".join(f"{name}={value}\n" for name, value in lines.items())

@@ -1,0 +1,97 @@
+"""Kafka's jars, had once through Maven, and an archive of its loaded classes that halves every start.
+
+Owns: the folder in the user's cache. Does not own: running a broker (`kafka_service`).
+Invariants: a folder in the cache is whole and of the version in its name, also when two sessions fill it at once; what
+cannot be had fails the tests with one line that says what to install.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.services.go_tools import cache_folder
+
+_VERSION = "4.3.1"
+_JAVA_NEEDED = 17
+_INSTEAD = ", or set ROOTLINE_TEST_KAFKA=host:port to use a running broker"
+_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>rootline.tests</groupId><artifactId>kafka</artifactId><version>1</version>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{_VERSION}</version></dependency>
+    <dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>2.25.4</version></dependency>
+  </dependencies>
+</project>
+"""
+
+
+@dataclass(frozen=True)
+class KafkaSoftware:
+    """What it takes to run one of Kafka's main classes."""
+
+    java: str
+    class_path: str
+    archive: Path
+
+    def command(self, main: str, *words: str | Path, recording: bool = False) -> list[str | Path]:
+        """The command of `main`; `recording` writes the archive of classes when it ends."""
+        sharing = f"-XX:ArchiveClassesAtExit={self.archive}" if recording else f"-XX:SharedArchiveFile={self.archive}"
+        options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", sharing, "-Xlog:disable"]
+        return [self.java, *options, "-cp", self.class_path, main, *words]
+
+
+def kafka_software(record: Callable[[KafkaSoftware], None]) -> KafkaSoftware:
+    """The software, from the cache or fetched into it; `record` runs a broker once for the archive of classes."""
+    java, version = _java()
+    folder = cache_folder() / f"kafka-{_VERSION}"
+    with (cache_folder() / "kafka.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            _fetch(folder)
+        jars = sorted(map(str, folder.glob("*.jar")))
+        software = KafkaSoftware(java, os.pathsep.join(jars), folder / f"classes-{version}.jsa")
+        if not software.archive.exists():
+            record(software)
+    return software
+
+
+def _java() -> tuple[str, str]:
+    """The Java that runs, and a name for its very version."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin/java")) if home else shutil.which("java")
+    said = ""
+    if java is not None and shutil.which(java):
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+    found = re.search(r' version "(\d+)', said)
+    if java is None or found is None or int(found[1]) < _JAVA_NEEDED:
+        pytest.fail(
+            f"Kafka needs Java: install Java {_JAVA_NEEDED} or newer (openjdk-17-jre-headless){_INSTEAD}",
+            pytrace=False,
+        )
+    return java, f"{found[1]}-{hashlib.sha256(said.encode()).hexdigest()[:8]}"
+
+
+def _fetch(folder: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        pytest.fail(f"Kafka {_VERSION} cannot be had: install Maven (mvn on PATH){_INSTEAD}", pytrace=False)
+    with tempfile.TemporaryDirectory(dir=cache_folder()) as made:
+        Path(made, "pom.xml").write_text(_POM)
+        command = [maven, "-B", "-q", _PLUGIN, "-DoutputDirectory=libs", "-DincludeScope=runtime"]
+        got = subprocess.run(command, cwd=made, capture_output=True, text=True, timeout=600, check=False)
+        if got.returncode != 0:
+            reasons = [line for line in got.stdout.splitlines() if "ERROR" in line] or ["no reason given"]
+            pytest.fail(f"Kafka {_VERSION} cannot be had through Maven: {reasons[0][:300]}{_INSTEAD}", pytrace=False)
+        Path(made, "libs").rename(folder)

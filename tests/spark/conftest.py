@@ -1,0 +1,85 @@
+"""One Spark for the whole session, and lakes to use it on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from rootline.client.lake import Lake
+from rootline.client.table_handle import TableHandle
+from rootline.connect import connect
+
+FLIGHTS = pa.schema([("id", pa.int64()), ("carrier", pa.string()), ("delay", pa.float64())])
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local Spark with two cores and our data source; its session is in another time zone than UTC."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    for name in ("ROOTLINE_WAREHOUSE", "ROOTLINE_LOG"):
+        os.environ.pop(name, None)
+    builder = SparkSession.builder.master("local[2]").appName("rootline tests")
+    for setting, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.session.timeZone": "America/New_York",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.timeType.enabled": "true",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
+    }.items():
+        builder = builder.config(setting, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    from rootline.spark import register
+
+    register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the lake of a test rests."""
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def lake(folder: Path) -> Iterator[Lake]:
+    """A lake whose coordinator this process hosts, while Spark's workers use it."""
+    with connect(folder) as opened:
+        yield opened
+
+
+@pytest.fixture
+def flights(lake: Lake) -> TableHandle:
+    """An empty table by carrier."""
+    return lake.create_table("demo.flights", FLIGHTS, partition_by=["carrier"])
+
+
+@pytest.fixture
+def load(spark: SparkSession, folder: Path) -> Callable[..., DataFrame]:
+    """`load(versionAsOf=3)`: the table `demo.flights` through Spark."""
+
+    def loaded(table: str = "demo.flights", **options: Any) -> DataFrame:
+        return spark.read.format("rootline").option("warehouse", str(folder)).options(**options).load(table)
+
+    return loaded
+
+
+@pytest.fixture
+def save(folder: Path) -> Callable[..., None]:
+    """`save(frame, mode="overwrite")`: into the table `demo.flights` through Spark."""
+
+    def saved(frame: DataFrame, mode: str = "append", table: str = "demo.flights", **options: Any) -> None:
+        frame.write.format("rootline").option("warehouse", str(folder)).options(**options).mode(mode).save(table)
+
+    return saved

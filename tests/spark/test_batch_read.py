@@ -1,0 +1,234 @@
+"""Spark reads one version of a table: the columns that are asked for, of the files that may match."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import EqualTo, GreaterThan
+from pyspark.sql.types import StructType
+
+from rootline.client.lake import Lake
+from rootline.client.session import Session
+from rootline.client.table_handle import TableHandle
+from rootline.spark.batch_reader import BatchReader, ScanPartition, packed
+from rootline.spark.data_source import RootlineDataSource, register
+from rootline.workers.app import WorkerService
+from tests.spark.conftest import FLIGHTS
+
+pytestmark = pytest.mark.spark
+Load = Callable[..., DataFrame]
+PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+@pytest.fixture
+def table(flights: TableHandle) -> TableHandle:
+    """Three files of rows 0 to 8 in versions 1 to 3; row 4 is deleted in version 4."""
+    for at, carrier in enumerate(["UA", "AA", "DL"]):
+        found = range(3 * at, 3 * at + 3)
+        flights.append({"id": list(found), "carrier": [carrier] * 3, "delay": [float(id_) for id_ in found]})
+    flights.delete_where("id = 4")
+    return flights
+
+
+def ids(frame: DataFrame) -> list[int]:
+    return sorted(row.id for row in frame.select("id").collect())
+
+
+@contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    before = spark.conf.get(name)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        assert before is not None
+        spark.conf.set(name, before)
+
+
+@pytest.mark.usefixtures("table")
+def test_all_live_rows_are_read_and_counted(load: Load) -> None:
+    assert ids(load()) == [0, 1, 2, 3, 5, 6, 7, 8]
+    assert load().count() == 8
+    assert load().columns == ["id", "carrier", "delay"]
+
+
+@pytest.mark.usefixtures("flights")
+def test_an_empty_table_has_no_rows(load: Load) -> None:
+    assert load().count() == 0
+    assert load().where("id = 1").collect() == []
+
+
+@pytest.mark.usefixtures("table")
+def test_columns_are_picked_by_option_in_its_order_or_by_a_schema(
+    load: Load, spark: SparkSession, folder: Path
+) -> None:
+    assert load(columns="delay, id").columns == ["delay", "id"]
+    assert [tuple(row) for row in load(columns="delay,id").where("id = 8").collect()] == [(8.0, 8)]
+    reader = spark.read.format("rootline").option("warehouse", str(folder)).schema("carrier string, id bigint")
+    assert [tuple(row) for row in reader.load("demo.flights").where("id = 0").collect()] == [("UA", 0)]
+
+
+FILTERS = {
+    "carrier = 'AA'": [3, 5],
+    "id > 2 and delay <= 6": [3, 5, 6],
+    "carrier in ('UA', 'DL') and not id = 1": [0, 2, 6, 7, 8],
+    "carrier like 'D%'": [6, 7, 8],
+    "id + 1 = 3": [2],
+    "delay is null": [],
+    "carrier <=> 'AA'": [3, 5],
+}
+
+
+@pytest.mark.usefixtures("table")
+def test_filters_mean_the_same_with_and_without_push_down(load: Load, spark: SparkSession) -> None:
+    for where, expected in FILTERS.items():
+        assert ids(load().where(where)) == expected, where
+        with setting(spark, PUSH_DOWN, "true"):
+            assert ids(load().where(where)) == expected, where
+            assert ids(load(pushFilters="true").where(where)) == expected, where
+
+
+@pytest.mark.usefixtures("table")
+def test_a_frame_that_was_filtered_has_all_its_rows_when_it_is_used_again(load: Load, spark: SparkSession) -> None:
+    for switched_on in ("false", "true"):
+        with setting(spark, PUSH_DOWN, switched_on):
+            frame = load()
+            assert frame.where("carrier = 'AA'").count() == 2
+            assert frame.count() == 8
+            assert frame.where("id = 0").union(frame.where("id = 8")).count() == 2
+
+
+@pytest.mark.usefixtures("table")
+def test_spark_refuses_push_down_while_its_own_setting_is_off(load: Load) -> None:
+    with pytest.raises(Exception, match="DATA_SOURCE_PUSHDOWN_DISABLED"):
+        load(pushFilters="true").count()
+
+
+@pytest.mark.usefixtures("table")
+def test_option_where_reads_the_rows_that_match_and_no_other_file(load: Load, folder: Path) -> None:
+    assert ids(load(where="carrier = 'AA' and id < 5")) == [3]
+    assert [tuple(row) for row in load(where="id >= 7", columns="carrier").collect()] == [("DL",), ("DL",)]
+    assert ids(load(where="id > 1").where("carrier = 'UA'")) == [2]
+    assert files_planned(reader_of(folder, where="carrier = 'AA'")) == 1
+    with pytest.raises(Exception, match="there is no column 'plane'"):
+        load(where="plane = 1").collect()
+
+
+def reader_of(folder: Path, **options: str) -> BatchReader:
+    source = RootlineDataSource({"path": "demo.flights", "warehouse": str(folder), **options})
+    schema = source.schema()
+    assert isinstance(schema, StructType)
+    reader = source.reader(schema)
+    assert isinstance(reader, BatchReader)
+    return reader
+
+
+def files_planned(reader: BatchReader) -> int:
+    partitions = [partition for partition in reader.partitions() if isinstance(partition, ScanPartition)]
+    return sum(len(partition.tasks) for partition in partitions)
+
+
+@pytest.mark.usefixtures("table")
+def test_a_pushed_filter_prunes_files(folder: Path) -> None:
+    assert files_planned(reader_of(folder)) == 3
+    for filters, files in (
+        ([EqualTo(("carrier",), "AA")], 1),
+        ([GreaterThan(("id",), 2)], 2),
+        ([GreaterThan(("id",), 2), EqualTo(("carrier",), "UA")], 0),
+    ):
+        reader = reader_of(folder, pushFilters="true")
+        assert list(reader.pushFilters(filters)) == filters, "Spark is to check every filter again"
+        assert files_planned(reader) == files
+
+
+@pytest.mark.usefixtures("table")
+def test_files_are_packed_into_partitions_by_size(folder: Path) -> None:
+    (partition,) = reader_of(folder).partitions()
+    assert isinstance(partition, ScanPartition)
+    assert [len(group) for group in packed(partition.tasks, 8 * 1024 * 1024)] == [2, 1]
+
+
+def test_older_versions_are_read_by_version_snapshot_or_moment(load: Load, table: TableHandle) -> None:
+    older = table.history()[2]
+    assert older.version == 2
+    timestamp_ms = older.snapshot.timestamp_ms
+    moment = dt.datetime.fromtimestamp(timestamp_ms / 1000, dt.UTC).isoformat()
+    for options in (
+        {"versionAsOf": 2},
+        {"snapshotId": older.snapshot.snapshot_id},
+        {"timestampAsOf": timestamp_ms},
+        {"timestampAsOf": moment},
+    ):
+        assert ids(load(**options)) == [0, 1, 2, 3, 4, 5], options
+
+
+def test_a_frame_stays_at_the_version_that_it_was_loaded_at(load: Load, table: TableHandle) -> None:
+    frame = load()
+    table.delete_where("id > 2")
+    assert frame.count() == 8
+    assert frame.join(frame.withColumnRenamed("delay", "other"), "id").count() == 8
+    assert load().count() == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"version": 1}, "option 'version' is not known"),
+        ({"versionAsOf": 99}, "version-unknown"),
+        ({"snapshotId": 99}, "no addressable version has snapshot id 99"),
+        ({"columns": "plane"}, "has no column plane"),
+        ({"timestampAsOf": "2001-01-01T00:00:00Z"}, "version-unknown"),
+        ({"table": "demo.nothing"}, "no table has this name"),
+        ({"writerId": "a"}, "no meaning for a read"),
+    ],
+)
+@pytest.mark.usefixtures("table")
+def test_what_cannot_be_read_is_refused_with_its_reason(load: Load, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(Exception, match=said):
+        load(**options).collect()
+
+
+def test_a_folder_that_is_not_there_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="there is no such folder"):
+        spark.read.format("rootline").option("warehouse", str(tmp_path / "nowhere")).load("demo.flights")
+
+
+@pytest.mark.usefixtures("table")
+def test_the_sessions_settings_stand_behind_the_options(spark: SparkSession, folder: Path) -> None:
+    spark.conf.set("spark.rootline.warehouse", str(folder))
+    try:
+        register(spark)
+        assert spark.read.format("rootline").load("demo.flights").count() == 8
+    finally:
+        spark.conf.unset("spark.rootline.warehouse")
+        register(spark)
+
+
+async def flush(session: Session) -> int:
+    """What `rootline worker` does all day, once; the number of entries that moved."""
+    worker = WorkerService(store=session.store, log=session.log)
+    await worker.look_once()
+    report = await worker.carry_out_one()
+    return 0 if report is None else report.entries
+
+
+def test_rows_whose_files_and_vectors_are_in_leaves_are_read_pruned_and_replaced(
+    lake: Lake, load: Load, save: Callable[..., None], spark: SparkSession, folder: Path
+) -> None:
+    properties = {"rootline.flush.data-files": "2"}
+    table = lake.create_table("demo.flights", FLIGHTS, partition_by=["carrier"], properties=properties)
+    table.append({"id": [1, 2, 3], "carrier": ["UA", "UA", "AA"], "delay": [1.0, 2.0, None]})
+    table.delete_where("id = 2")
+    assert lake.holder.run(flush) == 3
+    table.append({"id": [4], "carrier": ["UA"], "delay": [4.0]})
+    assert ids(load()) == [1, 3, 4]
+    assert files_planned(reader_of(folder, where="carrier = 'AA'")) == 1
+    save(spark.createDataFrame([(9, "DL", 9.0)], "id long, carrier string, delay double"), mode="overwrite")
+    assert ids(load()) == [9]
+    assert list(table.check()) == []
