@@ -52,7 +52,7 @@ seconds. `rootline_retained_root_bytes` is promised for the version that expires
 
 def settings_page() -> str:
     """docs/settings.md."""
-    sections = [
+    sections: list[tuple[str, str, type[BaseModel]]] = [
         ("The coordinator", "ROOTLINE_COORDINATOR__", CoordinatorSettings),
         ("The worker", "ROOTLINE_WORKER__", WorkerSettings),
         ("An S3 store", "ROOTLINE_S3__", S3Settings),

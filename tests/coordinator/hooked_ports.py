@@ -1,4 +1,7 @@
-"""A store and a log that do something of the test's before and after each call: wait, fail, or let others go on."""
+"""A store and a log that do something of the test's before and after each call: wait, fail, or let others go on.
+
+Whoever lets them wait runs on `rootline.testing.virtual_loop`, where waiting takes no time.
+"""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ def test_a_coordinator_paused_past_the_retention_does_not_acknowledge_a_root_on_
 async def test_a_spark_batch_rejected_mended_and_replayed_at_the_same_sequence() -> None:
     async with running() as service:
         await service.create()
-        batch = {"writer_id": "query-7", "writer_sequence": 3}
+        batch: dict[str, Any] = {"writer_id": "query-7", "writer_sequence": 3}
         [broken] = await service.commit(append_intent("b-1", schema_id=9, **batch))
         assert broken.code == "schema-unknown"
         [again] = await service.commit(append_intent("b-1", schema_id=9, **batch))
@@ -244,7 +244,7 @@ async def test_a_producer_restarted_with_its_counter_at_zero() -> None:
         restarted = append_intent("q-0", writer_id="process/2222", writer_sequence=0)
         verdicts = await service.commit(first, restarted)
         assert [verdict.kind for verdict in verdicts] == [VerdictKind.COMMITTED] * 2
-        supplied = {"writer_id": "ingest-7", "writer_sequence": 0}
+        supplied: dict[str, Any] = {"writer_id": "ingest-7", "writer_sequence": 0}
         [once] = await service.commit(append_intent("s-0", **supplied))
         [twice] = await service.commit(append_intent("s-0-again", **supplied))
         assert (twice.kind, twice.version) == (VerdictKind.DUPLICATE, once.version)

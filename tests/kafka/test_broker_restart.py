@@ -54,6 +54,7 @@ class Writers:
                 self.unknown.add((key, number))
             except Unavailable:
                 self.refused += 1
+                assert self.refused < 100
                 continue
             number += 1
 
@@ -151,13 +152,14 @@ async def test_a_network_that_loses_replies_doubles_and_loses_nothing(
 ) -> None:
     direct = kafka_service.with_topics(delivery_timeout_s=60, request_timeout_s=1)
     with kafka_service.proxied(toxiproxy, direct) as (settings, proxy):
-        if fault == "replies cut off":
-            proxy.add("limit_data", stream="downstream", bytes=12_000)
-        else:
-            proxy.add("reset_peer", stream="downstream", timeout=300)
         sink = KafkaIntentSink(settings)
         writers = Writers(sink)
-        await writers.several_more(600)
+        await writers.several_more(100)
+        if fault == "replies cut off":
+            proxy.add("limit_data", stream="downstream", bytes=20_000)
+        else:
+            proxy.add("reset_peer", stream="downstream", timeout=200)
+        await writers.several_more(2_000)
         await writers.stop()
         await sink.close()
 

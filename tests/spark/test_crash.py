@@ -17,9 +17,9 @@ from tests.spark.test_stream import PATIENCE_S, Stream, ids
 from tests.spark.test_stream import stream as stream
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-FILES = 24
+FILES = 16
 ROWS = 20
-KILL_AFTER = (3, 9, 15)
+KILL_AFTER = (3, 7, 11)
 
 
 def await_batches(query: StreamingQuery, wanted: int) -> None:

@@ -42,6 +42,7 @@ def test_the_environment_stands_behind_the_options() -> None:
         ({"timestampAsOf": "yesterday"}, "option 'timestampAsOf' is 'yesterday'"),
         ({"onRejected": "ignore"}, "option 'onRejected' is 'ignore'; it must be 'fail' or 'deadLetter'"),
         ({"isolationLevel": "none"}, "it must be 'snapshot' or 'serializable'"),
+        ({"pushFilters": "maybe"}, "it must be 'true' or 'false'"),
         ({"verdictTimeoutMs": "0"}, "option 'verdictTimeoutMs' is 0; it must be at least 1"),
         ({"warehouse": ""}, "no warehouse"),
         ({"path": "flights"}, "flights"),

@@ -86,13 +86,34 @@ async def stop_producer(producer: AIOKafkaProducer, *, patience_s: float) -> Non
         await asyncio.wait([stopping], timeout=patience_s)
     finally:
         if not stopping.done():
-            # an idempotent producer tries for ever, and the library has no public way to give up
+            # an idempotent producer tries for ever, and the library has no public way to give up: first what sends
+            # must end, because a batch that failed cannot be queued again
+            ending = asyncio.ensure_future(producer._sender.close())
+            await asyncio.wait([ending], timeout=patience_s)
+            ending.cancel()
             producer._message_accumulator.fail_all(KafkaError("the producer was closed"))
             await asyncio.wait([stopping], timeout=patience_s)
         if not stopping.done():
             stopping.cancel()
         with contextlib.suppress(asyncio.CancelledError, KafkaError):
             await stopping
+
+
+async def stop_consumer(consumer: AIOKafkaConsumer) -> None:
+    """Every connection is closed, also while a broker is away."""
+    try:
+        await consumer.stop()
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        # the library cancels a fetch that waits for its next attempt, awaits it without a guard, and leaves the rest
+        pending = list(consumer._fetcher._pending_tasks)
+        for fetch in pending:
+            fetch.cancel()
+        if pending:
+            await asyncio.wait(pending)
+        await consumer._client.close()
 
 
 def _asyncio_options(settings: KafkaSettings) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from operator import itemgetter
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from rootline.adapters.kafka_clients import make_consumer
+from rootline.adapters.kafka_clients import make_consumer, stop_consumer
 from rootline.adapters.kafka_record_headers import dead_letter_of
 from rootline.adapters.kafka_settings import KafkaSettings
 from rootline.adapters.kafka_topics import topic_identity
@@ -46,7 +46,7 @@ class KafkaDeadLetters:
             reason = f"{type(error).__name__} {error!s:.200}"
             raise Unavailable("log-unavailable", f"{self._settings.url}: topic {topic}: {reason}") from None
         finally:
-            await consumer.stop()
+            await stop_consumer(consumer)
 
     async def close(self) -> None:
         """Nothing is held between looks."""

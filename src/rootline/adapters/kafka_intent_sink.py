@@ -9,13 +9,14 @@ limit is refused before anything is sent.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Final
 
 from rootline.adapters.kafka_publisher import KafkaPublisher, Outgoing, RecordTooLarge
 from rootline.adapters.kafka_settings import KafkaSettings
 from rootline.adapters.kafka_topics import record_bytes_max, topic_identity
-from rootline.schemas.errors import Invalid, Unavailable
+from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.log_position import LogId, LogPosition
 
 _RECORD_OVERHEAD_BYTES: Final = 128
@@ -32,23 +33,25 @@ class KafkaIntentSink:
         self._publisher = KafkaPublisher(settings, self._ask_record_bytes_max)
         self.known_identity: LogId | None = None
         self._asked_at = 0.0
+        self._refreshing: asyncio.Task[None] | None = None
         self._asking = asyncio.Lock()
         self._highest: dict[int, int] = {}
 
     async def identity(self) -> LogId:
-        """`<cluster id>/<topic id>`, asked again when it is older than `identity_max_age_s`.
+        """`<cluster id>/<topic id>`; one older than `identity_max_age_s` is asked for again meanwhile.
 
         Raises:
             Unavailable: `log-unavailable`.
 
         """
-        known = self.known_identity
-        if known is not None and self._is_fresh():
-            return known
-        async with self._asking:
-            if self.known_identity is None or not self._is_fresh():  # nobody asked while this one waited
-                return await self._ask_identity()
-            return self.known_identity
+        if self.known_identity is None:
+            async with self._asking:
+                if self.known_identity is None:  # nobody asked while this one waited
+                    return await self._ask_identity()
+        age_s = asyncio.get_running_loop().time() - self._asked_at
+        if age_s > self._settings.identity_max_age_s and (self._refreshing is None or self._refreshing.done()):
+            self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
+        return self.known_identity
 
     async def publish(self, key: bytes, value: bytes) -> LogPosition:
         """Append one record; durable when it returns."""
@@ -68,6 +71,7 @@ class KafkaIntentSink:
         for key, value in records:
             self._check_size(len(key) + len(value))
         log = await self.identity()
+        highest = dict(self._highest)
         try:
             places = await self._publisher.publish([Outgoing(self._topic, key, value) for key, value in records])
         except RecordTooLarge as error:
@@ -77,9 +81,8 @@ class KafkaIntentSink:
             raise Unavailable(
                 "log-unavailable", f"{self._settings.url}: {error}; publish again, in smaller batches from now on"
             ) from None
-        if any(offset <= self._highest.get(partition, -1) for partition, offset in places):
-            async with self._asking:
-                log = await self._ask_identity()  # offsets went back: this is no longer the topic of before
+        if any(offset <= highest.get(partition, -1) for partition, offset in places):
+            log = await self._identity_after_the_end(places)
         for partition, offset in places:
             self._highest[partition] = max(offset, self._highest.get(partition, -1))
         return [LogPosition(log, partition, offset) for partition, offset in places]
@@ -87,9 +90,24 @@ class KafkaIntentSink:
     async def close(self) -> None:
         """Let pending records arrive, then give connections back."""
         await self._publisher.close()
+        if self._refreshing is not None:
+            await asyncio.wait([self._refreshing])
 
-    def _is_fresh(self) -> bool:
-        return asyncio.get_running_loop().time() - self._asked_at <= self._settings.identity_max_age_s
+    async def _refresh(self) -> None:
+        async with self._asking:
+            self._asked_at = asyncio.get_running_loop().time()
+            with contextlib.suppress(Unavailable):  # publishing finds out by itself; the next time is soon enough
+                await self._ask_identity()
+
+    async def _identity_after_the_end(self, places: Sequence[tuple[int, int]]) -> LogId:
+        """Offsets went back: this is no longer the topic of before."""
+        try:
+            async with self._asking:
+                return await self._ask_identity()
+        except Unavailable as error:
+            raise OutcomeUnknown(
+                "publish-unknown", f"{error.message}; the topic was made anew, and {len(places)} records are on it"
+            ) from None
 
     async def _ask_identity(self) -> LogId:
         found = await asyncio.to_thread(topic_identity, self._settings, self._topic)

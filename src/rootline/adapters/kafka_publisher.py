@@ -100,9 +100,15 @@ class KafkaPublisher:
             await asyncio.wait(self._retiring)
 
     async def _hand_over(self, producer: AIOKafkaProducer, record: Outgoing) -> asyncio.Future[RecordMetadata]:
-        future: asyncio.Future[RecordMetadata] = await producer.send(
-            record.topic, record.value, key=record.key, headers=list(record.headers)
-        )
+        try:
+            future: asyncio.Future[RecordMetadata] = await producer.send(
+                record.topic, record.value, key=record.key, headers=list(record.headers)
+            )
+        except MessageSizeTooLargeError:
+            raise
+        except KafkaError:  # what sends has ended: it takes nothing any more
+            self._retire(producer)
+            raise
         future.add_done_callback(partial(self._settled, producer))
         return future
 

@@ -15,7 +15,7 @@ import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from rootline.adapters.kafka_clients import make_consumer
+from rootline.adapters.kafka_clients import make_consumer, stop_consumer
 from rootline.adapters.kafka_record_headers import range_of
 from rootline.adapters.kafka_settings import KafkaSettings
 from rootline.adapters.kafka_topics import topic_identity
@@ -72,7 +72,7 @@ class KafkaVerdictSource:
                 self._task.cancel()
                 await asyncio.wait([self._task])
             if self._consumer is not None:
-                await self._consumer.stop()
+                await stop_consumer(self._consumer)
                 self._consumer = None
         self._waiters.fail(self._unavailable("the log was closed"))
 
@@ -83,7 +83,7 @@ class KafkaVerdictSource:
                 await consumer.start()
                 await self._assign(consumer)
         except BaseException as error:
-            await asyncio.shield(consumer.stop())
+            await asyncio.shield(stop_consumer(consumer))
             if isinstance(error, TimeoutError):
                 raise self._unavailable(f"no answer in {self._settings.request_timeout_s:g} s") from None
             if isinstance(error, KafkaError):
@@ -111,7 +111,7 @@ class KafkaVerdictSource:
                 self._logger.warning("verdicts are not read", action="verdicts-interrupted", reason=repr(error))
                 if self._consumer is not None:
                     with contextlib.suppress(KafkaError):
-                        await self._consumer.stop()
+                        await stop_consumer(self._consumer)
                     self._consumer = None
                 await asyncio.sleep(_RESTART_DELAY_S)
 

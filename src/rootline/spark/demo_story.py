@@ -193,7 +193,7 @@ class Story:
         for name, view in views.items():
             path = self.files / name
             path.write_text(view.svg(), encoding="utf-8")
-            self.report.pictures.append(str(path))
+            self.report.pictures.append(str(Path(self.report.files) / name))
         self.report.tree = views["tree.svg"].text()
 
     def _load(self, **options: Any) -> DataFrame:

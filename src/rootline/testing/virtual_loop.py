@@ -51,6 +51,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
         super().__init__(self._jumping)
+        # a timer is due within this of its time; a nanosecond is lost in a float of some months, and time would stand
+        self._clock_resolution = 1e-6
         self.set_default_executor(_InlineExecutor(max_workers=1))
 
     def time(self) -> float:
