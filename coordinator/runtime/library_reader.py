@@ -7,6 +7,7 @@ is wrong with them; an absent *store* raises instead, because it proves nothing.
 
 from __future__ import annotations
 
+import asyncio
 from itertools import groupby
 from operator import attrgetter
 
@@ -22,18 +23,27 @@ from rootline.schemas.vector_codec import decode_vector
 from rootline.tree.batch import UNKNOWN_SIZE, Library, Needs, VectorAt
 
 _LENGTH_BYTES = 4
+_READS_AT_ONCE = 16
 _CRC_BYTES = 4
 
 
 async def read_library(store: ObjectStore, table: TableName, needs: Needs) -> Library:
     """Everything that `needs` names. Raises `Unavailable` when the store does not answer."""
-    leaves = {location: await _leaf(store, table, location) for location in sorted(needs.leaves)}
-    vectors: dict[VectorAt, BitMap64 | None] = {}
-    for location, places in groupby(sorted(needs.vectors), key=attrgetter("location")):
-        body = await _body(store, table, location)
-        for place in places:
-            vectors[place] = None if body is None else vector_at(body, place)
-    return Library(leaves, vectors)
+    at_once = asyncio.Semaphore(_READS_AT_ONCE)
+
+    async def read_leaf(location: str) -> tuple[str, Leaf | None]:
+        async with at_once:
+            return location, await _leaf(store, table, location)
+
+    async def read_vectors(location: str, places: list[VectorAt]) -> list[tuple[VectorAt, BitMap64 | None]]:
+        async with at_once:
+            body = await _body(store, table, location)
+        return [(place, None if body is None else vector_at(body, place)) for place in places]
+
+    by_file = groupby(sorted(needs.vectors), key=attrgetter("location"))
+    leaves = await asyncio.gather(*(read_leaf(location) for location in sorted(needs.leaves)))
+    vectors = await asyncio.gather(*(read_vectors(location, list(places)) for location, places in by_file))
+    return Library(dict(leaves), dict(item for found in vectors for item in found))
 
 
 async def _body(store: ObjectStore, table: TableName, location: str) -> bytes | None:

@@ -158,7 +158,7 @@ async def test_a_network_that_loses_replies_doubles_and_loses_nothing(
         if fault == "replies cut off":
             proxy.add("limit_data", stream="downstream", bytes=20_000)
         else:
-            proxy.add("reset_peer", stream="downstream", timeout=200)
+            proxy.add("reset_peer", stream="downstream", share=0.5, timeout=100)
         await writers.several_more(2_000)
         await writers.stop()
         await sink.close()

@@ -30,11 +30,13 @@ class Proxy:
     def endpoint(self) -> str:
         return f"http://{self.address[0]}:{self.address[1]}"
 
-    def add(self, kind: str, *, stream: str, **attributes: int) -> None:
-        """A fault from now on: `latency`, `timeout`, `reset_peer`, `limit_data`, up- or downstream."""
-        _call(
-            "POST", f"{self.api}/proxies/{self.name}/toxics", {"type": kind, "stream": stream, "attributes": attributes}
-        )
+    def add(self, kind: str, *, stream: str, share: float = 1.0, **attributes: int) -> None:
+        """A fault from now on: `latency`, `timeout`, `reset_peer`, `limit_data`, up- or downstream.
+
+        `share`: of the connections, by chance.
+        """
+        body = {"type": kind, "stream": stream, "toxicity": share, "attributes": attributes}
+        _call("POST", f"{self.api}/proxies/{self.name}/toxics", body)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,11 @@ import pytest
 from rootline.coordinator.protocol import machine_handlers
 from rootline.coordinator.protocol.put_rules import Outcome, outcome_of_put
 from rootline.ports.object_store import PutAnswer
+from rootline.schemas.identifiers import CommitId
 from tests.simulation.simulation import simulate
 
 pytestmark = pytest.mark.slow
+SOMETHING_BROKE = "committed|deleted|live files|twice|order|Finding|liveness|Deadlock|offset"
 
 
 @pytest.mark.parametrize("seed", [4, 11, 12, 13])
@@ -32,18 +34,18 @@ def test_a_coordinator_that_takes_409_for_its_own_success_is_found(monkeypatch: 
 
     monkeypatch.setattr(machine_handlers, "outcome_of_put", wrong)
     with pytest.raises(
-        BaseException, match=r"committed|deleted|live files|twice|order|Finding|liveness|Deadlock|offset"
+        BaseException, match=SOMETHING_BROKE
     ):
         _until_it_fails()
 
 
-def test_a_coordinator_that_moves_on_after_a_time_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(answer: PutAnswer) -> Outcome:
-        return Outcome.LANDED if answer is PutAnswer.NO_ANSWER else outcome_of_put(answer)
+def test_a_coordinator_that_takes_any_root_it_reads_back_for_its_own_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(found: CommitId | None, own: CommitId) -> Outcome:
+        return Outcome.ABSENT if found is None else Outcome.LANDED
 
-    monkeypatch.setattr(machine_handlers, "outcome_of_put", wrong)
+    monkeypatch.setattr(machine_handlers, "outcome_of_read_back", wrong)
     with pytest.raises(
-        BaseException, match=r"committed|deleted|live files|twice|order|Finding|liveness|Deadlock|offset"
+        BaseException, match=SOMETHING_BROKE
     ):
         _until_it_fails()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from itertools import chain
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -91,7 +92,11 @@ async def stop_producer(producer: AIOKafkaProducer, *, patience_s: float) -> Non
             ending = asyncio.ensure_future(producer._sender.close())
             await asyncio.wait([ending], timeout=patience_s)
             ending.cancel()
-            producer._message_accumulator.fail_all(KafkaError("the producer was closed"))
+            waiting = producer._message_accumulator
+            batches = [*chain.from_iterable(waiting._batches.values()), *waiting._pending_batches]
+            waiting.fail_all(KafkaError("the producer was closed"))
+            for batch in batches:
+                batch._drain_waiter.exception()  # nobody else looks, and asyncio would complain
             await asyncio.wait([stopping], timeout=patience_s)
         if not stopping.done():
             stopping.cancel()
