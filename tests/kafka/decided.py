@@ -1,10 +1,26 @@
-"""Verdicts and dead letters on given positions."""
+"""An intent as anybody would write it; verdicts and dead letters on given positions."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.verdict import Verdict, VerdictKind
+
+APPEND: dict[str, Any] = {
+    "intent_id": "a-job-of-somebody/17",
+    "table": "demo.flights",
+    "kind": "append",
+    "add_data_files": [
+        {
+            "location": "data/part-0.parquet",
+            "file_format": "parquet",
+            "record_count": 3,
+            "file_size_in_bytes": 1_234,
+        }
+    ],
+}
 
 
 def verdict_on(position: LogPosition, *, table: str = "demo.flights", version: int = 1, message: str = "") -> Verdict:

@@ -7,7 +7,6 @@ import json
 import struct
 import uuid
 from pathlib import Path
-from typing import Any
 
 import fastavro
 import pytest
@@ -15,24 +14,11 @@ from confluent_kafka import Producer
 
 from rootline.adapters.kafka_settings import KafkaSettings
 from rootline.schemas.intent_codec import decode_intent
+from tests.kafka.decided import APPEND
 from tests.kafka.reading import records_on
 
 pytestmark = pytest.mark.services
 SCHEMA = Path(__file__).parents[2] / "schemas" / "avro" / "intent.avsc"
-INTENT: dict[str, Any] = {
-    "intent_id": "a-job-of-somebody/17",
-    "table": "demo.flights",
-    "kind": "append",
-    "add_data_files": [
-        {
-            "location": "data/part-0.parquet",
-            "file_format": "parquet",
-            "record_count": 3,
-            "file_size_in_bytes": 1_234,
-            "partition": [],
-        }
-    ],
-}
 
 
 def crc_64_avro(text: bytes) -> int:
@@ -61,7 +47,7 @@ def publish(settings: KafkaSettings, value: bytes, headers: list[tuple[str, byte
 def test_avro_by_the_published_schema_alone(settings: KafkaSettings) -> None:
     schema = json.loads(SCHEMA.read_text())
     body = io.BytesIO()
-    fastavro.schemaless_writer(body, fastavro.parse_schema(schema), INTENT)
+    fastavro.schemaless_writer(body, fastavro.parse_schema(schema), APPEND)
     canonical = fastavro.schema.to_parsing_canonical_form(schema)
     publish(settings, b"\xc3\x01" + struct.pack("<Q", crc_64_avro(canonical.encode())) + body.getvalue(), [])
 
@@ -72,7 +58,7 @@ def test_avro_by_the_published_schema_alone(settings: KafkaSettings) -> None:
 
 
 def test_json_with_its_content_type(settings: KafkaSettings) -> None:
-    intent = INTENT | {"intent_id": str(uuid.uuid4())}
+    intent = APPEND | {"intent_id": str(uuid.uuid4())}
     publish(settings, json.dumps(intent).encode(), [("content-type", b"application/json")])
 
     (found,) = records_on(settings, settings.intents_topic)

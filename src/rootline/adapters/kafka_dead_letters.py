@@ -8,7 +8,6 @@ Invariants: commits no offset, so that looking changes nothing; ends, also while
 from __future__ import annotations
 
 import asyncio
-from operator import itemgetter
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
@@ -68,4 +67,5 @@ class KafkaDeadLetters:
                     for record in records
                     if record.offset < ends[partition]
                 ]
-        return [letter for _, letter in sorted(kept, key=itemgetter(0))[-limit:]]
+        kept.sort(key=lambda pair: (pair[0], pair[1].partition, pair[1].offset))
+        return [letter for _, letter in kept[-limit:]]
