@@ -178,14 +178,15 @@ class CoordinatorService:
             self.metrics.published(note, self._environment.now_ms())
             return
         self.metrics.report(table, note)
-        log = self._logger.bind(action=note.noted.value, table=table, version=note.version)
+        log = self._logger
+        what = {"action": note.noted.value, "table": table, "version": note.version}
         match note.noted:
             case Noted.QUARANTINED:
-                log.error("table quarantined", reason=note.detail)
+                log.error("table quarantined", reason=note.detail, **what)
             case Noted.STORE_FAILED | Noted.YIELDED | Noted.PUT_ASKED:
-                log.warning("commit delayed", reason=note.detail)
+                log.warning("commit delayed", reason=note.detail, **what)
             case _:
-                log.debug("commit", detail=note.detail, elapsed_s=note.elapsed_s)
+                log.debug("commit", detail=note.detail, elapsed_s=note.elapsed_s, **what)
 
 
 def _only(error: BaseException) -> BaseException:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
 
@@ -31,7 +31,8 @@ from rootline.schemas.log_position import LogId, LogRecord
 from rootline.tree.batch import Record
 
 _READ_MAX = 1_024
-_T = TypeVar("_T")
+_UNKNOWN_TABLES_MAX = 100
+_SETTLE_S = 0.01
 
 LoopFactory = Callable[[TableName, dict[tuple[LogId, int], int]], TableLoop]
 
@@ -55,20 +56,32 @@ class ConsumerLoop:
     caught_up: asyncio.Event = field(default_factory=asyncio.Event)
     position: int = 0
     trouble: str = ""
+    _has_new_tables: bool = False
+    _readers: set[asyncio.Task[None]] = field(default_factory=set)
     _acknowledged: dict[tuple[LogId, int], int] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Until `request_stop`; then every table's loop finishes what it has in flight."""
         async with asyncio.TaskGroup() as tasks:
             try:
-                await self._read(tasks)
+                await asyncio.wait({self._start_reader(self._read(tasks), tasks, "reader of the log")})
             finally:
                 for loop in self.tables.values():
                     loop.request_stop()
 
     def request_stop(self) -> None:
-        """Read no more."""
+        """Read no more: wherever a reader waits, it ends; what it had not handed out yet is read by the next owner."""
         self.stopping.set()
+        for reader in self._readers:
+            reader.cancel()
+
+    def _start_reader(
+        self, reading: Coroutine[Any, Any, None], tasks: asyncio.TaskGroup, name: str
+    ) -> asyncio.Task[None]:
+        reader = tasks.create_task(reading, name=name)
+        self._readers.add(reader)
+        reader.add_done_callback(self._readers.discard)
+        return reader
 
     async def _read(self, tasks: asyncio.TaskGroup) -> None:
         self.position = await self.log.first_undecided()
@@ -87,11 +100,12 @@ class ConsumerLoop:
                 self.caught_up.set()
             if rejections:
                 await self._reject(rejections)
+            await self._let_unknown_tables_settle()
 
     async def _read_from(self, position: int, limit: int, wait_s: float) -> list[LogRecord] | None:
-        """Records; none when none came; `None` when there is no answer, after a pause, or when a stop is asked for."""
+        """Records; none when none came; `None` when there is no answer, after a pause."""
         try:
-            records = await self._unless_stopped(self.log.read(position, limit=limit, wait_s=wait_s))
+            records = await self.log.read(position, limit=limit, wait_s=wait_s)
         except (Unavailable, OutcomeUnknown) as error:
             self.trouble = f"the log cannot be read: {error}"
             structlog.get_logger().warning("log unreadable", action="retry", reason=str(error))
@@ -121,13 +135,23 @@ class ConsumerLoop:
         if loop is None:
             loop = self.make_loop(table, dict(self._acknowledged))
             self.tables[table] = loop
+            self._has_new_tables = True
             tasks.create_task(loop.run(), name=f"table {table}")
         if loop.has_room:
             loop.deliver(records)
         else:
             self.behind.add(table)
-            reader = self._catch_up(table, loop, records[0].position.offset)
-            tasks.create_task(reader, name=f"reader of {table}")
+            self._start_reader(self._catch_up(table, loop, records[0].position.offset), tasks, f"reader of {table}")
+
+    async def _let_unknown_tables_settle(self) -> None:
+        """Give the tables' loops a turn, and read no further while very many of them have yet to find their head."""
+        await asyncio.sleep(0)
+        if not self._has_new_tables:
+            return
+        self._has_new_tables = False
+        while sum(loop.is_unknown for loop in self.tables.values()) > _UNKNOWN_TABLES_MAX:
+            self._forget_absent_tables()
+            await asyncio.sleep(_SETTLE_S)
 
     def _forget_absent_tables(self) -> None:
         """Let go of tables that do not exist, or nobody could stop a writer from filling the memory with names."""
@@ -138,8 +162,6 @@ class ConsumerLoop:
         """Hand `loop` its records from `position` on, until the main reader is no further."""
         while True:
             await loop.wait_for_room()
-            if self.stopping.is_set():
-                return
             found = await self._read_from(position, _READ_MAX, 0.0)
             if found is None:
                 continue
@@ -165,7 +187,7 @@ class ConsumerLoop:
                 "intent rejected", action="dead-letter", offset=verdict.offset, reason=verdict.message
             )
         verdicts, letters = [verdict for verdict, _ in rejections], [letter for _, letter in rejections]
-        while not self.stopping.is_set():  # after a stop the next owner reads them again
+        while True:
             try:
                 async with asyncio.timeout(self.request_timeout_s):
                     await self.log.publish_verdicts(verdicts, letters)
@@ -174,16 +196,4 @@ class ConsumerLoop:
                 await self._pause()
 
     async def _pause(self) -> None:
-        await self._unless_stopped(asyncio.sleep(self.wait_s * (0.5 + 0.5 * self.environment.jitter())))
-
-    async def _unless_stopped(self, work: Coroutine[Any, Any, _T]) -> _T | None:
-        """What `work` comes to; `None`, and `work` is cancelled, when a stop is asked for first."""
-        working = asyncio.ensure_future(work)
-        stopped = asyncio.ensure_future(self.stopping.wait())
-        try:
-            await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            return working.result() if working.done() else None
-        finally:
-            working.cancel()
-            stopped.cancel()
-            await asyncio.gather(working, stopped, return_exceptions=True)
+        await asyncio.sleep(self.wait_s * (0.5 + 0.5 * self.environment.jitter()))

@@ -91,6 +91,11 @@ class TableLoop:
         return machine.phase is Phase.COLD and machine.publishing == 0 and self._delivered == 0 and self._inbox.empty()
 
     @property
+    def is_unknown(self) -> bool:
+        """Whether the table's head has yet to be found."""
+        return self._machine.head is None and self._machine.phase is not Phase.QUARANTINED
+
+    @property
     def has_room(self) -> bool:
         """Whether the table's queue takes more records; one that commits nothing more takes, and ignores, them all."""
         machine = self._machine

@@ -241,7 +241,7 @@ def test_a_crash_at_any_await_loses_nothing_and_doubles_nothing(slow: dict[str, 
     for turns in range(2_000):
         if not run_virtually(_crash_after(turns, slow)):
             break
-    assert turns > 40, "the script takes many turns, and every one of them was a crash's"
+    assert turns > 30, "the script takes many turns, and every one of them was a crash's"
 
 
 async def _finish(store: HookedStore, log: HookedLog) -> None:

@@ -33,9 +33,7 @@ def test_a_coordinator_that_takes_409_for_its_own_success_is_found(monkeypatch: 
         return Outcome.LANDED if answer is PutAnswer.EXISTS else outcome_of_put(answer)
 
     monkeypatch.setattr(machine_handlers, "outcome_of_put", wrong)
-    with pytest.raises(
-        BaseException, match=SOMETHING_BROKE
-    ):
+    with pytest.raises(BaseException, match=SOMETHING_BROKE):
         _until_it_fails()
 
 
@@ -44,9 +42,7 @@ def test_a_coordinator_that_takes_any_root_it_reads_back_for_its_own_is_found(mo
         return Outcome.ABSENT if found is None else Outcome.LANDED
 
     monkeypatch.setattr(machine_handlers, "outcome_of_read_back", wrong)
-    with pytest.raises(
-        BaseException, match=SOMETHING_BROKE
-    ):
+    with pytest.raises(BaseException, match=SOMETHING_BROKE):
         _until_it_fails()
 
 
