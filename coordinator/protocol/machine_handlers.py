@@ -7,8 +7,6 @@ Invariants: those of `commit_machine`, where the theory stands.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rootline.coordinator.protocol import machine_moves as moves
 from rootline.coordinator.protocol.effects import (
     ListHead,
@@ -53,7 +51,7 @@ def head_loaded(machine: TableMachine, event: HeadLoaded, tick: Tick) -> Step:
         return moves.quarantined(
             machine, f"the store shows {shown}, but version {known.root.header.version} was confirmed"
         )
-    loaded = replace(machine, head=found, base_ms=event.store_ms, failures=0)
+    loaded = machine._replace(head=found, base_ms=event.store_ms, failures=0)
     note = Report(Noted.HEAD_LOADED, version=None if found is None else found.root.header.version)
     if loaded.batch:
         after, effects = moves.settle_and_build(loaded, tick)
@@ -107,7 +105,7 @@ def fetched(machine: TableMachine, event: Fetched, tick: Tick) -> Step:
         leaves={**machine.library.leaves, **event.library.leaves},
         vectors={**machine.library.vectors, **event.library.vectors},
     )
-    return moves.settle_and_build(replace(machine, library=library, failures=0), tick)
+    return moves.settle_and_build(machine._replace(library=library, failures=0), tick)
 
 
 def fetch_failed(machine: TableMachine, event: RequestFailed, tick: Tick) -> Step:
@@ -117,7 +115,7 @@ def fetch_failed(machine: TableMachine, event: RequestFailed, tick: Tick) -> Ste
 
 def objects_stored(machine: TableMachine, event: ObjectsStored, tick: Tick) -> Step:
     """What the root references rests in the store: put the root."""
-    return moves.put(replace(machine, failures=0), tick)
+    return moves.put(machine._replace(failures=0), tick)
 
 
 def staging_failed(machine: TableMachine, event: RequestFailed, tick: Tick) -> Step:
@@ -134,7 +132,7 @@ def put_replied(machine: TableMachine, event: PutReplied, tick: Tick) -> Step:
             return moves.lost(machine, tick)
         case _:
             attempt = moves.in_flight(machine)
-            asking = replace(machine, phase=Phase.ASKING)
+            asking = machine._replace(phase=Phase.ASKING)
             note = Report(Noted.PUT_ASKED, f"{event.reply.answer.value}: {event.reply.detail}", attempt.version)
             return asking, [note, ReadBack(attempt.version, attempt.key, attempt.commit_id)]
 
@@ -160,7 +158,7 @@ def head_listed(machine: TableMachine, event: HeadListed, tick: Tick) -> Step:
     """Confirmed when the LIST shows the own root as the newest; else load the head and see what it decided."""
     if event.version == moves.in_flight(machine).version:
         return moves.confirmed(machine, event.store_ms, tick)
-    return moves.load(replace(machine, attempt=None))  # the head's own outcomes say what of the batch is decided
+    return moves.load(machine._replace(attempt=None))  # the head's own outcomes say what of the batch is decided
 
 
 def confirm_failed(machine: TableMachine, event: RequestFailed, tick: Tick) -> Step:
@@ -176,14 +174,14 @@ def waited(machine: TableMachine, event: TimerFired, tick: Tick) -> Step:
         case Phase.FETCHING:
             return moves.build_root(machine, tick)
         case Phase.STAGING:
-            return replace(machine, phase=Phase.STAGING), [StoreObjects(moves.in_flight(machine).applied.objects)]
+            return machine._replace(phase=Phase.STAGING), [StoreObjects(moves.in_flight(machine).applied.objects)]
         case Phase.PUTTING:
             return moves.put(machine, tick)
         case Phase.ASKING:
             attempt = moves.in_flight(machine)
-            return replace(machine, phase=Phase.ASKING), [ReadBack(attempt.version, attempt.key, attempt.commit_id)]
+            return machine._replace(phase=Phase.ASKING), [ReadBack(attempt.version, attempt.key, attempt.commit_id)]
         case Phase.CONFIRMING:
-            return replace(machine, phase=Phase.CONFIRMING), [ListHead()]
+            return machine._replace(phase=Phase.CONFIRMING), [ListHead()]
         case _:
             return moves.load(machine)
 
@@ -191,8 +189,7 @@ def waited(machine: TableMachine, event: TimerFired, tick: Tick) -> Step:
 def published(machine: TableMachine, event: VerdictsPublished, tick: Tick) -> Step:
     """The log has acknowledged verdicts: the next root may drop their outcomes."""
     passed = {(item.log, item.partition): item.next_offset for item in event.up_to}
-    known = replace(
-        machine,
+    known = machine._replace(
         acknowledged=moves.merged(machine.acknowledged, passed),
         publishing=max(0, machine.publishing - 1),
     )
@@ -208,7 +205,7 @@ def stop_now(machine: TableMachine, event: StopRequested, tick: Tick) -> Step:
 
 def stop_soon(machine: TableMachine, event: StopRequested, tick: Tick) -> Step:
     """Something is in flight: stop once it is decided."""
-    return replace(machine, stopping=True), []
+    return machine._replace(stopping=True), []
 
 
 def stop_waiting(machine: TableMachine, event: StopRequested, tick: Tick) -> Step:

@@ -8,8 +8,6 @@ Invariants: those of `commit_machine`, where the theory stands.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rootline.coordinator.protocol.batch_builder import build, offsets_after, settle
 from rootline.coordinator.protocol.effects import (
     ArmTimer,
@@ -43,12 +41,12 @@ Step = tuple[TableMachine, list[Effect]]
 
 def load(machine: TableMachine) -> Step:
     """LIST for the head, and read it."""
-    return replace(machine, phase=Phase.LOADING), [LoadHead(machine.head)]
+    return machine._replace(phase=Phase.LOADING), [LoadHead(machine.head)]
 
 
 def queued(machine: TableMachine, event: Arrived) -> TableMachine:
     """The records behind those that wait."""
-    return replace(machine, queue=(*machine.queue, *event.records))
+    return machine._replace(queue=(*machine.queue, *event.records))
 
 
 def is_held(machine: TableMachine) -> bool:
@@ -65,24 +63,24 @@ def go_on(machine: TableMachine, tick: Tick, *, served: int) -> Step:
     if machine.stopping:
         return stopped(machine), []
     if not machine.queue and served == 0:
-        return replace(machine, phase=Phase.COLD if machine.head is None else Phase.IDLE), []
+        return machine._replace(phase=Phase.COLD if machine.head is None else Phase.IDLE), []
     if is_held(machine):
-        return replace(machine, phase=Phase.GATHERING), []
+        return machine._replace(phase=Phase.GATHERING), []
     if machine.head is None:
         return load(machine)  # somebody may have created the table meanwhile
     window = next_window(served, len(machine.queue), machine.put_s or 0.0, machine.policy.limits)
     if window is not None:
-        gathering = replace(machine, phase=Phase.GATHERING, expected=window.expected, timer=machine.timer + 1)
+        gathering = machine._replace(phase=Phase.GATHERING, expected=window.expected, timer=machine.timer + 1)
         return gathering, [ArmTimer(gathering.timer, window.delay_s)]
     if machine.queue:
         return close(machine, tick)
-    return replace(machine, phase=Phase.IDLE), []
+    return machine._replace(phase=Phase.IDLE), []
 
 
 def close(machine: TableMachine, tick: Tick) -> Step:
     """Take the front of the queue as the next batch."""
     count = take(machine.queue, machine.policy.limits)
-    closed = replace(machine, batch=machine.queue[:count], queue=machine.queue[count:], library=Library())
+    closed = machine._replace(batch=machine.queue[:count], queue=machine.queue[count:], library=Library())
     return settle_and_build(closed, tick)
 
 
@@ -92,8 +90,7 @@ def settle_and_build(machine: TableMachine, tick: Tick) -> Step:
     effects: list[Effect] = []
     if settled.decided:
         effects.append(PublishVerdicts(settled.decided, settled.up_to, None))
-    machine = replace(
-        machine,
+    machine = machine._replace(
         batch=settled.undecided,
         acknowledged=merged(machine.acknowledged, settled.passed),
         publishing=machine.publishing + bool(settled.decided),
@@ -109,11 +106,11 @@ def build_root(machine: TableMachine, tick: Tick) -> Step:
         case Applied() as applied:
             return begin_attempt(machine, applied, tick)
         case Needs() as needs:
-            return replace(machine, phase=Phase.FETCHING), [Fetch(needs)]
+            return machine._replace(phase=Phase.FETCHING), [Fetch(needs)]
         case NoTable() as rejected:
             decided = tuple(map(Decided, machine.batch, rejected.verdicts))
             publish = PublishVerdicts(decided, offsets_after(machine.batch), None)
-            settled = replace(machine, batch=(), publishing=machine.publishing + 1)
+            settled = machine._replace(batch=(), publishing=machine.publishing + 1)
             after, effects = go_on(settled, tick, served=0)
             return after, [publish, *effects]
         case str() as why:
@@ -126,24 +123,24 @@ def begin_attempt(machine: TableMachine, applied: Applied, tick: Tick) -> Step:
     key = root_key(machine.table, header.version)
     attempt = Attempt(applied, header.version, key, header.commit_id)
     if applied.objects:
-        return replace(machine, phase=Phase.STAGING, attempt=attempt), [StoreObjects(applied.objects)]
-    return put(replace(machine, attempt=attempt), tick)
+        return machine._replace(phase=Phase.STAGING, attempt=attempt), [StoreObjects(applied.objects)]
+    return put(machine._replace(attempt=attempt), tick)
 
 
 def put(machine: TableMachine, tick: Tick) -> Step:
     """Send the conditional PUT of the root in flight."""
     attempt = in_flight(machine)
     before = None if attempt.version == 0 else root_key(machine.table, Version(attempt.version - 1))
-    putting = replace(machine, phase=Phase.PUTTING, attempt=replace(attempt, put_at_s=tick.monotonic_s))
+    putting = machine._replace(phase=Phase.PUTTING, attempt=attempt._replace(put_at_s=tick.monotonic_s))
     return putting, [PutRoot(attempt.version, attempt.key, attempt.applied.body, Predecessor(before))]
 
 
 def landed(machine: TableMachine, answered_ms: int | None, base_ms: int | None, tick: Tick) -> Step:
     """Own root N is in the store; `answered_ms` is the date of the answer that says so, `base_ms` N's base date."""
     elapsed_s = tick.monotonic_s - in_flight(machine).put_at_s
-    landed = replace(machine, put_s=moving_average(machine.put_s, elapsed_s))
+    landed = machine._replace(put_s=moving_average(machine.put_s, elapsed_s))
     if not is_confirmed(machine.base_ms, answered_ms):
-        return replace(landed, phase=Phase.CONFIRMING), [ListHead()]
+        return landed._replace(phase=Phase.CONFIRMING), [ListHead()]
     return confirmed(landed, base_ms, tick)
 
 
@@ -154,8 +151,7 @@ def confirmed(machine: TableMachine, base_ms: int | None, tick: Tick) -> Step:
     decided = tuple(map(Decided, machine.batch, attempt.applied.verdicts))
     served = len(machine.batch)
     after, effects = go_on(
-        replace(
-            machine,
+        machine._replace(
             head=state,
             base_ms=base_ms,
             batch=(),
@@ -178,7 +174,7 @@ def lost(machine: TableMachine, tick: Tick) -> Step:
     """Somebody else made this version: load the head, at once or after a pause."""
     losses = machine.losses + 1
     delay_s = machine.policy.retry.after_loss(losses, tick.jitter)
-    lost = replace(machine, attempt=None, losses=losses)
+    lost = machine._replace(attempt=None, losses=losses)
     note = Report(
         Noted.YIELDED if losses > machine.policy.retry.losses_max else Noted.REBASED,
         f"lost {losses} races in a row",
@@ -195,14 +191,14 @@ def lost(machine: TableMachine, tick: Tick) -> Step:
 
 def stopped(machine: TableMachine) -> TableMachine:
     """The end. What waits has no verdict and stays on the log."""
-    return replace(machine, phase=Phase.STOPPED, stopping=True, queue=(), batch=(), attempt=None)
+    return machine._replace(phase=Phase.STOPPED, stopping=True, queue=(), batch=(), attempt=None)
 
 
 def wait_after_failure(machine: TableMachine, resume: Phase, detail: str, tick: Tick) -> Step:
     """Try `resume` again after a pause that grows."""
     failures = machine.failures + 1
     note = Report(Noted.STORE_FAILED, f"{resume}: {detail}")
-    failed = replace(machine, failures=failures)
+    failed = machine._replace(failures=failures)
     if machine.stopping and not is_undecided(machine, resume):
         return stopped(failed), [note]
     after, effects = wait(failed, resume, machine.policy.retry.after_failure(failures, tick.jitter))
@@ -216,13 +212,13 @@ def is_undecided(machine: TableMachine, resume: Phase) -> bool:
 
 def wait(machine: TableMachine, resume: Phase, delay_s: float) -> Step:
     """Take `resume` up again in `delay_s` seconds."""
-    waiting = replace(machine, phase=Phase.WAITING, resume=resume, timer=machine.timer + 1)
+    waiting = machine._replace(phase=Phase.WAITING, resume=resume, timer=machine.timer + 1)
     return waiting, [ArmTimer(waiting.timer, delay_s)]
 
 
 def quarantined(machine: TableMachine, why: str) -> Step:
     """Commit nothing more. What waits has no verdict and stays on the log."""
-    held = replace(machine, phase=Phase.QUARANTINED, queue=(), batch=(), attempt=None, library=Library(), why=why)
+    held = machine._replace(phase=Phase.QUARANTINED, queue=(), batch=(), attempt=None, library=Library(), why=why)
     return held, [Report(Noted.QUARANTINED, why)]
 
 

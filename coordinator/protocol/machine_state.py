@@ -1,19 +1,21 @@
 """All that the commit machine of one table knows.
 
 Owns: the state's value types. Does not own: how it changes (`commit_machine`).
-Invariants: immutable; everything here can be lost in a crash without losing an intent.
+Invariants: immutable (tuples, because every event makes a new one and that must be cheap); everything here can be
+lost in a crash without losing an intent.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.schemas.identifiers import CommitId, ObjectKey, TableName, Version
 from rootline.tree.batch import Applied, Library, Record
-from rootline.tree.outcomes import Acknowledged
+from rootline.tree.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
 from rootline.tree.table_state import TableState
 
 
@@ -44,8 +46,7 @@ class Policy:
     unpublished_roots_max: int
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """The root in flight: what its batch came to, its name, and when its PUT went out (monotonic seconds)."""
 
     applied: Applied
@@ -55,8 +56,7 @@ class Attempt:
     put_at_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class TableMachine:
+class TableMachine(NamedTuple):
     """One table. `base_ms` is the store's date at which the head was confirmed (`None`: the store has no dates)."""
 
     table: TableName
@@ -67,8 +67,8 @@ class TableMachine:
     queue: tuple[Record, ...] = ()
     batch: tuple[Record, ...] = ()
     attempt: Attempt | None = None
-    library: Library = field(default_factory=Library)
-    acknowledged: Acknowledged = field(default_factory=dict)
+    library: Library = Library()
+    acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED
     publishing: int = 0
     expected: int = 1
     put_s: float | None = None
