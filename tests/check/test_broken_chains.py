@@ -20,6 +20,8 @@ from rootline.storage.check_findings import CheckSummary, DataFiles
 from tests.check.damaged_table import everything_table, findings_of, memory_of
 from tests.maintenance.table_builder import TableBuilder, location_of
 
+pytestmark = pytest.mark.slow
+
 Entries = list[ContentEntry]
 
 

@@ -18,6 +18,8 @@ import pytest
 
 from rootline.connect import connect
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = [sys.executable, "-c", "from rootline.cli.app import main; main()"]
 
 

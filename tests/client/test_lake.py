@@ -17,6 +17,8 @@ from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 
+pytestmark = pytest.mark.slow
+
 ROW = {"id": [1], "carrier": ["UA"], "delay": [0.0]}
 
 

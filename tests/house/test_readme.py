@@ -10,6 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def blocks(house: Path, language: str) -> list[str]:
     """The code blocks of the README in one language."""

@@ -9,6 +9,10 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 IMPORT_EVERYTHING = """
 import importlib, pathlib, pkgutil, sys
 import rootline

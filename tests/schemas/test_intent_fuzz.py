@@ -14,6 +14,8 @@ from rootline.schemas.intent_codec import decode_intent, encode_intent, encode_i
 from rootline.schemas.verdict_codec import decode_dead_letter, decode_verdicts
 from tests.schemas.intent_examples import intents
 
+pytestmark = pytest.mark.slow
+
 JSON = {"content-type": b"application/json"}
 PREFIX = encode_intent(intents()[0])[:10]
 JSON_VALUES = st.recursive(

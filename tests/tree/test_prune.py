@@ -178,6 +178,7 @@ FILTERS = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(FILTERS, st.lists(entry_statistics(), min_size=1, max_size=6), st.sampled_from([0, 1, 2]), st.integers(0, 3))
 def test_a_mask_over_a_leaf_says_what_each_entry_says(
