@@ -227,7 +227,9 @@ def _proven_digest(body: bytes, file_header: _FileHeader, found: Sequence[_Found
     zeroed = b"".join((body[:start], b"0" * len(stated), body[start + len(stated) : file_header.end]))
     digest = _digest(zeroed, found)
     if digest.hex().encode() != stated:
-        raise Unreadable(f"the digest of the bytes is {digest.hex()[:16]}…, the header says {stated[:16]!r}")
+        raise Unreadable(
+            f"the digest of the bytes is {digest.hex()[:16]}…, the header says {stated[:16].decode(errors='replace')}…"
+        )
     return digest
 
 

@@ -41,6 +41,7 @@ def test_scan_prints_json_lines_counts_and_limits(run: Run, lake: Path) -> None:
     result = run(*words, "--where", "id = 1", "--json")
     assert result.records == [{"id": 1, "carrier": "UA", "delay": 5.0}]
     assert run(*words, "--count").out == "3\n"
+    assert run(*words, "--count", "--limit", 2).out == "2\n"
     assert run(*words, "--version", 1, "--count", "--json").records == [{"table": "demo.flights", "rows": 3}]
     assert len(run(*words, "--limit", 2).lines) == 3
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,25 @@ def test_a_setting_that_cannot_be_used_is_named(
     assert result.code == 2
     assert name in result.err
     assert len(result.err.splitlines()) == 1
+
+
+def test_a_misspelt_setting_is_named_with_the_one_that_was_meant(
+    run: Run, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROOTLINE_COORDINATOR__BATCH_INTENT_MAX", "7")
+    result = run("config", "check", "--warehouse", lake)
+    assert result.code == 2
+    assert "ROOTLINE_COORDINATOR__BATCH_INTENT_MAX: no setting has this name" in result.err
+    assert "did you mean ROOTLINE_COORDINATOR__BATCH_INTENTS_MAX?" in result.err
+
+
+def test_a_port_that_is_taken_is_a_usage_error_that_names_the_port(run: Run, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run("coordinator", "--warehouse", tmp_path / "lake", "--http-port", port)
+    assert result.code == 2
+    assert f"127.0.0.1:{port}" in result.err
+    assert "--http-port" in result.err
 
 
 def _schema(folder: Path) -> Path:

@@ -71,7 +71,8 @@ def test_a_taken_name_ends_with_one(run: Run, lake: Path, tmp_path: Path) -> Non
         ({"c": "text"}, "no type is called 'text'"),
         ({"c": {"x": "int"}}, "nesting"),
         ({"fields": [{"name": "c"}]}, "not an Iceberg schema"),
-        ({}, "at least one column"),
+        ({"fields": [{"id": 1, "name": "c"}]}, "fields.0.type"),
+        ({}, "at least one"),
     ],
 )
 def test_a_schema_that_cannot_be_used_is_a_usage_error(run: Run, tmp_path: Path, body: object, reason: str) -> None:
@@ -91,3 +92,10 @@ def test_a_property_without_a_value_is_a_usage_error(run: Run, tmp_path: Path) -
     schema = _file(tmp_path, SIMPLE)
     result = run("table", "create", "demo.t", "--schema", schema, "--property", "owner", "--warehouse", tmp_path / "l")
     assert result.code == 2
+
+
+def test_a_threshold_that_no_worker_could_use_is_refused_when_the_table_is_created(run: Run, tmp_path: Path) -> None:
+    words = ("--property", "rootline.flush.data-files=soon", "--warehouse", tmp_path / "lake")
+    result = run("table", "create", "demo.t", "--schema", _file(tmp_path, SIMPLE), *words)
+    assert result.code == 2
+    assert "rootline.flush.data-files is 'soon'" in result.err

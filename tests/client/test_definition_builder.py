@@ -55,6 +55,20 @@ def test_a_definition_survives_its_own_json() -> None:
 
 
 @pytest.mark.parametrize(
+    ("term", "column"),
+    [
+        ("\u043a\u043b\u044e\u0447", "\u043a\u043b\u044e\u0447"),
+        ('"dep. delay"', "dep. delay"),
+        ('identity("dep. delay")', "dep. delay"),
+    ],
+)
+def test_a_column_of_any_name_can_partition(term: str, column: str) -> None:
+    schema = pa.schema([("\u043a\u043b\u044e\u0447", pa.string()), ("dep. delay", pa.int64())])
+    definition = _definition([term], schema)
+    assert definition.partition_specs[0].expr_ids == (definition.schema.find_field(column).field_id,)
+
+
+@pytest.mark.parametrize(
     "term",
     [
         "month(carrier)",

@@ -14,6 +14,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from rootline.adapters.kafka_settings import KafkaSettings
 from rootline.adapters.s3_settings import S3Settings
 from rootline.coordinator.runtime.metrics import TABLES_MAX, CoordinatorMetrics
 from rootline.coordinator.settings import CoordinatorSettings
@@ -33,7 +34,10 @@ print` shows the values in force, with secrets masked.
 |---|---|
 | `ROOTLINE_WAREHOUSE` | The warehouse: a path, `file:///dir`, or `s3://bucket/prefix`. `--warehouse` says the same. |
 | `ROOTLINE_LOG` | The intent log: `sqlite:///dir` or a path. Without it, the one in the warehouse's folder. |
-| `ROOTLINE_SECRETS_DIR` | A folder whose files are S3 settings, named as the variables are, in small letters. |
+| `ROOTLINE_SECRETS_DIR` | A folder whose files are S3 or Kafka settings, named as the variables are, in small letters. |
+
+A log may be `kafka://host:port` for writers, `rootline topics check` and `create`, `rootline dlq list` and `show`;
+coordinator and worker refuse it yet.
 """
 
 _METRICS_HEADER: Final = f"""# Metrics
@@ -56,6 +60,7 @@ def settings_page() -> str:
         ("The coordinator", "ROOTLINE_COORDINATOR__", CoordinatorSettings),
         ("The worker", "ROOTLINE_WORKER__", WorkerSettings),
         ("An S3 store", "ROOTLINE_S3__", S3Settings),
+        ("A log on Kafka", "ROOTLINE_KAFKA__", KafkaSettings),
     ]
     return _SETTINGS_HEADER + "".join(
         f"\n## {title}\n\n| variable | default | bounds | what it says |\n|---|---|---|---|\n"

@@ -119,6 +119,25 @@ def test_damage_is_named_and_never_answered_from(table: StoredTable) -> None:
         table.scan()
 
 
+def test_a_footer_with_a_flipped_bit_never_makes_rows_vanish() -> None:
+    table = StoredTable(build_definition(pa.schema([("id", pa.int64())]), table_uuid=uuid.UUID(int=3)))
+    (file,) = table.write(pa.table({"id": [7] * 100}))
+    table.entries = [file]
+    table.commit()
+    key = key_of(TABLE, file.location)
+    found = asyncio.run(table.store.get(key))
+    assert found is not None
+    footer = len(found.body) - 8 - int.from_bytes(found.body[-8:-4], "little")
+    short = 0
+    for at in range(footer, len(found.body)):
+        table.store.place(key, found.body[:at] + bytes([found.body[at] ^ 4]) + found.body[at + 1 :])
+        try:
+            assert table.scan().num_rows == 100
+        except (Corrupt, Invalid) as error:
+            short += "rows can be read" in str(error)
+    assert short
+
+
 def test_a_vector_beyond_the_files_rows_is_corrupt(table: StoredTable) -> None:
     (file,) = table.write(flights(*range(4)))
     table.entries = [file, table.vector(file, [4])]

@@ -6,13 +6,17 @@ Invariants: a secret's value is never printed, wherever it stands: in a setting 
 
 from __future__ import annotations
 
+import difflib
+import os
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 import typer
 
 from rootline.cli.failure import ExitCode
 from rootline.cli.options import Json, Log, Warehouse, required
+from rootline.schemas.errors import Invalid
 
 app = typer.Typer(help="Settings.", no_args_is_help=True, rich_markup_mode=None)
 _SECRET_NAME: Final = re.compile(r"secret|password|token|credential|private|access_key", re.IGNORECASE)
@@ -36,7 +40,7 @@ def check(warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -
 
     from rootline.cli import output
 
-    _settings(warehouse, log)
+    _refuse_unknown(_settings(warehouse, log))
     place = required(warehouse)
     asyncio.run(_reach(place, log))
     record = {"warehouse": masked("warehouse", place), "log": masked("log", log), "reachable": True}
@@ -74,7 +78,6 @@ def _settings(warehouse: str | None, log: str | None) -> dict[str, Any]:
 
     from rootline.connect import store_settings
     from rootline.coordinator.settings import CoordinatorSettings
-    from rootline.schemas.errors import Invalid
     from rootline.workers.settings import WorkerSettings
 
     shown: dict[str, Any] = {"ROOTLINE_WAREHOUSE": warehouse, "ROOTLINE_LOG": log}
@@ -89,6 +92,17 @@ def _settings(warehouse: str | None, log: str | None) -> dict[str, Any]:
             )
             raise Invalid("setting-invalid", "; ".join(faults)) from None
     return {name: masked(name, value) for name, value in shown.items()}
+
+
+def _refuse_unknown(known: Mapping[str, Any]) -> None:
+    """A misspelt variable is read by nobody, and its setting keeps its default: say so."""
+    sections = {name.partition("__")[0] for name in known if "__" in name}
+    for name in sorted(os.environ):
+        section, marks, _ = name.upper().partition("__")
+        if marks and section in sections and name.upper() not in known:
+            close = difflib.get_close_matches(name.upper(), known, n=1)
+            hint = f"did you mean {close[0]}?" if close else "`rootline config print` lists all"
+            raise Invalid("setting-invalid", f"{name}: no setting has this name; {hint}")
 
 
 def _flat(prefix: str, body: dict[str, Any]) -> dict[str, Any]:

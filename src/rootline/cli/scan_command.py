@@ -41,7 +41,7 @@ def scan(
     with connect(required(warehouse), log=log, coordinator="elsewhere") as lake:
         wanted = lake.table(table).scan(where=where, columns=names, version=version, timestamp=timestamp)
         if count:
-            rows = wanted.count()
+            rows = wanted.count() if limit is None else min(wanted.count(), limit)
             output.line(as_json, {"table": table, "rows": rows}, str(rows))
             return
         left = limit

@@ -61,6 +61,8 @@ def read_schema(path: Path) -> Schema:
         raise Invalid(
             "definition-invalid", f"{path}: expected an object with a column for each key, or an Iceberg schema"
         )
+    if not body:
+        raise Invalid("definition-invalid", f"{path}: names no column; a table needs at least one")
     if isinstance(body.get("fields"), list):
         return _iceberg(body, path)
     return Schema(*(_column(path, at, name, kind) for at, (name, kind) in enumerate(body.items(), start=1)))
@@ -70,8 +72,13 @@ def _iceberg(body: dict[str, Any], path: Path) -> Schema:
     try:
         return Schema.model_validate({"type": "struct", "schema-id": 0, **body})
     except (ValidationError, ValueError) as error:
-        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+        reason = _first_fault(error) if isinstance(error, ValidationError) else error
         raise Invalid("definition-invalid", f"{path}: not an Iceberg schema: {reason}") from error
+
+
+def _first_fault(error: ValidationError) -> str:
+    fault = error.errors(include_input=False, include_url=False)[0]
+    return ".".join(map(str, fault["loc"])) + f": {fault['msg']}"
 
 
 def _column(path: Path, field_id: int, name: str, kind: object) -> NestedField:

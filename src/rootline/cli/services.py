@@ -20,6 +20,7 @@ import structlog
 from rootline.connect import LakeParts, embedded_settings, open_parts
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
+from rootline.schemas.errors import Invalid
 from rootline.workers.app import WorkerService
 
 Announce = Callable[[Mapping[str, Any], str], None]
@@ -113,9 +114,15 @@ async def _serve_http(
     except ModuleNotFoundError as error:
         structlog.get_logger().warning("no HTTP: install the extra `server`", action="http-absent", missing=error.name)
         return None
-    return await around.enter_async_context(
-        serve(service, settings.http_host, settings.http_port if port is None else port)
-    )
+    port = settings.http_port if port is None else port
+    try:
+        return await around.enter_async_context(serve(service, settings.http_host, port))
+    except OSError as error:
+        raise Invalid(
+            "setting-invalid",
+            f"HTTP cannot listen on {settings.http_host}:{port}: {error.strerror or error}; give another --http-port, "
+            "or 0 to let the system pick one",
+        ) from error
 
 
 @contextlib.contextmanager

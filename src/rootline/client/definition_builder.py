@@ -19,12 +19,14 @@ from pyiceberg.transforms import UnknownTransform, parse_transform
 from pyiceberg.types import NestedField, PrimitiveType
 
 from rootline.client.arrow_schema import iceberg_schema
+from rootline.maintenance.flush_limits import FlushLimits
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition
 
-_COLUMN: Final = r"[A-Za-z_][\w.]*"
+_COLUMN: Final = r"[^\W\d][\w.]*"
+_SOURCE: Final = rf'{_COLUMN}|"[^"]+"'
 _TERM: Final = re.compile(
-    rf"\s*(?:(?P<plain>{_COLUMN})|(?P<function>[a-z]+)\(\s*(?:(?P<width>[0-9]+)\s*,\s*)?(?P<column>{_COLUMN})\s*\))"
+    rf"\s*(?:(?P<plain>{_SOURCE})|(?P<function>[a-z]+)\(\s*(?:(?P<width>[0-9]+)\s*,\s*)?(?P<column>{_SOURCE})\s*\))"
     rf"(?:\s+as\s+(?P<alias>{_COLUMN}))?\s*\Z"
 )
 _PLURALS: Final = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
@@ -43,14 +45,16 @@ def build_definition(
     Args:
         schema: Arrow (ids are made) or Iceberg (its ids are kept).
         partition_by: `column`, `identity(column)`, `year|month|day|hour(column)`, `bucket(n, column)` or
-            `truncate(width, column)`, each with an optional `as name`.
+            `truncate(width, column)`, each with an optional `as name`; a column whose name is no word stands in double
+            quotes, as it does in filters.
         properties: the table's properties, text to text.
         table_uuid: fresh; the edge mints it.
 
     Raises:
-        Invalid: `definition-invalid`, naming the column or the term.
+        Invalid: `definition-invalid`, naming the column or the term; `setting-invalid`, naming the property.
 
     """
+    FlushLimits.of_properties(properties or {})  # refused now, not by a worker's log line tonight
     iceberg = iceberg_schema(schema) if isinstance(schema, pa.Schema) else schema
     if not iceberg.fields:
         raise Invalid("definition-invalid", "a table needs at least one column")
@@ -84,7 +88,7 @@ def _parsed(term: str, schema: Schema) -> tuple[NestedField, str, str]:
     match = _TERM.match(term)
     if match is None:
         raise Invalid("definition-invalid", f"partition_by {term!r}: write column, month(column) or bucket(8, column)")
-    column = match["plain"] or match["column"]
+    column = (match["plain"] or match["column"]).strip('"')
     function = _PLURALS.get(match["function"] or "identity", match["function"] or "identity")
     if (match["width"] is not None) != (function in _WITH_WIDTH):
         needs = "needs a width first, as in bucket(8, column)" if function in _WITH_WIDTH else "takes a column only"

@@ -71,6 +71,6 @@ async def await_verdict(session: Session, intent: Intent, position: LogPosition,
         raise OutcomeUnknown(
             "verdict-timeout",
             f"{intent.table}: no verdict on intent {intent.intent_id} (offset {position.offset}) within "
-            f"{timeout_s:g} s" + (f"; {trouble}" if trouble else ""),
+            f"{timeout_s:.3g} s" + (f"; {trouble}" if trouble else ""),
         )
     return verdict

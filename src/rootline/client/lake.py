@@ -69,7 +69,7 @@ class Lake:
             timeout_s: how long to wait for the verdict.
 
         Raises:
-            Invalid: `table-exists`, `definition-invalid`, `table-name-invalid`.
+            Invalid: `table-exists`, `definition-invalid`, `table-name-invalid`, `setting-invalid` (a property).
             OutcomeUnknown: `verdict-timeout`.
 
         """

@@ -77,8 +77,9 @@ class FindingBook:
         self._summary.findings += 1
 
     def add_error(self, object_key: str, error: RootlineError) -> None:
-        """Note what reading an object raised."""
-        self.add(object_key, error.code, error.message)
+        """Note what reading an object raised; the name that its message begins with is not said twice."""
+        name, colon, reason = error.message.partition(": ")
+        self.add(object_key, error.code, reason if colon and object_key.endswith(name) else error.message)
 
     def take(self) -> list[Finding]:
         """What was noted since the last call."""

@@ -94,7 +94,8 @@ def read_rows(
     stored = parquet.schema_arrow
     find = finder_for(stored, wanted.properties)
     projection = RowProjection(find, _initial_default, "file-unreadable", entry.location)
-    columns = [stored.field(at).name for field in fields if (at := find(list(stored), field)) is not None]
+    place_of = find(list(stored))
+    columns = [stored.field(at).name for field in fields if (at := place_of(field)) is not None]
     start = 0
     for batch in _batches(parquet, columns, entry.location):
         end = start + batch.num_rows
@@ -108,6 +109,8 @@ def read_rows(
         start = end
         if projected.num_rows:
             yield projected.select(list(range(len(wanted.fields))))
+    if start != rows:  # the footer's sum agrees with the entry, its row groups do not
+        raise Corrupt("data-file-corrupt", f"{entry.location}: {start} rows can be read, its entry says {rows}")
 
 
 def refuse_unreadable(entry: ContentEntry) -> None:

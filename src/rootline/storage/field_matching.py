@@ -7,8 +7,8 @@ dropped and re-added name is another column.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
 
 import pyarrow as pa
 from pydantic import ValidationError
@@ -19,6 +19,7 @@ from rootline.schemas.errors import Invalid
 from rootline.storage.arrow_types import FIELD_ID_KEY
 from rootline.storage.row_projection import FindField
 
+K = TypeVar("K")
 NAME_MAPPING_PROPERTY: Final = "schema.name-mapping.default"
 
 
@@ -58,21 +59,35 @@ def finder_for(schema: pa.Schema, properties: Mapping[str, str]) -> FindField:
         raise Invalid("definition-invalid", f"property {NAME_MAPPING_PROPERTY} cannot be read: {error}") from error
     names = _names_by_id(mapping)
 
-    def find(fields: Sequence[pa.Field], wanted: NestedField) -> int | None:
-        known = names.get(wanted.field_id, ())
-        return next((at for at, field in enumerate(fields) if field.name in known), None)
+    def find_by_mapping(fields: Sequence[pa.Field]) -> Callable[[NestedField], int | None]:
+        places = _first_places(field.name for field in fields)
 
-    return find
+        def find(wanted: NestedField) -> int | None:
+            known = names.get(wanted.field_id, ())
+            return min((places[name] for name in known if name in places), default=None)
+
+        return find
+
+    return find_by_mapping
 
 
-def find_by_id(fields: Sequence[pa.Field], wanted: NestedField) -> int | None:
+def find_by_id(fields: Sequence[pa.Field]) -> Callable[[NestedField], int | None]:
     """The field with the wanted one's id."""
-    return next((at for at, field in enumerate(fields) if field_id_of(field) == wanted.field_id), None)
+    places = _first_places(map(field_id_of, fields))
+    return lambda wanted: places.get(wanted.field_id)
 
 
-def find_by_name(fields: Sequence[pa.Field], wanted: NestedField) -> int | None:
+def find_by_name(fields: Sequence[pa.Field]) -> Callable[[NestedField], int | None]:
     """The field with the wanted one's name."""
-    return next((at for at, field in enumerate(fields) if field.name == wanted.name), None)
+    places = _first_places(field.name for field in fields)
+    return lambda wanted: places.get(wanted.name)
+
+
+def _first_places(keys: Iterable[K]) -> dict[K, int]:
+    found: dict[K, int] = {}
+    for at, key in enumerate(keys):
+        found.setdefault(key, at)
+    return found
 
 
 def _names_by_id(mapping: NameMapping) -> dict[int, frozenset[str]]:

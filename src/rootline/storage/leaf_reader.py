@@ -15,6 +15,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.leaf_codec import Leaf, LeafContent, decode_leaf
+from rootline.schemas.object_keys import key_of
 from rootline.storage.stored_file import read_stored
 
 LEAVES_AT_ONCE: Final = 8
@@ -31,14 +32,16 @@ async def read_leaf(store: ObjectStore, table: TableName, entry: ContentEntry) -
     if entry.file_format is not FileFormat.PARQUET:
         raise Invalid("file-unreadable", f"{entry.location}: leaves of format {entry.file_format} are not read")
     body = await read_stored(store, table, entry.location, code="leaf-corrupt", length=entry.file_size_in_bytes)
-    leaf = decode_leaf(body, location=entry.location)
+    key = key_of(table, entry.location)
+    try:
+        leaf = decode_leaf(body, location=entry.location)
+    except Corrupt as error:  # a location says where in its table; whoever restores the object needs the whole key
+        raise Corrupt(error.code, f"{key}: {error.message.removeprefix(f'{entry.location}: ')}") from error
     if len(leaf) != entry.record_count:
-        raise Corrupt(
-            "leaf-corrupt", f"{entry.location}: holds {len(leaf)} entries, its root row says {entry.record_count}"
-        )
+        raise Corrupt("leaf-corrupt", f"{key}: holds {len(leaf)} entries, its root row says {entry.record_count}")
     expected = LeafContent.DATA if entry.content_type is ContentType.DATA_MANIFEST else LeafContent.DELETE
     if leaf.content is not expected:
-        raise Corrupt("leaf-corrupt", f"{entry.location}: lists {leaf.content} files, its root row says {expected}")
+        raise Corrupt("leaf-corrupt", f"{key}: lists {leaf.content} files, its root row says {expected}")
     return leaf
 
 

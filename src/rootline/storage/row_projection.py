@@ -43,8 +43,8 @@ from pyiceberg.types import (
 from rootline.schemas.errors import Invalid
 from rootline.storage.arrow_types import arrow_field_of, arrow_type_of, storage_of
 
-FindField = Callable[[Sequence[pa.Field], NestedField], int | None]
-"""Which of the given fields is the wanted one."""
+FindField = Callable[[Sequence[pa.Field]], Callable[[NestedField], int | None]]
+"""Which of the given fields is a wanted one; the fields of one level are looked at once, however many are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,8 @@ class RowProjection:
             Invalid: `self.code`; the message names the column.
 
         """
-        found = [self._member(rows.columns, rows.schema, field, "", rows.num_rows, None) for field in fields]
+        arrays, find = rows.columns, self.find(list(rows.schema))
+        found = [self._member(arrays, find, field, "", rows.num_rows, None) for field in fields]
         schema = pa.schema([arrow_field_of(field) for field in fields])
         if not found:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * rows.num_rows, pa.struct([])))
@@ -72,14 +73,14 @@ class RowProjection:
     def _member(
         self,
         arrays: Sequence[pa.Array],
-        fields: pa.Schema | pa.StructType,
+        find: Callable[[NestedField], int | None],
         wanted: NestedField,
         path: str,
         length: int,
         parent_is_valid: pa.Array | None,
     ) -> pa.Array:
         name = f"{path}{wanted.name}"
-        at = self.find([fields.field(index) for index in range(len(arrays))], wanted)
+        at = find(wanted)
         array = self._absent(wanted, name, length) if at is None else self._array(arrays[at], wanted.field_type, name)
         if wanted.required and array.null_count:
             missing = array.is_null()
@@ -127,9 +128,8 @@ class RowProjection:
     def _struct(self, array: pa.StructArray, wanted: StructType, name: str) -> pa.Array:
         children = array.flatten()
         is_valid = array.is_valid() if array.null_count else None
-        members = [
-            self._member(children, array.type, field, f"{name}.", len(array), is_valid) for field in wanted.fields
-        ]
+        find = self.find(list(array.type))
+        members = [self._member(children, find, field, f"{name}.", len(array), is_valid) for field in wanted.fields]
         mask = array.is_null() if array.null_count else None
         fields = [arrow_field_of(field) for field in wanted.fields]
         return pa.StructArray.from_arrays(members, fields=fields, mask=mask)
