@@ -41,6 +41,7 @@ class _Objects:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     objects: _Objects
+    is_dated = True
 
     def do_PUT(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -70,7 +71,10 @@ class _Handler(BaseHTTPRequestHandler):
         return f"<ListBucketResult><IsTruncated>false</IsTruncated>{contents}</ListBucketResult>".encode()
 
     def _answer(self, status: int, body: bytes) -> None:
-        self.send_response(status)  # with a Date
+        if self.is_dated:
+            self.send_response(status)  # with a Date
+        else:
+            self.send_response_only(status)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Last-Modified", self.date_time_string())
         self.end_headers()
@@ -83,9 +87,9 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def lying_s3_server(lie: Lie) -> Iterator[str]:
-    """The endpoint of a running server."""
-    handler = type("Handler", (_Handler,), {"objects": _Objects(lie)})
+def lying_s3_server(lie: Lie, *, is_dated: bool = True) -> Iterator[str]:
+    """The endpoint of a running server; one that `is_dated` says when it answers, as S3 does."""
+    handler = type("Handler", (_Handler,), {"objects": _Objects(lie), "is_dated": is_dated})
     with _Server(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, name="lying-s3")
         thread.start()

@@ -60,3 +60,11 @@ async def test_a_coordinator_does_not_start_on_a_lying_store(lie: Lie) -> None:
         await store.close()
 
     assert refusal.value.code == "store-lies"
+
+
+async def test_a_store_that_does_not_say_when_it_answers_is_refused() -> None:
+    with lying_s3_server(Lie.IGNORES, is_dated=False) as endpoint:
+        store = store_at(endpoint)
+        with pytest.raises(Fenced, match="sends no Date"):
+            await store.list("a/b/metadata/roots/", limit=1)
+        await store.close()

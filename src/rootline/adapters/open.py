@@ -126,7 +126,8 @@ def open_log(url: str | None, warehouse: str) -> IntentLog:
     folder = local_folder(url.replace("sqlite:", "file:", 1) if scheme == "sqlite" else url)
     if folder is None:
         forms = "use sqlite:///dir or a path (a folder for the embedded log), or memory:// for tests"
-        raise Invalid("setting-invalid", f"log {url!r}: the scheme {scheme}:// is not carried out; {forms}")
+        what = "a coordinator cannot read Kafka yet" if is_kafka(url) else f"the scheme {scheme}:// is not known"
+        raise Invalid("setting-invalid", f"log {url!r}: {what}; {forms}")
     check_file_system(folder)
     return SqliteIntentLog(folder)
 

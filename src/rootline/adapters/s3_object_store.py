@@ -35,7 +35,7 @@ from rootline.adapters.object_key_rules import check_key, check_prefix
 from rootline.adapters.s3_client import s3_client
 from rootline.adapters.s3_settings import S3Settings
 from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
-from rootline.schemas.errors import Unavailable
+from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.identifiers import ObjectKey
 
 _PAGE_KEYS_MAX: Final = 1_000
@@ -118,6 +118,10 @@ class S3ObjectStore:
             keys.extend(ObjectKey(name) for name in names if name and not name.endswith("/"))
             if limit is not None and len(keys) >= limit:
                 break
+        if date_ms is None:
+            raise Fenced(
+                "store-lies", f"{self._name} sends no Date: without dates of its own no head is confirmed"
+            )
         return Listing(keys, date_ms)
 
     async def folders(self, prefix: str) -> Sequence[str]:
