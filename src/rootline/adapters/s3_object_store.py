@@ -119,9 +119,7 @@ class S3ObjectStore:
             if limit is not None and len(keys) >= limit:
                 break
         if date_ms is None:
-            raise Fenced(
-                "store-lies", f"{self._name} sends no Date: without dates of its own no head is confirmed"
-            )
+            raise Fenced("store-lies", f"{self._name} sends no Date: without dates of its own no head is confirmed")
         return Listing(keys, date_ms)
 
     async def folders(self, prefix: str) -> Sequence[str]:
