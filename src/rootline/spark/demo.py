@@ -45,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run(given.root.absolute(), given.months, report)
     except KeyboardInterrupt:
         say("stopped")
-        return 130
+        sys.stdout.flush()
+        os._exit(130)  # Spark's own handlers must not turn what is over into another exit code
     except RootlineError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
