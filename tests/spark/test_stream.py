@@ -152,7 +152,8 @@ def test_a_batch_without_a_verdict_fails_the_query_and_lands_once_when_it_is_rep
     stream.run()
     with connect(folder) as lake:
         table = lake.table("demo.flights")
-        assert (ids(table), table.head().version) == ([1, 2], 1)
+        # One root or two: the replay may join its first sending's batch, or be answered as a duplicate in the next.
+        assert (ids(table), table.head().totals.data_files) == ([1, 2], 1)
 
 
 def test_a_batch_with_rows_that_do_not_fit_fails_the_query_and_is_not_checkpointed(
