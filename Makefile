@@ -18,7 +18,7 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-java demo demo-fast test test-fast check format format-check lint types contracts diagram bench simulate clean clean-venv
+.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram bench simulate clean clean-venv
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,9 @@ demo: setup setup-java ## the whole thing on 336,776 real flights, with Spark; l
 
 demo-fast: setup ## the same idea in ten seconds, without Java
 	$(STAGE) demo-fast $(BIN)/rootline demo $(ARGS)
+
+demo-kafka: setup setup-java ## demo on real Kafka and S3, which it brings up by itself; leaves its files in demo-kafka/
+	$(STAGE) demo-kafka $(BIN)/python -m tests.services.kafka_demo --root demo-kafka $(ARGS)
 
 test: setup setup-java ## all tests, with the services they need (ARGS="-k flush" and the like are handed on)
 	$(STAGE) test $(BIN)/python -m pytest $(ARGS)
@@ -71,7 +74,7 @@ simulate: setup ## faults and crashes against the real machine, seeded: make sim
 	$(STAGE) simulate $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(ARGS)
 
 clean: ## remove what runs and demos left behind; keeps .venv
-	rm -rf demo-lake lake dist build spark-warehouse metastore_db derby.log .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf demo-lake demo-kafka lake dist build spark-warehouse metastore_db derby.log .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 clean-venv: ## remove .venv

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from benchmarks.measure import Result, interleaved, load_average, result
 from benchmarks.sample_table import TABLE, append_record, create_record, definition
+from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.local_object_store import LocalObjectStore
 from rootline.adapters.memory_intent_log import MemoryIntentLog
 from rootline.adapters.s3_client import s3_client
@@ -98,7 +99,7 @@ async def filled_table(store: ObjectStore) -> AsyncIterator[Table]:
     """A table of 1,000 files with a coordinator in this process."""
     counting = CountingStore(store)
     log = MemoryIntentLog()
-    service = CoordinatorService(store=counting, log=log, settings=CoordinatorSettings(probe_rounds=0))
+    service = CoordinatorService(store=counting, log=EmbeddedFeed(log), settings=CoordinatorSettings(probe_rounds=0))
     running = asyncio.ensure_future(service.run())
     table_definition = definition()
     table = Table(counting, log, StatisticsCodec(table_definition.tracked_fields))

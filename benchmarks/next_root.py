@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import time
+from dataclasses import replace
 
 import fastavro
 
@@ -27,6 +28,7 @@ from rootline.tree.table_state import TableState
 _ENTRIES = 2_000
 _SAMPLES = 200
 _REENCODED = 7
+_WRITERS = 200
 
 
 def measure() -> list[Result]:
@@ -38,6 +40,9 @@ def measure() -> list[Result]:
     steps: list[float] = []
     checks: list[float] = []
     encodings: list[float] = []
+    crowded: list[float] = []
+    pages = 0
+    many = _with_writers(state, codec)
     for number in range(_SAMPLES):
         root = state.root
         joins.append(_timed(lambda root=root: encode_root(root.header, root.blocks, root.codec, root.sync)))
@@ -45,13 +50,24 @@ def measure() -> list[Result]:
         began = time.process_time()
         applied = _applied(state, record)
         steps.append(time.process_time() - began)
-        before = state
-        checks.append(_timed(lambda before=before, applied=applied: broken(before, applied.state)))
+        before, passed = state, {(record.position.log, 0): record.position.offset}
+        checks.append(
+            _timed(
+                lambda before=before, applied=applied, passed=passed: broken(before, applied.state, acknowledged=passed)
+            )
+        )
         state = applied.state
+        again = record.position._replace(offset=record.position.offset + _WRITERS)
+        record = replace(_of_writer(record, number % _WRITERS, 1 + number // _WRITERS), position=again)
+        began = time.process_time()
+        applied = _applied(many, record)
+        crowded.append(time.process_time() - began)
+        many, pages = applied.state, pages + len(applied.objects)
         if number % (_SAMPLES // _REENCODED) == 0:
             encodings.append(_timed(lambda: _encode_anew(header, records)))
     anew = Spread.of(encodings)
     joined, whole, checked = Spread.of(joins), Spread.of(steps), Spread.of(checks)
+    with_many = Spread.of(crowded)
     notes = f"{_ENTRIES} entries, CPU seconds; the step starts at a decoded intent"
     load = load_average()
     name = "re-encoding with fastavro"
@@ -79,6 +95,17 @@ def measure() -> list[Result]:
             checked.median / whole.median,
             "≤ 1 % of a commit",
             load,
+        ),
+        Result(
+            "9",
+            f"whole step with {_WRITERS} writers in the ledger",
+            with_many,
+            whole,
+            "the same with one writer",
+            with_many.median / whole.median,
+            "≤ 1.3",
+            load,
+            f"{pages} of {_SAMPLES} commits made a page",
         ),
     ]
 
@@ -109,6 +136,20 @@ def _filled(codec: StatisticsCodec) -> tuple[TableState, bytes]:
     for offset, first in enumerate(range(0, _ENTRIES, 400), start=1):
         applied = _applied(applied.state, _record(append_record(range(first, first + 400), codec), offset))
     return applied.state, applied.body
+
+
+def _with_writers(state: TableState, codec: StatisticsCodec) -> TableState:
+    """The same table after one more commit of each of many writers, whose sequences have a gap before them."""
+    first = state.header.offsets[0].next_offset
+    for writer in range(_WRITERS):
+        value = append_record(range(100_000 + writer, 100_001 + writer), codec)
+        state = _applied(state, _of_writer(_record(value, first + writer), writer, 0)).state
+    return state
+
+
+def _of_writer(record: Record, writer: int, sequence: int) -> Record:
+    stamp = {"writer_id": f"spark/query-{writer:04d}", "writer_sequence": 10 * sequence}
+    return replace(record, intent=record.intent.model_copy(update=stamp))
 
 
 def _as_fastavro(body: bytes) -> tuple[dict[str, object], list[dict[str, object]]]:

@@ -22,16 +22,23 @@ TABLE = TableName("bench.events")
 COLUMNS = 20
 
 
-def definition() -> TableDefinition:
-    """Eight longs, four doubles, four strings, four timestamps."""
+def definition(number: int = 1) -> TableDefinition:
+    """Eight longs, four doubles, four strings, four timestamps; `number` tells tables apart."""
     types = [pa.int64()] * 8 + [pa.float64()] * 4 + [pa.string()] * 4 + [pa.timestamp("us")] * 4
     schema = pa.schema([pa.field(f"c{number}", kind) for number, kind in enumerate(types)])
-    return build_definition(schema, table_uuid=uuid.UUID(int=1), properties={"rootline.flush.data-files": "1000000"})
+    return build_definition(
+        schema, table_uuid=uuid.UUID(int=number), properties={"rootline.flush.data-files": "1000000"}
+    )
+
+
+def rows_of(number: int) -> int:
+    """The rows of file `number`."""
+    return 10_000 + number * 37 % 5_000
 
 
 def statistics(number: int) -> dict[int, FieldStatistics]:
     """File `number`'s statistics: every column has every field that its type has."""
-    counts = {"value_count": 10_000, "null_value_count": number % 7, "tight_bounds": True}
+    counts = {"value_count": rows_of(number), "null_value_count": number % 7, "tight_bounds": True}
     found: dict[int, FieldStatistics] = {}
     for column in range(1, COLUMNS + 1):
         low = number * 1_000 + column
@@ -49,30 +56,30 @@ def data_file(number: int, codec: StatisticsCodec) -> DataFile:
     """File `number`, its statistics encoded as our own writers encode them."""
     return DataFile(
         location=f"data/{uuid.UUID(int=number)}.parquet",
-        record_count=10_000,
+        record_count=rows_of(number),
         file_size_in_bytes=1_000_000 + number,
         content_stats=codec.encode(statistics(number)),
         stats_schema=codec.fingerprint,
     )
 
 
-def create_record(table: TableDefinition) -> bytes:
+def create_record(table: TableDefinition, name: TableName = TABLE) -> bytes:
     """The intent that creates the table."""
     text = table.to_json().decode()
-    return encode_intent(Intent(intent_id="create", table=TABLE, kind=IntentKind.CREATE, definition=text))
+    return encode_intent(Intent(intent_id="create", table=name, kind=IntentKind.CREATE, definition=text))
 
 
-def append_record(numbers: range, codec: StatisticsCodec) -> bytes:
-    """An intent that adds files `numbers`."""
+def append_record(numbers: range, codec: StatisticsCodec, table: TableName = TABLE, writer: str = "bench") -> bytes:
+    """An intent that adds files `numbers`; the first of them is the writer's sequence."""
     files = tuple(data_file(number, codec) for number in numbers)
     name = f"append-{numbers.start}"
     return encode_intent(
         Intent(
             intent_id=name,
-            table=TABLE,
+            table=table,
             kind=IntentKind.APPEND,
             add_data_files=files,
-            writer_id="bench",
+            writer_id=writer,
             writer_sequence=numbers.start,
         )
     )

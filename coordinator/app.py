@@ -21,18 +21,18 @@ from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.coordinator.runtime.consumer_loop import ConsumerLoop
 from rootline.coordinator.runtime.effect_runner import EffectRunner
 from rootline.coordinator.runtime.metrics import CoordinatorMetrics
-from rootline.coordinator.runtime.table_loop import TableContext, TableLoop
+from rootline.coordinator.runtime.table_loop import TableContext, TableLoop, TableOwner
+from rootline.coordinator.runtime.tenure import TenureSettings
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.environment import Environment
-from rootline.ports.intent_log import IntentLog
+from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.store_probe import probe_store
-from rootline.tree.answers import next_offset
+from rootline.tree.outcomes import Acknowledged
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class CoordinatorService:
         self,
         *,
         store: ObjectStore,
-        log: IntentLog,
+        log: CoordinatorLog,
         settings: CoordinatorSettings | None = None,
         environment: Environment | None = None,
         limits: IntentLimits | None = None,
@@ -66,15 +66,21 @@ class CoordinatorService:
             log=log,
             make_loop=self._make_loop,
             environment=self._environment,
-            limits=limits or IntentLimits(),
+            settings=TenureSettings(
+                limits=limits or IntentLimits(),
+                queue_bytes_max=self._settings.queue_bytes_max,
+                table_idle_s=self._settings.table_idle_s,
+                retry_s=self._settings.retry_delay_ms_max / 1000,
+                request_timeout_s=self._settings.request_timeout_s,
+            ),
             wait_s=self._settings.poll_wait_s,
-            request_timeout_s=self._settings.request_timeout_s,
+            remember_every_s=self._settings.offsets_commit_interval_s,
         )
         self._started = False
         self._ended = False
 
     async def run(self) -> None:
-        """Probe the store, then commit until `request_stop`.
+        """Probe the store, then commit until `request_stop`; closes the log.
 
         Raises:
             Fenced: `store-lies`; the service must not run on this store.
@@ -93,6 +99,7 @@ class CoordinatorService:
             running.cancel()
             await asyncio.gather(running, stopped, return_exceptions=True)
             self._ended = True
+            await self._log.close()
         if not running.cancelled() and (error := running.exception()) is not None:
             raise _only(error)
 
@@ -143,11 +150,14 @@ class CoordinatorService:
                 self.metrics.root(table, size, header.snapshot.timestamp_ms, entries)
         self.metrics.oldest_pending((now_ms - oldest) / 1000)
         if self._started and not self._ended:
+            tenure = self._consumer.tenure
+            self.metrics.holding(
+                0 if tenure is None else len(tenure.assigned.starts), 0 if tenure is None else tenure.held_bytes
+            )
             with contextlib.suppress(Unavailable):
-                lag = await self._log.end_offset() - self._consumer.position
-                self.metrics.lag(await self._log.identity(), 0, max(0, lag))
+                self.metrics.lag(await self._consumer.lag())
 
-    def _make_loop(self, table: TableName, acknowledged: dict[tuple[LogId, int], int]) -> TableLoop:
+    def _make_loop(self, table: TableName, acknowledged: Acknowledged, owner: TableOwner) -> TableLoop:
         runner = EffectRunner(self._store, table, self._settings.request_timeout_s, self._check_head)
         context = TableContext(
             table=table,
@@ -156,6 +166,7 @@ class CoordinatorService:
             verdicts=self._log,
             environment=self._environment,
             observe=self._observe,
+            owner=owner,
             queue_intents_max=self._settings.table_queue_intents_max,
             queue_bytes_max=self._settings.table_queue_bytes_max,
         )
@@ -163,15 +174,14 @@ class CoordinatorService:
 
     async def _check_head(self, header: RootHeader) -> None:
         """A log that ends before what a root has applied is not the log it was: it would swallow new intents."""
-        identity = await self._log.identity()
-        end = await self._log.end_offset()
-        applied = next_offset(header, identity, 0)
-        if applied > end:
-            raise Fenced(
-                "log-behind-root",
-                f"{header.table}: root {header.version} has applied the log {identity} up to offset {applied}, "
-                f"but the log ends at {end}",
-            )
+        for log, partition, applied in header.offsets:
+            end = await self._log.end_offset(log, partition)
+            if end is not None and applied > end:
+                raise Fenced(
+                    "log-behind-root",
+                    f"{header.table}: root {header.version} has applied partition {partition} of the log {log} up to "
+                    f"offset {applied}, but the log ends at {end}",
+                )
 
     def _observe(self, table: TableName, note: Report | PublishVerdicts) -> None:
         if isinstance(note, PublishVerdicts):

@@ -22,7 +22,14 @@ class CoordinatorSettings(BaseSettings):
     batch_age_ms_max: float = Field(default=250.0, ge=0, description="The longest a batch stays open.")
     table_queue_intents_max: int = Field(default=4_096, ge=1, description="Intents of one table kept in memory.")
     table_queue_bytes_max: int = Field(
-        default=64_000_000, ge=1, description="Bytes of one table's intents kept in memory; more are read again later."
+        default=64_000_000, ge=1, description="Memory of one table's intents, about; more are read again later."
+    )
+    queue_bytes_max: int = Field(
+        default=512_000_000, ge=1, description="Memory of all tables' intents, about; then the reading pauses."
+    )
+    table_idle_s: float = Field(default=900.0, gt=0, description="A table is let go from memory when idle so long.")
+    offsets_commit_interval_s: float = Field(
+        default=1.0, gt=0, description="How often the log is told what is decided; a crash reads so much again."
     )
     request_timeout_s: float = Field(default=10.0, gt=0, description="Deadline of one store or log operation.")
     retry_delay_ms_min: float = Field(default=20.0, gt=0, description="First delay after a failure; doubles.")

@@ -51,6 +51,11 @@ class RecordFraming:
         """CRC-64-AVRO of the schema's canonical form, little-endian as in the frame."""
         return self._fingerprint
 
+    @property
+    def prefix(self) -> bytes:
+        """What stands before a record: the marker and the fingerprint."""
+        return self._prefix
+
     def encode(self, record: Mapping[str, Any]) -> bytes:
         """The framed record."""
         sink = io.BytesIO()

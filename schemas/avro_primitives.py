@@ -27,8 +27,6 @@ class Unreadable(ValueError):
 
 def encode_long(value: int) -> bytes:
     """`value`, which fits 64 bits, as a zigzag varint of 1 to 10 bytes."""
-    if not LONG_MIN <= value <= LONG_MAX:
-        raise ValueError(f"{value} does not fit 64 bits")
     zigzag = (value << 1) ^ (value >> 63)
     if zigzag < 0x80:
         return _SINGLE[zigzag]
@@ -36,6 +34,8 @@ def encode_long(value: int) -> bytes:
         return bytes((zigzag & 0x7F | 0x80, zigzag >> 7))
     if zigzag < 0x200000:
         return bytes((zigzag & 0x7F | 0x80, zigzag >> 7 & 0x7F | 0x80, zigzag >> 14))
+    if not LONG_MIN <= value <= LONG_MAX:  # the zigzag number of what does not fit is not small either
+        raise ValueError(f"{value} does not fit 64 bits")
     out: list[int] = []
     while zigzag > 0x7F:
         out.append(zigzag & 0x7F | 0x80)
@@ -82,6 +82,14 @@ def long_of_varint(raw: bytes) -> int:
         raise Unreadable("a number does not fit 64 bits")
     return (zigzag >> 1) ^ -(zigzag & 1)
 
+
+class _Numbers(dict[bytes, int]):
+    def __missing__(self, raw: bytes) -> int:
+        return long_of_varint(raw)
+
+
+NUMBER_OF: Final = _Numbers({encode_long(number): number for number in range(1024)})
+"""Whole varint → its number, as `long_of_varint`: small ones are looked up, the others computed and not kept."""
 
 _CONTINUATIONS: Final = tuple(
     sum(0x80 << (7 * place) for place in range(length - 1)) for length in range(_VARINT_BYTES_MAX + 1)

@@ -1,12 +1,14 @@
 """A dead letter: a rejected record with its original bytes and the reason.
 
 Owns: the model. Does not own: its framing (`verdict_codec`).
-Invariants: the original bytes are kept whole, so that nothing is lost and the record can be replayed after a repair.
+Invariants: the original bytes are kept whole, so that nothing is lost and the record can be replayed after a repair;
+headers are the record's own, in order.
 """
 
 from __future__ import annotations
 
 from rootline.schemas.intent import WireModel
+from rootline.schemas.log_position import Headers
 
 
 class DeadLetter(WireModel):
@@ -21,3 +23,4 @@ class DeadLetter(WireModel):
     message: str
     key: bytes | None
     value: bytes
+    headers: Headers = ()

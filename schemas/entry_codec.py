@@ -28,13 +28,11 @@ from rootline.schemas.avro_primitives import (
     read_present,
     read_string,
 )
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, VersionInfo
+from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, VersionInfo, quick_entry
 from rootline.schemas.entry_schema import content_entry_schema, schema_bytes, tracked_of_schema
 from rootline.schemas.entry_struct_codec import (
     encode_int,
-    encode_optional_int,
     encode_optional_list,
-    encode_optional_long,
     encode_optional_manifest_stats,
     encode_optional_vector,
     encode_version_info_struct,
@@ -52,6 +50,8 @@ from rootline.schemas.table_definition import TableDefinition, TrackedField
 
 _CONTENT_TYPES: Final = {int(content_type): content_type for content_type in ContentType}
 _FORMATS: Final = {file_format.value: file_format for file_format in FileFormat}
+_TYPE_BYTES: Final = {content_type: encode_long(content_type) for content_type in ContentType}
+_FORMAT_BYTES: Final = {file_format: encode_string(file_format) for file_format in FileFormat}
 
 
 class EntryCodec:
@@ -114,23 +114,26 @@ class EntryCodec:
         encoded_statistics = NULL
         if isinstance(statistics, LazyStats) or statistics:
             encoded_statistics = PRESENT + self.statistics.encode(statistics)
+        size, vector, order_id = entry.file_size_in_bytes, entry.deletion_vector, entry.sort_order_id
+        manifest, referenced, key = entry.manifest_stats, entry.referenced_file, entry.key_metadata
+        offsets, equality_ids, row_id = entry.split_offsets, entry.equality_ids, entry.first_row_id
         try:
             return b"".join(
                 (
-                    encode_long(entry.content_type),
+                    _TYPE_BYTES[entry.content_type],
                     encode_string(entry.location),
-                    encode_string(entry.file_format),
+                    _FORMAT_BYTES[entry.file_format],
                     encode_int(entry.partition_spec_id),
                     encode_long(entry.record_count),
-                    encode_optional_long(entry.file_size_in_bytes),
-                    encode_optional_vector(entry.deletion_vector),
-                    encode_optional_int(entry.sort_order_id),
-                    encode_optional_manifest_stats(entry.manifest_stats),
-                    NULL if entry.referenced_file is None else PRESENT + encode_string(entry.referenced_file),
-                    NULL if entry.key_metadata is None else PRESENT + encode_bytes(entry.key_metadata),
-                    encode_optional_list(entry.split_offsets, encode_long),
-                    encode_optional_list(entry.equality_ids, encode_int),
-                    encode_optional_long(entry.first_row_id),
+                    NULL if size is None else PRESENT + encode_long(size),
+                    NULL if vector is None else encode_optional_vector(vector),
+                    NULL if order_id is None else PRESENT + encode_int(order_id),
+                    NULL if manifest is None else encode_optional_manifest_stats(manifest),
+                    NULL if referenced is None else PRESENT + encode_string(referenced),
+                    NULL if key is None else PRESENT + encode_bytes(key),
+                    NULL if offsets is None else encode_optional_list(offsets, encode_long),
+                    NULL if equality_ids is None else encode_optional_list(equality_ids, encode_int),
+                    NULL if row_id is None else PRESENT + encode_long(row_id),
                     encoded_statistics,
                 )
             )
@@ -185,7 +188,7 @@ class EntryCodec:
             end = self.statistics.skip(data, position)
             content_stats = LazyStats(self.statistics, data[position:end], name)
             position = end
-        entry = ContentEntry(
+        entry = quick_entry(
             content_type,
             location,
             file_format,

@@ -42,6 +42,13 @@ _CODES_OF_THE_REST: Final = (
         "Restore the object from a copy. Run `rootline check`. Restart the coordinator if it quarantined the table.",
     ),
     ErrorCode(
+        "page-corrupt",
+        "Corrupt",
+        "The bytes of a page of ledger or outcomes are not what was written, or not what its root says of it.",
+        "Restore the object from a copy. Run `rootline check`. Restart the coordinator if it quarantined the table.",
+        "Do not drop the page: intents that were committed before would be committed again.",
+    ),
+    ErrorCode(
         "object-missing",
         "Corrupt",
         "An object that a root references does not exist.",
@@ -78,6 +85,12 @@ _CODES_OF_THE_REST: Final = (
         "Corrupt",
         "Log offsets, outcomes or the writers' ledger went back from one root to the next.",
         "Stop the writers and report it: intents may be applied twice or lost.",
+    ),
+    ErrorCode(
+        "header-too-large",
+        "Corrupt",
+        "A root's header holds more ledger or outcomes than a header may; what exceeds belongs into pages.",
+        "Report it, with the output of `rootline check`.",
     ),
     ErrorCode(
         "entry-invalid",
@@ -172,6 +185,21 @@ _CODES_OF_THE_REST: Final = (
         "The position or the verdict is of another log: the log was made anew since.",
         "Open the log that the message names, or publish the intent again on this one.",
         "Do not compare offsets of two logs: that skips or repeats intents in silence.",
+    ),
+    ErrorCode(
+        "offset-out-of-range",
+        "Fenced",
+        "Retention removed records from the intents topic before they were decided; the message names them.",
+        "Ask the writers of the named offsets to publish again. Stop the coordinators, run `rootline topics accept`, "
+        "start them, and keep intents longer (`rootline topics check`).",
+        "Do not reset the group to the latest offset: undecided intents would be skipped.",
+    ),
+    ErrorCode(
+        "group-active",
+        "Invalid",
+        "The coordinators' consumer group has members, so its offsets cannot be set.",
+        "Stop every coordinator of the group, wait until their session ends, and try again.",
+        "Do not give the coordinators another group id: the log would be read from its beginning.",
     ),
     ErrorCode(
         "log-corrupt",

@@ -16,15 +16,26 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rootline.schemas.field_ids import PROFILE
-from rootline.schemas.identifiers import CommitId, SequenceNumber, SnapshotId, TableName, Version, WriterId
+from rootline.schemas.header_ledger import HeaderLedger
+from rootline.schemas.identifiers import (
+    CommitId,
+    Location,
+    SequenceNumber,
+    SnapshotId,
+    TableName,
+    Version,
+    WriterId,
+)
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import (
     CommittedRun,
+    CoveredOffset,
     DefinitionReference,
     Operation,
     OutcomeException,
     OutcomeRun,
     Outcomes,
+    PageReference,
     PartitionOffset,
     RejectedSequence,
     RootHeader,
@@ -36,6 +47,9 @@ from rootline.schemas.root_header import (
 FORMAT_VERSION: Final = b"4"
 CONTENT: Final = b"root"
 PROFILE_KEY: Final = "rootline.profile"
+OUTCOME_PAGES_KEY: Final = "rootline.outcome-pages"
+LEDGER_PAGES_KEY: Final = "rootline.ledger-pages"
+"""Absent where there are no pages, as in roots of before there were any."""
 _NUMBER_MAX: Final = 2**63 - 1
 _DIGEST_BYTES: Final = 32
 
@@ -67,18 +81,22 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
         "rootline.next-row-id": str(header.next_row_id).encode(),
         "rootline.totals": _json(_totals_json(header.totals)),
         "rootline.offsets": _json(header.offsets),
-        "rootline.outcomes": _json([header.outcomes.runs, header.outcomes.exceptions]),
-        "rootline.ledger": _json(
-            {
-                writer: [record.committed, record.rejected, record.last_seen_ms]
-                for writer, record in header.ledger.items()
-            }
-        ),
+        "rootline.outcomes": encode_outcomes(header.outcomes),
+        "rootline.ledger": HeaderLedger.of(header.ledger).encode(),
         "rootline.tags": _json(dict(header.tags)),
     }
+    if header.outcome_pages:
+        metadata[OUTCOME_PAGES_KEY] = _json([_page_json(page) for page in header.outcome_pages])
+    if header.ledger_pages:
+        metadata[LEDGER_PAGES_KEY] = _json([_page_json(page) for page in header.ledger_pages])
     if header.parent_digest is not None:
         metadata["rootline.parent-digest"] = header.parent_digest.hex().encode()
     return metadata
+
+
+def encode_outcomes(outcomes: Outcomes) -> bytes:
+    """The value of `rootline.outcomes`: what the limit of the header counts."""
+    return _json([outcomes.runs, outcomes.exceptions])
 
 
 def decode_header(metadata: Mapping[str, bytes]) -> RootHeader:
@@ -117,9 +135,14 @@ def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
             tuple(_outcome_run(*run) for run in outcome_runs),
             tuple(_outcome_exception(*exception) for exception in outcome_exceptions),
         ),
-        ledger={
-            WriterId(writer): _writer_record(*record) for writer, record in _object(metadata, "rootline.ledger").items()
-        },
+        outcome_pages=_pages(metadata, OUTCOME_PAGES_KEY),
+        ledger=HeaderLedger.of(
+            {
+                WriterId(writer): _writer_record(*record)
+                for writer, record in _object(metadata, "rootline.ledger").items()
+            }
+        ),
+        ledger_pages=_pages(metadata, LEDGER_PAGES_KEY),
         oldest_version=Version(_decimal(metadata["rootline.oldest-version"])),
         tags={tag: _count(version) for tag, version in _object(metadata, "rootline.tags").items()},
         next_row_id=_decimal(metadata["rootline.next-row-id"]),
@@ -181,6 +204,24 @@ def _writer_record(committed: Any, rejected: Any, last_seen_ms: Any) -> WriterRe
 def _run_version(value: Any) -> Version:
     """-1 stands for "committed, but in which version is not known any more" (`rootline.tree.ledger`)."""
     return Version(-1) if type(value) is int and value == -1 else Version(_count(value))
+
+
+def _page_json(page: PageReference) -> list[Any]:
+    return [page.location, page.digest.hex(), page.size_in_bytes, page.content_bytes, page.covers]
+
+
+def _pages(metadata: Mapping[str, bytes], key: str) -> tuple[PageReference, ...]:
+    return tuple(_page(*page) for page in _list(metadata, key)) if key in metadata else ()
+
+
+def _page(location: Any, digest: Any, size: Any, content: Any, covers: Any) -> PageReference:
+    return PageReference(
+        Location(_string(location)),
+        _digest(digest),
+        _count(size),
+        _count(content),
+        tuple(CoveredOffset(LogId(_string(log)), _count(partition), _count(last)) for log, partition, last in covers),
+    )
 
 
 def _totals(

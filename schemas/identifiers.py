@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
+from functools import lru_cache
 from typing import Final, NewType
 
 from rootline.schemas.errors import Invalid
@@ -26,6 +27,7 @@ ObjectKey = NewType("ObjectKey", str)  # relative to the warehouse
 _NAME_PART: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]{0,127}\Z")
 
 
+@lru_cache(maxsize=4096)
 def table_name(text: str) -> TableName:
     """`namespace.table`, each part letters, digits, `_` or `-`, at most 128 characters.
 

@@ -22,6 +22,7 @@ from rootline.schemas.avro_framing import RecordFraming, shipped_schema
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.intent_limits import DEFAULT_LIMITS, IntentLimits
+from rootline.schemas.plain_append import read_plain_append
 
 CONTENT_TYPE_HEADER: Final = "content-type"
 JSON_CONTENT_TYPE: Final = b"application/json"
@@ -76,6 +77,9 @@ def decode_intent(
         raise _too_large(f"{size} bytes with its headers, of {limits.max_bytes} allowed")
     if _is_json(value, headers):
         return _decode_json(value, limits)
+    plain = read_plain_append(value, limits)
+    if plain is not None:
+        return plain
     record = _FRAMING.decode(value, name="intent")
     _check_counts(record, limits)
     try:
@@ -86,10 +90,15 @@ def decode_intent(
     return intent
 
 
+def begins_like_json(value: bytes) -> bool:
+    """Whether `value` is taken for JSON without a header that says so: no single-object Avro begins like that."""
+    return value[:64].lstrip()[:1] == b"{"
+
+
 def _is_json(value: bytes, headers: Mapping[str, bytes] | None) -> bool:
     if headers and headers.get(CONTENT_TYPE_HEADER, b"").partition(b";")[0].strip().lower() == JSON_CONTENT_TYPE:
         return True
-    return value[:64].lstrip()[:1] == b"{"  # no single-object Avro begins so, and not every log carries headers
+    return begins_like_json(value)  # not every log carries headers
 
 
 def _decode_json(value: bytes, limits: IntentLimits) -> Intent:

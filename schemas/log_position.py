@@ -6,11 +6,11 @@ Invariants: a `LogId` changes when the log is made anew (a topic's id, an embedd
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple, NewType
 
 LogId = NewType("LogId", str)  # "<cluster id>/<topic id>", or "embedded/<uuid>"
+Headers = tuple[tuple[str, bytes | None], ...]
+"""A record's headers as Kafka has them: in order, a name perhaps twice, a value perhaps null."""
 
 
 class LogPosition(NamedTuple):
@@ -21,12 +21,19 @@ class LogPosition(NamedTuple):
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class LogRecord:
-    """A record as the log keeps it. `appended_ms` is the log's own append time, milliseconds since the epoch."""
+class LogRecord(NamedTuple):
+    """A record as the log keeps it. `appended_ms` is the log's own append time, milliseconds since the epoch.
+
+    A tuple: it is made for every record that is read, in half the time of a data class.
+    """
 
     position: LogPosition
     key: bytes | None
     value: bytes
     appended_ms: int
-    headers: Mapping[str, bytes] = field(default_factory=dict)
+    headers: Headers = ()
+
+
+def by_name(headers: Headers) -> dict[str, bytes]:
+    """Each header's value; of several with one name the last one's, for null the empty one."""
+    return {name: value or b"" for name, value in headers}

@@ -53,6 +53,11 @@ def vector_location(name: str) -> Location:
     return Location(f"metadata/vectors/{name}.puffin")
 
 
+def page_location(digest_hex: str) -> Location:
+    """A page of ledger or outcomes, relative to its table: its name begins the SHA-256 of its bytes."""
+    return Location(f"metadata/pages/{digest_hex[:32]}.avro")
+
+
 def definition_location(definition_uuid: uuid.UUID) -> Location:
     """A table definition's location relative to its table."""
     return Location(f"metadata/definitions/{definition_uuid}.json")

@@ -12,13 +12,14 @@ import hashlib
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from rootline.schemas.avro_primitives import encode_long
 from rootline.schemas.content_entry import ContentEntry, VersionInfo
 from rootline.schemas.entry_codec import EntryCodec, encode_version_info
 from rootline.schemas.errors import Corrupt, Internal
+from rootline.schemas.quick_values import quick
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -48,11 +49,14 @@ class Row:
     @staticmethod
     def of(entry: ContentEntry, codec: EntryCodec) -> Row:
         """A fresh row. Raises `Invalid` when a value does not fit its type."""
-        return Row(entry, codec.encode_tail(entry))
+        return quick_row(entry, codec.encode_tail(entry))
 
     def with_version_info(self, version_info: VersionInfo) -> Row:
         """The same row under another status and other numbers; the tail is shared, not encoded anew."""
-        return Row(replace(self.entry, version_info=version_info), self.tail)
+        return quick_row(self.entry.with_version_info(version_info), self.tail)
+
+
+quick_row: Final = quick(Row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +88,13 @@ def seal(rows: Sequence[Row], codec: EntryCodec, sync: bytes) -> RootBlock:
     plain = b"".join(map(row_bytes, rows))
     if not plain or len(plain) > BLOCK_BYTES_MAX:
         raise Internal("invariant-broken", f"a block of {len(rows)} rows and {len(plain)} bytes cannot be written")
-    frame = _compressed(plain)
+    frame = compress(plain)
     encoded = b"".join((encode_long(len(rows)), encode_long(len(frame)), frame, sync))
     return RootBlock(tuple(rows), encoded, hashlib.sha256(encoded).digest())
 
 
-def _compressed(plain: bytes) -> bytes:
+def compress(plain: bytes) -> bytes:
+    """One zstd frame with a checksum."""
     # a context of zstd is about a megabyte: making one for each block costs more than compressing the block
     try:
         compressor = _IDLE.pop()
@@ -137,7 +142,7 @@ def read_rows(plain: bytes, count: int, codec: EntryCodec, *, name: str, block: 
     try:
         for _ in range(count):
             entry, tail_start, position = decode_row(plain, position, name=name)
-            rows.append(Row(entry, plain[tail_start:position]))
+            rows.append(quick_row(entry, plain[tail_start:position]))
     except Corrupt as error:
         raise Corrupt("root-corrupt", f"{error.message} (block {block}, row {len(rows)})") from None
     if position != len(plain):

@@ -14,7 +14,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from rootline.schemas.identifiers import CommitId, SequenceNumber, SnapshotId, TableName, Version, WriterId
+from rootline.schemas.identifiers import (
+    CommitId,
+    Location,
+    SequenceNumber,
+    SnapshotId,
+    TableName,
+    Version,
+    WriterId,
+)
 from rootline.schemas.log_position import LogId
 
 
@@ -87,12 +95,20 @@ class OutcomeException(NamedTuple):
     duplicate_of: Version | None
 
 
+Outcome = OutcomeRun | OutcomeException
+
+
 @dataclass(frozen=True, slots=True)
 class Outcomes:
     """Verdicts not yet known to be published."""
 
     runs: tuple[OutcomeRun, ...] = ()
     exceptions: tuple[OutcomeException, ...] = ()
+
+    @property
+    def items(self) -> list[Outcome]:
+        """All of them: the runs, then the others."""
+        return [*self.runs, *self.exceptions]
 
 
 class CommittedRun(NamedTuple):
@@ -122,6 +138,28 @@ class WriterRecord:
     last_seen_ms: int = 0
 
 
+class CoveredOffset(NamedTuple):
+    """The last offset of one partition of one log that a page of outcomes covers."""
+
+    log: LogId
+    partition: int
+    last_offset: int
+
+
+class PageReference(NamedTuple):
+    """An immutable page of ledger or outcomes that did not fit into the header.
+
+    `digest` is the SHA-256 of the whole object, `size_in_bytes` its length, `content_bytes` that of its rows before
+    compression. `covers` (outcomes only, else empty): once all of it is acknowledged, the page may go.
+    """
+
+    location: Location
+    digest: bytes
+    size_in_bytes: int
+    content_bytes: int
+    covers: tuple[CoveredOffset, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class DefinitionReference:
     """Where the table's definition rests, and the SHA-256 of its bytes."""
@@ -132,7 +170,11 @@ class DefinitionReference:
 
 @dataclass(frozen=True, slots=True)
 class RootHeader:
-    """One root's header. `parent_digest` is the digest of root N-1 (`None` for root 0)."""
+    """One root's header. `parent_digest` is the digest of root N-1 (`None` for root 0).
+
+    What was decided for a writer is what `ledger` *and* the ledger's pages say of it; outcomes likewise. Pages stand
+    from the oldest to the newest.
+    """
 
     table: TableName
     table_uuid: uuid.UUID
@@ -144,7 +186,9 @@ class RootHeader:
     coordinator_id: str
     offsets: tuple[PartitionOffset, ...] = ()
     outcomes: Outcomes = Outcomes()
+    outcome_pages: tuple[PageReference, ...] = ()
     ledger: Mapping[WriterId, WriterRecord] = field(default_factory=dict)
+    ledger_pages: tuple[PageReference, ...] = ()
     oldest_version: Version = Version(0)
     tags: Mapping[str, int] = field(default_factory=dict)
     next_row_id: int = 0

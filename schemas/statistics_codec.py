@@ -29,10 +29,13 @@ from rootline.schemas.avro_primitives import (
 from rootline.schemas.bound_codec import Decode, Encode, bound_codec
 from rootline.schemas.entry_schema import COUNTS_ONLY, kind_of, layout_of_kind, stats_fingerprint
 from rootline.schemas.errors import Corrupt, Invalid
+from rootline.schemas.quick_values import quick
 from rootline.schemas.statistics import ContentStats, FieldStatistics
+from rootline.schemas.statistics_proof import StatisticsProof
 from rootline.schemas.table_definition import TrackedField
 
 _CODE: Final = "statistics-invalid"
+_quick_field: Final = quick(FieldStatistics)
 _TIGHT: Final = {None: NULL, False: b"\x02\x00", True: b"\x02\x01"}
 _COUNTS: Final[dict[int | None, bytes]] = {None: NULL, **{count: PRESENT + encode_long(count) for count in range(4096)}}
 _NULLABLE_COUNT: Final = rb"(?:\x00|\x02([\x80-\xff]{0,9}+[\x00-\x7f]))"
@@ -65,6 +68,7 @@ class StatisticsCodec:
         self.layout = ",".join(f"{tracked_id}:{layout_of_kind(kind)}" for tracked_id, kind in kinds)
         self._columns = [_column(field, field.tracked_id in nan_bounds) for field in self.tracked]
         self._skips = [column.match for column in self._columns]
+        self.proof = StatisticsProof(self.tracked)
 
     def encode(self, statistics: ContentStats) -> bytes:
         """The bytes of `statistics`; those of a `LazyStats` of this layout are handed on as they are.
@@ -132,7 +136,7 @@ class StatisticsCodec:
                 lower, upper, tight, values, nulls, nans, average, greatest = found.groups()
                 if values != rows_raw and values is not None:
                     rows_raw, rows = values, _count_of(values)
-                statistics[tracked_id] = FieldStatistics(
+                statistics[tracked_id] = _quick_field(
                     None if lower is None else of_raw(lower),
                     None if upper is None else of_raw(upper),
                     None if tight is None else tight == b"\x01",

@@ -9,7 +9,7 @@ is never written.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rootline.coordinator.protocol.effects import Decided
 from rootline.coordinator.protocol.events import Tick
@@ -21,20 +21,18 @@ from rootline.tree.answers import answer, next_offset
 from rootline.tree.apply import apply_batch
 from rootline.tree.batch import Applied, Needs, NoTable, Record, Stamp
 from rootline.tree.invariants import broken
-from rootline.tree.outcomes import Acknowledged
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
     """What the head already decided of a batch: verdicts to publish again, and records that still need a root.
 
-    `passed`: the records were acknowledged long ago, so there is nothing to publish before going past them.
+    `up_to`: the offsets after all that is decided; without `decided` it was acknowledged long ago.
     """
 
     decided: tuple[Decided, ...]
     undecided: tuple[Record, ...]
     up_to: tuple[PartitionOffset, ...] = ()
-    passed: Acknowledged = field(default_factory=dict)
 
 
 def settle(machine: TableMachine) -> Settled:
@@ -47,33 +45,37 @@ def settle(machine: TableMachine) -> Settled:
     for record in machine.batch:
         position = record.position
         (below if position.offset < next_offset(header, position.log, position.partition) else undecided).append(record)
-    answers = [(record, answer(header, record)) for record in below]
+    answers = [(record, answer(machine.head, record)) for record in below]
     decided = tuple(Decided(record, verdict) for record, verdict in answers if verdict is not None)
-    reached = offsets_after(below)
-    if decided:
-        return Settled(decided, tuple(undecided), up_to=reached)
-    return Settled((), tuple(undecided), passed={(item.log, item.partition): item.next_offset for item in reached})
+    return Settled(decided, tuple(undecided), up_to=offsets_after(below))
 
 
 def offsets_after(records: Iterable[Record]) -> tuple[PartitionOffset, ...]:
     """For each partition the offset after the last of its `records`."""
-    last: dict[tuple[LogId, int], PartitionOffset] = {}
+    last: dict[tuple[LogId, int], int] = {}
     for record in records:
         log, partition, offset = record.position
-        known = last.get((log, partition))
-        if known is None or known.next_offset <= offset:
-            last[log, partition] = PartitionOffset(log, partition, offset + 1)
-    return tuple(last[place] for place in sorted(last))
+        place = (log, partition)
+        if offset > last.get(place, -1):
+            last[place] = offset
+    return tuple(PartitionOffset(log, partition, offset + 1) for (log, partition), offset in sorted(last.items()))
 
 
 def build(machine: TableMachine, tick: Tick) -> Applied | Needs | NoTable | str:
     """The next root; or what it needs first; or that there is no table; or why it must not be written."""
     stamp = Stamp(CommitId(tick.fresh_id), machine.policy.coordinator_id, tick.now_ms)
+    limits = machine.policy.header_limits
     result = apply_batch(
-        machine.head, machine.table, machine.batch, machine.library, stamp, acknowledged=machine.acknowledged
+        machine.head,
+        machine.table,
+        machine.batch,
+        machine.library,
+        stamp,
+        acknowledged=machine.acknowledged,
+        limits=limits,
     )
     if isinstance(result, Applied):
-        rules = broken(machine.head, result.state)
+        rules = broken(machine.head, result.state, acknowledged=machine.acknowledged, limits=limits)
         if rules:
             return f"the next root would break a rule: {'; '.join(rules)}"
     return result

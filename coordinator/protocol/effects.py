@@ -20,7 +20,7 @@ from rootline.tree.table_state import TableState
 
 @dataclass(frozen=True, slots=True)
 class LoadHead:
-    """LIST for the head, read it and its leaves; `known` lends leaves and blocks that need not be read again."""
+    """LIST for the head, read it, its leaves and pages; `known` lends leaves and pages that need not be read again."""
 
     known: TableState | None
 

@@ -88,13 +88,14 @@ def settle_and_build(machine: TableMachine, tick: Tick) -> Step:
     """Answer what the head decided already, then build the next root from the rest of the batch."""
     settled = settle(machine)
     effects: list[Effect] = []
-    if settled.decided:
+    if settled.decided or (settled.up_to and machine.publishing):
+        # also when there is nothing to publish: what is passed over must not overtake verdicts under way
         effects.append(PublishVerdicts(settled.decided, settled.up_to, None))
-    machine = machine._replace(
-        batch=settled.undecided,
-        acknowledged=merged(machine.acknowledged, settled.passed),
-        publishing=machine.publishing + bool(settled.decided),
-    )
+        machine = machine._replace(publishing=machine.publishing + 1)
+    elif settled.up_to:
+        passed = {(item.log, item.partition): item.next_offset for item in settled.up_to}
+        machine = machine._replace(acknowledged=merged(machine.acknowledged, passed))
+    machine = machine._replace(batch=settled.undecided)
     undecided = bool(machine.batch) and not machine.stopping
     after, more = build_root(machine, tick) if undecided else go_on(machine, tick, served=0)
     return after, [*effects, *more]

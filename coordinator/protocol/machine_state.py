@@ -15,6 +15,7 @@ from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.schemas.identifiers import CommitId, ObjectKey, TableName, Version
 from rootline.tree.batch import Applied, Library, Record
+from rootline.tree.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
 from rootline.tree.table_state import TableState
 
@@ -44,6 +45,7 @@ class Policy:
     limits: BatchLimits
     retry: RetryPolicy
     unpublished_roots_max: int
+    header_limits: HeaderLimits = HEADER_LIMITS
 
 
 class Attempt(NamedTuple):

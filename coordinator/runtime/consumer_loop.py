@@ -1,199 +1,185 @@
-"""Reads the log and hands each record to its table.
+"""Reads the log for as long as the process runs, whatever partitions it is given and however often they change.
 
-Owns: the position on the log, the tables' loops, and a reader of its own for each table that does not keep up.
-Does not own: what a table does with a record (`table_loop`), decoding (`record_decoding`).
-Invariants: starts at the first record without a verdict; a record that cannot be decoded is answered and its bytes
-kept as a dead letter before anything after it is read; every table gets its records in order and without a gap; no
-table stops or delays the others or the reading; what is kept in memory does not grow with tables that do not exist.
-
-Theory. A table whose queue is full takes no more records from this reader: the first offset that it missed is kept,
-and a second reader, the table's own, hands over what follows from there whenever there is room, until it has come to
-where this one is. So one stuck table costs its own queue and nothing else, and nothing is jumped over.
+Owns: the turn from assignment to tenure to revocation, and what is remembered of a tenure's progress. Does not own:
+what becomes of a record (`tenure`), how partitions are shared (the feed).
+Invariants: nothing is remembered past a record without an acknowledged verdict; what a tenure has in flight is decided,
+or cut off, before its partitions go; a stop is a revocation of all.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Final
 
 import structlog
 
-from rootline.coordinator.runtime.record_decoding import Rejection, decoded
 from rootline.coordinator.runtime.table_loop import TableLoop
+from rootline.coordinator.runtime.tenure import End, LoopFactory, Tenure, TenureSettings
 from rootline.ports.environment import Environment
-from rootline.ports.intent_log import IntentLog
+from rootline.ports.intent_feed import Assigned, CoordinatorLog, Delivered, FeedEvent, Partition, Revoked
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import LogId, LogRecord
-from rootline.tree.batch import Record
 
-_READ_MAX = 1_024
-_UNKNOWN_TABLES_MAX = 100
-_SETTLE_S = 0.01
-
-LoopFactory = Callable[[TableName, dict[tuple[LogId, int], int]], TableLoop]
+_HOLD_S: Final = 0.01
+_PATIENCE_SHARE: Final = 0.8
+"""How much of a revocation's deadline tables may use; remembering their offsets needs the rest."""
+_ANSWER_SHARE: Final = 0.95
+"""How much of it may have passed when the revocation is answered."""
 
 
 @dataclass(slots=True)
 class ConsumerLoop:
-    """One reader of one log. `tables` grows as records of new tables arrive; `position`: the next offset to hand out.
+    """One process's reading."""
 
-    `behind`: tables that their own readers serve; `trouble`: why the log cannot be read now, if it cannot.
-    """
-
-    log: IntentLog
+    log: CoordinatorLog
     make_loop: LoopFactory
     environment: Environment
-    limits: IntentLimits
+    settings: TenureSettings
     wait_s: float
-    request_timeout_s: float
-    tables: dict[TableName, TableLoop] = field(default_factory=dict)
-    behind: set[TableName] = field(default_factory=set)
+    remember_every_s: float
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     caught_up: asyncio.Event = field(default_factory=asyncio.Event)
-    position: int = 0
-    trouble: str = ""
-    _has_new_tables: bool = False
-    _readers: set[asyncio.Task[None]] = field(default_factory=set)
-    _acknowledged: dict[tuple[LogId, int], int] = field(default_factory=dict)
+    _unreadable: str = ""
+    _tenure: Tenure | None = None
+    _reader: asyncio.Task[None] | None = None
+    _remembered_s: float = 0.0
+    _remembering: asyncio.Task[None] | None = None
+    _has_answered: bool = False
+
+    @property
+    def tables(self) -> Mapping[TableName, TableLoop]:
+        """The tables that this process serves now."""
+        return {} if self._tenure is None else self._tenure.tables
+
+    @property
+    def trouble(self) -> str:
+        """Why the log cannot be read now, or what was decided cannot be said, if so."""
+        return self._unreadable or ("" if self._tenure is None else self._tenure.trouble)
+
+    @property
+    def tenure(self) -> Tenure | None:
+        """What is being done with the present partitions, if there are any."""
+        return self._tenure
 
     async def run(self) -> None:
-        """Until `request_stop`; then every table's loop finishes what it has in flight."""
+        """Until `request_stop`; then every table finishes what it has in flight.
+
+        Raises:
+            Fenced: the log must not be read on. Unavailable: it could not be reached at the start.
+        """
         async with asyncio.TaskGroup() as tasks:
+            reader = self._reader = asyncio.ensure_future(self._read(tasks))
+            patience_s: float | None = 0.0
             try:
-                await asyncio.wait({self._start_reader(self._read(tasks), tasks, "reader of the log")})
+                await asyncio.wait({reader})
+                patience_s = (
+                    None if reader.cancelled() or reader.exception() is None else self.settings.request_timeout_s
+                )
             finally:
-                for loop in self.tables.values():
-                    loop.request_stop()
+                reader.cancel()
+                await self._end_tenure(patience_s)
+            if not reader.cancelled():
+                reader.result()
 
     def request_stop(self) -> None:
-        """Read no more: wherever a reader waits, it ends; what it had not handed out yet is read by the next owner."""
+        """Read no more; what was not handed out yet is read by the next owner."""
         self.stopping.set()
-        for reader in self._readers:
-            reader.cancel()
+        if self._reader is not None:
+            self._reader.cancel()
 
-    def _start_reader(
-        self, reading: Coroutine[Any, Any, None], tasks: asyncio.TaskGroup, name: str
-    ) -> asyncio.Task[None]:
-        reader = tasks.create_task(reading, name=name)
-        self._readers.add(reader)
-        reader.add_done_callback(self._readers.discard)
-        return reader
+    async def lag(self) -> Mapping[Partition, int]:
+        """Records of each partition that were not handed to all of their tables yet. Raises `Unavailable`."""
+        ahead = await self.log.lag()
+        tenure = self._tenure
+        return {} if tenure is None else {place: lag + tenure.frontier.distance(place) for place, lag in ahead.items()}
 
     async def _read(self, tasks: asyncio.TaskGroup) -> None:
-        self.position = await self.log.first_undecided()
-        self._acknowledged = {(await self.log.identity(), 0): self.position}
-        end = await self.log.end_offset()
         while not self.stopping.is_set():
-            if self.position >= end:
-                self.caught_up.set()
-            records = await self._read_from(self.position, _READ_MAX, self.wait_s)
-            if records is None:
-                continue
-            rejections = self._hand_out(records, tasks)
-            if records:
-                self.position = records[-1].position.offset + 1
-            else:
-                self.caught_up.set()
-            if rejections:
-                await self._reject(rejections)
-            await self._let_unknown_tables_settle()
+            event = await self._next()
+            match event:
+                case Assigned():
+                    await self._end_tenure(0.0)
+                    self._tenure = self._begun(event, tasks)
+                    if not event.starts:
+                        self.caught_up.set()
+                case Delivered():
+                    if self._tenure is not None and (event.records or event.passed):
+                        await self._tenure.examine(event.records)
+                        self._tenure.hand_out(event.records, event.passed)
+                    if event.at_end:
+                        self.caught_up.set()
+                    self._remember_now_and_then(tasks)
+                    await asyncio.sleep(0)  # a turn for the tables, also when the feed never waits
+                case Revoked():
+                    until_s = self.environment.monotonic_s() + event.deadline_s * _ANSWER_SHARE
+                    await self._end_tenure(event.deadline_s * _PATIENCE_SHARE, until_s)
+                    await self.log.released()
+                case None:
+                    await asyncio.sleep(self.wait_s * (0.5 + 0.5 * self.environment.jitter()))
 
-    async def _read_from(self, position: int, limit: int, wait_s: float) -> list[LogRecord] | None:
-        """Records; none when none came; `None` when there is no answer, after a pause."""
+    async def _next(self) -> FeedEvent | None:
+        """The next event; `None` when there is no answer. A log that never answered ends the service."""
+        hold = self._tenure is not None and self._tenure.is_full
         try:
-            records = await self.log.read(position, limit=limit, wait_s=wait_s)
+            event = await self.log.next(wait_s=_HOLD_S if hold else self.wait_s, hold=hold)
         except (Unavailable, OutcomeUnknown) as error:
-            self.trouble = f"the log cannot be read: {error}"
+            if not self._has_answered:
+                raise
+            self._unreadable = f"the log cannot be read: {error}"
             structlog.get_logger().warning("log unreadable", action="retry", reason=str(error))
-            await self._pause()
             return None
-        self.trouble = ""
-        return records
+        self._unreadable = ""
+        self._has_answered = True
+        return event
 
-    def _hand_out(self, records: Sequence[LogRecord], tasks: asyncio.TaskGroup) -> list[Rejection]:
-        by_table: dict[TableName, list[Record]] = {}
-        rejections: list[Rejection] = []
-        for raw in records:
-            result = decoded(raw, self.limits)
-            if isinstance(result, Record):
-                by_table.setdefault(TableName(result.intent.table), []).append(result)
-            else:
-                rejections.append(result)
-        if not by_table.keys() <= self.tables.keys():
-            self._forget_absent_tables()
-        for table, own in by_table.items():
-            if table not in self.behind:
-                self._deliver(table, tuple(own), tasks)
-        return rejections
+    def _begun(self, event: Assigned, tasks: asyncio.TaskGroup) -> Tenure:
+        partitions = [partition for _, partition, _ in event.starts]
+        structlog.get_logger().info("partitions assigned", action="assign", partitions=partitions)
+        tenure = Tenure(event, self.log, self.make_loop, self.environment, self.settings, tasks)
+        tenure.begin()
+        return tenure
 
-    def _deliver(self, table: TableName, records: tuple[Record, ...], tasks: asyncio.TaskGroup) -> None:
-        loop = self.tables.get(table)
-        if loop is None:
-            loop = self.make_loop(table, dict(self._acknowledged))
-            self.tables[table] = loop
-            self._has_new_tables = True
-            tasks.create_task(loop.run(), name=f"table {table}")
-        if loop.has_room:
-            loop.deliver(records)
-        else:
-            self.behind.add(table)
-            self._start_reader(self._catch_up(table, loop, records[0].position.offset), tasks, f"reader of {table}")
+    async def _end_tenure(self, patience_s: float | None, until_s: float = math.inf) -> None:
+        """All of the tenure is decided, or cut off after `patience_s`; unless that is 0, its progress is remembered.
 
-    async def _let_unknown_tables_settle(self) -> None:
-        """Give the tables' loops a turn, and read no further while very many of them have yet to find their head."""
-        await asyncio.sleep(0)
-        if not self._has_new_tables:
+        That ends at `until_s` (monotonic seconds), whether or not the log has answered.
+        """
+        tenure = self._tenure
+        if tenure is None:
             return
-        self._has_new_tables = False
-        while sum(loop.is_unknown for loop in self.tables.values()) > _UNKNOWN_TABLES_MAX:
-            self._forget_absent_tables()
-            await asyncio.sleep(_SETTLE_S)
+        end = await tenure.end(patience_s=patience_s)
+        if self._remembering is not None:
+            self._remembering.cancel()
+        if patience_s != 0.0:
+            reader_failed = self._reader is not None and self._reader.done() and not self._reader.cancelled()
+            await self._remember(tenure, until_s, End.CUT_OFF if reader_failed else end)
+        self._tenure = None
 
-    def _forget_absent_tables(self) -> None:
-        """Let go of tables that do not exist, or nobody could stop a writer from filling the memory with names."""
-        for table in [table for table, loop in self.tables.items() if loop.is_absent and table not in self.behind]:
-            self.tables.pop(table).request_stop()
+    def _remember_now_and_then(self, tasks: asyncio.TaskGroup) -> None:
+        """Beside the reading: a log that does not answer here may well be read."""
+        now_s = self.environment.monotonic_s()
+        is_due = self._remembering is None and now_s - self._remembered_s >= self.remember_every_s
+        if self._tenure is not None and is_due:
+            self._remembered_s = now_s
+            self._remembering = tasks.create_task(self._remember(self._tenure), name="progress")
+            self._remembering.add_done_callback(self._has_remembered)
 
-    async def _catch_up(self, table: TableName, loop: TableLoop, position: int) -> None:
-        """Hand `loop` its records from `position` on, until the main reader is no further."""
-        while True:
-            await loop.wait_for_room()
-            found = await self._read_from(position, _READ_MAX, 0.0)
-            if found is None:
-                continue
-            # between here and the end of the turn the main reader hands out nothing, so that no record falls between
-            passed = [raw for raw in found if raw.position.offset < self.position]
-            own = [record for raw in passed if (record := self._record_of(table, raw)) is not None]
-            if own:
-                loop.deliver(tuple(own))
-            position = passed[-1].position.offset + 1 if passed else self.position
-            if position >= self.position:
-                self.behind.discard(table)
-                return
+    def _has_remembered(self, _: asyncio.Task[None]) -> None:
+        self._remembering = None
 
-    def _record_of(self, table: TableName, raw: LogRecord) -> Record | None:
-        if raw.key is not None and raw.key != table.encode():
-            return None
-        result = decoded(raw, self.limits)
-        return result if isinstance(result, Record) and result.intent.table == table else None
-
-    async def _reject(self, rejections: Sequence[Rejection]) -> None:
-        for verdict, _ in rejections:
-            structlog.get_logger().warning(
-                "intent rejected", action="dead-letter", offset=verdict.offset, reason=verdict.message
-            )
-        verdicts, letters = [verdict for verdict, _ in rejections], [letter for _, letter in rejections]
-        while True:
-            try:
-                async with asyncio.timeout(self.request_timeout_s):
-                    await self.log.publish_verdicts(verdicts, letters)
-                return
-            except (Unavailable, OutcomeUnknown, TimeoutError):
-                await self._pause()
-
-    async def _pause(self) -> None:
-        await asyncio.sleep(self.wait_s * (0.5 + 0.5 * self.environment.jitter()))
+    async def _remember(self, tenure: Tenure, until_s: float = math.inf, end: End | None = None) -> None:
+        concludes = end is End.IN_GOOD_ORDER
+        moved = tenure.frontier.everywhere() if concludes else tenure.frontier.moved()
+        if not moved:
+            return
+        left_s = until_s - self.environment.monotonic_s()
+        try:
+            async with asyncio.timeout(min(self.settings.request_timeout_s, left_s)):
+                await (self.log.concluded(moved) if concludes else self.log.decided(moved))
+        except (Unavailable, OutcomeUnknown, TimeoutError) as error:  # later, or the next owner reads some again
+            structlog.get_logger().info("progress not remembered", action="retry", reason=str(error))
+        else:
+            tenure.frontier.remember(moved)

@@ -31,11 +31,11 @@ from rootline.coordinator.runtime.library_reader import read_library
 from rootline.ports.object_store import ObjectStore, PutAnswer, PutReply
 from rootline.schemas.errors import Corrupt, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.object_keys import key_of, root_key
+from rootline.schemas.object_keys import key_of
 from rootline.schemas.root_codec import decode_root
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.head_finder import find_head
-from rootline.storage.table_loader import load_table
+from rootline.storage.table_loader import load_to_build_on
 from rootline.tree.batch import PendingObject
 
 StoreEffect = LoadHead | Fetch | StoreObjects | PutRoot | ReadBack | ListHead
@@ -94,10 +94,7 @@ class EffectRunner:
         head = await find_head(self.store, self.table)
         if head is None:
             return HeadLoaded(None, None)
-        known = {} if effect.known is None else effect.known.leaves
-        state = await load_table(self.store, self.table, head.version, known_leaves=known)
-        if state is None:
-            raise Corrupt("object-missing", f"{root_key(self.table, head.version)}: listed, but not there")
+        state = await load_to_build_on(self.store, self.table, head.version, effect.known)
         if effect.known is None:
             await self.check_head(state.header)
         return HeadLoaded(state, head.store_ms)

@@ -8,12 +8,14 @@ Invariants: a `table` label stands for at most `TABLES_MAX` tables, and only for
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from rootline.coordinator.protocol.effects import Noted, PublishVerdicts, Report
 from rootline.coordinator.protocol.machine_state import Phase
+from rootline.ports.intent_feed import Partition
 
 TABLES_MAX: Final = 200
 _OTHER: Final = "_other"
@@ -39,6 +41,8 @@ class CoordinatorMetrics:
         self._root_entries = self._gauge("rootline_root_entries", "Entries of the newest root.", "table", "content")
         self._state = self._gauge("rootline_table_state", "1 for the state the table is in.", "table", "state")
         self._oldest = self._gauge("rootline_oldest_pending_intent_seconds", "Age of the oldest undecided intent.")
+        self._partitions = self._gauge("rootline_assigned_partitions", "Partitions of the log that this process reads.")
+        self._queue_bytes = self._gauge("rootline_queue_bytes", "Memory, about, of intents that wait.")
         self._lag = self._gauge(
             "rootline_consumer_lag_records", "Records of the log not handed to their tables yet.", "topic", "partition"
         )
@@ -104,6 +108,13 @@ class CoordinatorMetrics:
         """Age of the oldest record without a verdict, seconds; 0 when there is none."""
         self._oldest.set(age_s)
 
-    def lag(self, topic: str, partition: int, records: int) -> None:
-        """How many records of a partition are not handed to their tables yet; `topic`: the log's identity."""
-        self._lag.labels(topic, str(partition)).set(records)
+    def lag(self, records: Mapping[Partition, int]) -> None:
+        """Records of each partition that are not handed to their tables yet; partitions that went are forgotten."""
+        self._lag.clear()
+        for (log, partition), count in records.items():
+            self._lag.labels(log, str(partition)).set(count)
+
+    def holding(self, partitions: int, queue_bytes: int) -> None:
+        """How many partitions are this process's, and what their tables' queues hold, bytes."""
+        self._partitions.set(partitions)
+        self._queue_bytes.set(queue_bytes)

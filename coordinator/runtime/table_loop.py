@@ -1,7 +1,7 @@
 """The one task that owns a table: events in, the machine's step, effects out.
 
-Owns: the table's inbox, its timer, the tasks of its effects and the ordered publishing of its verdicts.
-Does not own: any decision (`rootline.coordinator.protocol.commit_machine`), the requests (`effect_runner`).
+Owns: the table's inbox, its timer, the tasks of its effects. Does not own: any decision
+(`rootline.coordinator.protocol.commit_machine`), the requests (`effect_runner`), publishing (`verdict_outbox`).
 Invariants: events are handled one at a time; whoever delivers never waits; verdicts are published in the order of
 their roots, again and again until the log has acknowledged them; a stop waits for the root in flight.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
@@ -27,17 +28,35 @@ from rootline.coordinator.protocol.events import (
 from rootline.coordinator.protocol.machine_moves import quarantined
 from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
 from rootline.coordinator.runtime.effect_runner import EffectRunner, StoreEffect
+from rootline.coordinator.runtime.verdict_outbox import VerdictOutbox
 from rootline.ports.environment import Environment
 from rootline.ports.intent_log import VerdictSink
-from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.verdict import VerdictKind
 from rootline.tree.batch import Record
 from rootline.tree.outcomes import Acknowledged
 
 Observer = Callable[[TableName, Report | PublishVerdicts], None]
 """Told of everything that people want to know; metrics and log lines follow from it."""
+
+
+class TableOwner(Protocol):
+    """Who has a table's loop run, and keeps account of all of them."""
+
+    @property
+    def turn(self) -> asyncio.Lock:
+        """Held for each piece of work: one table works at a time, and the network is looked at in between.
+
+        A hundred tables with full queues must not keep heartbeats waiting for all of them.
+        """
+        ...
+
+    def decided(self, table: TableName, up_to: Acknowledged) -> None:
+        """Every record of the table before these offsets has an acknowledged verdict."""
+        ...
+
+    def held(self, more_bytes: int) -> None:
+        """The table's queue has grown by so much, or shrunk."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +69,7 @@ class TableContext:
     verdicts: VerdictSink
     environment: Environment
     observe: Observer
+    owner: TableOwner
     queue_intents_max: int
     queue_bytes_max: int
 
@@ -61,11 +81,20 @@ class TableLoop:
         self._context = context
         self._machine = TableMachine(context.table, context.policy, acknowledged=acknowledged)
         self._inbox: asyncio.Queue[Event] = asyncio.Queue()
-        self._outbox: asyncio.Queue[PublishVerdicts] = asyncio.Queue()
+        self._outbox = VerdictOutbox(
+            context.table,
+            context.verdicts,
+            context.environment,
+            context.policy.retry,
+            context.runner.timeout_s,
+            self._acknowledged,
+        )
         self._timer: asyncio.TimerHandle | None = None
-        self._publishing: PublishVerdicts | None = None
         self._delivered = 0
         self._delivered_bytes = 0
+        self._queued_bytes = 0
+        self._told_bytes = 0
+        self._active_s = context.environment.monotonic_s()
         self._handled = asyncio.Event()
         self._held_since_ms: int | None = None
 
@@ -85,6 +114,11 @@ class TableLoop:
         return self._machine.why
 
     @property
+    def trouble(self) -> str:
+        """Why what was decided cannot be said, if it cannot; it is tried again and again."""
+        return self._outbox.trouble
+
+    @property
     def is_absent(self) -> bool:
         """Whether there is no such table, as far as is known, and nothing of it is under way."""
         machine = self._machine
@@ -98,27 +132,33 @@ class TableLoop:
     @property
     def has_room(self) -> bool:
         """Whether the table's queue takes more records; one that commits nothing more takes, and ignores, them all."""
+        count = self._delivered + self._machine.queued
+        return count < self._context.queue_intents_max and self.held_bytes < self._context.queue_bytes_max
+
+    @property
+    def held_bytes(self) -> int:
+        """About what the intents of the table's queue take in memory, bytes."""
+        return self._delivered_bytes + self._queued_bytes
+
+    def is_idle_since(self, monotonic_s: float) -> bool:
+        """Whether nothing has happened since, and nothing is under way."""
         machine = self._machine
-        size = self._delivered_bytes + sum(record.size_in_bytes for record in (*machine.batch, *machine.queue))
-        count = self._delivered + machine.queued
-        return count < self._context.queue_intents_max and size < self._context.queue_bytes_max
+        at_rest = machine.phase is Phase.IDLE and machine.publishing == 0 and self._delivered == 0
+        return at_rest and self._active_s < monotonic_s and self._inbox.empty()
 
     @property
     def pending_since_ms(self) -> int | None:
         """When the oldest record whose verdict is not acknowledged was appended, ms; `None`: there is none."""
         machine = self._machine
-        unpublished = () if self._publishing is None else self._publishing.decided[:1]
-        oldest = [
-            *(item.record.appended_ms for item in unpublished),
-            *(record.appended_ms for record in (*machine.batch[:1], *machine.queue[:1])),
-            *(() if self._held_since_ms is None else (self._held_since_ms,)),
-        ]
-        return min(oldest, default=None)
+        queued = (record.appended_ms for record in (*machine.batch[:1], *machine.queue[:1]))
+        oldest = (self._outbox.oldest_ms, self._held_since_ms, *queued)
+        return min((found for found in oldest if found is not None), default=None)
 
     def deliver(self, records: tuple[Record, ...]) -> None:
         """Hand over records in the log's order, without a gap after those before; ask `has_room` first."""
         self._delivered += len(records)
-        self._delivered_bytes += sum(record.size_in_bytes for record in records)
+        self._delivered_bytes += sum(record.held_bytes for record in records)
+        self._tell_held(self.held_bytes)
         self._inbox.put_nowait(Arrived(records))
 
     async def wait_for_room(self) -> None:
@@ -134,21 +174,26 @@ class TableLoop:
     async def run(self) -> None:
         """Until the machine has stopped and every verdict of it is acknowledged."""
         async with asyncio.TaskGroup() as tasks:
-            publisher = tasks.create_task(self._publish_in_order(), name=f"verdicts of {self._context.table}")
+            publisher = tasks.create_task(self._outbox.run(), name=f"verdicts of {self._context.table}")
             try:
                 while self._machine.phase is not Phase.STOPPED:
-                    self._handle(await self._inbox.get(), tasks)
-                await self._outbox.join()
+                    event = await self._inbox.get()
+                    async with self._context.owner.turn:
+                        self._handle(event, tasks)
+                await self._outbox.drained()
+                while not self._inbox.empty():  # the last acknowledgements: who keeps account must hear of them
+                    self._handle(self._inbox.get_nowait(), tasks)
             finally:
                 self._disarm()
                 publisher.cancel()
+                self._tell_held(0)
 
     def _handle(self, event: Event, tasks: asyncio.TaskGroup) -> None:
         environment = self._context.environment
         tick = Tick(environment.now_ms(), environment.monotonic_s(), environment.fresh_id(), environment.jitter())
         if isinstance(event, Arrived):
             self._delivered -= len(event.records)
-            self._delivered_bytes -= sum(record.size_in_bytes for record in event.records)
+            self._delivered_bytes -= sum(record.held_bytes for record in event.records)
         before = self._machine
         try:
             self._machine, effects = step(self._machine, event, tick)
@@ -159,6 +204,13 @@ class TableLoop:
             arrived = event.records if isinstance(event, Arrived) else ()
             dropped = (*before.batch, *before.queue, *arrived)
             self._held_since_ms = min((record.appended_ms for record in dropped), default=None)
+        after = self._machine
+        if after.queue is not before.queue or after.batch is not before.batch:
+            self._queued_bytes = sum(record.held_bytes for record in (*after.batch, *after.queue))
+        self._tell_held(self.held_bytes)
+        if after.acknowledged is not before.acknowledged:
+            self._context.owner.decided(self._context.table, after.acknowledged)
+        self._active_s = tick.monotonic_s
         self._handled.set()
         for effect in effects:
             self._start(effect, tasks)
@@ -170,7 +222,7 @@ class TableLoop:
                 loop = asyncio.get_running_loop()
                 self._timer = loop.call_later(effect.delay_s, self._inbox.put_nowait, TimerFired(effect.token))
             case PublishVerdicts():
-                self._outbox.put_nowait(effect)
+                self._outbox.publish(effect)
             case Report():
                 self._context.observe(self._context.table, effect)
             case _:
@@ -179,45 +231,16 @@ class TableLoop:
     async def _run(self, effect: StoreEffect) -> None:
         self._inbox.put_nowait(await self._context.runner.run(effect))
 
+    def _tell_held(self, held_bytes: int) -> None:
+        if held_bytes != self._told_bytes:
+            self._context.owner.held(held_bytes - self._told_bytes)
+            self._told_bytes = held_bytes
+
     def _disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    async def _publish_in_order(self) -> None:
-        while True:
-            effect = self._publishing = await self._outbox.get()
-            await self._publish(effect)
-            self._context.observe(self._context.table, effect)
-            self._publishing = None
-            self._inbox.put_nowait(VerdictsPublished(effect.up_to))
-            self._outbox.task_done()
-
-    async def _publish(self, effect: PublishVerdicts) -> None:
-        verdicts = [item.verdict for item in effect.decided]
-        letters = [
-            DeadLetter(
-                log=item.verdict.log,
-                partition=item.verdict.partition,
-                offset=item.verdict.offset,
-                intent_id=item.verdict.intent_id,
-                table=self._context.table,
-                code=item.verdict.code or "",
-                message=item.verdict.message or "",
-                key=item.record.key,
-                value=item.record.value,
-            )
-            for item in effect.decided
-            if item.verdict.kind is VerdictKind.REJECTED
-        ]
-        failures = 0
-        while True:
-            try:
-                async with asyncio.timeout(self._context.runner.timeout_s):
-                    await self._context.verdicts.publish_verdicts(verdicts, letters)
-                return
-            except (Unavailable, OutcomeUnknown, TimeoutError):
-                failures += 1
-                await asyncio.sleep(
-                    self._context.policy.retry.after_failure(failures, self._context.environment.jitter())
-                )
+    def _acknowledged(self, effect: PublishVerdicts) -> None:
+        self._context.observe(self._context.table, effect)
+        self._inbox.put_nowait(VerdictsPublished(effect.up_to))

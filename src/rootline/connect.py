@@ -13,16 +13,28 @@ import contextlib
 import os
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import structlog
 
+from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.lake_lock import LakeLock
-from rootline.adapters.open import WriterLog, local_folder, open_lock, open_log, open_store, open_writer_log
-from rootline.adapters.open import open_dead_letters as open_dead_letters
+from rootline.adapters.open import (
+    WriterLog,
+    local_folder,
+    open_coordinator_log,
+    open_lock,
+    open_log,
+    open_store,
+    open_writer_log,
+    reading_mark,
+)
+from rootline.adapters.open import is_kafka as is_kafka
+from rootline.adapters.open import open_archive as open_archive
 from rootline.adapters.open import open_topics as open_topics
 from rootline.adapters.open import store_settings as store_settings
 from rootline.adapters.system_environment import SystemEnvironment
@@ -30,7 +42,7 @@ from rootline.client.lake import Lake
 from rootline.client.session import Session
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
-from rootline.ports.intent_log import IntentLog
+from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -83,20 +95,23 @@ def connect(
 
 @dataclass(frozen=True, slots=True)
 class LakeParts:
-    """A lake's store and log, open, and the lock of its coordinator's host if it has a folder."""
+    """A lake's store and log, open, and the lock of its coordinator's host if it has a folder.
+
+    `coordinator_log` gives one coordinator its side of the log, which it closes itself.
+    """
 
     store: ObjectStore
-    log: IntentLog
+    log: WriterLog
+    coordinator_log: Callable[[], CoordinatorLog]
     lock: LakeLock | None
 
     async def close(self) -> None:
         """Give all of it back."""
         if self.lock is not None:
             self.lock.release()
-        try:
-            await self.log.close()
-        finally:
-            await self.store.close()
+        async with contextlib.AsyncExitStack() as closing:
+            closing.push_async_callback(self.store.close)
+            closing.push_async_callback(self.log.close)
 
 
 def lake_folder(url: str) -> Path | None:
@@ -113,7 +128,11 @@ async def open_parts(warehouse: str, log: str | None) -> LakeParts:
     """Open what a service needs; on the loop that will use it."""
     store = open_store(warehouse)
     try:
-        return LakeParts(store, open_log(log, warehouse), open_lock(warehouse) if log is None else None)
+        if is_kafka(log):
+            return LakeParts(store, open_writer_log(log, warehouse), partial(open_coordinator_log, log), None)
+        embedded = open_log(log, warehouse)
+        lock = open_lock(warehouse) if log is None else None
+        return LakeParts(store, embedded, partial(EmbeddedFeed, embedded, reading_mark(log, warehouse)), lock)
     except BaseException:
         await store.close()
         raise
@@ -208,7 +227,7 @@ class CoordinatorHost:
                 await self._parts.lock.acquire()
             try:
                 self._service = CoordinatorService(
-                    store=self._parts.store, log=self._parts.log, settings=self._settings
+                    store=self._parts.store, log=self._parts.coordinator_log(), settings=self._settings
                 )
                 self._trouble = None
                 await self._service.run()

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 from rootline.adapters.memory_object_store import MemoryObjectStore
 from rootline.schemas.identifiers import ObjectKey, TableName
+from rootline.schemas.intent import IntentKind, RemovedFile
 from rootline.storage.chain_check import check_table
 from rootline.storage.check_findings import DataFiles, Finding
 from rootline.storage.head_finder import find_head
 from rootline.storage.root_reader import read_definition, read_root
 from rootline.storage.table_loader import load_table, plan_scan
 from rootline.storage.vector_reader import read_vector
+from rootline.tree.header_limits import HeaderLimits
 from rootline.tree.prune import PruningFilter
 from tests.maintenance.table_builder import TableBuilder
 
@@ -20,20 +22,28 @@ FILTERS = ("", "region = 'asia'", "id < 5000 and amount > 1.0")
 
 
 async def everything_table() -> TableBuilder:
-    """Appends, removals, vectors, merged vectors, flushes, manifest vectors, two specs."""
+    """Appends, removals, vectors, merged vectors, flushes, manifest vectors, two specs, pages of both kinds."""
     builder = TableBuilder(MemoryObjectStore())
+    builder.limits = HeaderLimits(ledger_bytes=400, outcome_bytes=450)
     await builder.create()
     await builder.append(*range(10), writer_id="ingest", writer_sequence=0)
     await builder.append(*range(10, 14), spec_id=1)
     await builder.delete_rows({1: [1], 2: [2, 3], 11: [5]})
     await builder.flush()
     await builder.append(20, 21, 22)
+    for number in (40, 41, 42):
+        nowhere = (RemovedFile(location="nowhere"),)
+        await builder.append(number, writer_id=f"backfill-{number}", writer_sequence=7)
+        await builder.apply(
+            builder.intent(IntentKind.REMOVE, remove_files=nowhere, writer_id=f"w-{number}", writer_sequence=1)
+        )
     late = await builder.deletion({2: [7], 20: [1]}, blind=True)
     await builder.committed(late)
     await builder.remove(1, 5, 12, 21)
     await builder.delete_rows({3: [9]})
     await builder.flush()
     await builder.delete_rows({22: [1, 2], 4: [8]})
+    await builder.append(43, writer_id="late", writer_sequence=9)
     await builder.append(30, writer_id="ingest", writer_sequence=1)
     return builder
 
@@ -44,7 +54,7 @@ def memory_of(builder: TableBuilder) -> MemoryObjectStore:
 
 
 async def metadata_objects(builder: TableBuilder) -> dict[ObjectKey, bytes]:
-    """Every object of the table: roots, leaves, vectors, definitions."""
+    """Every object of the table: roots, leaves, vectors, definitions, pages."""
     listing = await builder.store.list("demo/")
     found: dict[ObjectKey, bytes] = {}
     for key in listing.keys:

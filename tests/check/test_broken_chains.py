@@ -260,7 +260,7 @@ async def test_files_with_rows_are_looked_for_and_measured_on_request() -> None:
     store = memory_of(builder)
     missing = {found.object for found in await findings_of(store, builder.table, DataFiles.LISTED)}
     assert key_of(builder.table, location_of(0)) in missing
-    for number in (*range(14), 20, 21, 22, 30):
+    for number in (*range(14), 20, 21, 22, 30, 40, 41, 42, 43):
         store.place(key_of(builder.table, location_of(number)), bytes(100_000 + number))
     assert await findings_of(store, builder.table, DataFiles.READ) == []
     store.place(key_of(builder.table, location_of(7)), b"short")

@@ -46,7 +46,7 @@ async def test_a_sound_table_has_no_findings() -> None:
 async def test_the_table_holds_every_kind_of_object() -> None:
     builder = await everything_table()
     folders = {key.split("/")[-2] for key in await metadata_objects(builder)}
-    assert folders == {"roots", "leaves", "vectors", "definitions", "data"}
+    assert folders == {"roots", "leaves", "vectors", "definitions", "pages", "data"}
 
 
 async def check_names_damages(each: int, seed: int, *, one_a_folder: bool = False) -> None:

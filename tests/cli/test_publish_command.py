@@ -62,3 +62,18 @@ def test_a_file_that_is_not_there_is_named(run: Run, lake: Path) -> None:
     result = run("publish", "nowhere.jsonl", "--warehouse", lake)
     assert result.code == 2
     assert "nowhere.jsonl" in result.err
+
+
+def test_bounds_may_be_plain_json(run: Run, lake: Path, tmp_path: Path) -> None:
+    with connect(lake, coordinator="elsewhere") as opened:
+        definition = opened.table("demo.flights").definition()
+    (partition_id,) = definition.spec_by_id(definition.default_spec_id).expr_ids
+    file = {
+        "location": "data/by-hand.parquet",
+        "record_count": 1,
+        "file_size_in_bytes": 10,
+        "statistics": [{"field_id": partition_id, "lower_value": "UA", "upper_value": "UA"}],
+    }
+    intent = {"table": "demo.flights", "kind": "append", "add_data_files": [file]}
+    result = run("publish", _lines(tmp_path, intent), "--warehouse", lake)
+    assert result.code == 0, result.out

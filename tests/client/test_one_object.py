@@ -55,22 +55,22 @@ def test_hundreds_of_files_in_one_intent_make_one_object_of_metadata(
     lake: Lake, folder: Path, planes: TableHandle, way: str
 ) -> None:
     files = files_below(folder, planes)
-    metadata = folder / table_prefix(planes.name) / "metadata"
-    before, version = objects_below(metadata), planes.head().version
+    metadata = f"{table_prefix(planes.name)}metadata/"
+    before, version = objects_below(lake, metadata), planes.head().version
     if way == "add_files":
         planes.add_files(files, timeout_s=30)
     else:
         publish(lake, planes, files)
-    assert objects_below(metadata) == before + 1
+    assert objects_below(lake, metadata) == before + 1
     assert planes.head().version == version + 1
     assert planes.scan().count() == FILES * ROWS.num_rows
     assert list(planes.check()) == []
 
 
-def test_an_append_of_rows_in_hundreds_of_partitions_makes_one_object_of_metadata(lake: Lake, folder: Path) -> None:
+def test_an_append_of_rows_in_hundreds_of_partitions_makes_one_object_of_metadata(lake: Lake) -> None:
     table = lake.create_table("demo.parts", ROWS.schema, partition_by=["id"])
-    metadata = folder / table_prefix(table.name) / "metadata"
-    before = objects_below(metadata)
+    metadata = f"{table_prefix(table.name)}metadata/"
+    before = objects_below(lake, metadata)
     table.append({"id": list(range(FILES))})
     assert len(table.scan().plan()) == FILES
-    assert objects_below(metadata) == before + 1
+    assert objects_below(lake, metadata) == before + 1

@@ -195,6 +195,7 @@ async def test_dead_letters_keep_the_record_whole(log: IntentLog) -> None:
         message="neither Avro nor JSON",
         key=b"key",
         value=bytes(range(256)),
+        headers=(("traceparent", bytes(range(256))), ("traceparent", b""), ("größe", None)),
     )
 
     await log.publish_verdicts([], [letter])
@@ -202,3 +203,25 @@ async def test_dead_letters_keep_the_record_whole(log: IntentLog) -> None:
 
     assert isinstance(log, MemoryIntentLog | SqliteIntentLog)
     assert await log.dead_letters(limit=10) == [letter]
+
+
+async def test_the_newest_dead_letters_are_told_oldest_first(log: IntentLog) -> None:
+    positions = [await log.publish(b"k", b"v") for _ in range(5)]
+    letters = [
+        DeadLetter(
+            log=position.log,
+            partition=0,
+            offset=position.offset,
+            intent_id=f"intent-{position.offset}",
+            table="demo.flights",
+            code="row-conflict",
+            message="two updates of one row",
+            key=None,
+            value=b"v",
+        )
+        for position in positions
+    ]
+    await log.publish_verdicts([], letters)
+
+    assert isinstance(log, MemoryIntentLog | SqliteIntentLog)
+    assert await log.dead_letters(limit=2) == letters[-2:]

@@ -33,11 +33,11 @@ print` shows the values in force, with secrets masked.
 | variable | what it says |
 |---|---|
 | `ROOTLINE_WAREHOUSE` | The warehouse: a path, `file:///dir`, or `s3://bucket/prefix`. `--warehouse` says the same. |
-| `ROOTLINE_LOG` | The intent log: `sqlite:///dir` or a path. Without it, the one in the warehouse's folder. |
+| `ROOTLINE_LOG` | The intent log: `kafka://host:port`, `sqlite:///dir` or a path; none: the warehouse's own. |
 | `ROOTLINE_SECRETS_DIR` | A folder whose files are S3 or Kafka settings, named as the variables in small letters. |
 
-A log may be `kafka://host:port` for writers, `rootline topics check` and `create`, `rootline dlq list` and `show`;
-coordinator and worker refuse it yet.
+A log on Kafka may name several servers, `kafka://host:port,host:port`; [operations.md](operations.md) tells how to run
+it.
 """
 
 _METRICS_HEADER: Final = f"""# Metrics

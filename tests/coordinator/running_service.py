@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory_intent_log import MemoryIntentLog
 from rootline.adapters.memory_object_store import MemoryObjectStore
 from rootline.client.definition_builder import build_definition
@@ -65,7 +66,7 @@ async def running(
     """Start, hand over, stop cleanly."""
     store, log = store or MemoryObjectStore(), log or MemoryIntentLog()
     chosen = CoordinatorSettings(**{"probe_rounds": 0, "poll_wait_s": 0.05, **settings})
-    service = CoordinatorService(store=store, log=log, settings=chosen, environment=environment)
+    service = CoordinatorService(store=store, log=EmbeddedFeed(log), settings=chosen, environment=environment)
     task = asyncio.ensure_future(service.run())
     try:
         yield Running(service, store, log)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.protocol.machine_state import Phase
-from rootline.coordinator.runtime import record_decoding
+from rootline.coordinator.runtime import decoding_trial, record_decoding
 from rootline.coordinator.runtime.consumer_loop import ConsumerLoop
+from rootline.coordinator.settings import CoordinatorSettings
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent
@@ -72,7 +76,7 @@ def test_a_table_whose_queue_is_full_delays_no_other_and_misses_nothing() -> Non
             outage.on = False
             [last] = await service.commit(append_intent("last"))
             assert last.kind is VerdictKind.COMMITTED
-            assert consumer_of(service.service).behind == set()
+            assert consumer_of(service.service).tenure.behind == set()
         own = [verdict for verdict in await log.verdicts() if verdict is not None and verdict.table == TABLE]
         assert [verdict.kind for verdict in own] == [VerdictKind.COMMITTED] * 252
         numbers = [verdict.sequence_number for verdict in own]
@@ -290,3 +294,52 @@ def test_a_log_that_cannot_be_read_is_said_and_read_again_later() -> None:
             await service.commit(append_intent("one"))
 
     virtually(main())
+
+
+def test_after_an_end_without_a_word_what_kills_its_decoder_is_dead_lettered_and_the_rest_is_decided(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        mark = tmp_path / "reading"
+        mark.touch()  # whoever read here was killed
+        log = HookedLog()
+        await log.publish(TABLE.encode(), encode_intent(create_intent(TABLE)))
+        deadly = await log.publish(TABLE.encode(), encode_intent(append_intent("deadly")))
+        last = await log.publish(TABLE.encode(), encode_intent(append_intent("last")))
+        settings = CoordinatorSettings(probe_rounds=0, poll_wait_s=0.05)
+        service = CoordinatorService(store=HookedStore(), log=EmbeddedFeed(log, mark), settings=settings)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(decoding_trial, "_COMMAND", (sys.executable, "-c", DEADLY_CHILD))
+            task = asyncio.ensure_future(service.run())
+            verdict = await log.wait_verdict(last, timeout_s=30.0)
+            killed = await log.wait_verdict(deadly, timeout_s=30.0)
+            assert mark.exists()
+            service.request_stop()
+            await task
+        assert verdict is not None
+        assert verdict.kind is VerdictKind.COMMITTED
+        assert killed is not None
+        assert (killed.kind, killed.code) == (VerdictKind.REJECTED, "undecodable")
+        assert "signal 11" in (killed.message or "")
+        [letter] = await log.dead_letters()
+        assert decode_intent(letter.value).intent_id == "deadly"
+        assert not mark.exists(), "this one ended in good order"
+
+    asyncio.run(main())
+
+
+DEADLY_CHILD = """
+import os, signal, sys
+from rootline.coordinator.runtime import decoding_child as child
+
+decode = child.decode_intent
+
+def deadly(value, *rest):
+    intent = decode(value, *rest)
+    if intent.intent_id == "deadly":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return intent
+
+child.decode_intent = deadly
+child.main(sys.stdin.buffer, sys.stdout.buffer)
+"""

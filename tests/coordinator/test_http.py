@@ -8,6 +8,7 @@ import re
 import httpx
 import pytest
 
+from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory_intent_log import MemoryIntentLog
 from rootline.adapters.memory_object_store import MemoryObjectStore
 from rootline.coordinator.app import CoordinatorService
@@ -34,7 +35,11 @@ CONTRACT = {
     "rootline_root_entries": ("table", "content"),
     "rootline_table_state": ("table", "state"),
 }
-OUR_OWN = {"rootline_store_failures_total": ("table",)}
+OUR_OWN: dict[str, tuple[str, ...]] = {
+    "rootline_store_failures_total": ("table",),
+    "rootline_assigned_partitions": (),
+    "rootline_queue_bytes": (),
+}
 
 
 def client_of(service: CoordinatorService) -> httpx.AsyncClient:
@@ -67,7 +72,9 @@ async def test_a_service_is_not_ready_until_probe_and_log_are_done_nor_after_its
         await gate.wait()
 
     service = CoordinatorService(
-        store=HookedStore(before=hold), log=MemoryIntentLog(), settings=CoordinatorSettings(probe_rounds=1)
+        store=HookedStore(before=hold),
+        log=EmbeddedFeed(MemoryIntentLog()),
+        settings=CoordinatorSettings(probe_rounds=1),
     )
     task = asyncio.ensure_future(service.run())
     await probing.wait()

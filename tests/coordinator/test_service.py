@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory_intent_log import MemoryIntentLog
 from rootline.adapters.s3_object_store import S3ObjectStore
 from rootline.adapters.s3_settings import S3Settings
@@ -40,7 +41,9 @@ def virtually(work: Coroutine[Any, Any, None]) -> None:
 
 
 def service_over(store: HookedStore, log: MemoryIntentLog, seed: int = 1) -> CoordinatorService:
-    return CoordinatorService(store=store, log=log, settings=SETTINGS, environment=SeededEnvironment(seed))
+    return CoordinatorService(
+        store=store, log=EmbeddedFeed(log), settings=SETTINGS, environment=SeededEnvironment(seed)
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,7 +53,7 @@ def service_over(store: HookedStore, log: MemoryIntentLog, seed: int = 1) -> Coo
 async def test_it_does_not_start_on_a_store_that_lies_and_names_the_fault(lie: Lie, fault: str) -> None:
     log = MemoryIntentLog()
     await log.publish(b"a.b", encode_intent(create_intent(TABLE)))
-    service = CoordinatorService(store=LyingObjectStore(lie), log=log)
+    service = CoordinatorService(store=LyingObjectStore(lie), log=EmbeddedFeed(log))
     with pytest.raises(Fenced, match=fault) as refusal:
         await service.run()
     assert refusal.value.code == "store-lies"
@@ -64,7 +67,7 @@ async def test_it_does_not_start_on_an_s3_server_that_lies(lie: Lie, fault: str)
         settings = S3Settings(endpoint=endpoint, access_key_id="key", secret_access_key="secret")
         store = S3ObjectStore("bucket", "lake", settings)
         with pytest.raises(Fenced, match=f"s3://bucket/lake at {endpoint} cannot hold tables: .*{fault}"):
-            await CoordinatorService(store=store, log=MemoryIntentLog()).run()
+            await CoordinatorService(store=store, log=EmbeddedFeed(MemoryIntentLog())).run()
         await store.close()
 
 
@@ -145,7 +148,7 @@ def test_a_stop_is_prompt_although_the_store_fails_and_the_queue_is_full(operati
             await log.publish(TABLE.encode(), encode_intent(append_intent(f"f-{number}")))
         service_ = CoordinatorService(
             store=store,
-            log=log,
+            log=EmbeddedFeed(log),
             settings=SETTINGS.model_copy(update={"table_queue_intents_max": 8, "stop_timeout_s": 20.0}),
             environment=SeededEnvironment(2),
         )
@@ -167,7 +170,7 @@ def test_a_stop_is_prompt_although_the_store_fails_and_the_queue_is_full(operati
 def test_a_stop_during_a_probe_that_hangs_is_prompt() -> None:
     async def main() -> None:
         service = CoordinatorService(
-            store=HookedStore(before=taking(put=1e6)), log=HookedLog(), environment=SeededEnvironment(1)
+            store=HookedStore(before=taking(put=1e6)), log=EmbeddedFeed(HookedLog()), environment=SeededEnvironment(1)
         )
         task = asyncio.ensure_future(service.run())
         await asyncio.sleep(1.0)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory_object_store import MemoryObjectStore
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
@@ -110,7 +111,10 @@ def test_an_unknown_outcome_is_not_cleaned_up_when_the_coordinator_dies_of_it() 
         store.after = taking(put=1e6)  # it lands, and the answer never comes
         store.before = taking(get=1e6)
         dying = CoordinatorService(
-            store=store, log=log, settings=CoordinatorSettings(probe_rounds=0), environment=SeededEnvironment(2)
+            store=store,
+            log=EmbeddedFeed(log),
+            settings=CoordinatorSettings(probe_rounds=0),
+            environment=SeededEnvironment(2),
         )
         task = asyncio.ensure_future(dying.run())
         position = await log.publish(TABLE.encode(), encode_intent(append_intent("one")))
@@ -218,7 +222,9 @@ def test_a_crash_between_a_root_that_rejects_and_its_verdict() -> None:
             await service.create()
         log.before = taking(verdicts=1e6)
         settings = CoordinatorSettings(probe_rounds=0)
-        dying = CoordinatorService(store=store, log=log, settings=settings, environment=SeededEnvironment(2))
+        dying = CoordinatorService(
+            store=store, log=EmbeddedFeed(log), settings=settings, environment=SeededEnvironment(2)
+        )
         task = asyncio.ensure_future(dying.run())
         position = await log.publish(TABLE.encode(), encode_intent(append_intent("bad", schema_id=9)))
         await asyncio.sleep(5.0)

@@ -18,13 +18,15 @@ from rootline.coordinator.runtime.effect_runner import EffectRunner
 from rootline.coordinator.runtime.table_loop import TableContext, TableLoop
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import VerdictKind
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.batch import Record
+from rootline.tree.outcomes import Acknowledged
 from tests.coordinator.hooked_ports import HookedLog, HookedStore, taking
 from tests.coordinator.running_service import TABLE, append_intent, create_intent
 
@@ -37,6 +39,9 @@ class Table:
     def __init__(self, store: ObjectStore, log: HookedLog, queue_intents_max: int = 4, queue_bytes_max: int = 10**6):
         self.log = log
         self.seen: list[Report | PublishVerdicts] = []
+        self.progress: dict[tuple[LogId, int], int] = {}
+        self.held_bytes = 0
+        self.turn = asyncio.Lock()
         retry = RetryPolicy(0.02, 5.0, 8)
         context = TableContext(
             table=TABLE,
@@ -45,20 +50,27 @@ class Table:
             verdicts=log,
             environment=SeededEnvironment(1),
             observe=lambda _, note: self.seen.append(note),
+            owner=self,
             queue_intents_max=queue_intents_max,
             queue_bytes_max=queue_bytes_max,
         )
         self.loop = TableLoop(context, {})
+
+    def decided(self, table: TableName, up_to: Acknowledged) -> None:
+        self.progress.update(up_to)
+
+    def held(self, more_bytes: int) -> None:
+        self.held_bytes += more_bytes
 
     async def deliver(self, *intents: Intent, size: int = 100) -> None:
         records = []
         for intent in intents:
             position = await self.log.publish(TABLE.encode(), b"")
             at_ms = SeededEnvironment(1).now_ms()
-            records.append(Record(position, intent, size, TABLE.encode(), b"bytes", at_ms))
+            records.append(Record(position, intent, 1, TABLE.encode(), b"bytes", at_ms, held_bytes=size))
         self.loop.deliver(tuple(records))
 
-    async def decided(self, offset: int) -> None:
+    async def until_decided(self, offset: int) -> None:
         position = LogPosition(await self.log.identity(), 0, offset)
         assert await self.log.wait_verdict(position, timeout_s=600.0) is not None
 
@@ -95,7 +107,7 @@ def test_verdicts_follow_the_logs_order_although_the_log_fails_in_between() -> N
             await table.deliver(create_intent(TABLE))
             for number in range(5):
                 await table.deliver(append_intent(f"f-{number}"))
-            await table.decided(5)
+            await table.until_decided(5)
         assert [verdict.offset for verdict in log.published] == list(range(6))
         assert {verdict.kind for verdict in log.published} == {VerdictKind.COMMITTED}
 
@@ -113,7 +125,7 @@ def test_an_acknowledgement_that_was_lost_changes_nothing() -> None:
         log = HookedLog(after=lose)
         async with owned(log=log) as table:
             await table.deliver(create_intent(TABLE), append_intent("one"))
-            await table.decided(1)
+            await table.until_decided(1)
         first, second = [verdict for verdict in await log.verdicts() if verdict is not None]
         assert (first.version, second.version) == (0, 0)
 
@@ -138,6 +150,19 @@ def test_a_full_queue_says_so_by_count_and_by_bytes_and_has_room_again_later() -
     virtually(main())
 
 
+def test_a_table_works_only_in_its_turn() -> None:
+    async def main() -> None:
+        async with owned() as table:
+            async with table.turn:
+                await table.deliver(create_intent(TABLE))
+                await asyncio.sleep(60.0)
+                assert table.loop.phase is Phase.COLD
+                assert not table.log.published
+            await table.until_decided(0)
+
+    virtually(main())
+
+
 def test_a_stop_waits_for_the_root_in_flight_and_for_its_verdict() -> None:
     async def main() -> None:
         log = HookedLog(before=taking(verdicts=3.0))
@@ -157,7 +182,7 @@ def test_a_stop_with_nothing_in_flight_takes_no_time() -> None:
     async def main() -> None:
         async with owned() as table:
             await table.deliver(create_intent(TABLE))
-            await table.decided(0)
+            await table.until_decided(0)
             before_s = asyncio.get_running_loop().time()
         assert asyncio.get_running_loop().time() == before_s
 
@@ -173,7 +198,7 @@ def test_a_bug_in_the_machine_quarantines_the_table_which_then_takes_and_ignores
     async def main() -> None:
         async with owned(queue_intents_max=1) as table:
             await table.deliver(create_intent(TABLE))
-            await table.decided(0)
+            await table.until_decided(0)
             began_ms = SeededEnvironment(1).now_ms()
             monkeypatch.setattr(table_loop, "step", broken)
             await table.deliver(append_intent("poison"))
@@ -200,7 +225,7 @@ def test_the_oldest_pending_record_is_known_until_its_verdict_is_acknowledged() 
             await asyncio.sleep(1.0)
             assert table.loop.phase is Phase.IDLE
             assert table.loop.pending_since_ms == began_ms
-            await table.decided(1)
+            await table.until_decided(1)
             await asyncio.sleep(1.0)
             assert table.loop.pending_since_ms is None
 
@@ -226,7 +251,7 @@ def test_everything_that_people_want_to_know_is_observed() -> None:
     async def main() -> None:
         async with owned() as table:
             await table.deliver(create_intent(TABLE))
-            await table.decided(0)
+            await table.until_decided(0)
             await asyncio.sleep(1.0)
             noted = [note.noted for note in table.seen if isinstance(note, Report)]
             assert noted == [Noted.HEAD_LOADED, Noted.ROOT_LANDED]
@@ -251,9 +276,31 @@ def test_a_put_that_is_cut_off_by_cancellation_is_left_to_the_next_owner() -> No
         heir_task = asyncio.ensure_future(heir.loop.run())
         [raw] = await log.read(0, limit=1, wait_s=0)
         heir.loop.deliver((Record(raw.position, create_intent(TABLE), 100),))
-        await heir.decided(0)
+        await heir.until_decided(0)
         assert [(verdict.kind, verdict.version) for verdict in log.published] == [(VerdictKind.COMMITTED, 0)]
         heir.loop.request_stop()
         await heir_task
+
+    virtually(main())
+
+
+def test_a_rejected_record_becomes_a_dead_letter_with_its_own_headers() -> None:
+    headers = (("traceparent", b"00-4bf9"), ("traceparent", None))
+
+    async def main() -> None:
+        log = HookedLog()
+        async with owned(log=log) as table:
+            await table.deliver(create_intent(TABLE))
+            position = await log.publish(TABLE.encode(), b"")
+            again = Record(position, create_intent(TABLE), 100, TABLE.encode(), b"bytes", 1, headers)
+            table.loop.deliver((again,))
+            await table.until_decided(1)
+        (letter,) = await log.dead_letters()
+        assert (letter.code, letter.key, letter.value, letter.headers) == (
+            "table-exists",
+            TABLE.encode(),
+            b"bytes",
+            headers,
+        )
 
     virtually(main())

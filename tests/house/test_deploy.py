@@ -10,6 +10,7 @@ from typing import Any
 import typer.main
 import yaml
 
+from rootline.adapters.kafka_settings import KafkaSettings
 from rootline.adapters.s3_settings import S3Settings
 from rootline.cli.app import app
 from rootline.coordinator.settings import CoordinatorSettings
@@ -19,6 +20,7 @@ KNOWN_SETTINGS = {
     "ROOTLINE_WAREHOUSE",
     "ROOTLINE_LOG",
     "ROOTLINE_SECRETS_DIR",
+    *(f"ROOTLINE_KAFKA__{name.upper()}" for name in KafkaSettings.model_fields),
     *(f"ROOTLINE_S3__{name.upper()}" for name in S3Settings.model_fields),
     *(f"ROOTLINE_COORDINATOR__{name.upper()}" for name in CoordinatorSettings.model_fields),
     *(f"ROOTLINE_WORKER__{name.upper()}" for name in WorkerSettings.model_fields),
@@ -32,7 +34,8 @@ def compose(house: Path) -> dict[str, Any]:
 
 
 def test_every_setting_that_is_named_exists(house: Path) -> None:
-    pages = [house / "docker-compose.yml", house / "README.md", *sorted((house / "deploy").iterdir())]
+    pages = [house / "docker-compose.yml", house / "README.md", house / "docs" / "operations.md"]
+    pages += sorted((house / "deploy").iterdir())
     named = {name for page in pages for name in re.findall(r"\bROOTLINE_[A-Z0-9_]+", page.read_text())}
     assert named - KNOWN_SETTINGS == set()
     assert named
@@ -42,10 +45,17 @@ def test_every_service_runs_a_command_that_exists_on_a_volume_that_is_declared(h
     services = compose(house)["services"]
     commands = set(getattr(typer.main.get_command(app), "commands", {}))
     ours = [service for service in services.values() if service.get("image") == "rootline"]
-    assert {service["command"][0] for service in ours} == {"coordinator", "worker"}
-    assert {"coordinator", "worker", "up"} <= commands
+    assert [service["command"][0] for service in ours] == ["topics", "coordinator", "coordinator", "worker"]
+    assert {"coordinator", "worker", "topics", "up"} <= commands
     mounted = {volume.split(":")[0] for service in services.values() for volume in service.get("volumes", [])}
     assert mounted == set(compose(house)["volumes"])
+
+
+def test_coordinators_have_a_name_and_a_port_each(house: Path) -> None:
+    both = [service for name, service in compose(house)["services"].items() if name.startswith("coordinator")]
+    assert len({service["environment"]["ROOTLINE_KAFKA__GROUP_INSTANCE_ID"] for service in both}) == len(both) == 2
+    assert len({tuple(service["ports"]) for service in both}) == 2
+    assert len({tuple(sorted(service["environment"])) for service in both}) == 1
 
 
 def test_images_are_named_with_their_versions(house: Path) -> None:

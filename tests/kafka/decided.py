@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.log_position import Headers, LogPosition
 from rootline.schemas.verdict import Verdict, VerdictKind
 
 APPEND: dict[str, Any] = {
@@ -37,7 +37,9 @@ def verdict_on(position: LogPosition, *, table: str = "demo.flights", version: i
     )
 
 
-def letter_on(position: LogPosition, value: bytes, *, key: bytes | None = b"demo.flights") -> DeadLetter:
+def letter_on(
+    position: LogPosition, value: bytes, *, key: bytes | None = b"demo.flights", headers: Headers = ()
+) -> DeadLetter:
     return DeadLetter(
         log=position.log,
         partition=position.partition,
@@ -48,4 +50,5 @@ def letter_on(position: LogPosition, value: bytes, *, key: bytes | None = b"demo
         message="intent: neither Avro nor JSON — nothing of it",
         key=key,
         value=value,
+        headers=headers,
     )

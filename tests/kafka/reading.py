@@ -1,4 +1,4 @@
-"""What is on a topic, read by a client that is not ours.
+"""What is on a topic, read by a client that is not ours; and a topic's limit, changed under our feet.
 
 Owns: reading to the end. Does not own: the adapters under test.
 Invariants: sees committed records only, each once, in order within a partition.
@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from rootline.adapters.kafka_log_archive import KafkaLogArchive
 from rootline.adapters.kafka_settings import KafkaSettings
+from rootline.adapters.kafka_topics import record_bytes_max
+from rootline.schemas.dead_letter import DeadLetter
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ def records_on(settings: KafkaSettings, topic: str) -> list[Found]:
         partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
         for number in partitions:
             place = TopicPartition(topic, number)
-            start, end = consumer.get_watermark_offsets(place, timeout=10)
+            start, end = _range_of(consumer, place)
             if start == end:
                 continue
             consumer.assign([TopicPartition(topic, number, start)])
@@ -57,3 +61,33 @@ def records_on(settings: KafkaSettings, topic: str) -> list[Found]:
     finally:
         consumer.close()
     return found
+
+
+def _range_of(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """Its first offset and its end; a partition that was just made has no leader for a moment."""
+    for _ in range(1_000):
+        try:
+            return consumer.get_watermark_offsets(place, timeout=10)
+        except KafkaException as error:
+            if error.args[0].code() not in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE):
+                raise
+    raise AssertionError(f"{place} has no leader")
+
+
+def lower_limit(settings: KafkaSettings, topic: str, size: int) -> None:
+    """`max.message.bytes` of `topic`; in force when this returns, which is a little after the brokers said so."""
+    entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": settings.servers(), "log_level": 0})
+    admin.incremental_alter_configs([resource])[resource].result(10)
+    for _ in range(1_000):
+        if record_bytes_max(settings, topic) == size:
+            return
+    raise AssertionError(f"the limit of {topic} stays as it was")
+
+
+async def dead_letters_on(settings: KafkaSettings) -> list[DeadLetter]:
+    """Every dead letter, in the order of their offsets on the intent log."""
+    archive = KafkaLogArchive(settings)
+    found = [letter async for portion in archive.dead_letters() for letter in portion]
+    return sorted(found, key=lambda letter: letter.offset)

@@ -14,7 +14,7 @@ from rootline.adapters.kafka_writer_log import KafkaWriterLog
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.log_position import LogPosition
 from tests.kafka.decided import verdict_on
-from tests.kafka.reading import Found, records_on
+from tests.kafka.reading import Found, lower_limit, records_on
 from tests.services.kafka_service import KafkaService
 from tests.services.toxiproxy import Toxiproxy
 
@@ -167,14 +167,9 @@ async def test_a_network_that_loses_replies_doubles_and_loses_nothing(
 
 
 async def test_a_producer_that_was_refused_is_replaced_and_keeps_the_order(settings: KafkaSettings) -> None:
-    from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-
     from rootline.adapters.kafka_publisher import Outgoing, RecordTooLarge
 
-    entry = ConfigEntry("max.message.bytes", "20000", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, settings.intents_topic, incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": settings.servers(), "log_level": 0})
-    admin.incremental_alter_configs([resource])[resource].result(10)
+    lower_limit(settings, settings.intents_topic, 20_000)
     publisher = KafkaPublisher(settings, lambda: 1_000_000)
 
     async def write(size: int) -> str:

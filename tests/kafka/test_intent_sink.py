@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
 
 from rootline.adapters.kafka_intent_sink import KafkaIntentSink
 from rootline.adapters.kafka_settings import KafkaSettings
 from rootline.adapters.kafka_topics import create_topics, topic_identity
 from rootline.schemas.errors import Invalid, Unavailable
-from tests.kafka.reading import records_on
+from tests.kafka.reading import lower_limit, records_on
 from tests.services.kafka_service import KafkaService
 from tests.services.service_process import HOST, free_port
 
@@ -100,10 +100,7 @@ async def test_a_limit_that_was_lowered_refuses_what_is_over_it_and_harms_nothin
     sink: KafkaIntentSink, settings: KafkaSettings
 ) -> None:
     await sink.publish(b"k", b"before")
-    entry = ConfigEntry("max.message.bytes", "20000", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, settings.intents_topic, incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": settings.servers(), "log_level": 0})
-    admin.incremental_alter_configs([resource])[resource].result(10)
+    lower_limit(settings, settings.intents_topic, 20_000)
 
     with pytest.raises(Invalid) as refusal:
         await sink.publish(b"k", bytes(30_000))
@@ -157,3 +154,16 @@ async def test_a_closed_sink_refuses(sink: KafkaIntentSink) -> None:
 
     with pytest.raises(Unavailable, match="closed"):
         await sink.publish(b"k", b"v")
+
+
+async def test_json_is_named_as_such_and_its_name_counts_towards_the_limit(
+    sink: KafkaIntentSink, settings: KafkaSettings
+) -> None:
+    await sink.publish_many([(b"k", b' {"kind": "append"}'), (b"k", b"\xc3\x01 {")])
+
+    headers = {found.value: found.headers for found in records_on(settings, settings.intents_topic)}
+    assert headers == {b' {"kind": "append"}': {"content-type": b"application/json"}, b"\xc3\x01 {": {}}
+    with pytest.raises(Invalid, match="1000001 bytes") as refusal:
+        await sink.publish(b"table", b"{" + bytes(999_967))
+    assert refusal.value.code == "intent-too-large"
+    await sink.publish(b"table", b"{" + bytes(999_966))

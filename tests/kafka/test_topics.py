@@ -32,6 +32,9 @@ def make(settings: KafkaSettings, topic: str, **config: str) -> None:
     ]
     for future in admin.create_topics(topics).values():
         future.result(10)
+    for _ in range(1_000):  # the broker hears of them a little later
+        if all(problem.found != "missing" for problem in check_topics(settings)):
+            break
 
 
 def test_topics_that_were_made_have_no_problem_but_their_single_copy(kafka_service: KafkaService) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 
-from rootline.adapters.kafka_dead_letters import KafkaDeadLetters
 from rootline.adapters.kafka_settings import KafkaSettings
 from rootline.adapters.kafka_verdict_sink import KafkaVerdictSink
 from rootline.adapters.kafka_verdict_source import KafkaVerdictSource
@@ -15,7 +15,7 @@ from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.verdict_codec import decode_verdicts, encode_verdicts
 from tests.kafka.decided import letter_on, verdict_on
-from tests.kafka.reading import records_on
+from tests.kafka.reading import dead_letters_on, records_on
 
 pytestmark = pytest.mark.services
 
@@ -129,13 +129,20 @@ async def test_a_dead_letter_has_the_original_bytes_and_the_headers_that_tools_k
     settings: KafkaSettings, verdicts: KafkaVerdictSink
 ) -> None:
     position = LogPosition(LogId("cluster/topic"), 2, 41)
-    letters = [letter_on(position, bytes(range(256))), letter_on(position._replace(offset=42), b"", key=None)]
+    own = (("traceparent", b"00-4bf9"), ("größe", b"\x00\xff"), ("traceparent", b""), ("empty", None))
+    letters = [
+        letter_on(position, bytes(range(256)), headers=own),
+        letter_on(position._replace(offset=42), b"", key=None),
+    ]
 
     await verdicts.publish_verdicts([], letters)
 
     found = next(found for found in records_on(settings, settings.dead_letters_topic) if found.value)
     assert (found.key, found.value) == (b"demo.flights", bytes(range(256)))
     assert found.headers == {
+        "traceparent": b"",
+        "größe": b"\x00\xff",
+        "empty": b"",
         "__connect.errors.topic": settings.intents_topic.encode(),
         "__connect.errors.partition": b"2",
         "__connect.errors.offset": b"41",
@@ -147,9 +154,9 @@ async def test_a_dead_letter_has_the_original_bytes_and_the_headers_that_tools_k
         "rootline.intent-id": b"intent-41",
         "rootline.log": b"cluster/topic",
         "rootline.table": b"demo.flights",
+        "rootline.headers": b"4",
     }
-    read = await KafkaDeadLetters(settings).dead_letters()
-    assert sorted(read, key=lambda letter: letter.offset) == letters
+    assert await dead_letters_on(settings) == letters
 
 
 async def test_the_largest_intent_fits_into_a_dead_letter_with_a_long_reason(
@@ -163,12 +170,38 @@ async def test_the_largest_intent_fits_into_a_dead_letter_with_a_long_reason(
     assert len(records_on(settings, settings.dead_letters_topic)[0].value) == 1_048_000
 
 
-async def test_looking_at_dead_letters_ends_at_the_newest(settings: KafkaSettings, verdicts: KafkaVerdictSink) -> None:
-    assert await KafkaDeadLetters(settings).dead_letters() == []
-    places = [LogPosition(LogId("cluster/topic"), 0, offset) for offset in range(30)]
-    for place in places:
-        await verdicts.publish_verdicts([], [letter_on(place, b"v", key=b"k%d" % place.offset)])
+async def test_headers_that_do_not_fit_cost_no_byte_of_the_value(
+    settings: KafkaSettings, verdicts: KafkaVerdictSink
+) -> None:
+    position = LogPosition(LogId("cluster/topic"), 0, 1)
+    headers = (("small", b"1"), ("large", bytes(90_000)))
+    letter = letter_on(position, bytes(1_048_000), headers=headers).model_copy(update={"message": "é" * 100_000})
 
-    newest = await KafkaDeadLetters(settings).dead_letters(limit=5)
+    await verdicts.publish_verdicts([verdict_on(position)], [letter])
 
-    assert [letter.offset for letter in newest] == [25, 26, 27, 28, 29]
+    (read,) = await dead_letters_on(settings)
+    assert (len(read.value), read.headers) == (1_048_000, (("small", b"1"),))
+    assert "is without 1 of 2 headers, 90005 bytes, for want of room: large" in read.message
+
+
+async def test_what_a_writer_compressed_to_fit_is_kept_whole_whatever_its_size(
+    settings: KafkaSettings, verdicts: KafkaVerdictSink
+) -> None:
+    position = LogPosition(LogId("cluster/topic"), 0, 1)
+    letters = [letter_on(position, b"{" * 5_000_000), letter_on(position._replace(offset=2), b"small")]
+
+    await verdicts.publish_verdicts([verdict_on(position)], letters)
+
+    assert await dead_letters_on(settings) == letters
+
+
+async def test_a_record_that_no_topic_takes_is_told_and_harms_no_later_one(
+    settings: KafkaSettings, verdicts: KafkaVerdictSink
+) -> None:
+    position = LogPosition(LogId("cluster/topic"), 0, 1)
+    with pytest.raises(Unavailable, match=f"{settings.dead_letters_topic}.* raise its max.message.bytes"):
+        await verdicts.publish_verdicts([verdict_on(position)], [letter_on(position, random.randbytes(1_500_000))])
+
+    await verdicts.publish_verdicts([], [letter_on(position, b"small")])
+
+    assert [letter.value for letter in await dead_letters_on(settings)] == [b"small"]

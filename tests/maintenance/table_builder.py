@@ -41,6 +41,7 @@ from rootline.schemas.vector_codec import decode_vector
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.apply import apply_batch
 from rootline.tree.batch import Applied, Library, Needs, Record, Stamp, VectorAt
+from rootline.tree.header_limits import HEADER_LIMITS
 from rootline.tree.table_state import TableState
 
 LOG = LogId("embedded/tests")
@@ -118,6 +119,7 @@ class TableBuilder:
         self._state: TableState | None = None
         self._offset = self._intents = self._names = 0
         self.now_ms = 1_700_000_000_000
+        self.limits = HEADER_LIMITS
 
     @property
     def state(self) -> TableState:
@@ -244,7 +246,7 @@ class TableBuilder:
         version = 0 if self._state is None else self._state.header.version + 1
         stamp = Stamp(CommitId(uuid.uuid5(self.table_uuid, f"commit {version}").hex), "tests", self.now_ms)
         while True:
-            answer = apply_batch(self._state, self.table, records, library, stamp)
+            answer = apply_batch(self._state, self.table, records, library, stamp, limits=self.limits)
             if not isinstance(answer, Needs):
                 break
             library = await self._fetched(library, answer)

@@ -50,11 +50,13 @@ from rootline.schemas.identifiers import CommitId, SequenceNumber, SnapshotId, T
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import (
     CommittedRun,
+    CoveredOffset,
     DefinitionReference,
     Operation,
     OutcomeException,
     OutcomeRun,
     Outcomes,
+    PageReference,
     PartitionOffset,
     RejectedSequence,
     RootHeader,
@@ -176,6 +178,8 @@ def headers() -> st.SearchStrategy[RootHeader]:
     digest = st.binary(min_size=32, max_size=32)
     run = st.builds(CommittedRun, count, count, count, st.sampled_from((0, 1)))
     rejected = st.builds(RejectedSequence, count, text, text, text)
+    covers = st.lists(st.builds(CoveredOffset, text, count, count), max_size=2).map(tuple)
+    pages = st.lists(st.builds(PageReference, text, digest, count, count, covers), max_size=2).map(tuple)
     return st.builds(
         RootHeader,
         table=st.just(TableName("shop.orders")),
@@ -212,6 +216,8 @@ def headers() -> st.SearchStrategy[RootHeader]:
             ),
             max_size=3,
         ),
+        outcome_pages=pages,
+        ledger_pages=pages,
         oldest_version=count,
         tags=st.dictionaries(text, count, max_size=2),
         next_row_id=count,

@@ -83,7 +83,7 @@ def test_every_field_of_the_schemas_is_documented_and_is_the_models_own() -> Non
     models: dict[str, type[WireModel]] = {
         model.__name__: model for model in (*_subclasses(WireModel), Verdict, DeadLetter)
     }
-    by_name = {record["name"]: record for record in found if record["name"] != "Verdicts"}
+    by_name = {record["name"]: record for record in found if record["name"] not in {"Verdicts", "Header"}}
     for name, record in by_name.items():
         fields = {item for item in models[name].model_fields if item not in {"lower_value", "upper_value"}}
         assert {field["name"] for field in record["fields"]} == fields

@@ -24,7 +24,10 @@ from rootline.schemas.avro_primitives import encode_bytes, encode_long, encode_s
 from rootline.schemas.content_entry import ContentEntry, Status, VersionInfo
 from rootline.schemas.entry_codec import EntryCodec
 from rootline.schemas.errors import Corrupt, Internal
+from rootline.schemas.identifiers import Location
+from rootline.schemas.log_position import LogId
 from rootline.schemas.root_codec import Root, Row, decode_root, encode_root, row_bytes, seal, sync_marker
+from rootline.schemas.root_header import CoveredOffset, PageReference
 from rootline.schemas.table_definition import TrackedField
 from tests.golden_files import kept
 from tests.schemas.entry_values import TABLE_UUID, TRACKED, content_stats, entries, example_entry, example_header
@@ -119,6 +122,16 @@ class TestReading:
         assert (read.header, read.codec, read.sync) == (root.header, root.codec, root.sync)
         assert [row_bytes(row) for row in read.rows] == [row_bytes(row) for row in root.rows]
         assert [row.entry for row in read.rows] == [example_entry(number) for number in range(3)]
+
+    def test_the_golden_root_with_pages_is_still_what_we_read_and_write(self) -> None:
+        page = PageReference(Location("metadata/pages/p.avro"), bytes(range(32)), 900, 2_000)
+        covering = page._replace(covers=(CoveredOffset(LogId("embedded/5f0c"), 0, 7),))
+        header = replace(example_header(), ledger_pages=(page, page), outcome_pages=(covering,))
+        root, body = encode_root(header, [seal([Row.of(example_entry(), CODEC)], CODEC, SYNC)], CODEC, SYNC)
+        held = kept("root-single-file-commits-1-pages.avro", body)
+        assert metadata_of(held) == metadata_of(body)
+        assert decode_root(held, name=NAME).header == root.header == header
+        assert "rootline.ledger-pages" in fastavro.reader(io.BytesIO(held)).metadata
 
 
 def _bounded(field: Any) -> bool:

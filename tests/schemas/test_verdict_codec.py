@@ -44,6 +44,7 @@ LETTER = DeadLetter(
     key=None,
     value=b"\x00\xff",
 )
+HEADERS = (("traceparent", b"00-4bf9"), ("größe", b"\x00\xff"), ("traceparent", b""), ("empty", None))
 
 
 def test_verdicts_read_back_in_their_order() -> None:
@@ -52,18 +53,31 @@ def test_verdicts_read_back_in_their_order() -> None:
 
 
 def test_a_dead_letter_keeps_the_original_bytes() -> None:
-    for letter in (LETTER, LETTER.model_copy(update={"key": b"\xfe", "table": "db.events", "value": b""})):
+    for letter in (
+        LETTER,
+        LETTER.model_copy(update={"key": b"\xfe", "table": "db.events", "value": b""}),
+        LETTER.model_copy(update={"headers": HEADERS}),
+    ):
         assert decode_dead_letter(encode_dead_letter(letter)) == letter
 
 
 def test_records_that_were_released_stay_readable() -> None:
     assert decode_verdicts(golden("verdicts.avro", encode_verdicts(VERDICTS))) == VERDICTS
-    assert decode_dead_letter(golden("dead-letter.avro", encode_dead_letter(LETTER))) == LETTER
+    letter = LETTER.model_copy(update={"headers": HEADERS})
+    assert decode_dead_letter(golden("dead-letter-2.avro", encode_dead_letter(letter))) == letter
+
+
+def test_dead_letters_of_before_headers_read_as_having_none() -> None:
+    version_1 = RecordFraming(shipped_schema("dead_letter_1"))
+    held = golden("dead-letter.avro", version_1.encode(LETTER.model_dump(exclude={"headers"})))
+    assert decode_dead_letter(held) == LETTER
+    assert held[:10] != encode_dead_letter(LETTER)[:10]
 
 
 def test_a_verdict_reads_back_from_json() -> None:
     assert [Verdict.model_validate_json(verdict.model_dump_json()) for verdict in VERDICTS] == VERDICTS
-    assert DeadLetter.model_validate_json(LETTER.model_dump_json()) == LETTER
+    for letter in (LETTER, LETTER.model_copy(update={"headers": HEADERS})):
+        assert DeadLetter.model_validate_json(letter.model_dump_json()) == letter
 
 
 def test_other_bytes_are_undecodable() -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
+
+from tests.services.slow_step import run_saying
 
 
 def cache_folder() -> Path:
@@ -36,15 +37,13 @@ def go_tool(name: str, package: str, version: str, *, instead: str = "") -> Path
         fcntl.flock(lock, fcntl.LOCK_EX)
         if binary.exists():
             return binary
-        built = subprocess.run(
+        built = run_saying(
+            f"building {name} {version}, once (up to 3 minutes)",
             [go, "install", f"{package}@{version}"],
-            env={**os.environ, "GOBIN": made},
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
+            env={"GOBIN": made},
+            timeout_s=900,
         )
-        if built.returncode != 0:
+        if built.code != 0:
             reason = built.stderr.strip().splitlines()[-1:] or ["no reason given"]
             pytest.fail(
                 f"{name} {version} cannot be built: `go install {package}@{version}`: {reason[0]}{instead}",

@@ -70,6 +70,10 @@ class KafkaBroker:
     def pid(self) -> int:
         return self._process.pid
 
+    def segments(self, topic: str, partition: int) -> list[Path]:
+        """The files that hold a partition's records."""
+        return sorted((self._folder / "data" / f"{topic}-{partition}").glob("*.log"))
+
     def kill(self) -> None:
         """As a power cut would."""
         self._process.kill()
@@ -179,7 +183,8 @@ def _record_classes(software: KafkaSoftware, folder: Path) -> None:
 
 
 def _cluster_id() -> str:
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return text if text[0] != "-" else f"A{text[1:]}"  # a word that begins so is an option to Kafka's tools
 
 
 def _properties(ports: _Ports, folder: Path) -> str:

@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from tests.services.go_tools import cache_folder
+from tests.services.slow_step import run_saying, say_progress
 
 _VERSION = "4.3.1"
 _JAVA_NEEDED = 17
@@ -63,6 +64,7 @@ def kafka_software(record: Callable[[KafkaSoftware], None]) -> KafkaSoftware:
         jars = sorted(map(str, folder.glob("*.jar")))
         software = KafkaSoftware(java, os.pathsep.join(jars), folder / f"classes-{version}.jsa")
         if not software.archive.exists():
+            say_progress(f"starting Kafka {_VERSION} a first time, so that later starts are quick …")
             record(software)
     return software
 
@@ -90,8 +92,8 @@ def _fetch(folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=cache_folder()) as made:
         Path(made, "pom.xml").write_text(_POM)
         command = [maven, "-B", "-q", _PLUGIN, "-DoutputDirectory=libs", "-DincludeScope=runtime"]
-        got = subprocess.run(command, cwd=made, capture_output=True, text=True, timeout=600, check=False)
-        if got.returncode != 0:
+        got = run_saying(f"fetching Kafka {_VERSION}, once (63 MB)", command, cwd=made, timeout_s=600)
+        if got.code != 0:
             reasons = [line for line in got.stdout.splitlines() if "ERROR" in line] or ["no reason given"]
             pytest.fail(f"Kafka {_VERSION} cannot be had through Maven: {reasons[0][:300]}{_INSTEAD}", pytrace=False)
         Path(made, "libs").rename(folder)

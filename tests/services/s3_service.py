@@ -31,12 +31,14 @@ _INSTEAD = ", or set ROOTLINE_TEST_S3=endpoint,key,secret,bucket to use a runnin
 
 @dataclass(frozen=True)
 class S3Service:
-    """Where the store is, and what it lets in."""
+    """Where the store is, and what it lets in; `pid` and `folder` (of the bucket's objects) when it is ours."""
 
     endpoint: str
     access_key_id: str
     secret_access_key: str
     bucket: str
+    pid: int | None = None
+    folder: Path | None = None
 
     @property
     def address(self) -> tuple[str, int]:
@@ -70,7 +72,7 @@ def running_s3(folder: Path) -> Iterator[S3Service]:
         parts = named.split(",")
         if len(parts) != 4:
             pytest.fail("ROOTLINE_TEST_S3 is not of the form endpoint,key,secret,bucket", pytrace=False)
-        yield S3Service(*parts)
+        yield S3Service(parts[0], parts[1], parts[2], parts[3])
         return
     binary = go_tool("versitygw", "github.com/versity/versitygw/cmd/versitygw", "v1.8.0", instead=_INSTEAD)
     data = folder / "data"
@@ -83,6 +85,6 @@ def running_s3(folder: Path) -> Iterator[S3Service]:
     )
     try:
         process.wait_ready(port)
-        yield S3Service(f"http://{HOST}:{port}", _KEY, _SECRET, _BUCKET)
+        yield S3Service(f"http://{HOST}:{port}", _KEY, _SECRET, _BUCKET, process.pid, data / _BUCKET)
     finally:
         process.stop()

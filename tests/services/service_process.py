@@ -1,7 +1,8 @@
 """One service as a child process.
 
 Owns: its start, its log, its end. Does not own: which service it is.
-Invariants: ready means that its port takes connections; it is stopped by its process id, whatever the tests did.
+Invariants: ready means that its port takes connections; it is stopped by its process id, whatever the tests did; it is
+in no terminal's foreground group, so that Ctrl-C reaches the tests alone, which then stop it after what uses it.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class ServiceProcess:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(environment or {})},
+                start_new_session=True,
             )
 
     @property

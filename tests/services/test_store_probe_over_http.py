@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory_intent_log import MemoryIntentLog
 from rootline.adapters.s3_object_store import S3ObjectStore
 from rootline.adapters.s3_settings import S3Settings
@@ -56,7 +57,7 @@ async def test_a_coordinator_does_not_start_on_a_lying_store(lie: Lie) -> None:
     with lying_s3_server(lie) as endpoint:
         store, log = store_at(endpoint), MemoryIntentLog()
         with pytest.raises(Fenced) as refusal:
-            await CoordinatorService(store=store, log=log).run()
+            await CoordinatorService(store=store, log=EmbeddedFeed(log)).run()
         await store.close()
 
     assert refusal.value.code == "store-lies"

@@ -38,6 +38,11 @@ class Proxy:
         body = {"type": kind, "stream": stream, "toxicity": share, "attributes": attributes}
         _call("POST", f"{self.api}/proxies/{self.name}/toxics", body)
 
+    def mend(self) -> None:
+        """No faults from now on; connections that a fault has cut off stay cut off."""
+        for toxic in _call("GET", f"{self.api}/proxies/{self.name}/toxics", None):
+            _call("DELETE", f"{self.api}/proxies/{self.name}/toxics/{toxic['name']}", None)
+
 
 @dataclass(frozen=True)
 class Toxiproxy:

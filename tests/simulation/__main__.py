@@ -38,7 +38,8 @@ def main() -> int:
         print(
             f"  held: {outcome.intents} intents ({outcome.committed} committed, {outcome.duplicates} duplicates, "
             f"{outcome.rejected} rejected) in {outcome.versions} roots and {outcome.leaves} live leaves, "
-            f"{outcome.kills} kills, {outcome.virtual_s:.0f} virtual s in {elapsed_s:.1f} s, "
+            f"{outcome.kills} kills, {outcome.rebalances} rebalances, {outcome.rereads} rereads, "
+            f"{outcome.virtual_s:.0f} virtual s in {elapsed_s:.1f} s, "
             f"trace {outcome.trace_digest}",
             flush=True,
         )

@@ -1,6 +1,7 @@
-"""The store and the log as each simulated process sees them: late, lossy, sometimes lying dead, never inconsistent.
+"""The store as each simulated process sees it: late, lossy, sometimes lying dead, never inconsistent.
 
-Owns: what happens to a request between a process and the one true store or log. Does not own: who asks.
+Owns: the world, and what happens to a request between a process and the one true store. Does not own: who asks, the
+way to the log (`faulty_log`).
 Invariants: a request that was sent is carried out whether or not the sender lives to hear of it; the store itself is
 linearizable, with dates; every choice comes from the world's seed, and is written into the trace.
 """
@@ -14,14 +15,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from rootline.adapters.memory_intent_log import MemoryIntentLog
 from rootline.adapters.memory_object_store import MemoryObjectStore
 from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
-from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
-from rootline.schemas.verdict import Verdict
+from rootline.testing.group_log import GroupLog
 
 T = TypeVar("T")
 
@@ -53,9 +51,10 @@ class World:
 
     rng: random.Random
     store: MemoryObjectStore
-    log: MemoryIntentLog
+    log: GroupLog
     trace: Trace
     roughness: float = 1.0
+    rereads: int = 0
     late: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def chance(self, probability: float) -> bool:
@@ -151,51 +150,3 @@ class ProcessStore:
     async def _travel_back(self) -> None:
         await asyncio.sleep(self.world.delay_s())
         await self.running.wait()
-
-
-@dataclass(slots=True)
-class ProcessLog:
-    """One process's connection to the log."""
-
-    world: World
-    name: str
-    running: asyncio.Event
-
-    async def identity(self) -> LogId:
-        return await self.world.log.identity()
-
-    async def first_undecided(self) -> int:
-        return await self.world.log.first_undecided()
-
-    async def end_offset(self) -> int:
-        return await self.world.log.end_offset()
-
-    async def publish(self, key: bytes, value: bytes) -> LogPosition:
-        return await self.world.log.publish(key, value)
-
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
-        return await self.world.log.publish_many(records)
-
-    async def read(self, from_offset: int, *, limit: int, wait_s: float) -> list[LogRecord]:
-        await self.running.wait()
-        if self.world.chance(0.01):
-            raise Unavailable("log-unavailable", "the broker restarts")
-        return await self.world.log.read(from_offset, limit=self.world.rng.randint(1, limit), wait_s=wait_s)
-
-    async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
-        await asyncio.sleep(self.world.delay_s())
-        await self.running.wait()
-        if self.world.chance(0.03):
-            raise Unavailable("log-unavailable", "the broker restarts")
-        await self.world.log.publish_verdicts(verdicts, dead_letters)
-        for verdict in verdicts:
-            outcome = (verdict.kind.value, verdict.version, verdict.sequence_number, verdict.code)
-            self.world.trace.note(self.name, "verdict", verdict.offset, *outcome)
-        if self.world.chance(0.03):
-            raise Unavailable("log-unavailable", "the acknowledgement was lost")
-
-    async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:
-        return await self.world.log.wait_verdict(position, timeout_s=timeout_s)
-
-    async def close(self) -> None:
-        pass

@@ -6,12 +6,17 @@ import pytest
 
 from rootline.coordinator.protocol import machine_handlers
 from rootline.coordinator.protocol.put_rules import Outcome, outcome_of_put
+from rootline.coordinator.runtime.frontier import Frontier
+from rootline.ports.intent_feed import Reread
 from rootline.ports.object_store import PutAnswer
 from rootline.schemas.identifiers import CommitId
+from rootline.schemas.root_header import PartitionOffset
+from rootline.testing.group_member import GroupMember
+from rootline.tree.header_limits import HeaderLimits
 from tests.simulation.simulation import simulate
 
 pytestmark = pytest.mark.slow
-SOMETHING_BROKE = "committed|deleted|live files|twice|order|Finding|liveness|Deadlock|offset"
+SOMETHING_BROKE = "committed|deleted|live files|twice|order|Finding|liveness|Deadlock|offset|verdict"
 
 
 @pytest.mark.parametrize("seed", [4, 11, 12, 13])
@@ -19,6 +24,13 @@ def test_nothing_is_lost_or_doubled_whatever_fails(seed: int) -> None:
     outcome = simulate(seed, 120)
     assert outcome.committed >= 60
     assert outcome.duplicates > 0, "no writer had to publish again: the world was too calm"
+
+
+@pytest.mark.parametrize("seed", [4, 21])
+def test_nothing_is_lost_or_doubled_when_ledger_and_outcomes_hardly_fit_into_the_header(seed: int) -> None:
+    outcome = simulate(seed, 120, limits=HeaderLimits(ledger_bytes=300, outcome_bytes=300))
+    assert outcome.committed >= 60
+    assert outcome.pages >= 10
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:
@@ -42,6 +54,29 @@ def test_a_coordinator_that_takes_any_root_it_reads_back_for_its_own_is_found(mo
         return Outcome.ABSENT if found is None else Outcome.LANDED
 
     monkeypatch.setattr(machine_handlers, "outcome_of_read_back", wrong)
+    with pytest.raises(BaseException, match=SOMETHING_BROKE):
+        _until_it_fails()
+
+
+def test_a_coordinator_that_has_the_group_remember_what_it_has_read_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgets(*_: object) -> None:
+        """What tables have in hand."""
+
+    monkeypatch.setattr(Frontier, "handed_over", forgets)
+    with pytest.raises(BaseException, match="no acknowledged verdict"):
+        _until_it_fails()
+
+
+def test_a_reader_of_a_table_that_is_behind_and_stops_one_record_early_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right = GroupMember.read_again
+
+    async def skips(self: GroupMember, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
+        found = await right(self, reader, start, limit=limit)
+        return Reread(found.records[:-1], found.next_offset) if len(found.records) > 1 else found
+
+    monkeypatch.setattr(GroupMember, "read_again", skips)
     with pytest.raises(BaseException, match=SOMETHING_BROKE):
         _until_it_fails()
 

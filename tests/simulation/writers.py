@@ -50,7 +50,10 @@ class Published:
 
 @dataclass(slots=True)
 class Writer:
-    """One writer with a supplied id, counting its own sequence."""
+    """One writer with a supplied id, counting its own sequence.
+
+    `partition`: where it publishes, if its client has another idea of that than the log.
+    """
 
     world: World
     name: str
@@ -58,6 +61,7 @@ class Writer:
     published: Published
     rng: random.Random
     steps: int
+    partition: int | None = None
     sequence: int = 0
     minted: int = 0
 
@@ -93,7 +97,10 @@ class Writer:
                 await self.world.store.put_if_absent(key_of(self.table, added.location), _BODY)
         self.published.intents[intent.intent_id] = intent
         self.world.trace.note(self.name, "publish", intent.kind.value, intent.intent_id)
-        return await self.world.log.publish(self.table.encode(), encode_intent(intent))
+        log, key = self.world.log, self.table.encode()
+        partition = log.partition_of(key) if self.partition is None else self.partition
+        named = key if self.rng.random() < 0.8 else None  # a key is good for order, and nobody is forced to have one
+        return log.append(named, encode_intent(intent), partition=partition)
 
     async def _next_intent(self, view: TableState | None) -> Intent:
         live = [] if view is None else live_data(view)
@@ -196,3 +203,11 @@ async def stored_positions(world: World, table: TableName, view: TableState, nam
     """The deleted positions of a data file as its stored vector has them."""
     entry = view.vector_of(name)
     return frozenset() if entry is None else frozenset(await read_vector(world.store, table, entry))
+
+
+def nowhere(rng: random.Random) -> tuple[bytes, bytes]:
+    """Key and value of an intent for a table that does not exist."""
+    added = DataFile(location="data/stray.parquet", record_count=1, file_size_in_bytes=1)
+    name, table = f"stray-{rng.getrandbits(64):016x}", "nowhere.t"
+    intent = Intent(intent_id=name, table=table, kind=IntentKind.APPEND, add_data_files=(added,))
+    return table.encode(), encode_intent(intent)

@@ -13,7 +13,7 @@ from rootline.adapters.open import LAKE_FOLDER
 from rootline.connect import connect
 from rootline.spark.demo_service import running_service
 from tests.spark.conftest import FLIGHTS
-from tests.spark.test_stream import PATIENCE_S, Stream, ids
+from tests.spark.file_stream import PATIENCE_S, Stream, ids
 from tests.spark.test_stream import stream as stream
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from rootline.adapters.lake_lock import LakeLock
@@ -24,66 +22,15 @@ from rootline.spark.data_source import RootlineDataSource, register
 from rootline.spark.file_sink import FilesWritten
 from rootline.spark.writers import StreamWriter
 from tests.spark.conftest import FLIGHTS
+from tests.spark.file_stream import COLUMNS, PATIENCE_S, Stream, ids
 
 pytestmark = pytest.mark.spark
-COLUMNS = "id long, carrier string, delay double"
-PATIENCE_S = 120
-
-
-@dataclass
-class Stream:
-    """A stream from files to the table `demo.flights`: one file, one micro-batch."""
-
-    spark: SparkSession
-    folder: Path
-    place: Path
-    files: int = 0
-
-    @property
-    def source(self) -> Path:
-        return self.place / "source"
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.place / "checkpoint"
-
-    def drop(self, *ids: int) -> None:
-        """One more file of the source."""
-        self.source.mkdir(parents=True, exist_ok=True)
-        lines = [json.dumps({"id": id_, "carrier": "UA", "delay": None}) for id_ in ids]
-        (self.source / f"{self.files:04}.json").write_text("\n".join(lines) + "\n")
-        self.files += 1
-
-    def start(self, **options: Any) -> StreamingQuery:
-        stream = self.spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).json(str(self.source))
-        writer = stream.writeStream.format("rootline").option("warehouse", str(self.folder)).options(**options)
-        started = writer.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True)
-        return started.start("demo.flights")
-
-    def run(self, **options: Any) -> None:
-        """Everything that is there, to the end."""
-        query = self.start(**options)
-        try:
-            assert query.awaitTermination(PATIENCE_S)
-        finally:
-            query.stop()
-
-    def forget_last_commit(self) -> None:
-        """Take the checkpoint back to before Spark noted that its last batch was done."""
-        commits = self.checkpoint / "commits"
-        last = max((path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
-        last.unlink()
-        (commits / f".{last.name}.crc").unlink(missing_ok=True)
 
 
 @pytest.fixture
 def stream(spark: SparkSession, folder: Path, tmp_path: Path) -> Stream:
     """A stream with nothing in its source yet."""
-    return Stream(spark, folder, tmp_path / "stream")
-
-
-def ids(table: TableHandle) -> list[int]:
-    return sorted(table.scan(columns=["id"]).to_arrow().column("id").to_pylist())
+    return Stream(spark, str(folder), tmp_path / "stream")
 
 
 def writers(table: TableHandle) -> list[str]:
@@ -161,7 +108,7 @@ def test_a_batch_with_rows_that_do_not_fit_fails_the_query_and_is_not_checkpoint
 ) -> None:
     stream.drop(1)
     frame = spark.readStream.schema("id string, carrier string").json(str(stream.source))
-    writer = frame.writeStream.format("rootline").option("warehouse", str(stream.folder))
+    writer = frame.writeStream.format("rootline").option("warehouse", stream.warehouse)
     query = writer.option("checkpointLocation", str(stream.checkpoint)).trigger(availableNow=True).start("demo.flights")
     with pytest.raises(StreamingQueryException, match="column id is a long, not string"):
         query.awaitTermination(PATIENCE_S)
@@ -235,7 +182,7 @@ def test_other_output_modes_and_batch_options_are_refused(
     with pytest.raises(Exception, match="a stream counts by its batch id"):
         stream.run(writerId="w", writerSequence=3)
     counted = spark.readStream.schema(COLUMNS).json(str(stream.source)).groupBy("carrier").count()
-    writer = counted.writeStream.format("rootline").option("warehouse", str(stream.folder)).outputMode("complete")
+    writer = counted.writeStream.format("rootline").option("warehouse", stream.warehouse).outputMode("complete")
     with pytest.raises(Exception, match="'complete' is not supported"):
         writer.option("checkpointLocation", str(stream.checkpoint)).start("demo.flights").awaitTermination(PATIENCE_S)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
@@ -26,18 +27,24 @@ from rootline.schemas.intent import (
     VectorReference,
 )
 from rootline.schemas.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.ledger_page import decode_ledger_page
 from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.outcome_page import decode_outcome_page
 from rootline.schemas.puffin_codec import decode_puffin
 from rootline.schemas.root_codec import decode_root
+from rootline.schemas.root_header import PageReference, RootHeader
 from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.apply import apply_batch
 from rootline.tree.batch import Applied, Library, Needs, NoTable, Record, Stamp, VectorAt
+from rootline.tree.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.invariants import broken
 from rootline.tree.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
+from rootline.tree.table_pages import TablePages
 from rootline.tree.table_state import TableState
 
+Page = TypeVar("Page")
 TABLE = TableName("demo.flights")
 TABLE_UUID = uuid.UUID("4f3c3a52-0000-4000-8000-000000000001")
 LOG = LogId("embedded/11111111-1111-4111-8111-111111111111")
@@ -162,6 +169,7 @@ class Lake:
     offset: int = 0
     now_ms: int = 1_000_000
     rounds: list[Needs] = field(default_factory=list)
+    limits: HeaderLimits = HEADER_LIMITS
 
     @property
     def head(self) -> TableState:
@@ -186,7 +194,7 @@ class Lake:
         if isinstance(outcome, NoTable):
             return list(outcome.verdicts)
         old, self.state = self.state, outcome.state
-        assert broken(old, outcome.state) == []
+        assert broken(old, outcome.state, acknowledged=acknowledged, limits=self.limits) == []
         self.bodies.append(outcome.body)
         self.states.append(outcome.state)
         for pending in outcome.objects:
@@ -204,7 +212,9 @@ class Lake:
         stamp = Stamp(CommitId(f"{version:032x}"), "coordinator-1", self.now_ms)
         library = Library()
         while True:
-            outcome = apply_batch(self.state, TABLE, records, library, stamp, acknowledged=acknowledged)
+            outcome = apply_batch(
+                self.state, TABLE, records, library, stamp, acknowledged=acknowledged, limits=self.limits
+            )
             if not isinstance(outcome, Needs):
                 return outcome
             self.rounds.append(outcome)
@@ -292,7 +302,19 @@ class Lake:
     def reloaded(self) -> TableState:
         """The head, read back from its bytes."""
         root = decode_root(self.bodies[-1], name="head")
-        return TableState.of(root, DEFINITION, {name: self.leaves[name] for name in self.head.leaves})
+        leaves = {name: self.leaves[name] for name in self.head.leaves}
+        return TableState.of(root, DEFINITION, leaves, self.pages_of(root.header))
+
+    def pages_of(self, header: RootHeader) -> TablePages:
+        """The pages that a header names, read back from their bytes."""
+
+        def read(decode: Callable[..., Page], page: PageReference) -> Page:
+            return decode(self.objects[page.location], page, header.table_uuid, name=page.location)
+
+        return TablePages(
+            tuple(read(decode_ledger_page, page) for page in header.ledger_pages),
+            tuple(read(decode_outcome_page, page) for page in header.outcome_pages),
+        )
 
 
 def as_existing(entry: ContentEntry) -> ContentEntry:

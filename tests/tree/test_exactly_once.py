@@ -144,10 +144,10 @@ def test_what_a_root_answers_is_what_its_verdicts_said() -> None:
     ]
     records = lake.records(intents)
     verdicts = lake.put_records(records)
-    assert [answer(lake.head.header, record) for record in records] == verdicts
+    assert [answer(lake.head, record) for record in records] == verdicts
     lake.put(append("e"))
-    assert [answer(lake.head.header, record) for record in records] == verdicts
-    assert [answer(lake.reloaded().header, record) for record in records] == verdicts
+    assert [answer(lake.head, record) for record in records] == verdicts
+    assert [answer(lake.reloaded(), record) for record in records] == verdicts
 
 
 def test_outcomes_stay_until_their_verdicts_are_acknowledged_and_no_longer() -> None:
@@ -155,9 +155,9 @@ def test_outcomes_stay_until_their_verdicts_are_acknowledged_and_no_longer() -> 
     records = lake.records([append("a"), append("a"), append("b")])
     verdicts = lake.put_records(records)
     lake.put(append("c"), acknowledged={(LOG, 0): records[1].position.offset})
-    assert [answer(lake.head.header, record) for record in records] == [None, verdicts[1], verdicts[2]]
+    assert [answer(lake.head, record) for record in records] == [None, verdicts[1], verdicts[2]]
     lake.put(append("d"), acknowledged={(LOG, 0): lake.offset})
-    assert [answer(lake.head.header, record) for record in records] == [None, None, None]
+    assert [answer(lake.head, record) for record in records] == [None, None, None]
 
 
 def test_consecutive_commits_are_one_run_of_outcomes() -> None:
@@ -169,7 +169,7 @@ def test_consecutive_commits_are_one_run_of_outcomes() -> None:
 
 def test_a_record_that_is_not_decided_has_no_answer() -> None:
     lake = new_lake()
-    assert answer(lake.head.header, Record(LogPosition(LOG, 0, 99), append("x"), 1)) is None
+    assert answer(lake.head, Record(LogPosition(LOG, 0, 99), append("x"), 1)) is None
 
 
 def test_a_long_reason_is_cut() -> None:

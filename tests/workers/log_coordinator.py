@@ -5,6 +5,7 @@ from __future__ import annotations
 from rootline.ports.intent_log import IntentLog
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_codec import decode_intent, encode_intent
+from rootline.schemas.log_position import by_name
 from rootline.schemas.verdict import Verdict
 from rootline.tree.batch import Record
 from tests.maintenance.table_builder import TableBuilder
@@ -26,7 +27,7 @@ class LogCoordinator:
         verdicts: list[Verdict] = []
         for record in await self._log.read(self._next, limit=100, wait_s=wait_s):
             self._next = record.position.offset + 1
-            intent = decode_intent(record.value, record.headers)
+            intent = decode_intent(record.value, by_name(record.headers))
             builder = self._builders[intent.table]
             verdicts += await builder.apply_records([Record(record.position, intent, len(record.value))])
         await self._log.publish_verdicts(verdicts, [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory_intent_log import MemoryIntentLog
 from rootline.adapters.memory_object_store import MemoryObjectStore
 from rootline.coordinator.app import CoordinatorService
@@ -26,7 +27,7 @@ def test_a_table_that_is_written_all_the_time_stays_shallow_and_whole() -> None:
     async def story() -> None:
         store, log = MemoryObjectStore(), MemoryIntentLog()
         coordinator = CoordinatorService(
-            store=store, log=log, settings=CoordinatorSettings(), environment=SeededEnvironment(1)
+            store=store, log=EmbeddedFeed(log), settings=CoordinatorSettings(), environment=SeededEnvironment(1)
         )
         worker = WorkerService(
             store=store,

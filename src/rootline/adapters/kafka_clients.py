@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from collections.abc import Callable
 from itertools import chain
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.client import ConnectionGroup
 from aiokafka.errors import KafkaError
 from confluent_kafka.admin import AdminClient
 
@@ -22,12 +24,18 @@ from rootline.adapters.kafka_settings import KafkaSettings
 from rootline.schemas.errors import Invalid
 
 CLIENT_ID: Final = "rootline"
+FETCH_WAIT_MS: Final = 100
+"""What a broker waits for records; a partition that is resumed or sought waits for the request that is under way."""
 _METADATA_MAX_AGE_MS: Final = 30_000
 _FETCH_BYTES_MAX: Final = 8_388_608
-_FETCH_WAIT_MS: Final = 100  # a partition that is resumed or sought waits for the request that is under way
+_HEARTBEAT_MS_MAX: Final = 1_000  # members hear of a rebalance with the answer to a heartbeat
+_NEVER_MS: Final = 2**31 - 1
+_MOMENT_S: Final = 1.0
 
 
-def make_producer(settings: KafkaSettings, *, record_bytes_max: int) -> AIOKafkaProducer:
+def make_producer(
+    settings: KafkaSettings, *, record_bytes_max: int, compression: str | None = None
+) -> AIOKafkaProducer:
     """A producer for records of up to `record_bytes_max` bytes, not started; on the loop that will use it."""
     return AIOKafkaProducer(
         **_asyncio_options(settings),
@@ -36,6 +44,7 @@ def make_producer(settings: KafkaSettings, *, record_bytes_max: int) -> AIOKafka
         linger_ms=settings.linger_ms,
         max_batch_size=min(settings.batch_bytes, record_bytes_max),
         max_request_size=record_bytes_max,
+        compression_type=compression,
         request_timeout_ms=round(settings.request_timeout_s * 1_000),
     )
 
@@ -44,13 +53,14 @@ def make_consumer(settings: KafkaSettings, *, group_id: str | None, reset: str) 
     """A consumer without topics, not started. `reset`: `none` or `earliest`, for an offset that is not there."""
     return AIOKafkaConsumer(
         **_asyncio_options(settings),
+        **({} if group_id is None else _group_options(settings)),
         group_id=group_id,
         enable_auto_commit=False,
         auto_offset_reset=reset,
         isolation_level="read_committed",
         request_timeout_ms=round(settings.request_timeout_s * 1_000),
         max_partition_fetch_bytes=_FETCH_BYTES_MAX,
-        fetch_max_wait_ms=_FETCH_WAIT_MS,
+        fetch_max_wait_ms=FETCH_WAIT_MS,
     )
 
 
@@ -104,8 +114,68 @@ async def stop_producer(producer: AIOKafkaProducer, *, patience_s: float) -> Non
             await stopping
 
 
-async def stop_consumer(consumer: AIOKafkaConsumer) -> None:
-    """Every connection is closed, also while a broker is away."""
+async def start_consumer(consumer: AIOKafkaConsumer, *, patience_s: float) -> None:
+    """Connect; whoever does not get so far leaves nothing open.
+
+    Raises:
+        KafkaError: no broker took the connection. TimeoutError: none did within `patience_s` seconds.
+
+    """
+    starting = asyncio.ensure_future(consumer.start())
+    try:
+        async with asyncio.timeout(patience_s):
+            await asyncio.shield(starting)
+    except BaseException:
+        await asyncio.shield(_stop_starting(consumer, starting, patience_s))
+        raise
+
+
+async def stop_consumer(consumer: AIOKafkaConsumer, *, patience_s: float | None = None) -> None:
+    """Leave the group and close every connection, also while a broker is away; `None` waits for its answer."""
+    stopping = asyncio.ensure_future(_stopped(consumer))
+    try:
+        await asyncio.wait([stopping], timeout=patience_s)
+    finally:
+        if not stopping.done():  # a broker that is silent: the library waits for it, in more than one place
+            stopping.cancel()
+            await asyncio.wait([stopping])
+            await _abandon(consumer)
+    if not stopping.cancelled():
+        stopping.result()
+
+
+def raise_errors_of_group(consumer: AIOKafkaConsumer) -> None:
+    """Raise what ended or stopped the membership; the library goes on only after somebody has looked."""
+    consumer._coordinator.check_errors()
+
+
+def is_broken(consumer: AIOKafkaConsumer) -> bool:
+    """Whether a part of the consumer has ended: it recovers from nothing any more."""
+    client, parts = consumer._client, (consumer._coordinator._coordination_task, consumer._fetcher._fetch_task)
+    return any(task.done() for task in parts) or client._sync_task is None or client._sync_task.done()
+
+
+def on_cluster_change(consumer: AIOKafkaConsumer, changed: Callable[[], None]) -> None:
+    """Call `changed` whenever the consumer was told again what the cluster looks like."""
+    consumer._client.cluster.add_listener(lambda _: changed())
+
+
+def look_at_cluster(consumer: AIOKafkaConsumer) -> None:
+    """Ask soon what the cluster looks like, instead of when it is time again."""
+    consumer._client.force_metadata_update()
+
+
+async def _stop_starting(consumer: AIOKafkaConsumer, starting: asyncio.Future[None], patience_s: float) -> None:
+    await asyncio.wait([starting], timeout=patience_s)  # in the middle the library would leave a connection open
+    starting.cancel()
+    await asyncio.wait([starting])
+    if not starting.cancelled():
+        starting.exception()  # asyncio would complain that nobody looked
+    await stop_consumer(consumer, patience_s=_MOMENT_S)
+
+
+async def _stopped(consumer: AIOKafkaConsumer) -> None:
+    await _stop_joining(consumer)
     try:
         await consumer.stop()
     except asyncio.CancelledError:
@@ -113,12 +183,54 @@ async def stop_consumer(consumer: AIOKafkaConsumer) -> None:
         if task is not None and task.cancelling():
             raise
         # the library cancels a fetch that waits for its next attempt, awaits it without a guard, and leaves the rest
-        pending = list(consumer._fetcher._pending_tasks)
-        for fetch in pending:
-            fetch.cancel()
-        if pending:
-            await asyncio.wait(pending)
-        await consumer._client.close()
+        await _abandon(consumer)
+
+
+async def _stop_joining(consumer: AIOKafkaConsumer) -> None:
+    """Do not wait for the rest of a rebalance, or for somebody's callback."""
+    coordinator = consumer._coordinator
+    joining = getattr(coordinator, "_coordination_task", None)
+    if joining is None or joining.done() or not consumer._subscription.reassignment_in_progress:
+        return
+    while not joining.done():  # it swallows what reaches it while it waits for a task that it has cancelled itself
+        joining.cancel()
+        await asyncio.wait([joining], timeout=0.05)
+    if coordinator.member_id:
+        coordinator.generation = max(coordinator.generation, 1)  # or it would leave without a word
+    connection = consumer._client._conns.pop((coordinator.coordinator_id, ConnectionGroup.COORDINATION), None)
+    if connection is not None:  # a broker reads nothing more from it before everybody has joined
+        await connection.close()
+
+
+async def _abandon(consumer: AIOKafkaConsumer) -> None:
+    """End what the library left running."""
+    consumer._closed = True
+    coordinator, fetcher = consumer._coordinator, consumer._fetcher
+    tasks = [] if fetcher is None else [fetcher._fetch_task, *fetcher._pending_tasks]
+    if coordinator is not None:
+        names = ("_coordination_task", "_heartbeat_task", "_commit_refresh_task", "_reset_committed_task")
+        tasks += [task for name in names if (task := getattr(coordinator, name, None)) is not None]
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+    for connection in consumer._client._conns.values():
+        if connection._writer is not None:  # an orderly end of an encrypted connection waits for the other side
+            connection._writer.transport.abort()
+    await consumer._client.close()
+
+
+def _group_options(settings: KafkaSettings) -> dict[str, Any]:
+    session_ms = round(settings.session_timeout_s * 1_000)
+    return {
+        "group_instance_id": settings.group_instance_id,
+        "session_timeout_ms": session_ms,
+        "heartbeat_interval_ms": max(1, min(_HEARTBEAT_MS_MAX, session_ms // 5)),
+        # a member that is alive ends its part by its own deadline; one that is not loses its session
+        "rebalance_timeout_ms": session_ms + round(settings.rebalance_deadline_s * 1_000),
+        # whether a coordinator makes progress is not the client's to judge: one that waits for room stays a member
+        "max_poll_interval_ms": _NEVER_MS,
+    }
 
 
 def _asyncio_options(settings: KafkaSettings) -> dict[str, Any]:

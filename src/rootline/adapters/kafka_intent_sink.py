@@ -1,7 +1,7 @@
 """Where writers publish, when the log is Kafka.
 
-Owns: keys to partitions (Kafka's own murmur2, as every client does it), positions under the topic's identity. Does not
-own: delivery (`kafka_publisher`), what an intent holds.
+Owns: keys to partitions (Kafka's own murmur2, as every client does it), positions under the topic's identity, the
+header that names JSON as such. Does not own: delivery (`kafka_publisher`), what an intent holds.
 Invariants: a position names the topic that the record went to, not one of the same name before it; an intent over the
 limit is refused before anything is sent.
 """
@@ -17,10 +17,12 @@ from rootline.adapters.kafka_publisher import KafkaPublisher, Outgoing, RecordTo
 from rootline.adapters.kafka_settings import KafkaSettings
 from rootline.adapters.kafka_topics import record_bytes_max, topic_identity
 from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
-from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.intent_codec import CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE, begins_like_json
+from rootline.schemas.log_position import Headers, LogId, LogPosition
 
 _RECORD_OVERHEAD_BYTES: Final = 128
-"""More than what a batch of one record adds to its key and value."""
+"""More than what a batch of one record adds to its key, value and header."""
+_JSON_HEADERS: Final[Headers] = ((CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE),)
 
 
 class KafkaIntentSink:
@@ -68,14 +70,14 @@ class KafkaIntentSink:
         """
         if not records:
             return []
-        for key, value in records:
-            self._check_size(len(key) + len(value))
+        outgoing = [self._outgoing(key, value) for key, value in records]
+        largest = max(map(_size, outgoing))
+        self._check_size(largest)
         log = await self.identity()
         highest = dict(self._highest)
         try:
-            places = await self._publisher.publish([Outgoing(self._topic, key, value) for key, value in records])
+            places = await self._publisher.publish(outgoing)
         except RecordTooLarge as error:
-            largest = max(len(key) + len(value) for key, value in records)
             await asyncio.to_thread(self._ask_record_bytes_max)
             self._check_size(largest)
             raise Unavailable(
@@ -123,9 +125,17 @@ class KafkaIntentSink:
         self._record_bytes_max = min(self._settings.intent_bytes_max, (allowed or wanted) - _RECORD_OVERHEAD_BYTES)
         return min(wanted, allowed or wanted)
 
+    def _outgoing(self, key: bytes, value: bytes) -> Outgoing:
+        return Outgoing(self._topic, key, value, _JSON_HEADERS if begins_like_json(value) else ())
+
     def _check_size(self, size: int) -> None:
         if size > self._record_bytes_max:
             raise _too_large(f"{size} bytes with its key, of {self._record_bytes_max} allowed")
+
+
+def _size(record: Outgoing) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return len(record.key or b"") + len(record.value) + headers
 
 
 def _too_large(what: str) -> Invalid:

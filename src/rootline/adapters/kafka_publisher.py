@@ -28,6 +28,7 @@ from aiokafka.structs import RecordMetadata
 from rootline.adapters.kafka_clients import make_producer, stop_producer
 from rootline.adapters.kafka_settings import KafkaSettings
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
+from rootline.schemas.log_position import Headers
 
 _REFUSALS: Final = (MessageSizeTooLargeError, TopicAuthorizationFailedError)
 """Answers after which nothing was appended."""
@@ -40,7 +41,7 @@ class Outgoing:
     topic: str
     key: bytes | None
     value: bytes
-    headers: tuple[tuple[str, bytes], ...] = ()
+    headers: Headers = ()
 
 
 class RecordTooLarge(Exception):
@@ -50,9 +51,12 @@ class RecordTooLarge(Exception):
 class KafkaPublisher:
     """For one event loop. `record_bytes_max` is asked whenever a producer is made; it may block."""
 
-    def __init__(self, settings: KafkaSettings, record_bytes_max: Callable[[], int]) -> None:
+    def __init__(
+        self, settings: KafkaSettings, record_bytes_max: Callable[[], int], *, compression: str | None = None
+    ) -> None:
         self._settings = settings
         self._record_bytes_max = record_bytes_max
+        self._compression = compression
         self._producer: AIOKafkaProducer | None = None
         self._making = asyncio.Lock()
         self._retiring: set[asyncio.Task[None]] = set()
@@ -87,7 +91,7 @@ class KafkaPublisher:
             raise Unavailable("log-unavailable", f"{self._settings.url}: {reason}")
         if sent:
             await asyncio.wait(sent, timeout=max(deadline - asyncio.get_running_loop().time(), 0.001))
-        return self._places(sent, reason)
+        return self._places(records, sent, reason)
 
     async def close(self) -> None:
         """Let pending records arrive while the deadline lasts; give connections back."""
@@ -117,18 +121,25 @@ class KafkaPublisher:
         if not future.cancelled() and future.exception() is not None:
             self._retire(producer)
 
-    def _places(self, sent: Sequence[asyncio.Future[RecordMetadata]], reason: str | None) -> list[tuple[int, int]]:
-        errors = [error for future in sent if future.done() and (error := future.exception()) is not None]
+    def _places(
+        self, records: Sequence[Outgoing], sent: Sequence[asyncio.Future[RecordMetadata]], reason: str | None
+    ) -> list[tuple[int, int]]:
+        failed = [
+            (record.topic, error)
+            for record, future in zip(records, sent, strict=False)
+            if future.done() and (error := future.exception()) is not None
+        ]
+        errors = [error for _, error in failed]
         if reason is None and len(errors) == len(sent) and all(isinstance(error, _REFUSALS) for error in errors):
             if errors and isinstance(errors[0], MessageSizeTooLargeError):
                 raise RecordTooLarge(f"a batch of {len(sent)} records is over the topic's max.message.bytes")
             if errors:
-                raise Unavailable("log-unavailable", f"{self._settings.url}: {_brief(errors[0])}")
+                raise Unavailable("log-unavailable", f"{self._settings.url}: topic {failed[0][0]}: {_brief(errors[0])}")
         late = sum(not future.done() for future in sent)
         if late:
             reason = f"{late} records were not acknowledged within {self._settings.delivery_timeout_s:g} s"
         elif errors:
-            reason = _brief(errors[0])
+            reason = f"topic {failed[0][0]}: {_brief(errors[0])}"
         places = [] if reason else [(future.result().partition, future.result().offset) for future in sent]
         if any(offset < 0 for _, offset in places):
             reason = "a broker had the records already and does not remember where"
@@ -151,7 +162,8 @@ class KafkaPublisher:
             return self._producer
 
     async def _started(self) -> AIOKafkaProducer:
-        producer = make_producer(self._settings, record_bytes_max=await asyncio.to_thread(self._record_bytes_max))
+        size = await asyncio.to_thread(self._record_bytes_max)
+        producer = make_producer(self._settings, record_bytes_max=size, compression=self._compression)
         try:
             await producer.start()
         except BaseException:

@@ -36,6 +36,24 @@ class KafkaSettings(BaseModel):
         default="rootline.dead-letters", pattern=_TOPIC, description="Rejected records with their original bytes."
     )
     group_id: str = Field(default="rootline", min_length=1, description="Consumer group of the coordinators.")
+    group_instance_id: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A name of this coordinator alone, kept over restarts: its partitions wait `session_timeout_s` for "
+        "it to come back instead of moving twice. Without it they move at once.",
+    )
+    session_timeout_s: float = Field(
+        default=10.0,
+        gt=0,
+        description="A coordinator that is silent for this long loses its partitions to the others. Brokers allow 6 "
+        "to 1800, unless they are told otherwise.",
+    )
+    rebalance_deadline_s: float = Field(
+        default=10.0,
+        gt=0,
+        description="How long a coordinator may take to finish what it has in flight before its partitions go to "
+        "others; one deadline for all steps.",
+    )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
         default="PLAINTEXT", description="SSL encrypts, SASL logs in."
     )
@@ -60,7 +78,7 @@ class KafkaSettings(BaseModel):
         default=168, ge=1, description="An intents topic that keeps records shorter than this is refused."
     )
     identity_max_age_s: float = Field(
-        default=30.0, gt=0, description="How long a writer trusts that the topic was not made anew."
+        default=30.0, gt=0, description="How long a writer or a coordinator trusts that the topic was not made anew."
     )
     late_verdicts_bytes: int = Field(
         default=8_388_608, ge=0, description="Verdicts kept in a writer's memory for those who ask late."

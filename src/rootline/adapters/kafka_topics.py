@@ -8,11 +8,12 @@ identity is cluster id and topic *id*, so that a topic made anew is another log.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType, TopicDescription
@@ -22,11 +23,16 @@ from rootline.adapters.kafka_settings import KafkaSettings
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.log_position import LogId
 
+if TYPE_CHECKING:
+    from rootline.adapters.kafka_accept import Acceptance
+
 DEAD_LETTER_ROOM_BYTES: Final = 65_536
 RECORD_ROOM_BYTES: Final = 4_096
 """What a batch adds to one intent: its own header, the key, the record's fields."""
 VERDICT_RECORD_BYTES: Final = 524_288
 _HOUR_MS: Final = 3_600_000
+_PAUSE_S: Final = 0.02
+_PROPAGATION_S_MAX: Final = 10.0
 _VERDICTS_RETENTION_HOURS: Final = 24
 _T = TypeVar("_T")
 
@@ -75,6 +81,12 @@ class KafkaTopics:
         """As `check_topics`."""
         return check_topics(self.settings)
 
+    def accept(self, *, apply: bool) -> list[Acceptance]:
+        """As `accept_topic`."""
+        from rootline.adapters.kafka_accept import accept_topic  # which asks this file for identities
+
+        return accept_topic(self.settings, apply=apply)
+
     def identities(self) -> dict[str, TopicIdentity]:
         """`topic_identity` of each, by name."""
         return {name: topic_identity(self.settings, name) for name in _names(self.settings)}
@@ -115,19 +127,18 @@ def create_topics(
     """
     admin = make_admin(settings)
     names = _names(settings)
-    missing = [name for name, found in _descriptions(admin, settings, names).items() if found is None]
+    before = _descriptions(admin, settings, names)
     wanted = _configurations(settings, replication_factor or 0)
     copies = -1 if replication_factor is None else replication_factor
-    topics = [NewTopic(name, partitions, copies, config=dict(wanted[name])) for name in missing]
-    if not topics:
-        return ()
+    # all three: only who makes topics knows which ones exist, brokers hear of them, and of their end, a little later
+    topics = [NewTopic(name, partitions, copies, config=dict(wanted[name])) for name in names]
     made: list[str] = []
     for name, future in admin.create_topics(topics, operation_timeout=settings.request_timeout_s).items():
         try:
             future.result()
         except KafkaException as error:
             code = error.args[0].code()
-            if code == KafkaError.TOPIC_ALREADY_EXISTS:  # by somebody else, just now
+            if code == KafkaError.TOPIC_ALREADY_EXISTS:
                 continue
             if code in (
                 KafkaError.INVALID_REPLICATION_FACTOR,
@@ -137,7 +148,28 @@ def create_topics(
                 raise Invalid("setting-invalid", f"{settings.url}: topic {name}: {error.args[0].str()}") from None
             raise _unavailable(settings, error) from None
         made.append(name)
+    if made:
+        _await_brokers(admin, settings, {name: before[name] for name in made})
     return tuple(made)
+
+
+def _await_brokers(admin: AdminClient, settings: KafkaSettings, before: Mapping[str, TopicDescription | None]) -> None:
+    """Until the brokers have heard of topics that were made, and not of those `before` any more; ten seconds at most.
+
+    Who publishes at once would be told that there is no such topic, or write to the one before it.
+    """
+    deadline = time.monotonic() + _PROPAGATION_S_MAX
+    while time.monotonic() < deadline:
+        found = _descriptions(admin, settings, list(before))
+        if all(_is_new(found[name], old) for name, old in before.items()):
+            return
+        time.sleep(_PAUSE_S)
+
+
+def _is_new(found: TopicDescription | None, old: TopicDescription | None) -> bool:
+    if found is None or (old is not None and str(found.topic_id) == str(old.topic_id)):
+        return False
+    return all(partition.leader is not None for partition in found.partitions)
 
 
 def check_topics(settings: KafkaSettings) -> list[TopicProblem]:

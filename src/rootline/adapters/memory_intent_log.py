@@ -85,8 +85,8 @@ class MemoryIntentLog:
         return self._verdicts.get(position.offset)
 
     async def dead_letters(self, *, limit: int = 1_000) -> list[DeadLetter]:
-        """The first `limit` rejected records, in offset order."""
-        return [self._dead_letters[offset] for offset in sorted(self._dead_letters)[:limit]]
+        """The newest `limit` rejected records, in offset order."""
+        return [self._dead_letters[offset] for offset in sorted(self._dead_letters)[-limit:]]
 
     async def close(self) -> None:
         """Keep everything: a test may go on looking."""

@@ -11,7 +11,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, ValidationError
@@ -25,33 +25,23 @@ from rootline.adapters.memory_intent_log import MemoryIntentLog
 from rootline.adapters.memory_object_store import MemoryObjectStore
 from rootline.adapters.s3_settings import S3Settings
 from rootline.adapters.sqlite_intent_log import SqliteIntentLog
+from rootline.adapters.sqlite_log_archive import SqliteLogArchive
+from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.intent_log import IntentLog, IntentSink, VerdictSource
+from rootline.ports.log_archive import LogArchive
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Invalid
 
 if TYPE_CHECKING:
     from rootline.adapters.kafka_topics import KafkaTopics
 
 LAKE_FOLDER: Final = ".rootline"
+READING_MARK: Final = "coordinator-is-reading"
 _FORMS: Final = "use a path, file:///dir, s3://bucket/prefix, or memory:// for tests"
 
 
 class WriterLog(IntentSink, VerdictSource, Protocol):
     """What a writer needs of a log."""
-
-    async def close(self) -> None:
-        """Give back files and connections."""
-        ...
-
-
-@runtime_checkable
-class DeadLetterReader(Protocol):
-    """What an operator looks into."""
-
-    async def dead_letters(self, *, limit: int = 1_000) -> list[DeadLetter]:
-        """Up to `limit` rejected records, in the order of the log."""
-        ...
 
     async def close(self) -> None:
         """Give back files and connections."""
@@ -118,18 +108,8 @@ def open_log(url: str | None, warehouse: str) -> IntentLog:
         Invalid: `setting-invalid`. Unavailable, Corrupt: the embedded log's file cannot be opened.
 
     """
-    if url is None:
-        return _open_embedded(warehouse)
-    scheme = urlsplit(url).scheme
-    if scheme == "memory":
-        return MemoryIntentLog()
-    folder = local_folder(url.replace("sqlite:", "file:", 1) if scheme == "sqlite" else url)
-    if folder is None:
-        forms = "use sqlite:///dir or a path (a folder for the embedded log), or memory:// for tests"
-        what = "a coordinator cannot read Kafka yet" if is_kafka(url) else f"the scheme {scheme}:// is not known"
-        raise Invalid("setting-invalid", f"log {url!r}: {what}; {forms}")
-    check_file_system(folder)
-    return SqliteIntentLog(folder)
+    folder = _log_folder(url, warehouse)
+    return MemoryIntentLog() if folder is None else SqliteIntentLog(folder)
 
 
 def open_writer_log(url: str | None, warehouse: str) -> WriterLog:
@@ -142,16 +122,25 @@ def open_writer_log(url: str | None, warehouse: str) -> WriterLog:
     return KafkaWriterLog(settings)
 
 
-def open_dead_letters(url: str | None, warehouse: str) -> DeadLetterReader:
-    """Where rejected records of the log `url` are read. `Raises` as `open_log`."""
-    if not is_kafka(url):
-        log = open_log(url, warehouse)
-        assert isinstance(log, DeadLetterReader)
-        return log
+def open_coordinator_log(url: str | None) -> CoordinatorLog:
+    """A coordinator's side of a `kafka://` log, which is not connected to yet. `Raises` as `open_log`."""
     settings = kafka_settings(url)
     with _extra("kafka", "a kafka:// log"):
-        from rootline.adapters.kafka_dead_letters import KafkaDeadLetters
-    return KafkaDeadLetters(settings)
+        from rootline.adapters.kafka_coordinator_log import KafkaCoordinatorLog
+    return KafkaCoordinatorLog(settings)
+
+
+def open_archive(url: str | None, warehouse: str) -> LogArchive:
+    """What the log `url` holds, for people who look. `Raises` as `open_log`, `Unavailable` also when there is none."""
+    if is_kafka(url):
+        settings = kafka_settings(url)
+        with _extra("kafka", "a kafka:// log"):
+            from rootline.adapters.kafka_log_archive import KafkaLogArchive
+        return KafkaLogArchive(settings)
+    folder = _log_folder(url, warehouse)
+    if folder is None:
+        raise Invalid("setting-invalid", f"log {url or warehouse!r}: what is in memory only is gone with its process")
+    return SqliteLogArchive(folder)
 
 
 def is_kafka(url: str | None) -> bool:
@@ -181,6 +170,12 @@ def open_topics(url: str | None) -> KafkaTopics:
     return KafkaTopics(settings)
 
 
+def reading_mark(url: str | None, warehouse: str) -> Path | None:
+    """The file beside an embedded log that stands while a coordinator reads it; `None` for a log without a folder."""
+    folder = _log_folder(url, warehouse)
+    return None if folder is None else folder / READING_MARK
+
+
 def open_lock(warehouse: str) -> LakeLock | None:
     """The lock that the host of an embedded lake's coordinator holds; `None` for a warehouse without a folder."""
     folder = local_folder(warehouse)
@@ -206,13 +201,28 @@ def local_folder(url: str) -> Path | None:
     return Path(unquote(parts.path))
 
 
-def _open_embedded(warehouse: str) -> IntentLog:
+def _log_folder(url: str | None, warehouse: str) -> Path | None:
+    """The folder of an embedded log; `None` for one in memory."""
+    if url is None:
+        return _embedded_folder(warehouse)
+    scheme = urlsplit(url).scheme
+    if scheme == "memory":
+        return None
+    folder = local_folder(url.replace("sqlite:", "file:", 1) if scheme == "sqlite" else url)
+    if folder is None:
+        forms = "use kafka://host:port, sqlite:///dir or a path (a folder for the embedded log), or memory:// for tests"
+        raise Invalid("setting-invalid", f"log {url!r}: the scheme {scheme}:// is not known; {forms}")
+    check_file_system(folder)
+    return folder
+
+
+def _embedded_folder(warehouse: str) -> Path | None:
     folder = local_folder(warehouse)
     if folder is not None:
         check_file_system(folder)
-        return SqliteIntentLog(folder / LAKE_FOLDER)
+        return folder / LAKE_FOLDER
     if urlsplit(warehouse).scheme == "memory":
-        return MemoryIntentLog()
+        return None
     raise Invalid(
         "setting-invalid",
         f"the warehouse {warehouse!r} has no folder for an embedded log: name a log as well (ROOTLINE_LOG, --log), "

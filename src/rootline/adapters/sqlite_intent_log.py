@@ -112,9 +112,16 @@ class SqliteIntentLog:
         return await self._watch.verdict(position.offset, timeout_s=timeout_s)
 
     async def dead_letters(self, *, limit: int = 1_000) -> list[DeadLetter]:
-        """The first `limit` rejected records, in offset order."""
+        """The newest `limit` rejected records, in offset order."""
         self._check_open()
-        return self._reader.dead_letters(limit)
+        found: list[DeadLetter] = []
+        while len(found) < limit:
+            before = found[-1].offset if found else self._reader.end_offset()
+            portion = self._reader.dead_letters_before(before, limit - len(found))
+            if not portion:
+                break
+            found += portion
+        return found[::-1]
 
     async def close(self) -> None:
         """Write what is queued, then give back the thread and the file."""

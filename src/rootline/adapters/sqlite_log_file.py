@@ -120,7 +120,7 @@ class LogWriter:
         for letter in dead_letters:
             self._connection.execute(
                 "INSERT OR IGNORE INTO dead_letters (log_offset, body, key, value) VALUES (?, ?, ?, ?)",
-                (letter.offset, letter.model_dump_json(exclude={"key", "value"}), letter.key, letter.value),
+                (letter.offset, _letter_body(letter), letter.key, letter.value),
             )
         return [self._decide(verdict) for verdict in verdicts]
 
@@ -169,13 +169,23 @@ class LogReader:
 
     def records(self, from_offset: int, limit: int) -> list[LogRecord]:
         """Up to `limit` records from `from_offset` on, and no more after 8 MB of values."""
+        return self._records("log_offset >= ? ORDER BY log_offset LIMIT ?", (from_offset, limit))
+
+    def records_before(
+        self, before_offset: int, limit: int, *, key: bytes | None = None, since_ms: int = 0
+    ) -> list[LogRecord]:
+        """Up to `limit` records below `before_offset`, newest first, and no more after 8 MB of values."""
+        where, values = "log_offset < ? AND appended_ms >= ?", [before_offset, since_ms]
+        if key is None:
+            return self._records(f"{where} ORDER BY log_offset DESC LIMIT ?", (*values, limit))
+        return self._records(f"{where} AND key = ? ORDER BY log_offset DESC LIMIT ?", (*values, key, limit))
+
+    def _records(self, where: str, values: tuple[int | bytes, ...]) -> list[LogRecord]:
         found: list[LogRecord] = []
         size = 0
         with self._failures():
             rows = self._connection.execute(
-                "SELECT log_offset, key, value, appended_ms FROM intents WHERE log_offset >= ?"
-                " ORDER BY log_offset LIMIT ?",
-                (from_offset, limit),
+                f"SELECT log_offset, key, value, appended_ms FROM intents WHERE {where}", values
             )
             with contextlib.closing(rows):
                 for offset, key, value, appended_ms in rows:
@@ -198,13 +208,23 @@ class LogReader:
                 for verdict in _verdicts_at(self._connection, offsets[start : start + _OFFSETS_PER_QUERY])
             ]
 
-    def dead_letters(self, limit: int) -> list[DeadLetter]:
-        """The first `limit` rejected records, in offset order."""
+    def dead_letters_before(self, before_offset: int, limit: int, *, since_ms: int = 0) -> list[DeadLetter]:
+        """Up to `limit` rejected records below `before_offset`, newest first, and no more after 8 MB of values."""
+        found: list[DeadLetter] = []
+        size = 0
         with self._failures():
             rows = self._connection.execute(
-                "SELECT body, key, value FROM dead_letters ORDER BY log_offset LIMIT ?", (limit,)
-            ).fetchall()
-        return [DeadLetter(**json.loads(body), key=key, value=value) for body, key, value in rows]
+                "SELECT d.body, d.key, d.value FROM dead_letters d LEFT JOIN intents i ON i.log_offset = d.log_offset"
+                " WHERE d.log_offset < ? AND coalesce(i.appended_ms, ?) >= ? ORDER BY d.log_offset DESC LIMIT ?",
+                (before_offset, since_ms, since_ms, limit),
+            )
+            with contextlib.closing(rows):
+                for body, key, value in rows:
+                    found.append(_letter(body, key, value))
+                    size += len(value)
+                    if size >= _READ_BYTES_MAX:
+                        break
+        return found
 
     def close(self) -> None:
         """Give the connection back."""
@@ -273,6 +293,16 @@ def _verdicts_at(connection: sqlite3.Connection, offsets: Sequence[int]) -> list
     places = ",".join("?" * len(offsets))
     found = connection.execute(f"SELECT body FROM verdicts WHERE log_offset IN ({places})", tuple(offsets))
     return [Verdict.model_validate_json(body) for (body,) in found]
+
+
+def _letter_body(letter: DeadLetter) -> str:
+    """All but the record's key and value, which are columns; headers only where there are any."""
+    return letter.model_dump_json(exclude={"key", "value"}, exclude_defaults=True)
+
+
+def _letter(body: str, key: bytes | None, value: bytes) -> DeadLetter:
+    written = DeadLetter.model_validate_json(json.dumps({**json.loads(body), "key": None, "value": ""}))
+    return written.model_copy(update={"key": key, "value": value})
 
 
 def _row_id(cursor: sqlite3.Cursor) -> int:

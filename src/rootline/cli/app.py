@@ -27,6 +27,7 @@ from rootline.cli import (
     store_commands,
     table_commands,
     topics_commands,
+    trace_command,
 )
 from rootline.cli.failure import describe, exit_code_of
 
@@ -46,6 +47,7 @@ for room in (
     look_commands,
     scan_command,
     check_command,
+    trace_command,
     explain_command,
 ):
     room.add_to(app)

@@ -59,7 +59,9 @@ def masked(name: str, value: Any) -> Any:
 
 
 async def _reach(warehouse: str, log: str | None) -> None:
-    from rootline.connect import lake_folder, open_parts
+    import asyncio
+
+    from rootline.connect import is_kafka, lake_folder, open_parts, open_topics
     from rootline.schemas.errors import Unavailable
 
     folder = lake_folder(warehouse)
@@ -68,7 +70,8 @@ async def _reach(warehouse: str, log: str | None) -> None:
     parts = await open_parts(warehouse, log)
     try:
         await parts.store.folders("")
-        await parts.log.end_offset()
+        if is_kafka(log):
+            await asyncio.to_thread(open_topics(log).identities)
     finally:
         await parts.close()
 

@@ -105,7 +105,7 @@ def run_demo(url: str, log: str | None, months: int, step_done: Callable[[], Non
     step_done()
     folder = lake_folder(url)
     if folder is None:
-        raise Invalid("setting-invalid", f"{url}: the demo counts objects in a folder; name a path")
+        raise Invalid("setting-invalid", f"{url}: this demo keeps its picture in the lake's folder; name a path")
     with connect(url, log=log) as lake:
         report = _tell(lake, folder, flights, step_done)
     report.elapsed_s = time.perf_counter() - began_s
@@ -117,8 +117,8 @@ def _tell(lake: Lake, folder: Path, flights: pd.DataFrame, step_done: Callable[[
     properties = {"rootline.flush.data-files": str(_FLUSH_AT_FILES)}
     table = fresh_table(lake, as_arrow(flights).schema, buckets=_BUCKETS, properties=properties)
     report.table = table.name
-    metadata = folder / table_prefix(table.name) / "metadata"
-    objects_before, version_before = objects_below(metadata), table.head().version
+    metadata = f"{table_prefix(table.name)}metadata/"
+    objects_before, version_before = objects_below(lake, metadata), table.head().version
     step_done()
 
     _append(table, flights, report)
@@ -130,7 +130,7 @@ def _tell(lake: Lake, folder: Path, flights: pd.DataFrame, step_done: Callable[[
     table.overwrite(as_arrow(corrected(flights, CARRIER)), where=f"carrier = '{CARRIER}'")
     report.intents += 2
     report.commits = table.head().version - version_before
-    report.objects_per_commit = (objects_below(metadata) - objects_before) / report.commits
+    report.objects_per_commit = (objects_below(lake, metadata) - objects_before) / report.commits
     step_done()
 
     report.files_flushed = lake.holder.run(_flush)

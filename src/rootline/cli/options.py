@@ -20,7 +20,9 @@ Warehouse = Annotated[
 ]
 Log = Annotated[
     str | None,
-    typer.Option("--log", envvar="ROOTLINE_LOG", help="The intent log: sqlite:///dir; none: inside the warehouse."),
+    typer.Option(
+        "--log", envvar="ROOTLINE_LOG", help="The intent log: kafka://host:port, sqlite:///dir; none: in the warehouse."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 Timeout = Annotated[float, typer.Option("--timeout", min=0.0, help="Seconds to wait for verdicts.")]

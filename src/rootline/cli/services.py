@@ -19,6 +19,7 @@ import structlog
 
 from rootline.connect import LakeParts, embedded_settings, open_parts
 from rootline.coordinator.app import CoordinatorService
+from rootline.coordinator.runtime.collector import calm_collector
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.schemas.errors import Invalid
 from rootline.workers.app import WorkerService
@@ -64,12 +65,13 @@ async def _run(
     async with contextlib.AsyncExitStack() as around:
         listens = None
         if Role.COORDINATOR in roles:
-            coordinator = CoordinatorService(store=parts.store, log=parts.log, settings=settings)
+            coordinator = CoordinatorService(store=parts.store, log=parts.coordinator_log(), settings=settings)
             listens = await _serve_http(around, coordinator, settings, http_port)
             running.append(asyncio.ensure_future(coordinator.run()))
         if Role.WORKER in roles:
             worker = WorkerService(store=parts.store, log=parts.log)
             running.append(asyncio.ensure_future(worker.run()))
+        calm_collector()
         names = [role.name.lower() for role in roles if role.name]
         text = f"{' and '.join(names)} of {warehouse}" + (f" on {listens}" if listens else "")
         announce({"event": "listening", "warehouse": warehouse, "url": listens, "roles": names}, text)

@@ -1,8 +1,8 @@
-"""`rootline topics check` and `create`: Kafka's topics as Rootline needs them.
+"""`rootline topics check`, `create` and `accept`: Kafka's topics as Rootline needs them.
 
 Owns: how they are asked for and shown. Does not own: what they must look like (the adapters of Kafka).
 Invariants: `check` changes nothing and ends with 1 when a topic would lose records; `create` changes nothing that
-exists.
+exists; `accept` changes nothing without `--yes`, and ends with 1 while there is something to accept.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ Partitions = Annotated[int, typer.Option("--partitions", min=1, help="Of each to
 Copies = Annotated[
     int | None, typer.Option("--replication-factor", min=1, help="Copies of each record; none: as the brokers say.")
 ]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it; without, what would be done is shown.")]
 
 
 @app.command("check")
@@ -58,3 +59,29 @@ def create(partitions: Partitions = 12, copies: Copies = None, log: Log = None, 
         output.line(as_json, {"topic": name, "made": True, "partitions": partitions}, f"{name}: made")
     if not made and not as_json:
         output.line(False, {}, "all topics exist; `rootline topics check` looks at them")
+
+
+@app.command("accept")
+def accept(yes: Yes = False, log: Log = None, as_json: Json = False) -> None:
+    """After `log-replaced` or `offset-out-of-range`: coordinators go on with what is there, without what is gone."""
+    from rootline.cli import output
+    from rootline.connect import open_topics
+
+    accepted = open_topics(log).accept(apply=yes)
+    for held in accepted:
+        record = {
+            "partition": held.partition,
+            "remembered": held.remembered,
+            "remembered_log": held.remembered_log,
+            "log": held.log,
+            "next_offset": held.next_offset,
+            "removed": held.removed,
+            "accepted": yes,
+        }
+        output.line(as_json, record, str(held))
+    if accepted and not yes:
+        if not as_json:
+            output.line(False, {}, "nothing was changed; to accept this, stop the coordinators and repeat with --yes")
+        raise typer.Exit(ExitCode.NO)
+    if not accepted and not as_json:
+        output.line(False, {}, "there is nothing to accept")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -87,9 +86,9 @@ def rows_by_carrier(rows: pd.DataFrame) -> dict[str, int]:
     return counts
 
 
-def objects_below(folder: Path) -> int:
-    """How many objects a local store keeps below `folder`."""
-    return sum(1 for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+def objects_below(lake: Lake, prefix: str) -> int:
+    """How many objects the store keeps below `prefix`, which ends in `/`."""
+    return len(lake.holder.run(lambda session: session.store.list(prefix)).keys)
 
 
 @dataclass

@@ -1,7 +1,9 @@
 """Publishing intents: the producer, its asyncio twin, and the receipts they give.
 
-Owns: the public surface of publishing. Does not own: the log (`intent_publisher`), stamping (`writer_stamp`).
-Invariants: a receipt's intent is stamped for good, so publishing the receipt again commits it once; thread-safe.
+Owns: the public surface of publishing. Does not own: the log (`intent_publisher`), stamping (`writer_stamp`), order
+(`publish_queue`).
+Invariants: a receipt's intent is stamped for good, so publishing the receipt again commits it once; thread-safe; of one
+table, what one producer publishes stands on the log in the order of its calls.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
 
-from rootline.client.intent_publisher import await_verdict, publish_intent
+from rootline.client.intent_publisher import await_verdict
+from rootline.client.publish_queue import PublishQueue, Queued
 from rootline.client.session import Operation, Session, SessionHolder
 from rootline.client.writer_stamp import WriterStamp
 from rootline.schemas.errors import Invalid
@@ -59,18 +62,25 @@ class _Publishing:
     def __init__(self, holder: SessionHolder, writer_id: str | None) -> None:
         self._holder = holder
         self._stamp = WriterStamp(writer_id)
+        self._queue = PublishQueue()
         self._closed = False
 
     def stamp(self, intent: Intent, *, writer_sequence: int | None = None) -> Intent:
         """The intent as `publish` would send it; publishing the result, any number of times, commits it once."""
         return self._stamp.stamp(intent, writer_sequence)
 
-    def _prepared(self, what: Intent | Receipt | AsyncReceipt, writer_sequence: int | None) -> Intent:
+    def _queued(self, what: Intent | Receipt | AsyncReceipt, writer_sequence: int | None) -> Queued:
         if self._closed:
             raise Invalid("lake-closed", f"this producer of {self._holder.name} is closed; open another one")
         if isinstance(what, Receipt | AsyncReceipt):
-            return what.intent
-        return self._stamp.stamp(what, writer_sequence)
+            return self._queue.add(lambda: what.intent)
+        return self._queue.add(lambda: self._stamp.stamp(what, writer_sequence))
+
+    def _delivering(self, queued: Queued) -> Operation[LogPosition]:
+        def operation(session: Session) -> Coroutine[Any, Any, LogPosition]:
+            return self._queue.deliver(session, queued)
+
+        return operation
 
 
 class Producer(_Publishing):
@@ -89,8 +99,12 @@ class Producer(_Publishing):
             OutcomeUnknown: the log did not answer; publish `stamp(intent)` again.
 
         """
-        intent = self._prepared(what, writer_sequence)
-        return Receipt(intent, self._holder.run(_publishing(intent)), self._holder)
+        queued = self._queued(what, writer_sequence)
+        try:
+            return Receipt(queued.intent, self._holder.run(self._delivering(queued)), self._holder)
+        except BaseException:
+            queued.give_up()
+            raise
 
     def close(self) -> None:
         """Publish nothing more. Receipts stay usable while the lake is open."""
@@ -110,8 +124,12 @@ class AsyncProducer(_Publishing):
 
     async def publish(self, what: Intent | AsyncReceipt, *, writer_sequence: int | None = None) -> AsyncReceipt:
         """As `Producer.publish`."""
-        intent = self._prepared(what, writer_sequence)
-        return AsyncReceipt(intent, await self._holder.run_async(_publishing(intent)), self._holder)
+        queued = self._queued(what, writer_sequence)
+        try:
+            return AsyncReceipt(queued.intent, await self._holder.run_async(self._delivering(queued)), self._holder)
+        except BaseException:
+            queued.give_up()
+            raise
 
     async def close(self) -> None:
         """As `Producer.close`."""
@@ -124,13 +142,6 @@ class AsyncProducer(_Publishing):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-def _publishing(intent: Intent) -> Operation[LogPosition]:
-    def operation(session: Session) -> Coroutine[Any, Any, LogPosition]:
-        return publish_intent(session, intent)
-
-    return operation
 
 
 def _awaiting(intent: Intent, position: LogPosition, timeout_s: float) -> Operation[Verdict]:

@@ -1,13 +1,16 @@
 """Connections of Spark's Python workers to lakes.
 
 Owns: how long a worker keeps a lake open. Does not own: connecting (`rootline.connect`).
-Invariants: what reads, or writes data files, hosts no coordinator and keeps its connection; what commits may host one
-when nobody else does, but not a moment longer than its commit: a worker of Spark's is no place for a service to live.
+Invariants: what hosts no coordinator keeps its connection, so that a micro-batch opens none to Kafka or S3; what may
+host one, because the log is embedded and nobody else does, keeps it not a moment longer than its commit: a worker of
+Spark's is no place for a service to live.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Iterator
 
 from rootline.client.lake import Lake
 from rootline.connect import connect
@@ -19,9 +22,14 @@ def guest_lake(options: SourceOptions) -> Lake:
     return _guest(options.warehouse, options.log)
 
 
-def committing_lake(options: SourceOptions) -> Lake:
-    """The lake for publishing an intent and waiting for its verdict; close it afterwards."""
-    return connect(options.warehouse, log=options.log)
+@contextlib.contextmanager
+def committing_lake(options: SourceOptions) -> Iterator[Lake]:
+    """The lake for publishing an intent and waiting for its verdict."""
+    if options.log is not None:  # somebody else commits, here nobody would
+        yield guest_lake(options)
+        return
+    with connect(options.warehouse) as lake:
+        yield lake
 
 
 @functools.cache

@@ -1,9 +1,12 @@
-"""`python -m rootline.spark.demo --root DIR`: the whole thing on real flights, in one or two minutes.
+"""`python -m rootline.spark.demo`: the whole thing on real flights, in one or two minutes.
+
+On an embedded lake that it serves itself (`--root DIR`), or on one that services work on already (`--warehouse URL
+--log URL`), wherever that is.
 
 Owns: the order of the demo's stages, the terminal, the exit code. Does not own: the steps (`demo_story`), the report
 (`demo_report`).
 Invariants: 1 when anything that was read differs from what pandas computes; what was started is stopped, Ctrl-C and
-SIGTERM included; nothing of the folder is deleted, and each run has a table of its own.
+SIGTERM included; nothing of the lake is deleted, and each run has a table of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -23,26 +27,33 @@ from rootline.client.example_flights import as_arrow, flights_of_new_york, fresh
 from rootline.connect import connect
 from rootline.schemas.errors import RootlineError
 from rootline.spark.demo_report import Report
-from rootline.spark.demo_service import running_service
-from rootline.spark.demo_story import BUCKETS, PROPERTIES, Story, write_source
+from rootline.spark.demo_service import ServedLake, running_service
+from rootline.spark.demo_story import BUCKETS, Story, flush_at, flush_properties, write_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FOLDER: Final = "demo-files"
-"""Beside the lake's tables: what the demo itself keeps."""
+"""What the demo itself keeps, beside the tables of an embedded lake."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the command line asks for: `lake` is a folder to be served, or what is served already."""
+
+    lake: Path | ServedLake
+    files: Path
+    months: int
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m rootline.spark.demo", description=__doc__.split("\n")[0])
-    parser.add_argument("--root", type=Path, default=Path("demo-lake"), help="the lake's folder; ./demo-lake")
-    parser.add_argument("--months", type=int, default=12, choices=range(1, 13), help="so many months of flights")
-    given = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _interrupted)
+    wanted = _wanted(arguments)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupted)
     report = Report()
     try:
-        run(given.root.absolute(), given.months, report)
+        run(wanted, report)
     except KeyboardInterrupt:
         say("stopped")
         sys.stdout.flush()
@@ -56,31 +67,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if report.agreement.agrees else 1
 
 
-def run(root: Path, months: int, report: Report) -> None:
-    """Tell the whole story on the lake at `root`.
+def run(wanted: Wanted, report: Report) -> None:
+    """Tell the whole story.
 
     Raises:
         RootlineError: a service, a store or the table failed.
 
     """
-    home = root / FOLDER
+    home = wanted.files
     home.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as around:
         with stage(report, "flights read"):
-            flights = flights_of_new_york(months)
-        with stage(report, "services up"):
-            service = around.enter_context(running_service(root, home / "rootline-up.log"))
-            say(f"  rootline up on {root}, HTTP at {service.url}, log in {home / 'rootline-up.log'}")
-            lake = around.enter_context(connect(root, coordinator="elsewhere"))
-            schema = as_arrow(flights).schema
-            table = fresh_table(lake, schema, buckets=BUCKETS, properties=PROPERTIES)
+            flights = flights_of_new_york(wanted.months)
+        if isinstance(wanted.lake, ServedLake):
+            served = wanted.lake
+        else:
+            with stage(report, "services up"):
+                served = _serve(around, wanted.lake, home)
+        with stage(report, "table made"):
+            lake = around.enter_context(connect(served.warehouse, log=served.log, coordinator="elsewhere"))
+            properties = flush_properties(wanted.months)
+            table = fresh_table(lake, as_arrow(flights).schema, buckets=BUCKETS, properties=properties)
             files = home / table.name
             write_source(flights, files)
             say(f"  table {table.name}, by month(time_hour) and bucket({BUCKETS}, carrier)")
         with stage(report, "Spark up"):
             spark = around.enter_context(spark_session(home / "spark.log"))
-        report.table, report.lake, report.files = table.name, _shown(root), _shown(files)
-        story = Story(spark, service, table, root, files, flights, say, report)
+        report.table, report.files, report.lake = table.name, _shown(files), served.warehouse
+        if isinstance(wanted.lake, Path):
+            report.lake = _shown(wanted.lake)
+            report.look = f"rootline history {table.name} --warehouse {report.lake}"
+        story = Story(spark, lake, served, table, files, flights, flush_at(wanted.months), say, report)
         for name, step in (
             ("streamed", story.stream),
             ("deleted and corrected", story.change),
@@ -92,6 +109,37 @@ def run(root: Path, months: int, report: Report) -> None:
         ):
             with stage(report, name):
                 step()
+
+
+def _serve(around: contextlib.ExitStack, root: Path, home: Path) -> ServedLake:
+    service = around.enter_context(running_service(root, home / "rootline-up.log"))
+    say(f"  rootline up on {root}, HTTP at {service.url}, log in {home / 'rootline-up.log'}")
+    return ServedLake(str(root), None, (service.url,))
+
+
+def _wanted(arguments: Sequence[str] | None) -> Wanted:
+    purpose = "The whole thing on real flights, in one or two minutes; everything that is read is held against pandas."
+    parser = argparse.ArgumentParser(prog="python -m rootline.spark.demo", description=purpose)
+    parser.add_argument("--months", type=int, default=12, choices=range(1, 13), help="so many months of flights")
+    parser.add_argument("--root", type=Path, help="an embedded lake's folder, served by the demo itself; ./demo-lake")
+    parser.add_argument("--warehouse", metavar="URL", help="instead: a lake that services work on already")
+    parser.add_argument("--log", metavar="URL", help="the log of that lake, such as kafka://host:port")
+    parser.add_argument(
+        "--metrics", metavar="URL", action="append", default=[], help="HTTP of each of its coordinators"
+    )
+    parser.add_argument(
+        "--files", type=Path, help=f"what the demo itself keeps: ./{FOLDER}, or there in a lake's folder"
+    )
+    given = parser.parse_args(arguments)
+    if given.warehouse is None and (given.log is not None or given.metrics):
+        parser.error("--log and --metrics belong to a lake that is served already: name it with --warehouse")
+    if given.warehouse is not None and given.root is not None:
+        parser.error("--root and --warehouse name two lakes: give one of them")
+    if given.warehouse is not None:
+        served = ServedLake(given.warehouse, given.log, tuple(url.rstrip("/") for url in given.metrics))
+        return Wanted(served, (given.files or Path(FOLDER)).absolute(), given.months)
+    root = (given.root or Path("demo-lake")).absolute()
+    return Wanted(root, (given.files or root / FOLDER).absolute(), given.months)
 
 
 @contextlib.contextmanager
@@ -158,6 +206,8 @@ def _shown(path: Path) -> str:
 
 
 def _interrupted(_number: int, _frame: FrameType | None) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the stopping, which has its deadlines
     raise KeyboardInterrupt
 
 

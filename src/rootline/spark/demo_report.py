@@ -6,11 +6,12 @@ Invariants: says plainly when anything differs from what pandas computes.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rootline.client.example_flights import Agreement
-from rootline.spark.demo_service import Quantiles
+from rootline.spark.demo_metrics import Quantiles
 from rootline.tree.tree_outline import LeafOutline, TreeOutline
 
 
@@ -24,10 +25,11 @@ class Flush:
 
 @dataclass
 class Report:
-    """Filled in while the demo goes on. Stages in seconds."""
+    """Filled in while the demo goes on. Stages in seconds; `commit` and `visible` are `None` where nobody measured."""
 
     table: str = ""
     lake: str = ""
+    look: str = ""
     files: str = ""
     rows_streamed: int = 0
     rows_deleted: int = 0
@@ -38,11 +40,12 @@ class Report:
     carriers: int = 0
     digest: int = 0
     batches: int = 0
+    batches_ms: list[float] = field(default_factory=list)
     commits: int = 0
     small_commits: int = 0
     objects_per_small_commit: float = 0.0
-    commit: Quantiles = field(default_factory=lambda: Quantiles(0, 0.0, 0.0))
-    visible: Quantiles = field(default_factory=lambda: Quantiles(0, 0.0, 0.0))
+    commit: Quantiles | None = None
+    visible: Quantiles | None = None
     flushes: list[Flush] = field(default_factory=list)
     tree: str = ""
     pictures: list[str] = field(default_factory=list)
@@ -65,10 +68,7 @@ class Report:
             f"commits   {self.commits}, {len(self.flushes)} of them flushes; the other {self.small_commits} wrote "
             f"{self.objects_per_small_commit:g} metadata object each"
         )
-        yield (
-            f"latency   commit (PUT of a root) p50 {self.commit.p50_ms:.1f} ms, p99 {self.commit.p99_ms:.1f} ms; "
-            f"intent until its verdict p50 {self.visible.p50_ms:.0f} ms, p99 {self.visible.p99_ms:.0f} ms"
-        )
+        yield f"latency   {self._latency()}"
         for number, flush in enumerate(self.flushes):
             yield f"{'flushes' if number == 0 else '':<10}{_flush_line(flush)}"
         for number, line in enumerate(self.tree.splitlines()):
@@ -76,12 +76,25 @@ class Report:
         for number, picture in enumerate(self.pictures):
             yield f"{'pictures' if number == 0 else '':<10}{picture}"
         yield f"files     {self.files}"
-        yield f"lake      {self.lake} (table {self.table}); look at it with"
-        yield f"          rootline history {self.table} --warehouse {self.lake}"
+        yield f"lake      {self.lake} (table {self.table})" + ("; look at it with" if self.look else "")
+        if self.look:
+            yield f"          {self.look}"
         took = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.stages)
         yield f"took      {sum(seconds for _, seconds in self.stages):.1f} s: {took}"
         for mismatch in self.agreement.mismatches:
             yield f"MISMATCH  {mismatch}"
+
+    def _latency(self) -> str:
+        parts = []
+        if self.commit is not None:
+            parts.append(f"commit (PUT of a root) p50 {self.commit.p50_ms:.1f} ms, p99 {self.commit.p99_ms:.1f} ms")
+        if self.visible is not None:
+            parts.append(f"intent until its verdict p50 {self.visible.p50_ms:.0f} ms, p99 {self.visible.p99_ms:.0f} ms")
+        if self.batches_ms:
+            first, *others = self.batches_ms
+            then = f", then {statistics.median(others) / 1000:.1f} s (median)" if others else ""
+            parts.append(f"Spark's first micro-batch {first / 1000:.1f} s{then}")
+        return "; ".join(parts) or "not measured"
 
 
 def _flush_line(flush: Flush) -> str:

@@ -1,6 +1,7 @@
-"""The demo's services: `rootline up` in a process of its own, and single commands of the command line.
+"""Services as the demo needs them: `rootline …` in processes of their own, and single commands of the command line.
 
-Owns: starting and stopping them, their output, the service's metrics. Does not own: what they do.
+Owns: starting and stopping such processes, their output. Does not own: what they do, what they measured
+(`demo_metrics`).
 Invariants: a service that was started is stopped, whatever happens; it is in no terminal's foreground group, so that
 Ctrl-C reaches the demo alone, which then stops it cleanly.
 """
@@ -12,15 +13,13 @@ import json
 import subprocess
 import sys
 import threading
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from rootline.schemas.errors import Unavailable
+from rootline.spark.demo_metrics import Quantiles, quantiles_at
 
 PROGRAM: Final = (sys.executable, "-c", "from rootline.cli.app import main; main()")
 _START_PATIENCE_S: Final = 60.0
@@ -30,55 +29,78 @@ _COMMAND_PATIENCE_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Quantiles:
-    """Of a histogram, in milliseconds; interpolated inside a bucket, as Prometheus does."""
-
-    count: int
-    p50_ms: float
-    p99_ms: float
-
-
-@dataclass(frozen=True, slots=True)
 class RunningService:
-    """`rootline up` on a lake, listening at `url`."""
+    """A service in a process of its own; `url` is where its HTTP listens, empty for one without."""
 
     process: subprocess.Popen[str]
     url: str
 
     def quantiles(self, histogram: str) -> Quantiles:
-        """What `/metrics` says of one histogram."""
-        with urllib.request.urlopen(f"{self.url}/metrics", timeout=30) as answer:
-            text = answer.read().decode()
-        counts: dict[float, float] = {}
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                if sample.name == f"{histogram}_bucket":
-                    counts[float(sample.labels["le"])] = sample.value
-        total = max(counts.values(), default=0.0)
-        return Quantiles(int(total), _quantile(counts, 0.5) * 1000, _quantile(counts, 0.99) * 1000)
+        """What its `/metrics` says of one histogram."""
+        return quantiles_at([self.url], histogram)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedLake:
+    """A lake that services work on: where it is, and the HTTP of those of its coordinators that are known."""
+
+    warehouse: str
+    log: str | None
+    coordinators: tuple[str, ...]
+
+    def options(self) -> dict[str, str]:
+        """Spark's options for it."""
+        return {"warehouse": self.warehouse} | ({} if self.log is None else {"log": self.log})
+
+    def words(self) -> tuple[str, ...]:
+        """The command line's options for it."""
+        return tuple(word for name, value in self.options().items() for word in (f"--{name}", value))
 
 
 @contextlib.contextmanager
 def running_service(lake: Path, output: Path) -> Iterator[RunningService]:
-    """Coordinator, worker and HTTP of the lake, until the block ends; their log lines go to the file `output`.
+    """Coordinator, worker and HTTP of an embedded lake, until the block ends; their log lines go to the file `output`.
 
     Raises:
         Unavailable: `log-unavailable`, it did not start, or somebody else serves this lake.
 
     """
-    command = [*PROGRAM, "up", "--root", str(lake), "--http-port", "0", "--json"]
+    with running("up", "--root", str(lake), "--http-port", "0", output=output) as service:
+        if not service.url:
+            raise Unavailable("log-unavailable", f"`rootline up` has no HTTP to ask; {output} says why")
+        yield service
+
+
+@contextlib.contextmanager
+def running(*words: str, output: Path) -> Iterator[RunningService]:
+    """`rootline WORDS…`, a service, until the block ends; its log lines go to the file `output`.
+
+    Raises:
+        Unavailable: `log-unavailable`, it did not start, or somebody else serves this lake.
+
+    """
     with output.open("a", encoding="utf-8") as lines:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=lines, text=True, start_new_session=True)
+        process = subprocess.Popen(
+            [*PROGRAM, *words, "--json"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=lines,
+            text=True,
+            start_new_session=True,
+        )
     try:
         said = _said(process)
         if said["event"] == "waiting":
             holder = said["holder"]
             said = _said(process, _WAITING_PATIENCE_S)  # whoever only commits something gives way soon
             if said["event"] == "ended":
-                raise Unavailable("log-unavailable", f"process {holder} serves {lake} already; stop it first")
-        if said["event"] != "listening" or not said["url"]:
-            raise Unavailable("log-unavailable", f"`rootline up` did not start; {output} says why")
-        yield RunningService(process, said["url"])
+                raise Unavailable(
+                    "log-unavailable",
+                    f"`rootline {' '.join(words)}`: process {holder} serves it already; stop it first",
+                )
+        if said["event"] != "listening":
+            raise Unavailable("log-unavailable", f"`rootline {words[0]}` did not start; {output} says why")
+        yield RunningService(process, said["url"] or "")
     finally:
         _stop(process)
 
@@ -117,16 +139,3 @@ def command_line(*words: str, output: Path | None = None) -> subprocess.Complete
             timeout=_COMMAND_PATIENCE_S,
             check=False,
         )
-
-
-def _quantile(counts: dict[float, float], wanted: float) -> float:
-    """Seconds below which the share `wanted` of the observations lies; `counts`: upper bound → cumulative count."""
-    total = max(counts.values(), default=0.0)
-    below, seen = 0.0, 0.0
-    for bound, count in sorted(counts.items()):
-        if total and count >= wanted * total:
-            if bound == float("inf"):
-                return below
-            return below + (bound - below) * (wanted * total - seen) / max(count - seen, 1.0)
-        below, seen = bound, count
-    return 0.0

@@ -2,8 +2,8 @@
 
 Owns: the steps, and what each adds to the report. Does not own: services (`demo_service`), the source and what is
 expected of it (`rootline.client.example_flights`), the order and the terminal (`demo`).
-Invariants: nothing is faked: services run in a process of their own, what is read comes through public doors; what is
-expected comes from the source alone.
+Invariants: nothing is faked: services run in processes of their own, what is read comes through public doors; what is
+expected comes from the source alone; nothing depends on where the lake is.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ from rootline.client.example_flights import (
     rows_by_carrier,
     rows_digest,
 )
+from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.object_keys import table_prefix
+from rootline.spark.demo_metrics import quantiles_at
 from rootline.spark.demo_report import Flush, Report
-from rootline.spark.demo_service import RunningService, command_line
+from rootline.spark.demo_service import ServedLake, command_line
 from rootline.spark.spark_types import spark_schema_of
 from rootline.tree.tree_outline import TreeOutline
 
@@ -45,11 +47,18 @@ if TYPE_CHECKING:
 
 CARRIER: Final = "UA"
 BUCKETS: Final = 8
-FLUSH_AT: Final = 24
-"""Data files, or vectors, that the root may hold before the worker moves them into leaves."""
-PROPERTIES: Final = {"rootline.flush.data-files": str(FLUSH_AT), "rootline.flush.vectors": str(FLUSH_AT)}
 _LATE: Final = "dep_delay > 60 and carrier = 'UA'"
 _FLUSH_PATIENCE_S: Final = 90.0
+
+
+def flush_at(months: int) -> int:
+    """Data files, or vectors, that the root may hold before the worker moves them into leaves; a month makes 16."""
+    return 24 if months > 1 else 8
+
+
+def flush_properties(months: int) -> dict[str, str]:
+    """The table's properties that say so."""
+    return {f"rootline.flush.{what}": str(flush_at(months)) for what in ("data-files", "vectors")}
 
 
 @dataclass
@@ -57,11 +66,12 @@ class Story:
     """The demo on one table. `files`: its folder for everything that is not the lake's."""
 
     spark: SparkSession
-    service: RunningService
+    lake: Lake
+    served: ServedLake
     table: TableHandle
-    lake: Path
     files: Path
     flights: pd.DataFrame
+    flush_at: int
     say: Callable[[str], None]
     report: Report
     version_streamed: int = 0
@@ -80,7 +90,7 @@ class Story:
         )
         query = (
             stream.writeStream.format("rootline")
-            .option("warehouse", str(self.lake))
+            .options(**self.served.options())
             .option("checkpointLocation", str(self.files / "checkpoint"))
             .trigger(availableNow=True)
             .start(self.table.name)
@@ -101,6 +111,7 @@ class Story:
                 self.report.batches += 1
                 self.report.rows_streamed += progress["numInputRows"]
                 took_ms = progress["durationMs"]["triggerExecution"]
+                self.report.batches_ms.append(took_ms)
                 self.say(
                     f"  micro-batch {progress['batchId']:>2}  {progress['numInputRows']:>7,} rows  "
                     f"{took_ms / 1000:5.1f} s  the table is at version {self.table.head().version}"
@@ -124,7 +135,7 @@ class Story:
 
         """
         deadline_s = time.monotonic() + _FLUSH_PATIENCE_S
-        while any(group.files >= FLUSH_AT for group in self.table.tree().outline().groups):
+        while any(group.files >= self.flush_at for group in self.table.tree().outline().groups):
             if time.monotonic() > deadline_s:
                 raise OutcomeUnknown("verdict-timeout", f"{self.table.name}: the worker did not flush it in time")
             time.sleep(0.1)
@@ -139,13 +150,15 @@ class Story:
 
     def count_objects(self) -> None:
         """Objects under `metadata/` that commits wrote which are no flush: one each, their root."""
-        report, metadata = self.report, self.lake / table_prefix(self.table.name) / "metadata"
+        report, metadata = self.report, f"{table_prefix(self.table.name)}metadata/"
         report.small_commits = report.commits - len(report.flushes)
-        others = objects_below(metadata / "definitions") + objects_below(metadata / "leaves")
-        of_small_commits = objects_below(metadata) - others - len(report.flushes) - 1  # the first root: the creation
+        others = sum(objects_below(self.lake, f"{metadata}{folder}/") for folder in ("definitions", "leaves"))
+        roots_of_others = len(report.flushes) + 1  # the first root: the creation
+        of_small_commits = objects_below(self.lake, metadata) - others - roots_of_others
         report.objects_per_small_commit = of_small_commits / report.small_commits
-        report.commit = self.service.quantiles("rootline_commit_seconds")
-        report.visible = self.service.quantiles("rootline_intent_visible_seconds")
+        if self.served.coordinators:
+            report.commit = quantiles_at(self.served.coordinators, "rootline_commit_seconds")
+            report.visible = quantiles_at(self.served.coordinators, "rootline_intent_visible_seconds")
         report.agreement.hold("metadata objects of a small commit", 1.0, report.objects_per_small_commit)
         report.agreement.hold("whether the worker flushed", True, bool(report.flushes))
 
@@ -169,19 +182,17 @@ class Story:
         """The same with `rootline scan`; and `rootline check` reads the whole chain."""
         agreement, expected = self.report.agreement, expected_rows(self.flights, CARRIER)
         rows = self.files / "scan.csv"
-        done = command_line("scan", self.table.name, "--warehouse", str(self.lake), output=rows)
+        done = command_line("scan", self.table.name, *self.served.words(), output=rows)
         agreement.hold("exit code of rootline scan", (0, ""), (done.returncode, done.stderr))
         read = _read_csv(rows, as_arrow(self.flights).schema)
         self.report.rows_by_command = len(read)
         agreement.hold_rows("rootline scan", expected, read)
-        late = command_line(
-            *("scan", self.table.name, "--warehouse", str(self.lake), "--where", _LATE, "--count", "--json")
-        )
+        late = command_line("scan", self.table.name, *self.served.words(), "--where", _LATE, "--count", "--json")
         agreement.hold(
             f"rootline scan --where {_LATE}", self._late(expected), json.loads(late.stdout or "{}").get("rows")
         )
         self.say(f"  rootline scan read {len(read):,} rows")
-        checked = command_line("check", self.table.name, "--warehouse", str(self.lake))
+        checked = command_line("check", self.table.name, *self.served.words())
         agreement.hold("rootline check", (0, f"{self.table.name}: no findings\n"), (checked.returncode, checked.stdout))
         self.say(f"  rootline check says: {checked.stdout.strip()}")
 
@@ -197,7 +208,7 @@ class Story:
         self.report.tree = views["tree.svg"].text()
 
     def _load(self, **options: Any) -> DataFrame:
-        reader = self.spark.read.format("rootline").option("warehouse", str(self.lake)).options(**options)
+        reader = self.spark.read.format("rootline").options(**self.served.options()).options(**options)
         return reader.load(self.table.name)
 
     @staticmethod

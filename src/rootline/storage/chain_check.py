@@ -1,7 +1,7 @@
 """Reads a table's whole chain and says what is not as it must be.
 
 Owns: the order of a check, from the oldest addressable root to the head. Does not own: the rules (`check_header`,
-`check_entries`, `check_live_set`), reading objects (`check_objects`).
+`check_progress`, `check_entries`, `check_live_set`), reading objects (`check_objects`).
 Invariants: changes nothing; what stored bytes hold never raises, it is found; every metadata object that a root names
 is read whole, once; a check of a table that is being written covers the versions there were when it began.
 
@@ -25,6 +25,7 @@ from rootline.storage.check_findings import CheckSummary, DataFiles, Finding, Fi
 from rootline.storage.check_header import faults_of_header, faults_of_step
 from rootline.storage.check_live_set import LiveSet
 from rootline.storage.check_objects import ObjectCheck
+from rootline.storage.check_progress import Decided, faults_of_decided, faults_of_progress
 from rootline.storage.stored_file import stored_key
 from rootline.tree.apply import WRITER_RETENTION_S
 
@@ -85,6 +86,7 @@ class _TableCheck:
         self._live = LiveSet(self._objects, self.book)
         self._entries = EntryCheck(self._live, self._objects, self.book)
         self._likely: Root | None = None  # the root decoded last, for its blocks
+        self._decided: Decided | None = None  # the header checked last, and its pages
 
     async def versions(self) -> Sequence[Version]:
         """The versions to check, ascending; gaps among them are findings."""
@@ -129,9 +131,12 @@ class _TableCheck:
         if root is None:
             return None
         old = previous if previous is not None and previous.header.version + 1 == version else None
-        faults = list(faults_of_header(root.header))
+        before, self._decided = self._decided, Decided(root.header, await self._objects.pages(root.header))
+        faults = [*faults_of_header(root.header), *faults_of_decided(root.header)]
         if old is not None:
-            faults += faults_of_step(old, root, writer_retention_s=self._writer_retention_s)
+            faults += faults_of_step(old, root)
+        if old is not None and before is not None:
+            faults += faults_of_progress(before, self._decided, writer_retention_s=self._writer_retention_s)
         for fault in faults:
             self.book.add(key, fault.code, fault.reason)
         if len({block.digest for block in root.blocks}) != len(root.blocks):

@@ -30,6 +30,13 @@ class Finding(NamedTuple):
     reason: str
 
 
+class Fault(NamedTuple):
+    """What a rule finds: a code and the reason; whoever asked knows the object."""
+
+    code: str
+    reason: str
+
+
 @dataclass(slots=True)
 class CheckSummary:
     """What has been checked so far; each object counts once. `foreign_objects` in the roots' folder are no faults."""
@@ -42,6 +49,7 @@ class CheckSummary:
     vectors: int = 0
     vector_files: int = 0
     definitions: int = 0
+    pages: int = 0
     entries: int = 0
     data_files: int = 0
     bytes_read: int = 0

@@ -1,7 +1,7 @@
 """Reads and proves each object once, however many roots name it.
 
-Owns: leaves, vector files and definitions during a check, and what is learnt from one of them alone. Does not own:
-whether roots agree with each other (`check_header`, `check_live_set`).
+Owns: leaves, vector files, definitions and pages during a check, and what is learnt from one of them alone. Does not
+own: whether roots agree with each other (`check_header`, `check_progress`, `check_live_set`).
 Invariants: never raises for what bytes hold: it becomes a finding that names the object, and the object counts as
 unreadable; every byte of a metadata object is read.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,12 +22,17 @@ from rootline.schemas.entry_rules import ManifestKind, broken_rules
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.leaf_codec import Leaf, LeafContent, decode_leaf
+from rootline.schemas.ledger_page import LedgerPage, decode_ledger_page
+from rootline.schemas.outcome_page import OutcomePage, covers_of, decode_outcome_page
+from rootline.schemas.page_codec import location_of
 from rootline.schemas.puffin_codec import decode_puffin
-from rootline.schemas.root_header import RootHeader
+from rootline.schemas.root_header import PageReference, RootHeader
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.check_findings import CheckSummary, FindingBook
+from rootline.storage.check_findings import CheckSummary, Fault, FindingBook
+from rootline.storage.check_progress import faults_of_outcomes, faults_of_record
 from rootline.storage.stored_file import stored_key
 from rootline.tree.aggregates import LeafAggregates, aggregates_of
+from rootline.tree.table_pages import TablePages
 
 
 class LiveKey(NamedTuple):
@@ -73,6 +79,7 @@ class ObjectCheck:
         self._leaves: dict[str, LeafFacts | None] = {}
         self._vector_files: dict[str, _VectorFile | None] = {}
         self._definitions: dict[tuple[str, bytes], TableDefinition | None] = {}
+        self._pages: dict[PageReference, LedgerPage | OutcomePage | None] = {}
         self.named_locations: set[str] = set()
         """Every metadata object that a root named so far."""
 
@@ -100,6 +107,19 @@ class ObjectCheck:
         for location in self._leaves.keys() - still_named:
             if self._leaves[location] is not None:
                 del self._leaves[location]
+
+    async def pages(self, header: RootHeader) -> TablePages | None:
+        """The pages that a root names; those that it does not name any more are forgotten."""
+        known = self._pages
+        self._pages = {}
+        for reference in header.ledger_pages:
+            self._pages[reference] = known[reference] if reference in known else await self._ledger(header, reference)
+        for reference in header.outcome_pages:
+            self._pages[reference] = known[reference] if reference in known else await self._outcomes(header, reference)
+        ledger = [page for at in header.ledger_pages if isinstance(page := self._pages[at], LedgerPage)]
+        outcomes = [page for at in header.outcome_pages if isinstance(page := self._pages[at], OutcomePage)]
+        found = TablePages(tuple(ledger), tuple(outcomes))
+        return found if found.are_those_of(header) else None
 
     async def vector(self, entry: ContentEntry) -> BlobFacts | None:
         """The blob of a vector's entry, agreeing with the entry; else a finding."""
@@ -167,6 +187,49 @@ class ObjectCheck:
             reason = f"it defines table {definition.table_uuid}, root {header.version} is of {header.table_uuid}"
             self._book.add(key, "definition-mismatch", reason)
         return definition
+
+    async def _ledger(self, header: RootHeader, reference: PageReference) -> LedgerPage | None:
+        found = await self._page_body(reference)
+        if found is None:
+            return None
+        key, body = found
+        try:
+            page = decode_ledger_page(body, reference, header.table_uuid, name=key)
+            records = {writer: page.record_of(writer) for writer in page.rows}
+        except Corrupt as error:
+            self._book.add_error(key, error)
+            return None
+        for writer, record in records.items():
+            if record is not None:
+                self._note(key, faults_of_record(writer, record, header))
+        return page
+
+    async def _outcomes(self, header: RootHeader, reference: PageReference) -> OutcomePage | None:
+        found = await self._page_body(reference)
+        if found is None:
+            return None
+        key, body = found
+        try:
+            page = decode_outcome_page(body, reference, header.table_uuid, name=key)
+        except Corrupt as error:
+            self._book.add_error(key, error)
+            return None
+        if covers_of(page.outcomes) != reference.covers:
+            self._book.add(key, "page-corrupt", f"root {header.version} says that it covers other offsets than it does")
+        self._note(key, faults_of_outcomes(page.outcomes, header))
+        return page
+
+    async def _page_body(self, reference: PageReference) -> tuple[ObjectKey, bytes] | None:
+        found = await self._body(reference.location)
+        if found is not None:
+            self._summary.pages += 1
+            if reference.location != location_of(reference):
+                self._book.add(found[0], "page-corrupt", "its name does not follow from its digest")
+        return found
+
+    def _note(self, key: ObjectKey, faults: Iterable[Fault]) -> None:
+        for fault in faults:
+            self._book.add(key, fault.code, fault.reason)
 
     async def _read_leaf(self, row: ContentEntry) -> LeafFacts | None:
         if row.file_format is not FileFormat.PARQUET:

@@ -2,13 +2,15 @@
 
 Owns: the order of the reads. Does not own: proving bytes (the readers), which version is addressable (the client's
 time travel), what a state holds (`rootline.tree.table_state`).
-Invariants: leaves never change, so one that is known is not read again; a plan reads no leaf that its filter prunes.
+Invariants: leaves and pages never change, so what is known is not read again; a plan reads no leaf that its filter
+prunes; only who builds on a version reads its pages, because they say what was decided, not what is in the table.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pyroaring import BitMap
 
@@ -20,13 +22,28 @@ from rootline.schemas.root_codec import Root
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.head_finder import find_head
 from rootline.storage.leaf_reader import read_leaves
+from rootline.storage.page_reader import read_pages
 from rootline.storage.root_reader import read_definition, read_root
 from rootline.storage.vector_reader import read_manifest_vector
 from rootline.tree.prune import PruningFilter
 from rootline.tree.scan_plan import ScanPlan, ScanPlanner, manifest_vectors
+from rootline.tree.table_pages import NO_PAGES
 from rootline.tree.table_state import TableState
 
 _LEAF_TYPES = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
+
+
+async def load_to_build_on(
+    store: ObjectStore, table: TableName, version: Version, known: TableState | None = None
+) -> TableState:
+    """The whole table at `version` with its pages, for who is going to make the next one.
+
+    `known`: an older version of the table, whose leaves and pages are not read again. Raises as `load_table`.
+    """
+    root = await read_root(store, table, version)
+    pages = NO_PAGES if known is None else known.pages
+    state = await load_state(store, root, known_leaves=None if known is None else known.leaves)
+    return replace(state, pages=await read_pages(store, root.header, pages))
 
 
 async def load_table(
@@ -36,7 +53,7 @@ async def load_table(
     *,
     known_leaves: Mapping[str, Leaf] | None = None,
 ) -> TableState | None:
-    """The whole table at its head, or at `version`, which the caller knows to be addressable.
+    """The live table at its head, or at `version`, which the caller knows to be addressable; without its pages.
 
     `None` when the table does not exist. `known_leaves`: leaves by location that are not read again.
 

@@ -1,7 +1,7 @@
 """Answer a record that a root has already decided.
 
-Owns: the reading of a header's offsets and outcomes, and what a verdict looks like. Does not own: how they are
-recorded (`outcomes`).
+Owns: the reading of a header's offsets and outcomes, and of the outcomes' pages, and what a verdict looks like. Does
+not own: how they are recorded (`outcomes`).
 Invariants: an answer equals the verdict given at first; a record that is not decided yet has none.
 
 Source: protocol page, section 4.
@@ -12,9 +12,10 @@ from __future__ import annotations
 from uuid import UUID
 
 from rootline.schemas.identifiers import SequenceNumber, SnapshotId, TableName, Version, snapshot_id_of
-from rootline.schemas.root_header import RootHeader
+from rootline.schemas.root_header import Outcome, OutcomeRun, RootHeader
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.batch import Record
+from rootline.tree.table_state import TableState
 
 
 def next_offset(header: RootHeader, log: str, partition: int) -> int:
@@ -25,22 +26,36 @@ def next_offset(header: RootHeader, log: str, partition: int) -> int:
     return 0
 
 
-def answer(header: RootHeader, record: Record) -> Verdict | None:
+def answer(state: TableState, record: Record) -> Verdict | None:
     """The verdict on a record below the root's offset; `None`: it was published before and is kept no longer.
 
     Also `None` for a record that the root has not decided: compare with `next_offset` first.
     """
-    log, partition, offset = record.position
-    for run in reversed(header.outcomes.runs):
+    header = state.header
+    found = _outcome_at(state, *record.position)
+    if isinstance(found, OutcomeRun):
+        number = SequenceNumber(found.first_sequence_number + record.position.offset - found.first_offset)
+        snapshot_id = snapshot_id_of(header.table_uuid, found.version)
+        return committed(header.table, record, found.version, snapshot_id, number)
+    if found is None:
+        return None
+    if found.code is None:
+        return duplicate(header.table, header.table_uuid, record, found.duplicate_of)
+    return rejected(header.table, record, found.code, found.message or "")
+
+
+def _outcome_at(state: TableState, log: str, partition: int, offset: int) -> Outcome | None:
+    outcomes = state.header.outcomes
+    for run in reversed(outcomes.runs):
         if run.first_offset <= offset <= run.last_offset and run.log == log and run.partition == partition:
-            number = SequenceNumber(run.first_sequence_number + offset - run.first_offset)
-            snapshot_id = snapshot_id_of(header.table_uuid, run.version)
-            return committed(header.table, record, run.version, snapshot_id, number)
-    for item in reversed(header.outcomes.exceptions):
+            return run
+    for item in reversed(outcomes.exceptions):
         if item.offset == offset and item.log == log and item.partition == partition:
-            if item.code is None:
-                return duplicate(header.table, header.table_uuid, record, item.duplicate_of)
-            return rejected(header.table, record, item.code, item.message or "")
+            return item
+    for page in reversed(state.known_pages.outcomes):
+        found = page.run_at(log, partition, offset) or page.exception_at(log, partition, offset)
+        if found is not None:
+            return found
     return None
 
 
@@ -48,16 +63,21 @@ def committed(
     table: TableName, record: Record, version: Version, snapshot_id: SnapshotId, number: SequenceNumber
 ) -> Verdict:
     """The verdict on an intent that `version` committed."""
-    return Verdict(
-        intent_id=record.intent.intent_id,
-        table=table,
-        kind=VerdictKind.COMMITTED,
-        log=record.position.log,
-        partition=record.position.partition,
-        offset=record.position.offset,
-        version=version,
-        snapshot_id=snapshot_id,
-        sequence_number=number,
+    log, partition, offset = record.position
+    return Verdict.proven(
+        {
+            "intent_id": record.intent.intent_id,
+            "table": table,
+            "kind": VerdictKind.COMMITTED,
+            "log": log,
+            "partition": partition,
+            "offset": offset,
+            "version": version,
+            "snapshot_id": snapshot_id,
+            "sequence_number": number,
+            "code": None,
+            "message": None,
+        }
     )
 
 

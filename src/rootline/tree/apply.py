@@ -20,6 +20,7 @@ from rootline.tree.batch import Applied, Library, Needs, NoTable, Record, Stamp
 from rootline.tree.change import Effect
 from rootline.tree.dead_leaves import drop_dead_leaves
 from rootline.tree.decide import Decisions
+from rootline.tree.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.merged_puffin import write_merged
 from rootline.tree.next_header import next_header
 from rootline.tree.next_root import next_root
@@ -38,6 +39,7 @@ def apply_batch(
     *,
     acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED,
     writer_retention_s: int = WRITER_RETENTION_S,
+    limits: HeaderLimits = HEADER_LIMITS,
 ) -> Applied | Needs | NoTable:
     """The next root of `table` after `records`, which stand at or above its offsets, ascending in each partition.
 
@@ -49,6 +51,7 @@ def apply_batch(
         stamp: commit id, coordinator id, wall clock.
         acknowledged: how far the log is known to hold the verdicts; their outcomes are kept no longer.
         writer_retention_s: how long an idle `process/` writer stays in the ledger.
+        limits: of the header; what exceeds them moves to pages.
 
     Returns:
         `Applied`; or `Needs`, the objects to fetch before trying again; or `NoTable`.
@@ -72,7 +75,7 @@ def apply_batch(
         decisions.objects.append(puffin)
     if Effect.MAINTAINS in draft.effect:
         drop_dead_leaves(draft)
-    header = next_header(
+    following = next_header(
         state,
         draft,
         decisions,
@@ -80,9 +83,10 @@ def apply_batch(
         stamp,
         acknowledged=acknowledged,
         writer_retention_s=writer_retention_s,
+        limits=limits,
     )
-    after, body = next_root(state, draft, header)
-    return Applied(after, body, tuple(decisions.verdicts), tuple(decisions.objects))
+    after, body = next_root(state, draft, following.header, following.pages)
+    return Applied(after, body, tuple(decisions.verdicts), (*decisions.objects, *following.objects))
 
 
 def _check_batch(state: TableState | None, table: TableName, records: Sequence[Record]) -> None:

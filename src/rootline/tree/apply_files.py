@@ -11,7 +11,7 @@ from __future__ import annotations
 from rootline.schemas.content_entry import ContentEntry, ContentType
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
-from rootline.tree.change import Change, Effect
+from rootline.tree.change import Change, Effect, quick_change
 from rootline.tree.draft import Draft
 from rootline.tree.equality_reach import may_delete_rows
 from rootline.tree.file_rules import added_rows
@@ -22,7 +22,7 @@ from rootline.tree.removal_rules import removals
 
 def append(draft: Draft, intent: Intent) -> Change:
     """New data files. Raises `Invalid`."""
-    return Change(Effect.ADDS, added=tuple(added_rows(draft, intent)))
+    return quick_change(Effect.ADDS, tuple(added_rows(draft, intent)))
 
 
 def remove(draft: Draft, intent: Intent) -> Change:

@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 from rootline.schemas.identifiers import CommitId, Location
 from rootline.schemas.intent import Intent
 from rootline.schemas.leaf_codec import Leaf
-from rootline.schemas.log_position import LogPosition
+from rootline.schemas.log_position import Headers, LogPosition
 from rootline.schemas.verdict import Verdict
 from rootline.tree.table_state import TableState
 
@@ -26,7 +26,10 @@ UNKNOWN_SIZE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One decoded intent, where it stands on the log, and the bytes of its record (key, value and headers)."""
+    """One decoded intent, where it stands on the log, and the bytes of its record (key, value and headers).
+
+    `held_bytes`: about what all of it takes in memory, which is many times as much.
+    """
 
     position: LogPosition
     intent: Intent
@@ -34,6 +37,8 @@ class Record:
     key: bytes | None = None
     value: bytes = b""
     appended_ms: int = 0
+    headers: Headers = ()
+    held_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

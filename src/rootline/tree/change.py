@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Flag, auto
+from typing import Final
 
 from pyroaring import BitMap, BitMap64
 
 from rootline.schemas.content_entry import ContentEntry
+from rootline.schemas.quick_values import quick
 from rootline.schemas.root_codec import Row
 from rootline.tree.leaf_lookup import LeafLookup
 from rootline.tree.live_index import Live
@@ -53,3 +55,6 @@ class Change:
     merged: tuple[MergedVector, ...] = ()
     flushed: tuple[FlushedLeaf, ...] = ()
     moved: tuple[Row, ...] = ()
+
+
+quick_change: Final = quick(Change)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from rootline.schemas.errors import Internal, Invalid, RootlineError
 from rootline.schemas.identifiers import TableName, Version, WriterId
-from rootline.schemas.intent import Intent, IntentKind
+from rootline.schemas.intent import Intent, IntentKind, Isolation
 from rootline.schemas.root_header import DefinitionReference, RejectedSequence
 from rootline.schemas.verdict import Verdict
 from rootline.tree import answers
@@ -53,7 +53,9 @@ class Decisions:
         self.missing_leaves: set[str] = set()
         self.missing_vectors: set[VectorAt] = set()
         self.version = Version(0 if parent is None else parent.header.version + 1)
-        self.ledger = LedgerDraft({} if parent is None else parent.header.ledger)
+        self.ledger = (
+            LedgerDraft({}) if parent is None else LedgerDraft(parent.header.ledger, parent.known_pages.ledger)
+        )
         self.outcomes = OutcomeDraft(self.version)
         self.table = table
         self._library = library
@@ -86,10 +88,10 @@ class Decisions:
         if intent.writer_id is None or intent.writer_sequence is None:
             return False
         writer = WriterId(intent.writer_id)
-        known = self.ledger.record_of(writer)
+        known = self.ledger.parts_of(writer)
         rejection = rejection_of(known, intent.intent_id)
         if rejection is not None:
-            self.ledger.put(writer, known)
+            self.ledger.put(writer, known[0])
             self.outcomes.rejected(record.position, rejection.code, rejection.message)
             self.verdicts.append(answers.rejected(self.table, record, rejection.code, rejection.message))
             return True
@@ -97,7 +99,7 @@ class Decisions:
         if version is None or self.draft is None:
             return False
         named = None if version == VERSION_FORGOTTEN else version
-        self.ledger.put(writer, known)
+        self.ledger.put(writer, known[0])
         self.outcomes.duplicate(record.position, named)
         self.verdicts.append(answers.duplicate(self.table, self.draft.definition.table_uuid, record, named))
         return True
@@ -108,16 +110,19 @@ class Decisions:
             return self._create(intent)
         if draft is None:
             raise Invalid("table-unknown", f"there is no table {self.table}")
-        if intent.table_uuid is not None and intent.table_uuid != draft.definition.table_uuid:
+        definition = draft.definition
+        if intent.table_uuid is not None and intent.table_uuid.int != definition.table_uuid.int:
             raise Invalid(
                 "table-uuid-mismatch",
-                f"{self.table} has uuid {draft.definition.table_uuid}, the intent names {intent.table_uuid}",
+                f"{self.table} has uuid {definition.table_uuid}, the intent names {intent.table_uuid}",
             )
-        if intent.schema_id is not None:
-            draft.definition.schema_by_id(intent.schema_id)
-        check_user_summary(intent.summary)
+        if intent.schema_id is not None and intent.schema_id != definition.current_schema_id:
+            definition.schema_by_id(intent.schema_id)
+        if intent.summary:
+            check_user_summary(intent.summary)
         check_named_once(intent)
-        check_isolation(draft, intent)
+        if intent.isolation is not Isolation.SNAPSHOT:
+            check_isolation(draft, intent)
         change = self._by_kind(draft, intent)
         if isinstance(change, Change):
             check_room(draft, change)

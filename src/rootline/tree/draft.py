@@ -11,7 +11,14 @@ from collections.abc import Iterable, Mapping
 
 from pyroaring import BitMap
 
-from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status, VersionInfo
+from rootline.schemas.content_entry import (
+    ContentEntry,
+    ContentType,
+    EntryPlace,
+    Status,
+    VersionInfo,
+    quick_version_info,
+)
 from rootline.schemas.entry_codec import EntryCodec
 from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, snapshot_id_of
 from rootline.schemas.leaf_codec import Leaf
@@ -19,6 +26,7 @@ from rootline.schemas.root_codec import Row
 from rootline.schemas.root_header import Totals
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.change import Change, Effect, FlushedLeaf, MergedVector
+from rootline.tree.leaf_lookup import LeafLookup
 from rootline.tree.live_index import Live, LiveIndex
 from rootline.tree.table_state import TableState
 from rootline.tree.totals import Tally, totals_after
@@ -76,7 +84,7 @@ class Draft:
     def numbers(self, status: Status = Status.ADDED) -> VersionInfo:
         """Snapshot id and sequence numbers of what the next accepted intent adds."""
         number = self.sequence_number + 1
-        return VersionInfo(status, self.snapshot_id, number, number)
+        return quick_version_info(status, self.snapshot_id, number, number)
 
     def root_row(self, place: EntryPlace) -> Row | None:
         """The parent's root row at `place`, if it is still live there."""
@@ -103,9 +111,15 @@ class Draft:
 
     def is_live(self, location: str) -> bool:
         """Whether some live entry has exactly this location (vectors of a shared file by their first blob only)."""
+        rows = self.live.rows
+        for place in ((ContentType.DATA, location, None), (ContentType.EQUALITY_DELETE, location, None)):
+            if place in self.added or (place in rows and place not in self.removed and place not in self.moved):
+                return True
+        if not self.live.lookups and not self.flushed:
+            return False
         return (
-            self.find(EntryPlace(ContentType.DATA, location)) is not None
-            or self.find(EntryPlace(ContentType.EQUALITY_DELETE, location)) is not None
+            self._ordinal_in_leaves(EntryPlace(ContentType.DATA, location)) is not None
+            or self._ordinal_in_leaves(EntryPlace(ContentType.EQUALITY_DELETE, location)) is not None
         )
 
     def is_dead(self, leaf: str, ordinal: int) -> bool:
@@ -117,14 +131,17 @@ class Draft:
         return ordinal in flushed.masked if flushed is not None else self.live.is_dead(leaf, ordinal)
 
     def _find_in_leaves(self, place: EntryPlace) -> Live | None:
-        for lookup in self.live.lookups.values():
+        found = self._ordinal_in_leaves(place)
+        if found is None:
+            return None
+        lookup, ordinal = found
+        return Live(lookup.entry(ordinal), leaf=lookup.location, ordinal=ordinal)
+
+    def _ordinal_in_leaves(self, place: EntryPlace) -> tuple[LeafLookup, int] | None:
+        for lookup in (*self.live.lookups.values(), *(flushed.lookup for flushed in self.flushed.values())):
             ordinal = lookup.ordinal_of(place)
             if ordinal is not None and not self.is_dead(lookup.location, ordinal):
-                return Live(lookup.entry(ordinal), leaf=lookup.location, ordinal=ordinal)
-        for flushed in self.flushed.values():
-            ordinal = flushed.lookup.ordinal_of(place)
-            if ordinal is not None and not self.is_dead(flushed.lookup.location, ordinal):
-                return Live(flushed.lookup.entry(ordinal), leaf=flushed.lookup.location, ordinal=ordinal)
+                return lookup, ordinal
         return None
 
     def _vector_in_leaves(self, data_location: str) -> Live | None:
@@ -137,7 +154,8 @@ class Draft:
     def accept(self, change: Change) -> SequenceNumber:
         """Take in a change whose every rule has been checked; its sequence number."""
         self.sequence_number = number = SequenceNumber(self.sequence_number + 1)
-        self.effect |= change.effect
+        if change.effect is not self.effect:
+            self.effect |= change.effect
         for live in change.removed:
             self._remove(live, number)
         for row in change.added:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, FileFormat
+from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, quick_entry
 from rootline.schemas.errors import Invalid
-from rootline.schemas.intent import DataFile, EqualityDeleteFile, Intent
+from rootline.schemas.intent import DataFile, EqualityDeleteFile, Intent, IntentKind
 from rootline.schemas.location_rules import check_location
 from rootline.schemas.root_codec import Row
 from rootline.schemas.statistics import ContentStats
@@ -34,7 +34,7 @@ def added_rows(draft: Draft, intent: Intent) -> list[Row]:
     numbers = draft.numbers()
     rows: list[Row] = []
     for data_file in intent.add_data_files:
-        entry = ContentEntry(
+        entry = quick_entry(
             ContentType.DATA,
             data_file.location,
             _checked_format(data_file),
@@ -57,7 +57,8 @@ def added_rows(draft: Draft, intent: Intent) -> list[Row]:
         if next_row_id > LONG_MAX or size > LONG_MAX:
             raise Invalid("intent-malformed", f"{data_file.location!r}: the table's counters would not fit 64 bits")
         rows.append(Row.of(entry, draft.codec))
-    rows.extend(_equality_row(draft, equality) for equality in intent.add_equality_deletes)
+    for equality in intent.add_equality_deletes:
+        rows.append(_equality_row(draft, equality))
     return rows
 
 
@@ -88,6 +89,8 @@ def _equality_row(draft: Draft, equality: EqualityDeleteFile) -> Row:
 
 def check_named_once(intent: Intent) -> None:
     """Raises `Invalid` (`file-named-twice`) when an intent names a file, a blob or a blob's data file twice."""
+    if intent.kind is IntentKind.APPEND and len(intent.add_data_files) == 1:
+        return
     adds = len(intent.add_data_files) + len(intent.add_equality_deletes)
     if adds + len(intent.remove_files) > 1:
         _once(
@@ -123,9 +126,8 @@ def _once(names: Iterable[str]) -> None:
 def _checked_content(draft: Draft, data_file: DataFile) -> ContentStats:
     location = data_file.location
     check_own_location(draft, location)
-    for content_type in (ContentType.DATA, ContentType.EQUALITY_DELETE):
-        if draft.find(EntryPlace(content_type, location)) is not None:
-            raise Invalid("file-already-live", f"{location!r} is part of the table already")
+    if draft.is_live(location):
+        raise Invalid("file-already-live", f"{location!r} is part of the table already")
     return statistics_of(data_file, draft.definition, draft.codec)
 
 

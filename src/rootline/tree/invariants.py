@@ -1,7 +1,7 @@
 """What must hold between a root and the next one, checked before every PUT.
 
-Owns: the predicates on two versions. Does not own: those on one version, everything recomputed (`state_rules`), what
-happens when one is broken (the commit machine refuses to write).
+Owns: the predicates on two versions. Does not own: those on ledger, outcomes and pages (`page_rules`), those on one
+version, everything recomputed (`state_rules`), what happens when one is broken (the commit machine refuses to write).
 Invariants: pure; reads what changed only, and derives it from the new root's rows, not from what applying noted.
 
 Source: invariants page, numbers 5-8, 10, 11, 17, 20, 21.
@@ -13,18 +13,29 @@ from collections.abc import Iterator
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import snapshot_id_of
-from rootline.schemas.intent import PROCESS_WRITER_PREFIX
 from rootline.schemas.root_header import RootHeader, Totals
+from rootline.tree.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.live_index import mask_of
+from rootline.tree.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
+from rootline.tree.page_rules import broken_page_rules
 from rootline.tree.state_rules import broken_thoroughly
 from rootline.tree.table_state import TableState
 from rootline.tree.totals import Tally, totals_after
 
 
-def broken(old: TableState | None, new: TableState) -> list[str]:
-    """The rules that the step from `old` to `new` breaks, in words; empty when all hold. Incremental and cheap."""
+def broken(
+    old: TableState | None,
+    new: TableState,
+    *,
+    acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED,
+    limits: HeaderLimits = HEADER_LIMITS,
+) -> list[str]:
+    """The rules that the step from `old` to `new` breaks, in words; empty when all hold. Incremental and cheap.
+
+    `acknowledged` and `limits` are those that `new` was made with.
+    """
     sentences = list(_first(new.header) if old is None else _chain(old, new))
-    return [*sentences, *_contents(old, new)]
+    return [*sentences, *broken_page_rules(old, new, acknowledged, limits), *_contents(old, new)]
 
 
 def _first(header: RootHeader) -> Iterator[str]:
@@ -54,13 +65,6 @@ def _chain(old: TableState, new: TableState) -> Iterator[str]:
     for log, partition, offset in before.offsets:
         if nexts.get((log, partition), -1) < offset:
             yield f"the offset of partition {partition} of {log} went back from {offset}"
-    lost = [writer for writer in before.ledger.keys() - after.ledger.keys() if not _leaves_the_ledger(writer)]
-    if lost:
-        yield f"writers {sorted(lost)[:4]} are lost from the ledger"
-
-
-def _leaves_the_ledger(writer: str) -> bool:
-    return writer.startswith(PROCESS_WRITER_PREFIX)
 
 
 def _contents(old: TableState | None, new: TableState) -> Iterator[str]:

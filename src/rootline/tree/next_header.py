@@ -1,9 +1,9 @@
 """The next root's header.
 
 Owns: how each part of it follows from the parent's and the batch. Does not own: the parts' own rules (`ledger`,
-`outcomes`, `summary`), its bytes (`header_codec`).
+`outcomes`, `summary`), what moves to pages (`ledger_spill`, `outcome_spill`), its bytes (`header_codec`).
 Invariants: everything that is not advanced is carried forward; sequence numbers and timestamps strictly increase,
-offsets never decrease.
+offsets never decrease; ledger and outcomes are within their limits.
 
 Source: protocol page, section 1.
 """
@@ -11,17 +11,30 @@ Source: protocol page, section 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import SequenceNumber, Version
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.root_header import Outcomes, RootHeader, Snapshot
-from rootline.tree.batch import Stamp
+from rootline.tree.batch import PendingObject, Stamp
 from rootline.tree.decide import Decisions
 from rootline.tree.draft import Draft
+from rootline.tree.header_limits import HeaderLimits
+from rootline.tree.ledger_spill import fit_ledger
+from rootline.tree.outcome_spill import fit_outcomes
 from rootline.tree.outcomes import Acknowledged, advanced, kept
 from rootline.tree.summary import operation_of, summary_of
+from rootline.tree.table_pages import NO_PAGES, TablePages
 from rootline.tree.table_state import TableState
+
+
+class NextHeader(NamedTuple):
+    """The header, the pages that it names, and those of them to store before the root."""
+
+    header: RootHeader
+    pages: TablePages
+    objects: tuple[PendingObject, ...]
 
 
 def next_header(
@@ -33,7 +46,8 @@ def next_header(
     *,
     acknowledged: Acknowledged,
     writer_retention_s: int,
-) -> RootHeader:
+    limits: HeaderLimits,
+) -> NextHeader:
     """The header of `draft`'s root; arguments as in `apply_batch`."""
     if decisions.definition is None:
         raise Internal("invariant-broken", f"{decisions.table}: a root without a definition")
@@ -52,7 +66,22 @@ def next_header(
         summary=summary_of(draft.tally_added, draft.tally_removed, totals, decisions.summary),
     )
     earlier = Outcomes() if before is None else kept(before.outcomes, acknowledged)
-    return RootHeader(
+    pages = NO_PAGES if parent is None else parent.pages  # all of them, or nothing would have been decided
+    outcomes = fit_outcomes(
+        decisions.outcomes.after(earlier),
+        pages.outcomes,
+        limit_bytes=limits.outcome_bytes,
+        acknowledged=acknowledged,
+        table_uuid=draft.definition.table_uuid,
+    )
+    ledger = fit_ledger(
+        decisions.ledger.finished(timestamp_ms, writer_retention_s),
+        pages.ledger,
+        limit_bytes=limits.ledger_bytes,
+        oldest_ms=timestamp_ms - writer_retention_s * 1000,
+        table_uuid=draft.definition.table_uuid,
+    )
+    header = RootHeader(
         table=decisions.table,
         table_uuid=draft.definition.table_uuid,
         version=draft.version,
@@ -62,10 +91,13 @@ def next_header(
         commit_id=stamp.commit_id,
         coordinator_id=stamp.coordinator_id,
         offsets=advanced(() if before is None else before.offsets, positions),
-        outcomes=decisions.outcomes.after(earlier),
-        ledger=decisions.ledger.finished(timestamp_ms, writer_retention_s),
+        outcomes=outcomes.header,
+        outcome_pages=tuple([page.reference for page in outcomes.pages]),
+        ledger=ledger.header,
+        ledger_pages=tuple([page.reference for page in ledger.pages]),
         oldest_version=Version(0) if before is None else before.oldest_version,
         tags={} if before is None else before.tags,
         next_row_id=draft.next_row_id,
         totals=totals,
     )
+    return NextHeader(header, TablePages(ledger.pages, outcomes.pages), (*outcomes.objects, *ledger.objects))

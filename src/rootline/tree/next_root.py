@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from rootline.schemas.content_entry import Status, VersionInfo
+from rootline.schemas.content_entry import Status, VersionInfo, quick_version_info
 from rootline.schemas.root_codec import RootBlock, Row, encode_root, seal, sync_marker
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.advance_index import advanced_index
 from rootline.tree.draft import Draft
 from rootline.tree.live_index import YOUNG_ROWS_MAX, unsettled_blocks
 from rootline.tree.manifest_vectors import MaskUpdate, mask_updates
+from rootline.tree.table_pages import NO_PAGES, TablePages
 from rootline.tree.table_state import TableState
 
 BLOCK_ROWS_MAX: Final = 256
@@ -31,13 +32,16 @@ BLOCK_BYTES_MAX: Final = 64 * 1024
 """Of a block before compression."""
 
 
-def next_root(parent: TableState | None, draft: Draft, header: RootHeader) -> tuple[TableState, bytes]:
+def next_root(
+    parent: TableState | None, draft: Draft, header: RootHeader, pages: TablePages = NO_PAGES
+) -> tuple[TableState, bytes]:
     """The state after `draft`, and its root's bytes.
 
     Args:
         parent: what the draft was made on; `None` for root 0.
         draft: with every vector placed.
         header: of the new root.
+        pages: that the header names.
 
     """
     sync = sync_marker(header.table_uuid) if parent is None else parent.root.sync
@@ -70,7 +74,7 @@ def next_root(parent: TableState | None, draft: Draft, header: RootHeader) -> tu
     if draft.flushed or draft.dropped_leaves:
         leaves = {location: leaf for location, leaf in leaves.items() if location not in draft.dropped_leaves}
         leaves |= {location: flushed.lookup.leaf for location, flushed in draft.flushed.items()}
-    return TableState(root, draft.definition, leaves, index), body
+    return TableState(root, draft.definition, leaves, index, pages), body
 
 
 class _Carried:
@@ -116,7 +120,9 @@ class _Carried:
                 yield row
                 continue
             existing = row.with_version_info(
-                VersionInfo(Status.EXISTING, numbers.snapshot_id, numbers.sequence_number, numbers.file_sequence_number)
+                quick_version_info(
+                    Status.EXISTING, numbers.snapshot_id, numbers.sequence_number, numbers.file_sequence_number
+                )
             )
             self.fresh.append(existing)
             yield existing

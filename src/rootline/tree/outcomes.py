@@ -53,14 +53,14 @@ class OutcomeDraft:
         """A committed intent: the last run grows, or a new one begins."""
         log, partition, offset = position
         if self._runs:
-            run = self._runs[-1]
+            same_log, same_partition, first, last, version, number = self._runs[-1]
             if (
-                run.log == log
-                and run.partition == partition
-                and offset == run.last_offset + 1
-                and sequence_number == run.first_sequence_number + offset - run.first_offset
+                offset == last + 1
+                and sequence_number == number + offset - first
+                and partition == same_partition
+                and log == same_log
             ):
-                self._runs[-1] = run._replace(last_offset=offset)
+                self._runs[-1] = OutcomeRun(log, partition, first, offset, version, number)
                 return
         self._runs.append(OutcomeRun(log, partition, offset, offset, self._version, sequence_number))
 

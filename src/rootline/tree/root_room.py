@@ -21,7 +21,7 @@ ADDED_BYTES_MAX: Final = 64 * 1024 * 1024
 def check_room(draft: Draft, change: Change) -> None:
     """Raises `Invalid` (`root-full`) when the root would have too many rows or bytes with `change`."""
     rows = len(draft.live.rows) + len(draft.added) + len(draft.removed) + len(change.added) + len(change.removed)
-    size = draft.added_bytes + sum(len(row.tail) for row in change.added)
+    size = draft.added_bytes + sum([len(row.tail) for row in change.added])
     if rows > ROWS_MAX or size > ADDED_BYTES_MAX:
         raise Invalid(
             "root-full",

@@ -9,12 +9,14 @@ Source: invariants page, numbers 10, 11, 20, 21; format page.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.entry_rules import ManifestKind, broken_rules
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import snapshot_id_of
 from rootline.tree.aggregates import aggregates_of
+from rootline.tree.ledger import LedgerDraft
 from rootline.tree.live_index import LiveIndex
 from rootline.tree.root_diff import diff
 from rootline.tree.table_state import TableState
@@ -48,6 +50,21 @@ def _header(state: TableState) -> Iterator[str]:
     for outcome in header.outcomes.runs:
         if outcome.version > header.version or outcome.last_offset < outcome.first_offset:
             yield f"outcomes name version {outcome.version}, offsets {outcome.first_offset}-{outcome.last_offset}"
+    if state.pages.are_those_of(header):
+        yield from _pages(state)
+
+
+def _pages(state: TableState) -> Iterator[str]:
+    """No sequence and no offset is decided in two places."""
+    ledger = LedgerDraft(state.header.ledger, state.pages.ledger)
+    for writer in {*state.header.ledger, *(writer for page in state.pages.ledger for writer in page.rows)}:
+        runs = sorted(run for part in ledger.parts_of(writer) for run in part.committed)
+        if any(later.first <= earlier.last for earlier, later in pairwise(runs)):
+            yield f"the ledger commits a sequence of {writer} in two places"
+    outcomes = [state.header.outcomes, *(page.outcomes for page in state.pages.outcomes)]
+    places = [item[:3] for each in outcomes for item in each.items]
+    if len(set(places)) != len(places):
+        yield "an offset has two outcomes"
 
 
 def _entries(state: TableState) -> Iterator[str]:

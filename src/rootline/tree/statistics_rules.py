@@ -2,7 +2,8 @@
 
 Owns: the rules, and turning what came into what an entry carries. Does not own: encodings (`statistics_codec`,
 `generic_statistics`), what statistics are used for (`prune`).
-Invariants: whatever passes can be read back with the table's types; statistics that came encoded are kept as bytes.
+Invariants: whatever passes can be read back with the table's types; statistics that came encoded are kept as bytes,
+and are not decoded where their bytes alone prove them sound (`statistics_proof`).
 
 Source: format page, "Absent and null" and "Partition values are statistics".
 """
@@ -25,6 +26,16 @@ def statistics_of(data_file: DataFile, definition: TableDefinition, codec: Entry
         Invalid: `spec-unknown`, `statistics-missing`, `statistics-invalid`.
 
     """
+    encoded, known = data_file.content_stats, codec.statistics
+    if encoded is not None and data_file.stats_schema == known.fingerprint:
+        spec_ids = definition.spec_by_id(data_file.partition_spec_id).expr_ids
+        if known.proof.holds(encoded, data_file.record_count, spec_ids):
+            return LazyStats(known, encoded, data_file.location)
+    return examined_statistics(data_file, definition, codec)
+
+
+def examined_statistics(data_file: DataFile, definition: TableDefinition, codec: EntryCodec) -> ContentStats:
+    """As `statistics_of`, value by value: the long way, which knows what is wrong."""
     location = data_file.location
     spec_ids = definition.spec_by_id(data_file.partition_spec_id).expr_ids
     encoded = data_file.content_stats

@@ -11,31 +11,43 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rootline.schemas.content_entry import ContentEntry, EntryPlace
+from rootline.schemas.errors import Internal
 from rootline.schemas.leaf_codec import Leaf
 from rootline.schemas.root_codec import Root
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.live_index import Live, LiveIndex
+from rootline.tree.table_pages import NO_PAGES, TablePages
 
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """`leaves` holds every leaf that the root names, by location."""
+    """`leaves` holds every leaf that the root names, by location; `pages` its pages, if batches are to be applied."""
 
     root: Root
     definition: TableDefinition
     leaves: Mapping[str, Leaf]
     live: LiveIndex
+    pages: TablePages = NO_PAGES
 
     @staticmethod
-    def of(root: Root, definition: TableDefinition, leaves: Mapping[str, Leaf]) -> TableState:
+    def of(
+        root: Root, definition: TableDefinition, leaves: Mapping[str, Leaf], pages: TablePages = NO_PAGES
+    ) -> TableState:
         """The state of a table just read. Raises `Corrupt` when the root names a leaf that is not in `leaves`."""
-        return TableState(root, definition, leaves, LiveIndex.of(root, leaves))
+        return TableState(root, definition, leaves, LiveIndex.of(root, leaves), pages)
 
     @property
     def header(self) -> RootHeader:
         """The root's header."""
         return self.root.header
+
+    @property
+    def known_pages(self) -> TablePages:
+        """The pages, for whoever decides by them. Raises `Internal` when the state was loaded without."""
+        if not self.pages.are_those_of(self.header):
+            raise Internal("invariant-broken", f"{self.header.table}: root {self.header.version} without its pages")
+        return self.pages
 
     def find(self, place: EntryPlace) -> Live | None:
         """The live entry at `place`, wherever it is; `None` when nothing there is live."""

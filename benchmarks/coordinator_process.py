@@ -1,0 +1,155 @@
+"""A coordinator in a process of its own, as `rootline coordinator` runs it, that also notes each PUT.
+
+Owns: the process, its environment, what is noted. Does not own: the service, what is done with the notes.
+Invariants: it is ended by its own process id; what it wrote to stderr is shown when it does not come up.
+
+`python -m benchmarks.coordinator_process WAREHOUSE LOG NOTES` is the process itself. `ROOTLINE_BENCH_PROFILE` names a
+file that gets its cProfile statistics when it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import logging
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from benchmarks.store_trace import Put, TracingStore, read_notes
+from rootline.adapters.kafka_settings import KafkaSettings
+from rootline.adapters.open import open_coordinator_log, open_store
+from rootline.coordinator.app import CoordinatorService
+from rootline.coordinator.runtime.collector import calm_collector
+from rootline.coordinator.settings import CoordinatorSettings
+from tests.services.s3_service import S3Service
+
+_READY = "ready"
+_START_S = 60.0
+_STOP_S = 60.0
+_PAGE_KB = resource.getpagesize() // 1024
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def environment_of(store: S3Service | None, kafka: KafkaSettings | None) -> dict[str, str]:
+    """The variables that tell a process of ours where store and log are."""
+    found: dict[str, str] = {}
+    if store is not None:
+        found |= {
+            "ROOTLINE_S3__ENDPOINT": store.endpoint,
+            "ROOTLINE_S3__ACCESS_KEY_ID": store.access_key_id,
+            "ROOTLINE_S3__SECRET_ACCESS_KEY": store.secret_access_key,
+        }
+    if kafka is not None:
+        names = ("bootstrap_servers", "intents_topic", "verdicts_topic", "dead_letters_topic", "group_id")
+        found |= {f"ROOTLINE_KAFKA__{name.upper()}": str(getattr(kafka, name)) for name in names}
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessCost:
+    """What a process has taken: CPU seconds so far, memory now, MB."""
+
+    cpu_s: float
+    rss_mb: float
+
+
+def cost_of(pid: int) -> ProcessCost:
+    """As the kernel accounts for it."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+    return ProcessCost(cpu_s, int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_KB / 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorProcess:
+    """A running one."""
+
+    process: subprocess.Popen[str]
+    notes: Path
+    start_s: float
+    """Seconds from its start until it was ready."""
+
+    def puts(self) -> list[Put]:
+        """Every PUT so far."""
+        return read_notes(self.notes)
+
+    def cost(self) -> ProcessCost:
+        """CPU and memory."""
+        return cost_of(self.process.pid)
+
+
+@contextmanager
+def running_coordinator(
+    folder: Path, warehouse: str, log: str, environment: Mapping[str, str]
+) -> Iterator[CoordinatorProcess]:
+    """Start one, wait until it is ready, stop it cleanly."""
+    folder.mkdir(parents=True, exist_ok=True)
+    notes, errors = folder / "puts.jsonl", folder / "coordinator.err"
+    command = [sys.executable, "-m", "benchmarks.coordinator_process", warehouse, log, str(notes)]
+    began_s = time.monotonic()
+    with errors.open("w") as output:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=output, text=True, env={**os.environ, **environment}
+        )
+    try:
+        assert process.stdout is not None
+        if process.stdout.readline().strip() != _READY:
+            raise RuntimeError(f"the coordinator did not come up: {errors.read_text()[-3000:]}")
+        yield CoordinatorProcess(process, notes, time.monotonic() - began_s)
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+async def _serve(warehouse: str, log: str, notes: Path) -> None:
+    with notes.open("w", buffering=1) as lines:
+        store = TracingStore(open_store(warehouse), lines)
+        service = CoordinatorService(store=store, log=open_coordinator_log(log), settings=CoordinatorSettings())
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, service.request_stop)
+        calm_collector()
+        running = asyncio.ensure_future(service.run())
+        deadline_s = time.monotonic() + _START_S
+        while not service.readiness().ready and not running.done() and time.monotonic() < deadline_s:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        if service.readiness().ready:
+            print(_READY, flush=True)
+        try:
+            await running
+        finally:
+            await store.close()
+
+
+def main(arguments: Sequence[str]) -> None:
+    """The process."""
+    warehouse, log, notes = arguments
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    profile = os.environ.get("ROOTLINE_BENCH_PROFILE")
+    if profile is None:
+        asyncio.run(_serve(warehouse, log, Path(notes)))
+        return
+    profiler = cProfile.Profile(time.process_time)  # CPU: what waits costs nothing
+    try:
+        profiler.runcall(asyncio.run, _serve(warehouse, log, Path(notes)))
+    finally:
+        profiler.dump_stats(profile)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

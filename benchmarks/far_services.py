@@ -1,0 +1,76 @@
+"""A store that is far away, and a log, as processes of their own; and the bare PUT that everything is held against.
+
+Owns: bringing them up and down, the delay, the bare PUT. Does not own: the services (`tests.services`).
+Invariants: the bare PUT goes through the same proxy with the same client library, without `Expect`.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rootline.adapters.s3_client import s3_client
+from tests.services.kafka_service import KafkaService, running_kafka
+from tests.services.s3_service import S3Service, running_s3
+from tests.services.toxiproxy import running_toxiproxy
+
+ADDED_MS: Final = 60
+BarePut = Callable[[int], Awaitable[float]]
+"""Puts so many bytes under a fresh key; the seconds that it took."""
+
+
+@dataclass(frozen=True, slots=True)
+class Far:
+    """`store` answers `ADDED_MS` late, `near` is the same store without the delay; `folder` is for what runs beside."""
+
+    store: S3Service
+    near: S3Service
+    kafka: KafkaService
+    folder: Path
+
+    def warehouse(self) -> str:
+        """A fresh prefix of the bucket."""
+        return f"s3://{self.store.bucket}/bench-{uuid.uuid4().hex[:12]}"
+
+
+@contextmanager
+def far_services() -> Iterator[Far]:
+    """All of it, until the block ends."""
+    with (
+        tempfile.TemporaryDirectory(prefix="rootline-bench-", ignore_cleanup_errors=True) as name,
+        running_s3(_made(Path(name) / "s3")) as near,
+        running_toxiproxy(Path(name)) as toxiproxy,
+        toxiproxy.proxy("far", near.address) as proxy,
+        running_kafka(_made(Path(name) / "kafka")) as kafka,
+    ):
+        proxy.add("latency", stream="downstream", latency=ADDED_MS)
+        far = S3Service(proxy.endpoint, near.access_key_id, near.secret_access_key, near.bucket)
+        yield Far(far, near, kafka, Path(name))
+
+
+@asynccontextmanager
+async def bare_put(service: S3Service) -> AsyncIterator[BarePut]:
+    """The yardstick, one connection."""
+    async with s3_client(service.settings()) as client:
+
+        async def put(size: int) -> float:
+            body = os.urandom(size)
+            key = f"bare/{uuid.uuid4().hex}"
+            began_s = time.perf_counter()
+            await client.put_object(Bucket=service.bucket, Key=key, Body=body, IfNoneMatch="*")
+            return time.perf_counter() - began_s
+
+        await put(1_000)  # connects
+        yield put
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder

@@ -1,0 +1,105 @@
+"""An embedded log as a coordinator's feed: one partition, one reader, no rebalance.
+
+Owns: the translation. Does not own: the log; who may read it (the lake's lock).
+Invariants: those of the port; the log itself knows which records have a verdict, so nothing is remembered here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from rootline.ports.intent_feed import Assigned, Delivered, FeedEvent, Partition, Reread
+from rootline.ports.intent_log import IntentLog
+from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.log_position import LogId
+from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.verdict import Verdict
+
+_PARTITION: Final = 0
+_READ_MAX: Final = 1_024
+
+
+class EmbeddedFeed:
+    """A coordinator's side of `log`; closing it is the owner's of the log.
+
+    `mark`: a file that stands while somebody reads, so that an end without a word is noticed afterwards.
+    """
+
+    def __init__(self, log: IntentLog, mark: Path | None = None) -> None:
+        self._log = log
+        self._mark = mark
+        self._identity: LogId | None = None
+        self._position = 0
+        self._end = 0
+        self._told_end = False
+
+    async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
+        """The one assignment first, records from then on."""
+        if self._identity is None:
+            identity, self._position = await self._log.identity(), await self._log.first_undecided()
+            self._end = await self._log.end_offset()
+            self._identity = identity
+            suspects = (PartitionOffset(identity, _PARTITION, self._end),) if self._left_mark() else ()
+            return Assigned((PartitionOffset(identity, _PARTITION, self._position),), suspects)
+        if hold:
+            await asyncio.sleep(wait_s)
+            return Delivered((), at_end=False)
+        if self._position >= self._end and not self._told_end:
+            self._told_end = True  # before any wait, so that who starts on an empty log is ready at once
+            return Delivered((), at_end=True)
+        records = await self._log.read(self._position, limit=_READ_MAX, wait_s=wait_s)
+        if records:
+            self._position = records[-1].position.offset + 1
+        self._told_end = not records or self._position >= self._end
+        self._end = max(self._end, self._position)
+        return Delivered(tuple(records), at_end=self._told_end)
+
+    async def released(self) -> None:
+        """Nothing is ever revoked."""
+
+    async def decided(self, up_to: Sequence[PartitionOffset]) -> None:
+        """The log knows by its verdicts."""
+
+    async def concluded(self, up_to: Sequence[PartitionOffset]) -> None:
+        """Nobody reads."""
+        if self._mark is not None:
+            self._mark.unlink(missing_ok=True)
+
+    async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
+        """From the log as it is."""
+        end = await self._log.end_offset()
+        records = await self._log.read(start.next_offset, limit=limit, wait_s=0.0)
+        return Reread(tuple(records), records[-1].position.offset + 1 if records else max(end, start.next_offset))
+
+    async def forget_reader(self, reader: str) -> None:
+        """Nothing is kept of one."""
+
+    async def end_offset(self, log: LogId, partition: int) -> int | None:
+        """The end of the log's one partition."""
+        if log != await self._log.identity() or partition != _PARTITION:
+            return None
+        return await self._log.end_offset()
+
+    async def lag(self) -> Mapping[Partition, int]:
+        """What lies ahead."""
+        if self._identity is None:
+            return {}
+        return {(self._identity, _PARTITION): max(0, await self._log.end_offset() - self._position)}
+
+    async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
+        """As the log's own."""
+        await self._log.publish_verdicts(verdicts, dead_letters)
+
+    async def close(self) -> None:
+        """The log stays open: who opened it closes it."""
+
+    def _left_mark(self) -> bool:
+        """Leave the mark; whether there was one already."""
+        if self._mark is None:
+            return False
+        was_there = self._mark.exists()
+        self._mark.touch()
+        return was_there

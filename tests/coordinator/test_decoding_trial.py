@@ -1,0 +1,78 @@
+"""Suspect records are decoded by a child first; what ends the child is named, and nothing else is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rootline.coordinator.runtime.decoding_trial import DecodingTrial
+from rootline.schemas.intent_codec import encode_intent
+from rootline.schemas.intent_limits import IntentLimits
+from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from tests.coordinator.running_service import append_intent
+
+LOG = LogId("embedded/x")
+DEADLY_CHILD = """
+import os, signal, sys
+from rootline.coordinator.runtime import decoding_child as child
+
+decode = child.decode_intent
+
+def deadly(value, *rest):
+    match value:
+        case b"crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case b"exit":
+            os._exit(7)
+        case b"hang":
+            signal.pause()
+        case b"memory":
+            bytearray(1 << 33)
+    return decode(value, *rest)
+
+child.decode_intent = deadly
+child.main(sys.stdin.buffer, sys.stdout.buffer)
+"""
+
+
+def record(offset: int, value: bytes) -> LogRecord:
+    return LogRecord(LogPosition(LOG, 0, offset), b"a.b", value, 0)
+
+
+@pytest.fixture
+async def trial() -> AsyncIterator[DecodingTrial]:
+    """One whose child does as the record says."""
+    held = DecodingTrial(IntentLimits(), record_timeout_s=1.0, command=(sys.executable, "-c", DEADLY_CHILD))
+    yield held
+    await held.close()
+
+
+async def test_records_that_end_their_decoder_are_named_with_how_and_no_others(trial: DecodingTrial) -> None:
+    good, bad = encode_intent(append_intent("good")), b"garbage"
+    values = [good, b"crash", bad, b"exit", b"memory", good, b"hang", good]
+    found = await trial.deadly([record(offset, value) for offset, value in enumerate(values)])
+    assert {position.offset: how for position, how in found.items()} == {
+        1: "ended the process that decoded it (signal 11)",
+        3: "ended the process that decoded it (exit code 7)",
+        4: "ended the process that decoded it (exit code 1)",
+        6: "took longer than 1 s to decode",
+    }
+
+
+async def test_one_child_serves_many_calls() -> None:
+    trial = DecodingTrial(IntentLimits())
+    assert await trial.deadly([record(0, b"x")]) == {}
+    child = trial._child
+    assert child is not None
+    many = [record(offset, encode_intent(append_intent(f"f-{offset}"))) for offset in range(2_000)]
+    assert await trial.deadly(many) == {}
+    assert trial._child is child
+    await trial.close()
+    assert child.returncode is not None
+
+
+async def test_a_child_that_does_not_start_blames_nobody() -> None:
+    trial = DecodingTrial(IntentLimits(), command=(sys.executable, "-c", "raise SystemExit(1)"))
+    assert await trial.deadly([record(0, b"x")]) == {}

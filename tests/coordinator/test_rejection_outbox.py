@@ -1,0 +1,190 @@
+"""Rejections of records that are no intents: all are published, in order, and told of only once acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from itertools import pairwise
+from typing import Any
+
+from rootline.coordinator.runtime.record_decoding import Rejection, decoded
+from rootline.coordinator.runtime.rejection_outbox import RejectionOutbox
+from rootline.schemas.errors import OutcomeUnknown, Unavailable
+from rootline.schemas.intent_limits import IntentLimits
+from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.testing.group_log import GroupLog
+from rootline.testing.seeded_environment import SeededEnvironment
+from rootline.testing.virtual_loop import run_virtually
+
+TIMEOUT_S = 10.0
+BYTES_MAX = 50_000_000
+
+
+def virtually(work: Coroutine[Any, Any, None]) -> None:
+    run_virtually(work)
+
+
+def rejections_on(log: GroupLog, count: int, value: bytes = b"garbage") -> list[Rejection]:
+    made = []
+    for _ in range(count):
+        position = log.append(None, value, partition=0)
+        result = decoded(LogRecord(position, None, value, 0), IntentLimits())
+        assert isinstance(result, tuple)
+        made.append(result)
+    return made
+
+
+class Outbox:
+    """One under test: `told` of what was published, when the log already had it."""
+
+    def __init__(self, log: GroupLog) -> None:
+        self.log = log
+        self.told: list[int] = []
+        self.held_bytes = 0
+        self.outbox = RejectionOutbox(
+            log.member("a"), SeededEnvironment(1), self._published, self._held, BYTES_MAX, TIMEOUT_S, retry_s=1.0
+        )
+
+    def _held(self, more_bytes: int) -> None:
+        self.held_bytes += more_bytes
+
+    def _published(self, rejections: Sequence[Rejection]) -> None:
+        for verdict, _ in rejections:
+            assert self.log.is_settled(LogPosition(LogId(verdict.log), verdict.partition, verdict.offset))
+            self.told.append(verdict.offset)
+
+    def letters(self) -> list[int]:
+        return [letter.offset for letter in self.log.letters]
+
+
+@contextlib.asynccontextmanager
+async def running(log: GroupLog) -> AsyncIterator[Outbox]:
+    made = Outbox(log)
+    task = asyncio.ensure_future(made.outbox.run())
+    yield made
+    made.outbox.request_stop()
+    await task
+
+
+def test_a_storm_is_published_in_order_in_few_requests_and_each_once() -> None:
+    async def main() -> None:
+        calls = 0
+
+        async def count(operation: str, reader: str) -> None:
+            nonlocal calls
+            calls += operation == "verdicts"
+            await asyncio.sleep(0.01)
+
+        log = GroupLog(before=count)
+        async with running(log) as box:
+            for rejection in rejections_on(log, 3_000):
+                box.outbox.reject([rejection])
+        assert box.told == box.letters() == list(range(3_000))
+        assert calls <= 3_000 / 256 + 1
+
+    virtually(main())
+
+
+def test_what_the_log_does_not_acknowledge_is_published_again_and_not_told_of() -> None:
+    async def main() -> None:
+        log = GroupLog()
+        box = Outbox(log)
+        troubles = iter(["unavailable", "letters", "unknown", "hangs"])
+        trouble = ""
+
+        async def before(operation: str, reader: str) -> None:
+            nonlocal trouble
+            if operation == "verdicts":
+                assert box.told == []
+                trouble = next(troubles, "")
+            if trouble == "unavailable" or (trouble, operation) == ("letters", "letters"):
+                raise Unavailable("log-unavailable", "the broker restarts")
+
+        async def after(operation: str, reader: str) -> None:
+            if trouble == "unknown":
+                raise OutcomeUnknown("publish-unknown", "the acknowledgement was lost")
+            if trouble == "hangs":
+                await asyncio.sleep(1e9)
+
+        log.hooks.before, log.hooks.after = before, after
+        task = asyncio.ensure_future(box.outbox.run())
+        box.outbox.reject(rejections_on(log, 2))
+        box.outbox.request_stop()
+        await task
+        assert box.told == [0, 1]
+        assert asyncio.get_running_loop().time() > TIMEOUT_S
+
+    virtually(main())
+
+
+def test_a_stop_publishes_what_waits_and_one_with_nothing_to_say_takes_no_time() -> None:
+    async def main() -> None:
+        log = GroupLog()
+        async with running(log) as box:
+            box.outbox.reject(rejections_on(log, 300))
+        assert box.told == list(range(300))
+        async with running(log):
+            await asyncio.sleep(0)
+        assert asyncio.get_running_loop().time() == 0.0
+
+    virtually(main())
+
+
+def test_what_is_cut_off_was_not_told_of() -> None:
+    async def main() -> None:
+        async def hang(operation: str, reader: str) -> None:
+            await asyncio.sleep(1e9)
+
+        log = GroupLog(after=hang)
+        box = Outbox(log)
+        task = asyncio.ensure_future(box.outbox.run())
+        box.outbox.reject(rejections_on(log, 1))
+        await asyncio.sleep(1.0)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        assert box.told == []
+        assert box.letters() == [0], "it was published, and nobody has said so"
+
+    virtually(main())
+
+
+def test_who_rejects_very_many_is_asked_to_read_no_more_for_a_while() -> None:
+    async def main() -> None:
+        log = GroupLog()
+        box = Outbox(log)
+        many = rejections_on(log, 5_000)
+        box.outbox.reject(many[:4_000])
+        assert not box.outbox.is_full
+        box.outbox.reject(many[4_000:])
+        assert box.outbox.is_full
+        box.outbox.request_stop()
+        await box.outbox.run()
+        assert not box.outbox.is_full
+        assert box.told == list(range(5_000))
+
+    virtually(main())
+
+
+def test_large_ones_are_published_few_at_a_time_and_count_until_they_are() -> None:
+    async def main() -> None:
+        sizes = []
+
+        async def look(operation: str, reader: str) -> None:
+            if operation == "letters":
+                sizes.append(box.held_bytes)
+
+        log = GroupLog(before=look)
+        box = Outbox(log)
+        many = rejections_on(log, 60, bytes(1_000_000))
+        box.outbox.reject(many[:49])
+        assert not box.outbox.is_full
+        box.outbox.reject(many[49:])
+        assert box.outbox.is_full
+        box.outbox.request_stop()
+        await box.outbox.run()
+        assert (box.told, box.held_bytes) == (list(range(60)), 0)
+        assert all(before - after <= 4_000_000 for before, after in pairwise(sizes))
+
+    virtually(main())

@@ -1,0 +1,165 @@
+"""The judgement, when everything has drained: nothing lost, nothing doubled, nothing decided twice or out of order.
+
+Owns: what must hold at the end. Does not own: what must hold at any moment (`topic_watch`).
+Invariants: judges by the topics and the stored tables alone, and by what writers say they were told; a broken rule is
+an `AssertionError` that names the record or the table.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rootline.cli.failure import ExitCode
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.content_entry import ContentType
+from rootline.schemas.errors import RootlineError
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import Intent
+from rootline.schemas.intent_codec import decode_intent
+from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.storage.table_loader import load_table
+from tests.kafka.rootline_process import RootlineProcess, ending
+from tests.kafka.topic_watch import Place, Watch
+from tests.simulation.reference import Reference
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What there was to judge."""
+
+    records: int
+    kinds: Counter[VerdictKind]
+    repeated: int
+    """Verdicts that were published more than once."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What writers know: where the log has acknowledged their records, and the verdicts that they were given."""
+
+    acknowledged: Mapping[Place, str] = field(default_factory=dict)
+    verdicts: Mapping[Place, Verdict] = field(default_factory=dict)
+
+
+def judge_topics(watch: Watch, log: str, told: Told | None = None) -> Judged:
+    """Verdicts and dead letters against the records, the writers' knowledge and the group's offsets."""
+    told = told or Told()
+    written, ends = watch.written, watch.read_to
+    missing = {place: name for place, name in told.acknowledged.items() if place not in written}
+    assert not missing, f"acknowledged, and not on the log: {missing}"
+    undecided = [place for place in written if not watch.verdicts.get(place)]
+    assert not undecided, f"{len(undecided)} records have no verdict: {undecided[:5]}"
+    strange = [place for place in watch.verdicts if place not in written]
+    assert not strange, f"verdicts on records that do not exist: {strange[:5]}"
+    for place, verdicts in watch.verdicts.items():
+        assert len({_said(verdict) for verdict in verdicts}) == 1, f"verdicts on {place} contradict: {verdicts}"
+        assert verdicts[0].log == log, f"a verdict on {place} is about another log: {verdicts[0]}"
+        is_rejected = verdicts[0].kind is VerdictKind.REJECTED
+        assert is_rejected == (place in watch.letters), f"{place} is {verdicts[0]}, letters: {watch.letters.get(place)}"
+    for place, verdict in told.verdicts.items():
+        assert _said(verdict) == _said(watch.verdicts[place][0]), f"a writer was told {verdict} about {place}"
+    _judge_letters(watch)
+    held = {partition: watch.committed.get(partition, 0) for partition in ends}
+    assert held == ends, f"the group's offsets {held} have not reached the ends {ends}"
+    kinds = Counter(verdicts[0].kind for verdicts in watch.verdicts.values())
+    repeated = sum(len(verdicts) - 1 for verdicts in watch.verdicts.values())
+    return Judged(len(written), kinds, repeated)
+
+
+async def judge_table(watch: Watch, store: ObjectStore, table: str) -> int:
+    """The table is what replaying its committed intents in order gives; how many files live."""
+    verdicts, intents = _of_table(watch, table)
+    _judge_order(table, verdicts)
+    expected = _replayed(table, verdicts, intents)
+    state = await load_table(store, TableName(table))
+    assert state is not None, f"{table} is gone"
+    found = Counter(live.entry.location for live in state.live.entries() if live.entry.content_type is ContentType.DATA)
+    twice = [location for location, times in found.items() if times > 1]
+    assert not twice, f"{table}: live more than once: {twice}"
+    lost, extra = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
+    assert not lost, f"{table}: committed and lost: {lost}"
+    assert not extra, f"{table}: there, and never committed: {extra}"
+    return len(found)
+
+
+def check_table(table: str, environment: Mapping[str, str], folder: Path) -> None:
+    """`rootline check` finds nothing."""
+    checking = RootlineProcess(f"check-{table}", ("check", table), environment, folder)
+    checking.start()
+    with ending(checking):
+        code = checking.wait(120)
+    assert code == ExitCode.DONE, f"rootline check {table} ended with {code}: {checking.said()}{checking.tail()}"
+
+
+def _of_table(watch: Watch, table: str) -> tuple[list[Verdict], list[Intent | None]]:
+    """The verdicts on intents that were decided by the table's head, in the log's order, with the intents."""
+    verdicts: list[Verdict] = []
+    intents: list[Intent | None] = []
+    for place in sorted(watch.written):
+        verdict = watch.verdicts[place][0]
+        if verdict.table != table:
+            continue
+        verdicts.append(verdict)
+        intents.append(_decoded(watch, place))
+    return verdicts, intents
+
+
+def _decoded(watch: Watch, place: Place) -> Intent | None:
+    record = watch.written[place]
+    try:
+        return decode_intent(record.value, {name: value or b"" for name, value in record.headers})
+    except RootlineError:
+        return None
+
+
+def _replayed(table: str, verdicts: list[Verdict], intents: list[Intent | None]) -> Mapping[str, object]:
+    reference = Reference()
+    committed: set[tuple[str, int]] = set()
+    for verdict, intent in zip(verdicts, intents, strict=True):
+        if intent is None or verdict.kind is VerdictKind.REJECTED:
+            continue
+        if intent.writer_id is not None and intent.writer_sequence is not None:
+            written = intent.writer_id, intent.writer_sequence
+            is_duplicate = verdict.kind is VerdictKind.DUPLICATE
+            assert is_duplicate == (written in committed), f"{table}: {written} is {verdict}, committed: {committed}"
+            committed.add(written)
+        if verdict.kind is VerdictKind.COMMITTED:
+            reference.apply(intent, {})
+    return reference.files
+
+
+def _judge_order(table: str, verdicts: list[Verdict]) -> None:
+    last: dict[int, tuple[int, int]] = {}
+    used: set[int] = set()
+    for verdict in verdicts:
+        if verdict.kind is not VerdictKind.COMMITTED:
+            continue
+        assert verdict.sequence_number is not None
+        assert verdict.version is not None
+        now = verdict.version, verdict.sequence_number
+        before = last.get(verdict.partition, (-1, -1))
+        assert before[0] <= now[0], f"{table}: {verdict} came after version {before[0]}"
+        assert before[1] < now[1], f"{table}: {verdict} came after sequence number {before[1]}"
+        assert verdict.sequence_number not in used, f"{table}: sequence number {verdict.sequence_number} twice"
+        used.add(verdict.sequence_number)
+        last[verdict.partition] = now
+
+
+def _judge_letters(watch: Watch) -> None:
+    for place, letters in watch.letters.items():
+        record, verdict = watch.written[place], watch.verdicts[place][0]
+        for letter in letters:
+            assert letter.key == record.key, f"the dead letter of {place} has another key"
+            assert letter.value == record.value, f"the dead letter of {place} has other bytes"
+            assert letter.headers[: len(record.headers)] == record.headers, f"the dead letter of {place} lost headers"
+            said = dict(letter.headers)
+            assert said["rootline.code"] == (verdict.code or "").encode(), f"the dead letter of {place} says {said}"
+
+
+def _said(verdict: Verdict) -> tuple[Any, ...]:
+    """All of a verdict: whoever repeats it repeats it word for word."""
+    return tuple(verdict.model_dump().values())

@@ -1,0 +1,71 @@
+"""A lake whose warehouse is on S3 and whose log is on Kafka, for one test.
+
+Owns: its addresses, as settings of this process and as the environment of others. Does not own: the services.
+Invariants: a lake has a prefix and topics of its own, so tests never meet.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from rootline.adapters.kafka_settings import KafkaSettings
+from rootline.adapters.kafka_writer_log import KafkaWriterLog
+from rootline.adapters.s3_object_store import S3ObjectStore
+from rootline.adapters.system_environment import SystemEnvironment
+from rootline.client.lake import Lake
+from rootline.client.session import Session
+from tests.services.s3_service import S3Service
+
+
+@dataclass(frozen=True)
+class KafkaLake:
+    """Also the address of a lake, as `Lake` takes it."""
+
+    s3: S3Service
+    kafka: KafkaSettings
+    prefix: str = field(default_factory=lambda: f"test-{uuid.uuid4().hex}")
+
+    @property
+    def name(self) -> str:
+        return self.warehouse
+
+    @property
+    def warehouse(self) -> str:
+        return f"s3://{self.s3.bucket}/{self.prefix}"
+
+    def store(self) -> S3ObjectStore:
+        return self.s3.store(self.prefix)
+
+    def through(self, *, s3_endpoint: str | None = None, kafka: KafkaSettings | None = None) -> KafkaLake:
+        """The same lake by other ways."""
+        return replace(self, s3=replace(self.s3, endpoint=s3_endpoint or self.s3.endpoint), kafka=kafka or self.kafka)
+
+    def client(self) -> Lake:
+        """A writer's connection of its own."""
+        return Lake(self)
+
+    async def open(self) -> Session:
+        store, log = self.store(), KafkaWriterLog(self.kafka)
+
+        async def close() -> None:
+            await log.close()
+            await store.close()
+
+        return Session(store, log, SystemEnvironment(), close, lambda _: None)
+
+    def environment(self) -> Mapping[str, str]:
+        """What the command line reads."""
+        kafka = self.kafka.model_dump(exclude_none=True, exclude_defaults=True)
+        secret = self.kafka.sasl_password
+        if secret is not None:
+            kafka["sasl_password"] = secret.get_secret_value()
+        return {
+            "ROOTLINE_WAREHOUSE": self.warehouse,
+            "ROOTLINE_LOG": self.kafka.url,
+            "ROOTLINE_S3__ENDPOINT": self.s3.endpoint,
+            "ROOTLINE_S3__ACCESS_KEY_ID": self.s3.access_key_id,
+            "ROOTLINE_S3__SECRET_ACCESS_KEY": self.s3.secret_access_key,
+            **{f"ROOTLINE_KAFKA__{name.upper()}": str(value) for name, value in kafka.items()},
+        }

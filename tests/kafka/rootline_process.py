@@ -1,0 +1,165 @@
+"""`rootline coordinator` and the like, each a process of its own that can be killed, paused and started again.
+
+Owns: the process, its log lines. Does not own: what it is told to serve (`kafka_lake`).
+Invariants: started as the command line starts it; log lines of every incarnation stay in one file; whoever starts one
+stops it, a paused one as well.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
+
+_PROGRAM = (sys.executable, "-c", "from rootline.cli.app import main; main()")
+_DEADLINE_S = 60.0
+
+
+class RootlineProcess:
+    """`words` of the command line; not started yet."""
+
+    def __init__(self, name: str, words: tuple[str, ...], environment: Mapping[str, str], folder: Path) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        self.incarnation = 0
+        self._words = words
+        self._environment = environment
+        self._output = folder / f"{name}.out"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_paused = False
+
+    def start(self) -> None:
+        """Begin; `wait_listening` says when it is there."""
+        assert not self.is_alive, f"{self.name} runs already"
+        self.incarnation += 1
+        self._is_paused = False
+        variables = {
+            **os.environ,
+            **self._environment,
+            "ROOTLINE_COORDINATOR__COORDINATOR_ID": f"{self.name}.{self.incarnation}",
+        }
+        with self._output.open("wb") as output, self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*_PROGRAM, *self._words, "--json"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=log,
+                env=variables,
+                start_new_session=True,
+            )
+
+    @property
+    def running(self) -> subprocess.Popen[bytes]:
+        """The present incarnation."""
+        assert self._process is not None, f"{self.name} was not started"
+        return self._process
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def wait_listening(self) -> str:
+        """Until it says where its HTTP listens."""
+        deadline_s = time.monotonic() + _DEADLINE_S
+        while b"\n" not in self._output.read_bytes():
+            assert self.is_alive, f"{self.name} ended with {self.running.returncode}: {self.tail()}"
+            assert time.monotonic() < deadline_s, f"{self.name} did not start: {self.tail()}"
+            self._breathe()
+        said = json.loads(self._output.read_bytes().splitlines()[0])
+        assert said["event"] == "listening", said
+        return str(said["url"])
+
+    def readiness(self) -> Any:
+        """What `/readyz` answers; `None` when nobody does."""
+        try:
+            with urlopen(f"{self.wait_listening()}/readyz", timeout=5) as reply:
+                return json.loads(reply.read())
+        except HTTPError as error:
+            return json.loads(error.read())
+        except URLError:
+            return None
+
+    def wait_ready(self) -> None:
+        """Until it has partitions, or nobody has any for it, and has read the log to its end."""
+        deadline_s = time.monotonic() + _DEADLINE_S
+        while not (answer := self.readiness() or {}).get("ready"):
+            assert self.is_alive, f"{self.name} ended with {self.running.returncode}: {self.tail()}"
+            assert time.monotonic() < deadline_s, f"{self.name} is not ready: {answer}; {self.tail()}"
+            self._breathe()
+
+    def kill(self) -> None:
+        """As a power cut would."""
+        self.running.kill()
+        self.running.wait(10)
+
+    def pause(self) -> None:
+        """As a machine that hangs: it hears nothing, and does not know."""
+        os.kill(self.running.pid, signal.SIGSTOP)
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """After `pause`."""
+        os.kill(self.running.pid, signal.SIGCONT)
+        self._is_paused = False
+
+    def request_stop(self) -> None:
+        """As a deployment does."""
+        self.running.terminate()
+
+    def wait(self, timeout_s: float = 60.0) -> int:
+        """Its exit code, once it has ended."""
+        return self.running.wait(timeout_s)
+
+    def end(self) -> None:
+        """Whatever state it is in."""
+        if self.is_alive:
+            if self._is_paused:
+                self.resume()
+            self.request_stop()
+            try:
+                self.wait(30)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """What it logged so far, in all incarnations."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        for line in text.splitlines():
+            if line.startswith("{"):
+                try:
+                    yield json.loads(line)
+                except ValueError:  # cut off by a kill
+                    continue
+
+    def said(self) -> str:
+        """What the present incarnation printed."""
+        return self._output.read_text(errors="replace")
+
+    def tail(self) -> str:
+        """The end of its log."""
+        return self.log.read_text(errors="replace")[-2_000:] if self.log.exists() else ""
+
+    def _breathe(self) -> None:
+        try:
+            self.running.wait(0.05)
+        except subprocess.TimeoutExpired:
+            return
+
+
+@contextmanager
+def ending(*processes: RootlineProcess) -> Iterator[None]:
+    """Whatever happens, they end with the block."""
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.end()

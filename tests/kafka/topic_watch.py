@@ -1,0 +1,158 @@
+"""What is on the three topics, and what the group remembers, seen by a client that is not ours.
+
+Owns: reading along, and what must hold at any moment: nothing that the group has passed is undecided. Does not own: the
+judgement of the end (`judge`).
+Invariants: an offset is compared with verdicts that were there when it was read, and no earlier; sees committed records
+only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import cast
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from rootline.adapters.kafka_settings import KafkaSettings
+from rootline.schemas.log_position import Headers
+from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.schemas.verdict_codec import decode_verdicts
+
+Place = tuple[int, int]
+"""Partition and offset of an intent's record."""
+_PATIENCE_S = 30.0
+
+
+@dataclass(frozen=True)
+class Written:
+    """A record of the intents' topic."""
+
+    key: bytes | None
+    value: bytes
+    headers: Headers
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A record of the dead letters' topic."""
+
+    key: bytes | None
+    value: bytes
+    headers: Headers
+
+
+@dataclass
+class Watch:
+    """`verdicts`: all that were ever published on a record; `committed`: the group's offsets, when last asked.
+
+    `read_to`: the end of each partition of the intents, when last read.
+    """
+
+    settings: KafkaSettings
+    written: dict[Place, Written] = field(default_factory=dict)
+    verdicts: dict[Place, list[Verdict]] = field(default_factory=lambda: defaultdict(list))
+    letters: dict[Place, list[Letter]] = field(default_factory=lambda: defaultdict(list))
+    committed: dict[int, int] = field(default_factory=dict)
+    read_to: dict[int, int] = field(default_factory=dict)
+    samples: int = 0
+    _judged: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        servers: dict[str, str | int | float | bool] = {"bootstrap.servers": self.settings.servers(), "log_level": 0}
+        # it asks and never joins; the administrative client's question for the same brings the process down when a
+        # broker goes at the wrong moment (confluentinc/librdkafka #3663, #5397)
+        self._group = Consumer({**servers, "group.id": self.settings.group_id, "enable.auto.commit": False})
+        self._consumer = Consumer(
+            {
+                **servers,
+                "group.id": "not used",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed",
+                "fetch.wait.max.ms": 10,
+            }
+        )
+        topics = (self.settings.intents_topic, self.settings.verdicts_topic, self.settings.dead_letters_topic)
+        known = self._consumer.list_topics(timeout=_PATIENCE_S).topics
+        self._places = [TopicPartition(name, number, 0) for name in topics for number in known[name].partitions]
+        self._consumer.assign(self._places)
+
+    def sample(self) -> None:
+        """Look at the group's offsets, then whether every record before them is decided; blocks.
+
+        Raises:
+            AssertionError: it is not, or an offset went back. KafkaException: nobody answered.
+
+        """
+        committed = self._ask_committed()
+        self.catch_up()
+        for partition, offset in committed.items():
+            before = self.committed.get(partition, 0)
+            assert offset >= before, f"partition {partition}: the group's offset went back from {before} to {offset}"
+            for number in range(self._judged.get(partition, 0), offset):
+                self._assert_decided((partition, number), offset)
+            self._judged[partition] = offset
+        self.committed = committed
+        self.samples += 1
+
+    def catch_up(self) -> None:
+        """Read all three topics to their present ends."""
+        ends = {
+            (held.topic, held.partition): self._consumer.get_watermark_offsets(held, timeout=_PATIENCE_S)[1]
+            for held in self._places
+        }
+        deadline_s = time.monotonic() + _PATIENCE_S
+        while self._has_more(ends):
+            for message in self._consumer.consume(1_000, timeout=0.05):
+                self._take(message)
+            assert time.monotonic() < deadline_s, "the topics' ends were not reached"
+        self.read_to = {number: end for (name, number), end in ends.items() if name == self.settings.intents_topic}
+
+    @property
+    def behind(self) -> int:
+        """How many records the group's offsets are before the ends, as of the last sample."""
+        return sum(end - self.committed.get(number, 0) for number, end in self.read_to.items())
+
+    def close(self) -> None:
+        """Give back connections."""
+        self._consumer.close()
+        self._group.close()
+
+    def _ask_committed(self) -> dict[int, int]:
+        asked = [held for held in self._places if held.topic == self.settings.intents_topic]
+        found = self._group.committed(asked, timeout=_PATIENCE_S)
+        return {held.partition: held.offset for held in found if held.offset >= 0}
+
+    def _has_more(self, ends: dict[tuple[str, int], int]) -> bool:
+        return any(
+            max(held.offset, 0) < ends[held.topic, held.partition] for held in self._consumer.position(self._places)
+        )
+
+    def _take(self, message: Message) -> None:
+        error = message.error()
+        if error is not None:
+            raise KafkaException(error)
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        key, value = message.key(), message.value() or b""
+        headers: Headers = tuple((name, text) for name, text in cast("Headers", message.headers() or ()))
+        assert partition is not None
+        assert offset is not None
+        if topic == self.settings.intents_topic:
+            self.written[partition, offset] = Written(key, value, headers)
+        elif topic == self.settings.verdicts_topic:
+            for verdict in decode_verdicts(value):
+                self.verdicts[verdict.partition, verdict.offset].append(verdict)
+        else:
+            said = dict(headers)
+            of = int(said["__connect.errors.partition"] or b""), int(said["__connect.errors.offset"] or b"")
+            self.letters[of].append(Letter(key, value, headers))
+
+    def _assert_decided(self, place: Place, committed: int) -> None:
+        if place not in self.written:
+            return  # not a record: a transaction's end, or of one that was aborted
+        verdicts = self.verdicts.get(place)
+        assert verdicts, f"the group's offset of partition {place[0]} is {committed}, but {place} has no verdict"
+        if verdicts[0].kind is VerdictKind.REJECTED:
+            assert place in self.letters, f"the group's offset passed {place}, which was rejected, without dead letter"

@@ -1,0 +1,58 @@
+"""What is done to simulated processes and to their log while writers write.
+
+Owns: which harm comes when. Does not own: what it does (`process`, `rootline.testing.group_log`).
+Invariants: every choice comes from the world's seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.simulation.faulty_world import World
+from tests.simulation.process import Process
+from tests.simulation.writers import nowhere
+
+_SECONDS = (0.02, 0.1, 0.5, 2.0, 15.0, 400.0)
+_NOISE = (b"nothing", b"\xc3\x01\xff", b"{}", b"")
+
+
+async def disturb_process(world: World, process: Process) -> None:
+    """Kill, stop, pause, cut off and start one process again, for ever."""
+    while True:
+        await asyncio.sleep(world.rng.expovariate(1 / 1.0))
+        roll = world.rng.random()
+        if roll < 0.5:
+            await process.kill()
+            await asyncio.sleep(world.rng.expovariate(1 / 0.5))
+            process.start()
+        elif roll < 0.6:
+            await process.stop()
+            process.start()
+        elif roll < 0.8:
+            await process.pause(world.rng.choice(_SECONDS))
+        else:
+            await process.cut_off(world.rng.choice(_SECONDS))
+        process.raise_failure()
+
+
+async def disturb_log(world: World, tables: list[str]) -> None:
+    """Rebalances, records that are no intents, gaps, intents for nobody, and once one partition more; for ever."""
+    rng, log = world.rng, world.log
+    while True:
+        await asyncio.sleep(rng.expovariate(1 / 0.3))
+        roll = rng.random()
+        if roll < 0.3:
+            world.trace.note("rebalance")
+            log.rebalance()
+        elif roll < 0.7:
+            key = rng.choice([None, *(table.encode() for table in tables)])
+            for _ in range(rng.randint(1, 5)):
+                log.append(key, rng.choice(_NOISE))
+        elif roll < 0.85:
+            log.skip(rng.randrange(log.partitions), rng.randint(1, 3))
+        elif roll < 0.95:
+            key, value = nowhere(rng)
+            log.append(key, value)
+        elif log.partitions < 4:
+            world.trace.note("one partition more")
+            log.add_partition()

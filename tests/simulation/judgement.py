@@ -1,0 +1,90 @@
+"""What must hold when a simulated world has come to rest.
+
+Owns: the comparison of log, store and reference. Does not own: what must hold at every moment (`rootline.testing`
+asserts it where it would be broken: one verdict for a record, no offset remembered past an undecided one).
+Invariants: nothing is believed that is not in the log or in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from rootline.schemas.errors import RootlineError
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import Intent
+from rootline.schemas.intent_codec import decode_intent
+from rootline.schemas.intent_limits import IntentLimits
+from rootline.schemas.log_position import LogRecord, by_name
+from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.storage.chain_check import check_table
+from rootline.storage.table_loader import load_table
+from rootline.tree.table_state import TableState
+from tests.simulation.faulty_world import World
+from tests.simulation.reference import replay
+from tests.simulation.writers import Published, live_data, stored_positions
+
+
+def is_drained(world: World) -> bool:
+    """Every record has its verdict and its dead letter, and the group knows: no lag."""
+    log = world.log
+    known = all((log.remembered(partition) or 0) == log.span(partition)[1] for partition in range(log.partitions))
+    return known and not log.undecided()
+
+
+async def judge(world: World, published: Published, tables: Sequence[TableName]) -> list[TableState]:
+    """Raise `AssertionError` unless everything holds; the tables' states."""
+    log = world.log
+    assert log.broken == []
+    assert is_drained(world), f"liveness: undecided {log.undecided()[:10]}"
+    records = list(log.records())
+    verdicts = [log.verdicts[record.position] for record in records]
+    intents = [_intent_of(record, published) for record in records]
+    states = []
+    for table in tables:
+        own = [
+            (verdict, intent)
+            for verdict, intent in zip(verdicts, intents, strict=True)
+            if intent is not None and intent.table == table
+        ]
+        for partition in range(log.partitions):
+            _check_order([item for item in verdicts if (item.table, item.partition) == (table, partition)])
+        states.append(await _compare(world, table, own, published))
+    return states
+
+
+async def _compare(
+    world: World, table: TableName, decided: Sequence[tuple[Verdict, Intent]], published: Published
+) -> TableState:
+    reference = replay(decided, published.vectors)
+    state = await load_table(world.store, table)
+    assert state is not None
+    assert sorted(reference.files) == live_data(state), f"{table}: the live files are not those of the accepted intents"
+    for name, deleted in reference.files.items():
+        assert await stored_positions(world, table, state, name) == deleted, f"{name}: other rows are deleted"
+    findings = [finding async for finding in check_table(world.store, table)]
+    assert not findings, findings
+    return state
+
+
+def _intent_of(record: LogRecord, published: Published) -> Intent | None:
+    """A writer's intent; `None` for anything else."""
+    try:
+        intent = decode_intent(record.value, by_name(record.headers), IntentLimits())
+    except RootlineError:
+        return None
+    return intent if intent.intent_id in published.intents else None
+
+
+def _check_order(verdicts: Sequence[Verdict]) -> None:
+    """Of one table on one partition: versions follow the log's order, and sequence numbers increase strictly."""
+    committed = [verdict for verdict in verdicts if verdict.kind is VerdictKind.COMMITTED]
+    for before, after in pairwise(committed):
+        assert before.version is not None
+        assert after.version is not None
+        assert before.sequence_number is not None
+        assert after.sequence_number is not None
+        assert before.version <= after.version, f"offset {after.offset} was committed before offset {before.offset}"
+        assert before.sequence_number < after.sequence_number, (
+            f"offset {after.offset} has no sequence number of its own"
+        )
