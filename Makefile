@@ -18,7 +18,7 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram bench simulate clean clean-venv
+.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram bench simulate chaos clean clean-venv
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -72,6 +72,9 @@ bench: setup ## measure against the yardsticks; writes benchmarks/results/
 
 simulate: setup ## faults and crashes against the real machine, seeded: make simulate SEED=7 STEPS=2000
 	$(STAGE) simulate $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(ARGS)
+
+chaos: setup ## kill -9, hangs and a bad network against real services: make chaos SEED=7 ARGS="--seconds 600"
+	$(STAGE) chaos $(BIN)/python -m tests.kafka.chaos $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 clean: ## remove what runs and demos left behind; keeps .venv
 	rm -rf demo-lake demo-kafka lake dist build spark-warehouse metastore_db derby.log .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

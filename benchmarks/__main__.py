@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from benchmarks import backlog_memory, idle_tables, kafka_load, next_root, takeover
+from benchmarks import backlog_memory, idle_tables, intent_cpu, kafka_load, next_root, takeover
 from benchmarks.commit_latency import on_local_files, on_s3
 from benchmarks.measure import Result
 from benchmarks.report import print_table, write_results
@@ -63,6 +63,7 @@ def _slow_s3() -> list[Result]:
 
 MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "next-root": next_root.measure,
+    "intent-cpu": intent_cpu.measure,
     "local": _local,
     "s3": _s3,
     "slow-s3": _slow_s3,

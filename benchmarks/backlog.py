@@ -1,8 +1,8 @@
 """A long backlog of small intents on a real topic, made quickly.
 
 Owns: the intents, and getting them onto the topic. Does not own: who works through them.
-Invariants: every intent of a table adds one file and removes the one that was added `LIVE_FILES` before, so that tables
-do not grow however long the backlog is; each is the writer's next, so none is answered as known.
+Invariants: an intent adds one file and removes the one that was added to its table a while before, so that all tables
+together have `LIVE_FILES` however long the backlog is; each is its writer's next, so none is answered as known.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def produce(settings: KafkaSettings, *, tables: int, intents: int) -> None:
 
 
 def _records(tables: int, intents: int) -> Iterator[tuple[bytes, bytes]]:
-    templates = [_Template(number) for number in range(tables)]
+    templates = [_Template(number, max(1, LIVE_FILES // tables)) for number in range(tables)]
     for template in templates:
         yield template.key, template.create
     for number in range(intents):
@@ -83,8 +83,9 @@ def _records(tables: int, intents: int) -> Iterator[tuple[bytes, bytes]]:
 class _Template:
     """One table's intents, all of one length: only digits and the writer's sequence differ."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, live: int) -> None:
         table = definition(number + 1)
+        self._live = live
         self._name = table_of(number)
         self.key = self._name.encode()
         self.create = create_record(table, self._name)
@@ -95,7 +96,7 @@ class _Template:
     def record(self, number: int) -> bytes:
         """Intent `number`."""
         own = _digits(number)
-        template, old = (self._first, "") if number < LIVE_FILES else (self._later, _digits(number - LIVE_FILES))
+        template, old = (self._first, "") if number < self._live else (self._later, _digits(number - self._live))
         made = template.replace(_MARK_OWN, own.encode()).replace(_MARK_OLD, old.encode())
         return made.replace(_MARK_SEQUENCE, _varint(_FIRST_SEQUENCE + number))
 

@@ -127,6 +127,9 @@ async def _serve(warehouse: str, log: str, notes: Path) -> None:
             await asyncio.sleep(0.01)
         if service.readiness().ready:
             print(_READY, flush=True)
+        else:
+            print(service.readiness().reason, file=sys.stderr)
+            service.request_stop()
         try:
             await running
         finally:

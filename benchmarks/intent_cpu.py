@@ -18,6 +18,7 @@ import io
 import os
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,7 +29,7 @@ from benchmarks.measure import Result, Spread, load_average
 from benchmarks.sample_table import TABLE, append_record, create_record, data_file, definition, statistics
 from rootline.coordinator.protocol.commit_machine import step
 from rootline.coordinator.protocol.effects import PublishVerdicts, PutRoot
-from rootline.coordinator.protocol.events import Arrived, PutReplied, Tick
+from rootline.coordinator.protocol.events import Arrived, PutReplied, Tick, VerdictsPublished
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
@@ -61,7 +62,13 @@ _NOW_MS: Final = 1_700_000_000_000
 _FRAME_BYTES: Final = 10
 _WRITERS: Final = 32
 _DEFINITION: Final = definition()
-_STAGES: Final = ("decode", "settle, apply, build", "publish verdicts")
+_WHOLE, _WALL = "whole", "wall"
+_STAGES: Final = ("decode", "settle, apply, build, check", "confirm, encode verdicts")
+_ENCODE, _CHECK = "of which joining and hashing the root", "of which the checks before the PUT"
+_AS_LIST: Final = "fastavro reads the same intents, statistics as a list"
+_OPENED: Final = "fastavro reads the same bytes, statistics and all"
+_UNOPENED: Final = "fastavro reads the same bytes, statistics unopened"
+_YARDSTICKS: Final = {_AS_LIST: "≤ 0.5", _OPENED: "–", _UNOPENED: "–"}
 _LIMITS: Final = IntentLimits()
 _POLICY: Final = Policy("bench", BatchLimits(BATCH, 1 << 26, 1.0), RetryPolicy(0.1, 1.0, 5), 4)
 
@@ -74,79 +81,92 @@ class Batch:
     generic: Sequence[bytes]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Taken:
-    """CPU seconds of each stage of one batch, its wall seconds, and the root that came of it."""
+    """CPU seconds of each stage of one batch, its wall seconds, and the machine before and after it."""
 
-    stages: tuple[float, ...]
+    stages: dict[str, float]
     wall: float
     before: TableMachine
     after: TableMachine
-    applied: Applied
+
+
+class Samples(defaultdict[str, list[float]]):
+    """Seconds an intent, by what took them."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(list)
+        self._size = size
+
+    def add(self, name: str, seconds: float) -> None:
+        self[name].append(seconds / self._size)
+
+    def time(self, name: str, work: Callable[[], object]) -> None:
+        began = time.process_time()
+        work()
+        self.add(name, time.process_time() - began)
+
+    def spread(self, name: str) -> Spread:
+        return Spread.of(self[name])
 
 
 def measure() -> list[Result]:
-    """Batches of 512, then batches of one, each beside the yardsticks."""
+    """Batches of 512 beside the yardsticks, then batches of one."""
     codec = StatisticsCodec(_DEFINITION.tracked_fields)
-    return [*_batches(codec, BATCH, SAMPLES), *_batches(codec, 1, _LONE_SAMPLES)]
-
-
-def _batches(codec: StatisticsCodec, size: int, samples: int) -> list[Result]:
-    machine = _filled(codec, size)
-    yardsticks = _Yardsticks(codec)
-    generic: list[float] = []
-    opaque: list[float] = []
-    opened: list[float] = []
-    wholes: list[float] = []
-    walls: list[float] = []
-    stages: tuple[list[float], ...] = ([], [], [])
-    encodings: list[float] = []
-    checks: list[float] = []
-    for number in range(-_WARM_UP, samples):
-        batch = _batch(codec, (number + _WARM_UP) * size, size, with_generic=size > 1)
-        one = _carried_out(machine, batch.records)
-        times = (
-            _timed(lambda values=batch.generic: yardsticks.intents(values)),
-            _timed(lambda records=batch.records: yardsticks.intents([raw.value for raw in records])),
-            _timed(lambda records=batch.records: yardsticks.opened([raw.value for raw in records])),
-        )
-        if number < 0:
-            continue
-        wholes.append(sum(one.stages) / size)
-        walls.append(one.wall / size)
-        for times_of, seconds in zip((*stages, generic, opaque, opened), (*one.stages, *times), strict=True):
-            times_of.append(seconds / size)
-        root, head = one.applied.state.root, one.before.head
-        encodings.append(_timed(lambda root=root: encode_root(root.header, root.blocks, root.codec, root.sync)) / size)
-        checks.append(_timed(lambda head=head, applied=one.applied: broken(head, applied.state)) / size)
-        del one, root, head  # or every sample would take fresh memory from the system, which a coordinator does not
-    whole = Spread.of(wholes)
+    batches, lone = _sampled(codec, BATCH, SAMPLES), _sampled(codec, 1, _LONE_SAMPLES)
+    whole = batches.spread(_WHOLE)
+    notes = (
+        f"CPU of one core: {1 / whole.median:,.0f} intents/s (goal 20,000); wall {_us(batches.spread(_WALL))}; "
+        f"{ENTRIES:,} entries in the root before"
+    )
+    what = f"intent of one file, 20 columns of statistics, in batches of {BATCH}"
     load = load_average()
     results: list[Result] = []
-    if size > 1:
-        what = f"intent of one file, 20 columns of statistics, in batches of {size}"
-        notes = (
-            f"CPU of one core: {1 / whole.median:,.0f} intents/s (goal 20,000); wall {_us(Spread.of(walls))}; "
-            f"{ENTRIES:,} entries in the root before"
-        )
-        for name, times, target in (
-            ("fastavro reads the same intents, statistics as a list", generic, "≤ 0.5"),
-            ("fastavro reads the same bytes, statistics and all", opened, "–"),
-            ("fastavro reads the same bytes, statistics unopened", opaque, "–"),
-        ):
-            spread = Spread.of(times)
-            results.append(Result("6", what, whole, spread, name, whole.median / spread.median, target, load, notes))
-            notes = ""
-    parts = dict(zip(_STAGES, stages, strict=True))
-    parts |= {"of which encode root": encodings, "of which invariant checks": checks}
-    prefix = f"batch of {size}: " if size > 1 else "lone intent: "
-    if size == 1:
-        results.append(Result("6", f"{prefix}whole", whole, None, "–", 1.0, "–", load))
-    for name, times in parts.items():
-        spread = Spread.of(times)
+    for name, target in _YARDSTICKS.items():
+        spread = batches.spread(name)
+        results.append(Result("6", what, whole, spread, name, whole.median / spread.median, target, load, notes))
+        notes = ""
+    return [*results, *_parts(batches, f"batch of {BATCH}", load), *_parts(lone, "lone intent", load)]
+
+
+def _parts(samples: Samples, of: str, load: float) -> list[Result]:
+    """Each stage's share of the whole."""
+    whole = samples.spread(_WHOLE)
+    results: list[Result] = []
+    for name in (_WHOLE, *_STAGES, _ENCODE, _CHECK):
+        spread = samples.spread(name)
         share = spread.median / whole.median
-        results.append(Result("6", prefix + name, spread, whole, "the whole", share, "–", load))
+        results.append(Result("6", f"{of}: {name}", spread, whole, "the whole", share, "–", load))
     return results
+
+
+def _sampled(codec: StatisticsCodec, size: int, samples: int) -> Samples:
+    machine = _filled(codec, size)
+    yardsticks = Yardsticks(codec)
+    taken = Samples(size)
+    for number in range(-_WARM_UP, samples):
+        batch = _batch(codec, (number + _WARM_UP) * size, size)
+        into = taken if number >= 0 else Samples(size)
+        _sample(machine, batch, yardsticks, into)
+    return taken
+
+
+def _sample(machine: TableMachine, batch: Batch, yardsticks: Yardsticks, into: Samples) -> None:
+    """One batch and its yardsticks. What came of it is let go, as a coordinator does, so that memory is used again."""
+    one = _carried_out(machine, batch.records)
+    for name, seconds in one.stages.items():
+        into.add(name, seconds)
+    into.add(_WHOLE, sum(one.stages.values()))
+    into.add(_WALL, one.wall)
+    values = [raw.value for raw in batch.records]
+    into.time(_AS_LIST, lambda: yardsticks.intents(batch.generic))
+    into.time(_OPENED, lambda: yardsticks.opened(values))
+    into.time(_UNOPENED, lambda: yardsticks.intents(values))
+    head, after = one.before.head, one.after.head
+    if after is not None:
+        root = after.root
+        into.time(_ENCODE, lambda: encode_root(root.header, root.blocks, root.codec, root.sync))
+        into.time(_CHECK, lambda: broken(head, after, acknowledged=one.before.acknowledged))
 
 
 def _carried_out(machine: TableMachine, raws: Sequence[LogRecord]) -> Taken:
@@ -155,25 +175,25 @@ def _carried_out(machine: TableMachine, raws: Sequence[LogRecord]) -> Taken:
     landed = PutReplied(PutReply(PutAnswer.CREATED, store_ms=_NOW_MS))
     wall = time.perf_counter()
     began = time.process_time()
-    records = [decoded(raw, _LIMITS) for raw in raws]
+    records = tuple([record for raw in raws if isinstance(record := decoded(raw, _LIMITS), Record)])
     read = time.process_time()
-    after, effects = step(machine, Arrived(tuple(records)), tick)  # type: ignore[arg-type]  # checked below
+    after, effects = step(machine, Arrived(records), tick)
     built = time.process_time()
     done, more = step(after, landed, tick)
     published = [effect for effect in more if isinstance(effect, PublishVerdicts)]
     encoded = [encode_verdicts([item.verdict for item in effect.decided]) for effect in published]
+    for effect in published:
+        done, _ = step(done, VerdictsPublished(effect.up_to), tick)
     ended = time.process_time()
     wall = time.perf_counter() - wall
-    attempt = after.attempt
     kinds = {item.verdict.kind for effect in published for item in effect.decided}
-    if attempt is None or not isinstance(effects[-1], PutRoot) or kinds != {VerdictKind.COMMITTED} or not encoded:
+    if not isinstance(effects[-1], PutRoot) or kinds != {VerdictKind.COMMITTED} or not all(encoded):
         raise RuntimeError(f"the benchmark's own intents came to {kinds}, phase {done.phase}")
-    return Taken(
-        (read - began, built - read, ended - built), wall, machine, done._replace(publishing=0), attempt.applied
-    )
+    stages = dict(zip(_STAGES, (read - began, built - read, ended - built), strict=True))
+    return Taken(stages, wall, machine, done)
 
 
-class _Yardsticks:
+class Yardsticks:
     """fastavro alone, with schemas that it has parsed before."""
 
     def __init__(self, codec: StatisticsCodec) -> None:
@@ -204,18 +224,17 @@ def _without_logical_types(schema: Any) -> Any:
     return [_without_logical_types(item) for item in schema] if isinstance(schema, list) else schema
 
 
-def _batch(codec: StatisticsCodec, first: int, size: int, *, with_generic: bool) -> Batch:
+def _batch(codec: StatisticsCodec, first: int, size: int) -> Batch:
     tracked = {field.tracked_id: field for field in codec.tracked}
     numbers = range(ENTRIES + first, ENTRIES + first + size)
     values = [_append_one(number, codec) for number in numbers]
     generic: list[bytes] = []
     for number, value in zip(numbers, values, strict=True):
-        if with_generic:
-            intent = decode_intent(value)
-            listed = to_generic(statistics(number), tracked)
-            update: Mapping[str, Any] = {"content_stats": None, "stats_schema": None, "statistics": listed}
-            files = (intent.add_data_files[0].model_copy(update=update),)
-            generic.append(encode_intent(intent.model_copy(update={"add_data_files": files})))
+        intent = decode_intent(value)
+        listed = to_generic(statistics(number), tracked)
+        update: Mapping[str, Any] = {"content_stats": None, "stats_schema": None, "statistics": listed}
+        files = (intent.add_data_files[0].model_copy(update=update),)
+        generic.append(encode_intent(intent.model_copy(update={"add_data_files": files})))
     return Batch([_raw(value, number) for number, value in zip(numbers, values, strict=True)], generic)
 
 
@@ -263,12 +282,6 @@ def _applied(state: TableState | None, value: bytes, offset: int) -> TableState:
     if not isinstance(applied, Applied):
         raise TypeError(f"the benchmark's own intent came to {applied}")
     return applied.state
-
-
-def _timed(work: Callable[[], object]) -> float:
-    began = time.process_time()
-    work()
-    return time.process_time() - began
 
 
 def _us(spread: Spread) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import structlog
 
 from rootline.adapters.system_environment import SystemEnvironment
-from rootline.coordinator.protocol.effects import Noted, PublishVerdicts, Report
+from rootline.coordinator.protocol.effects import Noted, Report
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
@@ -23,6 +23,7 @@ from rootline.coordinator.runtime.effect_runner import EffectRunner
 from rootline.coordinator.runtime.metrics import CoordinatorMetrics
 from rootline.coordinator.runtime.table_loop import TableContext, TableLoop, TableOwner
 from rootline.coordinator.runtime.tenure import TenureSettings
+from rootline.coordinator.runtime.verdict_outbox import Publication
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import CoordinatorLog
@@ -183,8 +184,8 @@ class CoordinatorService:
                     f"offset {applied}, but the log ends at {end}",
                 )
 
-    def _observe(self, table: TableName, note: Report | PublishVerdicts) -> None:
-        if isinstance(note, PublishVerdicts):
+    def _observe(self, table: TableName, note: Report | Publication) -> None:
+        if isinstance(note, Publication):
             self.metrics.published(note, self._environment.now_ms())
             return
         self.metrics.report(table, note)

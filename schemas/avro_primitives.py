@@ -34,6 +34,8 @@ def encode_long(value: int) -> bytes:
         return bytes((zigzag & 0x7F | 0x80, zigzag >> 7))
     if zigzag < 0x200000:
         return bytes((zigzag & 0x7F | 0x80, zigzag >> 7 & 0x7F | 0x80, zigzag >> 14))
+    if zigzag < 0x10000000:
+        return bytes((zigzag & 0x7F | 0x80, zigzag >> 7 & 0x7F | 0x80, zigzag >> 14 & 0x7F | 0x80, zigzag >> 21))
     if not LONG_MIN <= value <= LONG_MAX:  # the zigzag number of what does not fit is not small either
         raise ValueError(f"{value} does not fit 64 bits")
     out: list[int] = []

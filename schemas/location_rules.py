@@ -32,6 +32,11 @@ _FORBIDDEN: Final = {
 _FORBIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
+def is_plain(location: str) -> bool:
+    """Whether `check_location` lets it pass at a glance; `False` says nothing."""
+    return len(location) <= DEFAULT_LIMITS.max_location_chars and _PLAIN.match(location) is not None
+
+
 def check_location(
     location: str,
     *,

@@ -36,4 +36,4 @@ class LogRecord(NamedTuple):
 
 def by_name(headers: Headers) -> dict[str, bytes]:
     """Each header's value; of several with one name the last one's, for null the empty one."""
-    return {name: value or b"" for name, value in headers}
+    return {name: value or b"" for name, value in headers} if headers else {}

@@ -85,7 +85,10 @@ def seal(rows: Sequence[Row], codec: EntryCodec, sync: bytes) -> RootBlock:
         Internal: `invariant-broken`, no rows, or more bytes than a reader accepts.
 
     """
-    plain = b"".join(map(row_bytes, rows))
+    parts: list[bytes] = []
+    for row in rows:
+        parts += (encode_version_info(row.entry.version_info), row.tail)
+    plain = b"".join(parts)
     if not plain or len(plain) > BLOCK_BYTES_MAX:
         raise Internal("invariant-broken", f"a block of {len(rows)} rows and {len(plain)} bytes cannot be written")
     frame = compress(plain)

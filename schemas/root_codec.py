@@ -17,6 +17,7 @@ import hashlib
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from typing import Final
 
@@ -113,28 +114,42 @@ def encode_root(header: RootHeader, blocks: Sequence[RootBlock], codec: EntryCod
         Internal: `invariant-broken`: foreign blocks, or more entries than a reader accepts.
 
     """
-    entries = sum(len(block.rows) for block in blocks)
+    entries = sum([len(block.rows) for block in blocks])
     if entries > ROOT_ENTRIES_MAX:
         raise Internal("invariant-broken", f"a root of {entries} entries: at most {ROOT_ENTRIES_MAX} can be read")
     if sync != sync_marker(header.table_uuid) or not all(block.encoded.endswith(sync) for block in blocks):
         raise Internal("invariant-broken", f"the sync marker is not that of table {header.table_uuid}")
     metadata = {
-        "avro.schema": codec.schema_json,
-        "avro.codec": b"zstandard",
         **encode_header(header),
         _ENTRIES_KEY: str(entries).encode(),
         _BLOCKS_KEY: str(len(blocks)).encode(),
         _DIGEST_KEY: _DIGEST_ZEROS,
     }
-    parts = [_MAGIC, encode_long(len(metadata))]
+    opening, opening_hashed = _opening(codec.schema_json, len(metadata))
+    parts: list[bytes] = []
     for key, value in metadata.items():
-        parts.append(encode_string(key))
-        parts.append(encode_bytes(value))
+        parts += (_key(key), encode_long(len(value)), value)
     before_digest = b"".join(parts)[: -len(_DIGEST_ZEROS)]
     after_digest = b"\x00" + sync
-    digest = _digest(before_digest + _DIGEST_ZEROS + after_digest, blocks)
-    body = b"".join((before_digest, digest.hex().encode(), after_digest, *(block.encoded for block in blocks)))
+    hashing = opening_hashed.copy()
+    hashing.update(before_digest + _DIGEST_ZEROS + after_digest)
+    digest = _with_blocks(hashing, blocks)
+    encoded = [block.encoded for block in blocks]
+    body = b"".join((opening, before_digest, digest.hex().encode(), after_digest, *encoded))
     return Root(header, tuple(blocks), digest, sync, codec, len(body)), body
+
+
+_key: Final = lru_cache(maxsize=64)(encode_string)
+
+
+@lru_cache(maxsize=64)
+def _opening(schema_json: bytes, more_keys: int) -> tuple[bytes, hashlib._Hash]:
+    """(how the files of a table begin, its hash): the schema is most of a file header, and stays the same."""
+    opening = [_MAGIC, encode_long(2 + more_keys)]
+    for key, value in (("avro.schema", schema_json), ("avro.codec", b"zstandard")):
+        opening += (encode_string(key), encode_bytes(value))
+    joined = b"".join(opening)
+    return joined, hashlib.sha256(joined)
 
 
 def decode_root(body: bytes, *, name: str, known: Root | None = None) -> Root:
@@ -172,11 +187,10 @@ def decode_root(body: bytes, *, name: str, known: Root | None = None) -> Root:
     return Root(header, blocks, digest, file_header.sync, codec, len(body))
 
 
-def _digest(zeroed_header: bytes, blocks: Sequence[RootBlock] | Sequence[_FoundBlock]) -> bytes:
-    state = hashlib.sha256(zeroed_header)
-    for block in blocks:
-        state.update(block.digest)
-    return state.digest()
+def _with_blocks(hashing: hashlib._Hash, blocks: Sequence[RootBlock] | Sequence[_FoundBlock]) -> bytes:
+    """The digest of a root whose file header went into `hashing`."""
+    hashing.update(b"".join([block.digest for block in blocks]))
+    return hashing.digest()
 
 
 def _read_file_header(body: bytes) -> _FileHeader:
@@ -225,7 +239,7 @@ def _proven_digest(body: bytes, file_header: _FileHeader, found: Sequence[_Found
         raise Unreadable("the file metadata has no digest")
     stated = file_header.metadata[_DIGEST_KEY]
     zeroed = b"".join((body[:start], b"0" * len(stated), body[start + len(stated) : file_header.end]))
-    digest = _digest(zeroed, found)
+    digest = _with_blocks(hashlib.sha256(zeroed), found)
     if digest.hex().encode() != stated:
         raise Unreadable(
             f"the digest of the bytes is {digest.hex()[:16]}…, the header says {stated[:16].decode(errors='replace')}…"

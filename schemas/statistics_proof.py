@@ -31,12 +31,13 @@ from rootline.schemas.table_definition import TrackedField
 
 COLUMNS_MAX: Final = 128
 """Of a table that has a pattern: compiling one takes up to a millisecond a column."""
+ASKED_IN_VAIN: Final = 16
+"""Times, before a pattern is compiled: most tables of a process that has just started get few files soon."""
 _TEXT_BYTES_MAX: Final = 63  # whose length is one byte; our writers cut bounds to 16 characters
 
 _Groups = Sequence[bytes]
 _Pick = Callable[[_Groups], _Groups]
 _Check = Callable[[_Groups], bool]
-_Compare = Callable[[_Groups, _Groups], bool]
 
 
 def _varint(odd: bool, *longer: bytes) -> bytes:
@@ -60,7 +61,7 @@ _FLOATING: Final = ("float", "double")
 
 
 class StatisticsProof:
-    """The proof for one table's records. The pattern is compiled when it is first needed.
+    """The proof for one table's records. The pattern is compiled when it has proved worth it, or by `prepare`.
 
     Args:
         tracked: columns and expressions, in the order of the record's fields.
@@ -70,6 +71,12 @@ class StatisticsProof:
     def __init__(self, tracked: Sequence[TrackedField]) -> None:
         self._tracked = tuple(tracked)
         self._pattern: _Pattern | None = None
+        self._asked = 0
+
+    def prepare(self) -> None:
+        """Compile the pattern now; nothing happens for a very wide table."""
+        if self._pattern is None and len(self._tracked) <= COLUMNS_MAX:
+            self._pattern = _Pattern(self._tracked)
 
     def holds(self, encoded: bytes, record_count: int, partition_ids: Collection[int]) -> bool:
         """Whether `encoded` is proven to be sound statistics of a file; `False` says nothing.
@@ -82,9 +89,10 @@ class StatisticsProof:
         """
         pattern = self._pattern
         if pattern is None:
-            if len(self._tracked) > COLUMNS_MAX:
-                return False
-            pattern = self._pattern = _Pattern(self._tracked)
+            self._asked += 1
+            if self._asked == ASKED_IN_VAIN:
+                self.prepare()
+            return False
         found = pattern.match(encode_long(record_count) + encoded)
         if found is None:
             return False
@@ -155,16 +163,18 @@ class _Pattern:
         return rb"(?:\x00\x00|\x02(?P<%b>%b)\x02(?P=%b))" % (name, _SIZE, name)
 
     def _checks(self, types: dict[str, PrimitiveType]) -> Iterator[_Check]:
-        for compared_as, (lesser, greater) in self._pairs.items():
-            field_type = types.get(compared_as)
-            compare = _COMPARED.get(compared_as, _bytes_ascend)
-            if isinstance(field_type, DecimalType):
-                compare = partial(_decimals_ascend, 10**field_type.precision)
-            yield partial(_compared, compare, _picking(lesser), _picking(greater))
-        yield partial(_nulls_fit, _picking(self._nulls))
-        if self._beside_nans[1]:
-            nulls, nans = self._beside_nans
-            yield partial(_nans_fit, _picking(nulls), _picking(nans))
+        for compared_as, places in self._pairs.items():
+            lesser, greater = map(_picking, places)
+            if compared_as in _COMPARED:
+                yield _COMPARED[compared_as](lesser, greater)
+            elif isinstance(decimal := types[compared_as], DecimalType):
+                yield _decimals_ascend(10**decimal.precision, lesser, greater)
+            else:
+                yield _bytes_ascend(lesser, greater)
+        yield _nulls_fit(_picking(self._nulls))
+        nulls, nans = self._beside_nans
+        if nans:
+            yield _nans_fit(_picking(nulls), _picking(nans))
 
 
 def _size_of(field_type: PrimitiveType) -> int:
@@ -180,74 +190,102 @@ def _picking(places: Sequence[int]) -> _Pick:
     return itemgetter(*places) if places else lambda groups: ()
 
 
-def _compared(compare: _Compare, lesser: _Pick, greater: _Pick, groups: _Groups) -> bool:
-    return compare(lesser(groups), greater(groups))
-
-
 _Little = Literal["little"]
 _number: Final[Callable[[bytes, _Little], int]] = int.from_bytes
 _LITTLE: Final[repeat[_Little]] = repeat("little")
 
 
-def _numbers_ascend(lesser: _Groups, greater: _Groups) -> bool:
-    return all(map(le, map(_number, lesser, _LITTLE), map(_number, greater, _LITTLE)))
+def _numbers_ascend(lesser: _Pick, greater: _Pick) -> _Check:
+    def check(groups: _Groups) -> bool:
+        return all(map(le, map(_number, lesser(groups), _LITTLE), map(_number, greater(groups), _LITTLE)))
+
+    return check
 
 
-def _negatives_ascend(lesser: _Groups, greater: _Groups) -> bool:
-    return not any(lesser) or all(map(ge, map(_number, lesser, _LITTLE), map(_number, greater, _LITTLE)))
+def _negatives_ascend(lesser: _Pick, greater: _Pick) -> _Check:
+    def check(groups: _Groups) -> bool:
+        found = lesser(groups)
+        return not any(found) or all(map(ge, map(_number, found, _LITTLE), map(_number, greater(groups), _LITTLE)))
+
+    return check
 
 
-def _bytes_ascend(lesser: _Groups, greater: _Groups) -> bool:
-    return all(map(le, lesser, greater))
+def _bytes_ascend(lesser: _Pick, greater: _Pick) -> _Check:
+    return lambda groups: all(map(le, lesser(groups), greater(groups)))
 
 
-def _binaries_ascend(lesser: _Groups, greater: _Groups) -> bool:
-    return all(map(le, [item[1:] for item in lesser], [item[1:] for item in greater]))
+def _binaries_ascend(lesser: _Pick, greater: _Pick) -> _Check:
+    def check(groups: _Groups) -> bool:
+        return all(map(le, map(_without_length, lesser(groups)), map(_without_length, greater(groups))))
+
+    return check
 
 
-def _strings_ascend(lesser: _Groups, greater: _Groups) -> bool:
-    """UTF-8 is ordered like its code points; joined by characters of one byte it is valid if each part is."""
-    try:
-        b"".join((*lesser, *greater)).decode()
-    except UnicodeDecodeError:
-        return False
-    return _binaries_ascend(lesser, greater)
+def _strings_ascend(lesser: _Pick, greater: _Pick) -> _Check:
+    """UTF-8 is ordered like its code points; texts joined by their lengths, one byte each, are valid if each is."""
+
+    def check(groups: _Groups) -> bool:
+        lower, upper = lesser(groups), greater(groups)
+        try:
+            b"".join((*lower, *upper)).decode()
+        except UnicodeDecodeError:
+            return False
+        return all(map(le, map(_without_length, lower), map(_without_length, upper)))
+
+    return check
 
 
-def _floats_ascend(code: str, lesser: _Groups, greater: _Groups) -> bool:
+_without_length: Final[Callable[[bytes], bytes]] = itemgetter(slice(1, None))
+
+
+def _floats_ascend(code: str, lesser: _Pick, greater: _Pick) -> _Check:
     """Both bounds are there or none, so the values pair up; NaN is not below anything."""
-    lower, upper = b"".join(lesser), b"".join(greater)
-    layout = f"<{len(lower) // struct.calcsize(code)}{code}"
-    return all(map(le, struct.unpack(layout, lower), struct.unpack(layout, upper)))
+    size = struct.calcsize(code)
+
+    def check(groups: _Groups) -> bool:
+        lower, upper = b"".join(lesser(groups)), b"".join(greater(groups))
+        layout = f"<{len(lower) // size}{code}"
+        return all(map(le, struct.unpack(layout, lower), struct.unpack(layout, upper)))
+
+    return check
 
 
-def _decimals_ascend(limit: int, lesser: _Groups, greater: _Groups) -> bool:
-    return all(
-        -limit < int.from_bytes(lower, "big", signed=True) <= int.from_bytes(upper, "big", signed=True) < limit
-        for lower, upper in zip(lesser, greater, strict=True)
-    )
+def _decimals_ascend(limit: int, lesser: _Pick, greater: _Pick) -> _Check:
+    def check(groups: _Groups) -> bool:
+        return all(
+            -limit < int.from_bytes(lower, "big", signed=True) <= int.from_bytes(upper, "big", signed=True) < limit
+            for lower, upper in zip(lesser(groups), greater(groups), strict=True)
+        )
+
+    return check
 
 
-def _nulls_fit(nulls: _Pick, groups: _Groups) -> bool:
+def _nulls_fit(nulls: _Pick) -> _Check:
     """No more nulls than rows: clear at a glance when all counts are of one byte and the rows are not."""
-    rows = groups[0]
-    counts = b"".join(nulls(groups))
-    if len(rows) > 1 and counts.isascii():
-        return True
-    return max(map(_number, nulls(groups), _LITTLE), default=0) <= _number(rows, "little")
+
+    def check(groups: _Groups) -> bool:
+        rows, found = groups[0], nulls(groups)
+        if len(rows) > 1 and b"".join(found).isascii():
+            return True
+        return max(map(_number, found, _LITTLE), default=0) <= _number(rows, "little")
+
+    return check
 
 
-def _nans_fit(nulls: _Pick, nans: _Pick, groups: _Groups) -> bool:
-    found = nans(groups)
-    if not any(found):
-        return True
-    rows = long_of_varint(groups[0])
-    return all(
-        long_of_varint(null) + long_of_varint(nan) <= rows for null, nan in zip(nulls(groups), found, strict=True)
-    )
+def _nans_fit(nulls: _Pick, nans: _Pick) -> _Check:
+    def check(groups: _Groups) -> bool:
+        found = nans(groups)
+        if not any(found):
+            return True
+        rows = long_of_varint(groups[0])
+        return all(
+            long_of_varint(null) + long_of_varint(nan) <= rows for null, nan in zip(nulls(groups), found, strict=True)
+        )
+
+    return check
 
 
-_COMPARED: Final[dict[str, _Compare]] = {
+_COMPARED: Final[dict[str, Callable[[_Pick, _Pick], _Check]]] = {
     "number": _numbers_ascend,
     "negative": _negatives_ascend,
     "string": _strings_ascend,

@@ -8,13 +8,15 @@ Invariants: a `table` label stands for at most `TABLES_MAX` tables, and only for
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from collections.abc import Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from rootline.coordinator.protocol.effects import Noted, PublishVerdicts, Report
+from rootline.coordinator.protocol.effects import Noted, Report
 from rootline.coordinator.protocol.machine_state import Phase
+from rootline.coordinator.runtime.verdict_outbox import Publication
 from rootline.ports.intent_feed import Partition
 
 TABLES_MAX: Final = 200
@@ -79,12 +81,14 @@ class CoordinatorMetrics:
             case Noted.HEAD_LOADED | Noted.QUARANTINED:
                 pass
 
-    def published(self, effect: PublishVerdicts, now_ms: int) -> None:
+    def published(self, publication: Publication, now_ms: int) -> None:
         """Count verdicts, and how long their intents took to become visible."""
-        for item in effect.decided:
-            self._verdicts.labels(item.verdict.kind.value, item.verdict.code or "").inc()
-            if item.record.appended_ms:
-                self._visible.observe(max(0, now_ms - item.record.appended_ms) / 1000)
+        kinds = Counts((verdict.kind, verdict.code or "") for verdict in publication.verdicts)
+        for (kind, code), count in kinds.items():
+            self._verdicts.labels(kind.value, code).inc(count)
+        for appended_ms in publication.appended_ms:
+            if appended_ms:
+                self._visible.observe(max(0, now_ms - appended_ms) / 1000)
 
     def root(self, table: str, size_in_bytes: int, timestamp_ms: int, entries: dict[str, int]) -> None:
         """Describe the newest root; `entries`: content type → rows."""

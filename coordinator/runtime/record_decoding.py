@@ -58,14 +58,16 @@ def deadly(raw: LogRecord, how: str) -> Rejection:
 
 def _held(intent: Intent) -> int:
     """About what a decoded intent takes in memory; queues are bounded by it, because bytes on the wire say little."""
-    with_statistics = (*intent.add_data_files, *intent.add_equality_deletes)
-    added = len(with_statistics) + len(intent.add_vectors) + len(intent.add_manifests)
-    columns = sum([len(file.statistics) for file in with_statistics])
+    files = intent.add_data_files
+    if intent.add_equality_deletes:
+        files = (*files, *intent.add_equality_deletes)
+    added = len(files) + len(intent.add_vectors) + len(intent.add_manifests)
+    columns = sum([len(file.statistics) for file in files])
     return _INTENT_BYTES + added * _ADDED_BYTES + columns * _COLUMN_BYTES + len(intent.remove_files) * _REMOVED_BYTES
 
 
 def _size(raw: LogRecord) -> int:
-    headers = sum(len(name) + len(value or b"") for name, value in raw.headers)
+    headers = sum([len(name) + len(value or b"") for name, value in raw.headers])
     return len(raw.key or b"") + len(raw.value) + headers
 
 

@@ -28,14 +28,14 @@ from rootline.coordinator.protocol.events import (
 from rootline.coordinator.protocol.machine_moves import quarantined
 from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
 from rootline.coordinator.runtime.effect_runner import EffectRunner, StoreEffect
-from rootline.coordinator.runtime.verdict_outbox import VerdictOutbox
+from rootline.coordinator.runtime.verdict_outbox import Publication, VerdictOutbox
 from rootline.ports.environment import Environment
 from rootline.ports.intent_log import VerdictSink
 from rootline.schemas.identifiers import TableName
 from rootline.tree.batch import Record
 from rootline.tree.outcomes import Acknowledged
 
-Observer = Callable[[TableName, Report | PublishVerdicts], None]
+Observer = Callable[[TableName, Report | Publication], None]
 """Told of everything that people want to know; metrics and log lines follow from it."""
 
 
@@ -137,8 +137,8 @@ class TableLoop:
 
     @property
     def held_bytes(self) -> int:
-        """About what the intents of the table's queue take in memory, bytes."""
-        return self._delivered_bytes + self._queued_bytes
+        """About what the table's intents take in memory, bytes, until their verdicts are acknowledged."""
+        return self._delivered_bytes + self._queued_bytes + self._outbox.held_bytes
 
     def is_idle_since(self, monotonic_s: float) -> bool:
         """Whether nothing has happened since, and nothing is under way."""
@@ -207,13 +207,13 @@ class TableLoop:
         after = self._machine
         if after.queue is not before.queue or after.batch is not before.batch:
             self._queued_bytes = sum(record.held_bytes for record in (*after.batch, *after.queue))
+        for effect in effects:
+            self._start(effect, tasks)
         self._tell_held(self.held_bytes)
         if after.acknowledged is not before.acknowledged:
             self._context.owner.decided(self._context.table, after.acknowledged)
         self._active_s = tick.monotonic_s
         self._handled.set()
-        for effect in effects:
-            self._start(effect, tasks)
 
     def _start(self, effect: Effect, tasks: asyncio.TaskGroup) -> None:
         match effect:
@@ -241,6 +241,6 @@ class TableLoop:
             self._timer.cancel()
             self._timer = None
 
-    def _acknowledged(self, effect: PublishVerdicts) -> None:
-        self._context.observe(self._context.table, effect)
-        self._inbox.put_nowait(VerdictsPublished(effect.up_to))
+    def _acknowledged(self, publication: Publication) -> None:
+        self._context.observe(self._context.table, publication)
+        self._inbox.put_nowait(VerdictsPublished(publication.up_to))

@@ -3,18 +3,19 @@
 Owns: the queue, publishing those of several roots at once, and trying again until the log has acknowledged.
 Does not own: when a verdict may be published (`rootline.coordinator.protocol`), what follows from its acknowledgement.
 Invariants: order is kept and nothing is dropped; who publishes never waits; a root whose verdicts the log does not take
-holds back those behind it, never those before it.
+holds back those behind it, never those before it; of a record that was committed only the verdict is kept.
 
 Theory. An acknowledgement takes as many turns of the event loop as a commit does. So what has come together meanwhile
-is published at once, as intents are committed; else verdicts, with the records that they are about, would pile up
-behind a table that commits as fast as it can.
+is published at once, as intents are committed; else verdicts would pile up behind a table that commits as fast as it
+can. And an intent takes many times the memory of its verdict, so it goes as soon as it is decided.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 import structlog
@@ -25,19 +26,51 @@ from rootline.ports.environment import Environment
 from rootline.ports.intent_log import VerdictSink
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
-from rootline.schemas.identifiers import TableName
-from rootline.schemas.verdict import VerdictKind
+from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.verdict import Verdict, VerdictKind
 
 _ROOTS_AT_ONCE_MAX: Final = 16
+_VERDICT_BYTES: Final = 1_500
 
-Published = Callable[[PublishVerdicts], None]
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What is left of `PublishVerdicts`: when each record was appended (ms), dead letters of those that were rejected.
+
+    `held_bytes`: about what it takes in memory.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    appended_ms: tuple[int, ...]
+    letters: tuple[DeadLetter, ...]
+    up_to: tuple[PartitionOffset, ...]
+    version: Version | None
+    held_bytes: int
+
+    @staticmethod
+    def of(effect: PublishVerdicts, table: TableName) -> Publication:
+        """For `table`."""
+        rejected = [item for item in effect.decided if item.verdict.kind is VerdictKind.REJECTED]
+        return Publication(
+            verdicts=tuple([item.verdict for item in effect.decided]),
+            appended_ms=tuple([item.record.appended_ms for item in effect.decided]),
+            letters=tuple([_letter(item, table) for item in rejected]),
+            up_to=effect.up_to,
+            version=effect.version,
+            held_bytes=len(effect.decided) * _VERDICT_BYTES + sum([item.record.size_in_bytes for item in rejected]),
+        )
+
+
+Published = Callable[[Publication], None]
 
 
 @dataclass(slots=True)
 class VerdictOutbox:
     """`published` is told of each publication that the log has acknowledged, in order.
 
-    `trouble`: why what was decided cannot be said, if it cannot; it is tried again and again.
+    `trouble`: why what was decided cannot be said, if it cannot; it is tried again and again. `held_bytes`: about what
+    all that is not acknowledged takes in memory.
     """
 
     table: TableName
@@ -47,17 +80,20 @@ class VerdictOutbox:
     timeout_s: float
     published: Published
     trouble: str = ""
-    _waiting: asyncio.Queue[PublishVerdicts] = field(default_factory=asyncio.Queue)
-    _publishing: Sequence[PublishVerdicts] = ()
+    held_bytes: int = 0
+    _waiting: asyncio.Queue[Publication] = field(default_factory=asyncio.Queue)
+    _publishing: Sequence[Publication] = ()
 
     @property
     def oldest_ms(self) -> int | None:
         """When the first record of what is being published was appended, ms; `None`: nothing is."""
-        return next((item.record.appended_ms for item in _decided(self._publishing)), None)
+        return next(chain.from_iterable(publication.appended_ms for publication in self._publishing), None)
 
     def publish(self, effect: PublishVerdicts) -> None:
         """Behind those before."""
-        self._waiting.put_nowait(effect)
+        publication = Publication.of(effect, self.table)
+        self.held_bytes += publication.held_bytes
+        self._waiting.put_nowait(publication)
 
     async def drained(self) -> None:
         """Until all is acknowledged."""
@@ -72,27 +108,27 @@ class VerdictOutbox:
             self._publishing = together
             if len(together) > 1 and await self._attempt(together):
                 self._acknowledged(len(together))
-            for effect in together[len(together) - len(self._publishing) :]:
-                await self._publish(effect)
+            for publication in tuple(self._publishing):
+                await self._publish(publication)
                 self._acknowledged(1)
 
     def _acknowledged(self, count: int) -> None:
         done, self._publishing = self._publishing[:count], self._publishing[count:]
-        for effect in done:
-            self.published(effect)
+        for publication in done:
+            self.held_bytes -= publication.held_bytes
+            self.published(publication)
             self._waiting.task_done()
 
-    async def _publish(self, effect: PublishVerdicts) -> None:
+    async def _publish(self, publication: Publication) -> None:
         failures = 0
-        while not await self._attempt([effect]):
+        while not await self._attempt([publication]):
             failures += 1
             await asyncio.sleep(self.retry.after_failure(failures, self.environment.jitter()))
 
-    async def _attempt(self, effects: Iterable[PublishVerdicts]) -> bool:
+    async def _attempt(self, publications: Sequence[Publication]) -> bool:
         """Whether the log has acknowledged all of it."""
-        decided = _decided(effects)
-        verdicts = [item.verdict for item in decided]
-        letters = [self._letter(item) for item in decided if item.verdict.kind is VerdictKind.REJECTED]
+        verdicts = [verdict for publication in publications for verdict in publication.verdicts]
+        letters = [letter for publication in publications for letter in publication.letters]
         try:
             async with asyncio.timeout(self.timeout_s):
                 await self.verdicts.publish_verdicts(verdicts, letters)
@@ -104,20 +140,17 @@ class VerdictOutbox:
         self.trouble = ""
         return True
 
-    def _letter(self, item: Decided) -> DeadLetter:
-        return DeadLetter(
-            log=item.verdict.log,
-            partition=item.verdict.partition,
-            offset=item.verdict.offset,
-            intent_id=item.verdict.intent_id,
-            table=self.table,
-            code=item.verdict.code or "",
-            message=item.verdict.message or "",
-            key=item.record.key,
-            value=item.record.value,
-            headers=item.record.headers,
-        )
 
-
-def _decided(effects: Iterable[PublishVerdicts]) -> list[Decided]:
-    return [item for effect in effects for item in effect.decided]
+def _letter(item: Decided, table: TableName) -> DeadLetter:
+    return DeadLetter(
+        log=item.verdict.log,
+        partition=item.verdict.partition,
+        offset=item.verdict.offset,
+        intent_id=item.verdict.intent_id,
+        table=table,
+        code=item.verdict.code or "",
+        message=item.verdict.message or "",
+        key=item.record.key,
+        value=item.record.value,
+        headers=item.record.headers,
+    )

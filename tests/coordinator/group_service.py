@@ -1,4 +1,7 @@
-"""Coordinators that share one log as a group, in virtual time: started, stopped, killed, and asked about it."""
+"""Coordinators that share one log as a group: started, stopped, killed, and asked about it.
+
+Whoever uses it runs on `rootline.testing.virtual_loop`, where waiting takes no time.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,8 @@ class Group:
     def start(self, name: str, **settings: Any) -> CoordinatorService:
         """One more coordinator, or one again."""
         self._started += 1
-        chosen = {"probe_rounds": 0, "poll_wait_s": 0.05, "coordinator_id": name, **self.settings, **settings}
+        usual = {"probe_rounds": 0, "poll_wait_s": 0.05, "offsets_commit_interval_s": 0.02, "coordinator_id": name}
+        chosen = {**usual, **self.settings, **settings}
         service = self.services[name] = CoordinatorService(
             store=self.store,
             log=self.log.member(name),

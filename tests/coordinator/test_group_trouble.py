@@ -78,6 +78,33 @@ def test_a_process_that_is_killed_is_followed_after_its_session() -> None:
     virtually(main())
 
 
+def test_the_group_knows_who_has_ended_in_good_order_and_who_has_not() -> None:
+    async def main() -> None:
+        log, store = GroupLog(1, session_timeout_s=1.0), HookedStore()
+        async with coordinating(log=log, store=store, request_timeout_s=1e6, stop_timeout_s=5.0) as group:
+            group.start("a")
+            await group.create(TABLE)
+            await group.stop("a")
+            assert log.group.in_hand == set(), "a clean stop"
+            group.start("a")
+            await group.commit(append_intent("one"))
+            await group.crash("a")
+            assert log.group.in_hand == {0}, "a crash"
+            group.start("a")
+            await group.commit(append_intent("two"))
+            store.before = taking(put=1e5)
+            group.publish(append_intent("three"))
+            await asyncio.sleep(1.0)
+            await group.stop("a")
+            assert log.group.in_hand == {0}, "a stop that was cut short"
+            store.before = taking()
+            group.start("a")
+            await group.until_settled()
+        assert log.group.in_hand == set()
+
+    virtually(main())
+
+
 def test_a_log_that_hangs_when_it_is_told_of_progress_delays_no_commit() -> None:
     async def main() -> None:
         async def hang(operation: str, reader: str) -> None:

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from rootline.coordinator.protocol.effects import Noted, PublishVerdicts, Report
+from rootline.coordinator.protocol.effects import Noted, Report
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.coordinator.runtime import table_loop
 from rootline.coordinator.runtime.effect_runner import EffectRunner
 from rootline.coordinator.runtime.table_loop import TableContext, TableLoop
+from rootline.coordinator.runtime.verdict_outbox import Publication
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -38,7 +39,7 @@ class Table:
 
     def __init__(self, store: ObjectStore, log: HookedLog, queue_intents_max: int = 4, queue_bytes_max: int = 10**6):
         self.log = log
-        self.seen: list[Report | PublishVerdicts] = []
+        self.seen: list[Report | Publication] = []
         self.progress: dict[tuple[LogId, int], int] = {}
         self.held_bytes = 0
         self.turn = asyncio.Lock()
@@ -255,7 +256,7 @@ def test_everything_that_people_want_to_know_is_observed() -> None:
             await asyncio.sleep(1.0)
             noted = [note.noted for note in table.seen if isinstance(note, Report)]
             assert noted == [Noted.HEAD_LOADED, Noted.ROOT_LANDED]
-            assert [note.version for note in table.seen if isinstance(note, PublishVerdicts)] == [0]
+            assert [note.version for note in table.seen if isinstance(note, Publication)] == [0]
 
     virtually(main())
 

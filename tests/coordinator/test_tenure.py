@@ -21,7 +21,7 @@ from rootline.testing.group_log import GroupLog
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.batch import Record
 from tests.coordinator.group_service import coordinating
-from tests.coordinator.hooked_ports import HookedStore
+from tests.coordinator.hooked_ports import HookedStore, taking
 from tests.coordinator.running_service import TABLE, append_intent, create_intent
 from tests.coordinator.test_consumer_loop import Outage
 
@@ -34,7 +34,7 @@ def virtually(work: Coroutine[Any, Any, None]) -> None:
 
 def test_a_table_that_is_stuck_delays_no_other_and_holds_its_partitions_offset_back() -> None:
     async def main() -> None:
-        outage, log = Outage(TABLE), GroupLog(1, read_max=16)
+        outage, log = Outage(TABLE), GroupLog(1, read_max=16, before=taking(read_again=0.2))
         store = HookedStore(before=outage)
         async with coordinating("a", log=log, store=store, table_queue_intents_max=8) as group:
             await group.create(TABLE, OTHER)
@@ -150,10 +150,7 @@ def test_intents_without_a_key_reach_their_table_once_and_in_order_although_it_i
 
 def test_a_table_that_does_not_exist_is_not_forgotten_while_its_own_reader_brings_more() -> None:
     async def main() -> None:
-        async def slow(operation: str, reader: str) -> None:
-            await asyncio.sleep(0.05 if operation == "read_again" else 0.0)
-
-        log = GroupLog(1, before=slow, read_max=5)
+        log = GroupLog(1, before=taking(read_again=0.05), read_max=5)
         async with coordinating("a", log=log, table_queue_intents_max=3) as group:
             await group.create(TABLE)
             await group.until_settled()

@@ -119,11 +119,17 @@ def _decoded(watch: Watch, place: Place) -> Intent | None:
 def _replayed(table: str, verdicts: list[Verdict], intents: list[Intent | None]) -> Mapping[str, object]:
     reference = Reference()
     committed: set[tuple[str, int]] = set()
+    rejected: set[str] = set()
     for verdict, intent in zip(verdicts, intents, strict=True):
-        if intent is None or verdict.kind is VerdictKind.REJECTED:
+        if intent is None:
             continue
-        if intent.writer_id is not None and intent.writer_sequence is not None:
-            written = intent.writer_id, intent.writer_sequence
+        written = (intent.writer_id, intent.writer_sequence or 0) if intent.writer_id is not None else None
+        if verdict.kind is VerdictKind.REJECTED:
+            is_right = written not in committed or intent.intent_id in rejected
+            assert is_right, f"{table}: {written} was committed before, and now: {verdict}"
+            rejected.add(intent.intent_id)
+            continue
+        if written is not None:
             is_duplicate = verdict.kind is VerdictKind.DUPLICATE
             assert is_duplicate == (written in committed), f"{table}: {written} is {verdict}, committed: {committed}"
             committed.add(written)

@@ -2,7 +2,7 @@
 
 Owns: the process, its log lines. Does not own: what it is told to serve (`kafka_lake`).
 Invariants: started as the command line starts it; log lines of every incarnation stay in one file; whoever starts one
-stops it, a paused one as well.
+stops it, a paused one as well; it ends with the tests also when these are killed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
+from tests.services.process_bond import ProcessBond
+
 _PROGRAM = (sys.executable, "-c", "from rootline.cli.app import main; main()")
 _DEADLINE_S = 60.0
 
@@ -35,11 +37,13 @@ class RootlineProcess:
         self._environment = environment
         self._output = folder / f"{name}.out"
         self._process: subprocess.Popen[bytes] | None = None
+        self._bond: ProcessBond | None = None
         self._is_paused = False
 
     def start(self) -> None:
         """Begin; `wait_listening` says when it is there."""
         assert not self.is_alive, f"{self.name} runs already"
+        self._release()
         self.incarnation += 1
         self._is_paused = False
         variables = {
@@ -56,6 +60,7 @@ class RootlineProcess:
                 env=variables,
                 start_new_session=True,
             )
+        self._bond = ProcessBond(self._process.pid)
 
     @property
     def running(self) -> subprocess.Popen[bytes]:
@@ -99,7 +104,7 @@ class RootlineProcess:
     def kill(self) -> None:
         """As a power cut would."""
         self.running.kill()
-        self.running.wait(10)
+        self.wait(10)
 
     def pause(self) -> None:
         """As a machine that hangs: it hears nothing, and does not know."""
@@ -117,7 +122,9 @@ class RootlineProcess:
 
     def wait(self, timeout_s: float = 60.0) -> int:
         """Its exit code, once it has ended."""
-        return self.running.wait(timeout_s)
+        code = self.running.wait(timeout_s)
+        self._release()
+        return code
 
     def end(self) -> None:
         """Whatever state it is in."""
@@ -129,6 +136,7 @@ class RootlineProcess:
                 self.wait(30)
             except subprocess.TimeoutExpired:
                 self.kill()
+        self._release()
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """What it logged so far, in all incarnations."""
@@ -147,6 +155,10 @@ class RootlineProcess:
     def tail(self) -> str:
         """The end of its log."""
         return self.log.read_text(errors="replace")[-2_000:] if self.log.exists() else ""
+
+    def _release(self) -> None:
+        if self._bond is not None:
+            self._bond.release()
 
     def _breathe(self) -> None:
         try:

@@ -53,6 +53,16 @@ async def test_an_open_transaction_holds_back_what_follows_and_yet_is_the_end(se
         await member.until(lambda: member.at_end)  # behind the marker
 
 
+async def test_what_follows_the_last_record_and_is_none_is_said_to_be_passed(settings: KafkaSettings) -> None:
+    Transaction(settings, 0, [b"in"]).commit()
+    async with member_of(settings) as member:
+        await member.until(lambda: len(member.records) == 1)
+        event = await member.step()
+        while not (isinstance(event, Delivered) and event.passed):
+            event = await member.step()
+        assert event.passed == (PartitionOffset(member.log, 0, 2),)
+
+
 async def test_aborted_records_never_come_and_are_no_lag(settings: KafkaSettings) -> None:
     Transaction(settings, 0, numbered(0, 100)).abort()
     async with member_of(settings) as member:

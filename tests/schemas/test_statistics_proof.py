@@ -34,7 +34,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile
 from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.schemas.statistics_codec import StatisticsCodec
-from rootline.schemas.statistics_proof import COLUMNS_MAX, StatisticsProof
+from rootline.schemas.statistics_proof import ASKED_IN_VAIN, COLUMNS_MAX, StatisticsProof
 from rootline.schemas.table_definition import PartitionSpec, SortOrder, TableDefinition, TrackedField
 from rootline.tree.statistics_rules import examined_statistics, statistics_of
 from tests.schemas.entry_values import bounds, nan_bytes
@@ -74,8 +74,17 @@ DEFINITION = TableDefinition(
     properties={},
 )
 CODEC = EntryCodec.of_definition(DEFINITION)
+CODEC.statistics.proof.prepare()
 ROWS = 1_000
-LONG = StatisticsCodec([TrackedField(1, "c", LongType())])
+
+
+def codec_of(field_type: PrimitiveType, **options: Any) -> StatisticsCodec:
+    codec = StatisticsCodec([TrackedField(1, "c", field_type)], **options)
+    codec.proof.prepare()
+    return codec
+
+
+LONG = codec_of(LongType())
 
 
 def file_of(encoded: bytes, *, rows: int = ROWS, spec: int = 0) -> DataFile:
@@ -180,7 +189,7 @@ def test_so_they_do_with_any_bytes(encoded: bytes) -> None:
 
 
 def proven(field_type: PrimitiveType, field: FieldStatistics, *, rows: int = ROWS, ids: Sequence[int] = ()) -> bool:
-    codec = StatisticsCodec([TrackedField(1, "c", field_type)])
+    codec = codec_of(field_type)
     return codec.proof.holds(codec.encode({1: field}), rows, ids)
 
 
@@ -250,7 +259,7 @@ def test_sizes_of_texts_may_differ_the_right_way_round() -> None:
 
 @pytest.mark.parametrize(("field_type", "layout"), [(FloatType(), "<f"), (DoubleType(), "<d")])
 def test_nan_is_proven_nowhere(field_type: PrimitiveType, layout: str) -> None:
-    codec = StatisticsCodec([TrackedField(1, "c", field_type)], nan_bounds=[1])
+    codec = codec_of(field_type, nan_bounds=[1])
     both_nan = b"\x02\x02" + nan_bytes(layout) + b"\x02" + nan_bytes(layout) + b"\x00" * 6
     assert not codec.proof.holds(both_nan, ROWS, ())
 
@@ -265,7 +274,7 @@ def test_a_partition_value_is_proven_when_both_bounds_are_it() -> None:
 
 
 def test_a_string_that_is_not_utf_8_is_not_proven() -> None:
-    codec = StatisticsCodec([TrackedField(1, "c", StringType())])
+    codec = codec_of(StringType())
     assert codec.proof.holds(b"\x02\x02\x04ab\x02\x04ab" + b"\x00" * 6, ROWS, ())
     for broken in (b"\x04\xc3\x28", b"\x02\xff", b"\x04\xed\xa0"):
         assert not codec.proof.holds(b"\x02\x02" + broken + b"\x02\x04zz" + b"\x00" * 6, ROWS, ())
@@ -281,4 +290,12 @@ def test_numbers_that_are_longer_than_they_need_to_be_are_left_to_the_decoder() 
 
 def test_a_very_wide_table_is_left_to_the_decoder() -> None:
     wide = StatisticsProof([TrackedField(at, f"c{at}", LongType()) for at in range(COLUMNS_MAX + 1)])
+    wide.prepare()
     assert not wide.holds(b"\x00" * (COLUMNS_MAX + 1), ROWS, ())
+
+
+def test_the_pattern_is_compiled_when_enough_files_have_come() -> None:
+    codec = StatisticsCodec([TrackedField(1, "c", LongType())])
+    encoded = codec.encode({1: FieldStatistics(1, 2)})
+    answers = [codec.proof.holds(encoded, ROWS, ()) for _ in range(ASKED_IN_VAIN + 1)]
+    assert answers == [False] * ASKED_IN_VAIN + [True]

@@ -2,8 +2,8 @@
 
 Owns: bringing up a broker, a bucket, the topics, coordinators and a worker, each a process of its own; stopping them in
 the order in which they need each other. Does not own: the services (its neighbours), the story.
-Invariants: what was started is stopped, whatever ends it: the end, a failure, Ctrl-C, SIGTERM, SIGHUP; the exit code is
-the story's; every run has a folder, a bucket prefix and topics of its own.
+Invariants: what was started is stopped, whatever ends it: the end, a failure, Ctrl-C, SIGTERM, SIGHUP, and not as
+cleanly a kill; the exit code is the story's; every run has a folder, a bucket prefix and topics of its own.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from rootline.spark.demo_service import command_line
 from tests.kafka.kafka_lake import KafkaLake
 from tests.kafka.rootline_process import RootlineProcess
 from tests.services.kafka_service import KafkaService, running_kafka
+from tests.services.process_bond import bound
 from tests.services.s3_service import S3Service, running_s3
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -129,16 +130,17 @@ def _told(wanted: Wanted, folder: Path, metrics: Sequence[str]) -> int:
     command += [word for url in metrics for word in ("--metrics", url)]
     command += ["--files", str(folder / "demo-files")]
     story = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
-    try:
-        return story.wait()
-    finally:
-        if story.poll() is None:
-            story.terminate()
-            try:
-                story.wait(timeout=_STOP_PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                story.kill()
-                story.wait()
+    with bound(story.pid):
+        try:
+            return story.wait()
+        finally:
+            if story.poll() is None:
+                story.terminate()
+                try:
+                    story.wait(timeout=_STOP_PATIENCE_S)
+                except subprocess.TimeoutExpired:
+                    story.kill()
+                    story.wait()
 
 
 def _show(wanted: Wanted, lake: KafkaLake, folder: Path) -> None:

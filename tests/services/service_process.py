@@ -2,7 +2,8 @@
 
 Owns: its start, its log, its end. Does not own: which service it is.
 Invariants: ready means that its port takes connections; it is stopped by its process id, whatever the tests did; it is
-in no terminal's foreground group, so that Ctrl-C reaches the tests alone, which then stop it after what uses it.
+in no terminal's foreground group, so that Ctrl-C reaches the tests alone, which then stop it after what uses it; it
+ends with the tests also when these are killed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from tests.services.process_bond import ProcessBond
 
 HOST = "127.0.0.1"
 
@@ -30,6 +33,7 @@ class ServiceProcess:
 
     def __init__(self, command: Sequence[str | Path], log: Path, environment: Mapping[str, str] | None = None) -> None:
         self._log = log
+        self._name = Path(command[0]).name
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 [str(part) for part in command],
@@ -39,6 +43,7 @@ class ServiceProcess:
                 env={**os.environ, **(environment or {})},
                 start_new_session=True,
             )
+        self._bond = ProcessBond(self._process.pid)
 
     @property
     def pid(self) -> int:
@@ -62,7 +67,8 @@ class ServiceProcess:
                 code = self._process.wait(timeout=0.02)
             except subprocess.TimeoutExpired:
                 continue
-            raise RuntimeError(f"{self._process.args!r} ended with {code}: {self._tail()}")
+            self._bond.release()
+            raise RuntimeError(f"{self._name} ended with {code}: {self._tail()}")
 
     def stop(self) -> None:
         """Ask it to end, then make it."""
@@ -71,11 +77,13 @@ class ServiceProcess:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             self.kill()
+        self._bond.release()
 
     def kill(self) -> None:
         """As a power cut would."""
         self._process.kill()
         self._process.wait(timeout=10)
+        self._bond.release()
 
     def _tail(self) -> str:
         return self._log.read_text(errors="replace")[-2000:]

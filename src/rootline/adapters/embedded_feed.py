@@ -19,7 +19,7 @@ from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
 
 _PARTITION: Final = 0
-_READ_MAX: Final = 1_024
+_READ_MAX: Final = 256
 
 
 class EmbeddedFeed:

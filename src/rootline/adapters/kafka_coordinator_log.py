@@ -19,7 +19,7 @@ from rootline.schemas.verdict import Verdict
 
 
 class KafkaCoordinatorLog:
-    """Connects with the first `next` or verdict; for one event loop. Each method is as its port says."""
+    """Both sides connect with the first `next`; for one event loop. Each method is as its port says."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._feed = KafkaIntentFeed(settings)
@@ -27,6 +27,7 @@ class KafkaCoordinatorLog:
 
     async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
         """As `IntentFeed.next`."""
+        self._verdicts.connect_soon()
         return await self._feed.next(wait_s=wait_s, hold=hold)
 
     async def released(self) -> None:

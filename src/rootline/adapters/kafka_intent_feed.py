@@ -25,7 +25,8 @@ from rootline.ports.intent_feed import Delivered, FeedEvent, Partition, Reread
 from rootline.schemas.log_position import LogId, LogRecord
 from rootline.schemas.root_header import PartitionOffset
 
-_RECORDS_MAX: Final = 1_024
+_RECORDS_MAX: Final = 256
+"""Decoding them is one turn of the loop; more would hold up everything else of this process for a tenth of a second."""
 _POLL_MS: Final = 1_000
 _GLANCE_S: Final = 0.1
 """How often a wait looks whether records that only move positions were all that was left."""

@@ -41,7 +41,7 @@ from rootline.adapters.kafka_start_rules import (
     starts_of,
     suspects_of,
 )
-from rootline.adapters.kafka_topics import topic_identity
+from rootline.adapters.kafka_topics import Weight, check_topics, topic_identity
 from rootline.ports.intent_feed import Assigned, FeedEvent, Revoked
 from rootline.schemas.errors import Fenced, Invalid, RootlineError, Unavailable
 from rootline.schemas.log_position import LogId
@@ -81,6 +81,7 @@ class KafkaMembership:
         self._sure_at_s = -1.0
         self._fenced: Fenced | None = None
         self._closed = False
+        self._has_checked = False
         self._logger = structlog.get_logger("rootline.kafka")
 
     @property
@@ -250,11 +251,28 @@ class KafkaMembership:
 
     async def _connect(self) -> None:
         await self._ask_identity()
+        await self._check_topics()
         consumer = make_consumer(self._settings, group_id=self._settings.group_id, reset="none")
         await start_consumer(consumer, patience_s=self._settings.request_timeout_s)
         self.consumer = consumer
         on_cluster_change(consumer, self.doubt)
         consumer.subscribe([self._topic], listener=_Listener(self, consumer))
+
+    async def _check_topics(self) -> None:
+        """Once: topics that would lose records are refused before anything is read."""
+        if self._has_checked:
+            return
+        try:
+            problems = await asyncio.to_thread(check_topics, self._settings)
+        except Unavailable as error:  # perhaps this client may not ask
+            self._logger.warning("topics not checked", action="check-topics", reason=error.message)
+            return
+        self._has_checked = True
+        for problem in problems:
+            self._logger.warning("topic", action="check-topics", problem=str(problem), weight=problem.weight.value)
+        refused = [str(problem) for problem in problems if problem.weight is Weight.REFUSED]
+        if refused:
+            raise Invalid("setting-invalid", f"{self._settings.url}: {'; '.join(refused)}")
 
     async def _settle(self) -> None:
         """Decide where the partitions start."""

@@ -58,9 +58,16 @@ class KafkaPublisher:
         self._record_bytes_max = record_bytes_max
         self._compression = compression
         self._producer: AIOKafkaProducer | None = None
-        self._making = asyncio.Lock()
+        self._making: asyncio.Task[AIOKafkaProducer] | None = None
+        self._awaiting = 0
         self._retiring: set[asyncio.Task[None]] = set()
         self._closed = False
+
+    def connect_soon(self) -> None:
+        """Begin to make the producer, unless there is one, so that the first records need not wait for it."""
+        if self._producer is None and self._making is None and not self._closed:
+            self._making = asyncio.get_running_loop().create_task(self._made())
+            self._making.add_done_callback(self._settle)
 
     async def publish(self, records: Sequence[Outgoing]) -> list[tuple[int, int]]:
         """(partition, offset) of each record; those of one key are appended in order.
@@ -96,8 +103,13 @@ class KafkaPublisher:
     async def close(self) -> None:
         """Let pending records arrive while the deadline lasts; give connections back."""
         self._closed = True
-        async with self._making:
-            producer, self._producer = self._producer, None
+        making = self._making
+        if making is not None:
+            if self._awaiting:
+                await asyncio.wait([making], timeout=self._settings.request_timeout_s)
+            making.cancel()
+            await asyncio.wait([making])
+        producer, self._producer = self._producer, None
         if producer is not None:
             await stop_producer(producer, patience_s=self._settings.request_timeout_s)
         if self._retiring:
@@ -152,14 +164,30 @@ class KafkaPublisher:
     async def _ready(self) -> AIOKafkaProducer:
         if self._producer is not None:
             return self._producer
-        async with self._making:
-            if self._closed:
-                raise Unavailable("log-unavailable", f"{self._settings.url}: the log was closed")
-            if self._producer is None:
-                if self._retiring:  # what it still holds goes before anything new
-                    await asyncio.wait(self._retiring)
-                self._producer = await self._started()
-            return self._producer
+        self.connect_soon()
+        making = self._making
+        if making is None:
+            raise Unavailable("log-unavailable", f"{self._settings.url}: the log was closed")
+        self._awaiting += 1
+        try:
+            return await asyncio.shield(making)  # who gives up must not make the others begin anew
+        except asyncio.CancelledError:
+            if making.cancelled():
+                raise Unavailable("log-unavailable", f"{self._settings.url}: the log was closed") from None
+            raise
+        finally:
+            self._awaiting -= 1
+
+    async def _made(self) -> AIOKafkaProducer:
+        if self._retiring:  # what it still holds goes before anything new
+            await asyncio.wait(self._retiring)
+        producer = self._producer = await self._started()
+        return producer
+
+    def _settle(self, making: asyncio.Task[AIOKafkaProducer]) -> None:
+        self._making = None
+        if not making.cancelled():
+            making.exception()  # who waits is told; if nobody does, the first record finds out again
 
     async def _started(self) -> AIOKafkaProducer:
         size = await asyncio.to_thread(self._record_bytes_max)

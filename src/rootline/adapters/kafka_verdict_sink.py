@@ -35,13 +35,17 @@ _ANY_SIZE: Final = 2**31 - 1
 
 
 class KafkaVerdictSink:
-    """Connects with the first verdict; for one event loop."""
+    """Connects with the first verdict, unless it was told to before; for one event loop."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._letter_bytes_max: int | None = None
         self._publisher = KafkaPublisher(settings, self._ask_record_bytes_max)
         self._compressing = KafkaPublisher(settings, lambda: _ANY_SIZE, compression="gzip")
+
+    def connect_soon(self) -> None:
+        """Begin to connect, so that the first verdict need not wait for it."""
+        self._publisher.connect_soon()
 
     async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
         """Durable when it returns; the same verdict again changes nothing for who waits.

@@ -13,7 +13,7 @@ from typing import Final
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, quick_entry
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile, EqualityDeleteFile, Intent, IntentKind
-from rootline.schemas.location_rules import check_location
+from rootline.schemas.location_rules import check_location, is_plain
 from rootline.schemas.root_codec import Row
 from rootline.schemas.statistics import ContentStats
 from rootline.tree.draft import LONG_MAX, Draft
@@ -107,7 +107,8 @@ def check_named_once(intent: Intent) -> None:
 
 def check_own_location(draft: Draft, location: str) -> None:
     """Raises `Invalid` (`location-invalid`) unless a writer may put a file there."""
-    check_location(location, is_live=draft.is_live)
+    if not is_plain(location):
+        check_location(location, is_live=draft.is_live)
     if location.startswith(RESERVED_PREFIX):
         raise Invalid(
             "location-invalid",

@@ -24,6 +24,7 @@ from rootline.schemas.header_ledger import HeaderLedger
 from rootline.schemas.identifiers import Version, WriterId
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX
 from rootline.schemas.ledger_page import LedgerPage
+from rootline.schemas.quick_values import quick
 from rootline.schemas.root_header import CommittedRun, RejectedSequence, WriterRecord
 
 VERSION_FORGOTTEN: Final = Version(-1)
@@ -67,7 +68,7 @@ def with_committed(record: WriterRecord, sequence: int, version: Version) -> Wri
         new = (*runs, CommittedRun(sequence, sequence, version, 0)) if last is None else (*runs[:-1], last)
     else:
         new = _filled(runs, sequence, version)
-    return WriterRecord(_bounded(new, RUNS_MAX), record.rejected, record.last_seen_ms)
+    return _quick_record(_bounded(new, RUNS_MAX), record.rejected, record.last_seen_ms)
 
 
 def with_rejected(record: WriterRecord, rejected: RejectedSequence) -> WriterRecord:
@@ -218,3 +219,4 @@ class LedgerDraft:
 
 
 _NOBODY: Final = WriterRecord()
+_quick_record: Final = quick(WriterRecord)

@@ -156,11 +156,11 @@ def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
     chunk: list[Row] = []
     size = 0
     for row in rows:
-        if chunk and (len(chunk) >= BLOCK_ROWS_MAX or size + len(row.tail) > BLOCK_BYTES_MAX):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(row)
         size += len(row.tail)
+        if chunk and (size > BLOCK_BYTES_MAX or len(chunk) >= BLOCK_ROWS_MAX):
+            yield chunk
+            chunk, size = [], len(row.tail)
+        chunk.append(row)
     if chunk:
         yield chunk
 
