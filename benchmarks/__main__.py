@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from benchmarks import backlog_memory, idle_tables, intent_cpu, kafka_load, next_root, takeover
+from benchmarks import backlog_memory, idle_tables, in_process_load, intent_cpu, kafka_load, next_root, takeover
 from benchmarks.commit_latency import on_local_files, on_s3
 from benchmarks.measure import Result
 from benchmarks.report import print_table, write_results
@@ -67,6 +67,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "local": _local,
     "s3": _s3,
     "slow-s3": _slow_s3,
+    "load": in_process_load.measure,
     "kafka-load": kafka_load.measure,
     "backlog": backlog_memory.measure,
     "takeover": takeover.measure,

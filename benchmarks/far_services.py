@@ -42,17 +42,16 @@ class Far:
 
 @contextmanager
 def far_services() -> Iterator[Far]:
-    """All of it, until the block ends."""
-    with (
-        tempfile.TemporaryDirectory(prefix="rootline-bench-", ignore_cleanup_errors=True) as name,
-        running_s3(_made(Path(name) / "s3")) as near,
-        running_toxiproxy(Path(name)) as toxiproxy,
-        toxiproxy.proxy("far", near.address) as proxy,
-        running_kafka(_made(Path(name) / "kafka")) as kafka,
-    ):
-        proxy.add("latency", stream="downstream", latency=ADDED_MS)
-        far = S3Service(proxy.endpoint, near.access_key_id, near.secret_access_key, near.bucket)
-        yield Far(far, near, kafka, Path(name))
+    """Store, proxy and broker, until the block ends."""
+    with _store_in_folder() as (far, near, folder), running_kafka(_made(folder / "kafka")) as kafka:
+        yield Far(far, near, kafka, folder)
+
+
+@contextmanager
+def far_store() -> Iterator[S3Service]:
+    """The store that answers late, without a broker."""
+    with _store_in_folder() as (far, _, _):
+        yield far
 
 
 @asynccontextmanager
@@ -69,6 +68,19 @@ async def bare_put(service: S3Service) -> AsyncIterator[BarePut]:
 
         await put(1_000)  # connects
         yield put
+
+
+@contextmanager
+def _store_in_folder() -> Iterator[tuple[S3Service, S3Service, Path]]:
+    """The store with and without its delay, and a folder for everything."""
+    with (
+        tempfile.TemporaryDirectory(prefix="rootline-bench-", ignore_cleanup_errors=True) as name,
+        running_s3(_made(Path(name) / "s3")) as near,
+        running_toxiproxy(Path(name)) as toxiproxy,
+        toxiproxy.proxy("far", near.address) as proxy,
+    ):
+        proxy.add("latency", stream="downstream", latency=ADDED_MS)
+        yield S3Service(proxy.endpoint, near.access_key_id, near.secret_access_key, near.bucket), near, Path(name)
 
 
 def _made(folder: Path) -> Path:

@@ -14,12 +14,14 @@ that is really sent.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import io
 import os
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,6 +29,7 @@ import fastavro
 
 from benchmarks.measure import Result, Spread, load_average
 from benchmarks.sample_table import TABLE, append_record, create_record, data_file, definition, statistics
+from rootline.cli.collector import settle_collector
 from rootline.coordinator.protocol.commit_machine import step
 from rootline.coordinator.protocol.effects import PublishVerdicts, PutRoot
 from rootline.coordinator.protocol.events import Arrived, PutReplied, Tick, VerdictsPublished
@@ -113,7 +116,8 @@ class Samples(defaultdict[str, list[float]]):
 def measure() -> list[Result]:
     """Batches of 512 beside the yardsticks, then batches of one."""
     codec = StatisticsCodec(_DEFINITION.tracked_fields)
-    batches, lone = _sampled(codec, BATCH, SAMPLES), _sampled(codec, 1, _LONE_SAMPLES)
+    with _collector_of_a_service():
+        batches, lone = _sampled(codec, BATCH, SAMPLES), _sampled(codec, 1, _LONE_SAMPLES)
     whole = batches.spread(_WHOLE)
     notes = (
         f"CPU of one core: {1 / whole.median:,.0f} intents/s (goal 20,000); wall {_us(batches.spread(_WALL))}; "
@@ -127,6 +131,17 @@ def measure() -> list[Result]:
         results.append(Result("6", what, whole, spread, name, whole.median / spread.median, target, load, notes))
         notes = ""
     return [*results, *_parts(batches, f"batch of {BATCH}", load), *_parts(lone, "lone intent", load)]
+
+
+@contextlib.contextmanager
+def _collector_of_a_service() -> Iterator[None]:
+    thresholds = gc.get_threshold()
+    settle_collector()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
 
 
 def _parts(samples: Samples, of: str, load: float) -> list[Result]:

@@ -6,6 +6,7 @@ Invariants: one answer for each record that was decoded or refused, in order; ta
 
 from __future__ import annotations
 
+import os
 import pickle
 import resource
 import sys
@@ -58,4 +59,7 @@ def _limit_memory(more_bytes: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.stdin.buffer, sys.stdout.buffer)
+    try:
+        main(sys.stdin.buffer, sys.stdout.buffer)
+    except (BrokenPipeError, EOFError):  # whoever asks has gone: nothing is to be said, in its log least of all
+        os._exit(1)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+import subprocess
 import sys
 from collections.abc import AsyncIterator
+from subprocess import PIPE
 
 import pytest
 
+from rootline.coordinator.runtime.decoding_child import frame
 from rootline.coordinator.runtime.decoding_trial import DecodingTrial
 from rootline.schemas.intent_codec import encode_intent
 from rootline.schemas.intent_limits import IntentLimits
@@ -76,3 +80,16 @@ async def test_one_child_serves_many_calls() -> None:
 async def test_a_child_that_does_not_start_blames_nobody() -> None:
     trial = DecodingTrial(IntentLimits(), command=(sys.executable, "-c", "raise SystemExit(1)"))
     assert await trial.deadly([record(0, b"x")]) == {}
+
+
+@pytest.mark.parametrize("told", [b"", frame(pickle.dumps((IntentLimits(), 1 << 30)))])
+def test_a_child_whose_coordinator_was_killed_ends_without_a_word(told: bytes) -> None:
+    command = [sys.executable, "-m", "rootline.coordinator.runtime.decoding_child"]
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        child.stdin.write(told)
+        child.stdin.close()
+        assert child.stderr.read() == b""

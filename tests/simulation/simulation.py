@@ -94,8 +94,12 @@ async def _simulate(
     processes.append(Process(world, "worker", WorkerService))
     for process in processes:
         process.start()
-    for table in TABLES:
-        await _create(world, table)
+    try:
+        for table in TABLES:
+            await _create(world, table, processes)
+    except BaseException:
+        await _end(*_tasks(processes))
+        raise
     published = Published()
     crowd = [_writer(world, number, published, seed, max(1, steps // writers)) for number in range(writers)]
     chaos = asyncio.gather(
@@ -116,7 +120,7 @@ async def _simulate(
         for process in processes:
             await process.kill()
     finally:
-        await _end(chaos, writing, *(process.task for process in processes if process.task is not None))
+        await _end(chaos, writing, *_tasks(processes))
     await asyncio.gather(*world.late, return_exceptions=True)
     states = await judge(world, published, TABLES)
     return await _outcome(seed, world, processes, states)
@@ -130,7 +134,7 @@ def _writer(world: World, number: int, published: Published, seed: int, steps: i
     return Writer(world, f"writer-{number}", table, published, random.Random(f"{seed}/{number}"), steps, partition)
 
 
-async def _create(world: World, table: TableName) -> None:
+async def _create(world: World, table: TableName, processes: Sequence[Process]) -> None:
     definition = build_definition(
         _SCHEMA,
         partition_by=["k"],
@@ -141,8 +145,10 @@ async def _create(world: World, table: TableName) -> None:
         intent_id=f"create-{table}", table=table, kind=IntentKind.CREATE, definition=definition.to_json().decode()
     )
     position = await world.log.publish(table.encode(), encode_intent(intent))
-    verdict = await world.log.wait_verdict(position, timeout_s=_LIVENESS_S)
-    assert verdict is not None, f"liveness: {table} was not created"
+    async with asyncio.timeout(_LIVENESS_S):
+        while (verdict := await world.log.wait_verdict(position, timeout_s=1.0)) is None:
+            for process in processes:
+                process.raise_failure()
     assert verdict.kind is VerdictKind.COMMITTED, verdict
 
 
@@ -163,6 +169,10 @@ async def _drained(world: World, processes: Sequence[Process]) -> None:
 
 def _whereabouts(processes: Sequence[Process]) -> str:
     return ", ".join(f"{process.name} {process.task}" for process in processes)
+
+
+def _tasks(processes: Sequence[Process]) -> list[asyncio.Task[None]]:
+    return [process.task for process in processes if process.task is not None]
 
 
 async def _end(*tasks: asyncio.Future[Any]) -> None:

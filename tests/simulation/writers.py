@@ -157,7 +157,7 @@ class Writer:
             kind=kind,
             writer_id=self.name,
             writer_sequence=self.sequence,
-            **cargo,  # type: ignore[arg-type]
+            **cargo,
         )
 
     def _files(self, count: int) -> tuple[DataFile, ...]:

@@ -19,7 +19,7 @@ from rootline.tree.apply_files import append, overwrite, remove
 from rootline.tree.apply_flush import flush
 from rootline.tree.apply_row_delta import row_delta
 from rootline.tree.batch import Library, Needs, PendingObject, Record, VectorAt
-from rootline.tree.change import Change, Effect
+from rootline.tree.change import Change, Effect, quick_change
 from rootline.tree.create import definition_of, stored_definition
 from rootline.tree.draft import Draft
 from rootline.tree.file_rules import check_named_once
@@ -33,6 +33,7 @@ from rootline.tree.ledger import (
     with_rejected,
 )
 from rootline.tree.outcomes import OutcomeDraft
+from rootline.tree.plain_row import plain_row
 from rootline.tree.root_room import check_room
 from rootline.tree.summary import check_user_summary
 from rootline.tree.table_state import TableState
@@ -66,7 +67,8 @@ class Decisions:
         if self._known_to_ledger(record):
             return
         try:
-            change = self._change_of(intent)
+            row = None if self.draft is None else plain_row(self.draft, intent)
+            change = self._change_of(intent) if row is None else quick_change(Effect.ADDS, (row,))
             if isinstance(change, Needs):
                 self.missing_leaves |= change.leaves
                 self.missing_vectors |= change.vectors
