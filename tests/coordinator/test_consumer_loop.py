@@ -232,7 +232,7 @@ def test_a_backlog_of_many_records_is_read_and_committed_in_few_roots() -> None:
         async with running(store, log, SeededEnvironment(1)) as service:
             [last] = await service.commit(append_intent("last"))
             assert last.version is not None
-            assert last.version <= 5_002 / 512 + 4
+            assert last.version <= 5_002 / 256 + 4  # as many as one read brings, because this store answers at once
         return await log.verdicts()
 
     verdicts = run_virtually(main())
