@@ -11,12 +11,15 @@ import platform
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 from xml.sax.saxutils import escape
 
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measure import Result, Spread
+
+_LONGEST: Final = 3.0
 
 
 def print_table(results: list[Result]) -> None:
@@ -70,13 +73,14 @@ def _markdown(results: list[Result], command: str) -> str:
 
 
 def _picture(results: list[Result]) -> str:
-    """Horizontal bars: each ratio, with 1 (as fast as the yardstick) marked."""
-    width, bar, left = 900, 26, 420
-    scale = (width - left - 80) / max(2.0, *(item.ratio for item in results))
+    """Horizontal bars: each ratio, with 1 (as fast as the yardstick) marked; those over `_LONGEST` are cut off."""
+    width, bar, left = 1_100, 24, 600
+    scale = (width - left - 80) / min(_LONGEST, max(2.0, *(item.ratio for item in results)))
     height = bar * len(results) + 50
     one = left + scale
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
+        ' font-family="sans-serif" font-size="13">',
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
         f'<line x1="{one:.1f}" y1="20" x2="{one:.1f}" y2="{height - 20}" stroke="#b00" stroke-dasharray="4 3"/>',
         f'<text x="{one:.1f}" y="14" text-anchor="middle" fill="#b00">1 × the yardstick</text>',
@@ -85,8 +89,8 @@ def _picture(results: list[Result]) -> str:
         y = 26 + number * bar
         label = escape(f"{item.goal}: {item.what}")
         parts.append(f'<text x="{left - 8}" y="{y + 14}" text-anchor="end">{label}</text>')
-        parts.append(
-            f'<rect x="{left}" y="{y}" width="{max(1.0, item.ratio * scale):.1f}" height="18" fill="#4a7ab5"/>'
-        )
-        parts.append(f'<text x="{left + max(1.0, item.ratio * scale) + 6:.1f}" y="{y + 14}">{item.ratio:.3g}</text>')
+        length = max(1.0, min(item.ratio, _LONGEST) * scale)
+        parts.append(f'<rect x="{left}" y="{y}" width="{length:.1f}" height="18" fill="#4a7ab5"/>')
+        cut = " …" if item.ratio > _LONGEST else ""
+        parts.append(f'<text x="{left + length + 6:.1f}" y="{y + 14}">{cut}{item.ratio:.3g}</text>')
     return "\n".join([*parts, "</svg>", ""])

@@ -82,7 +82,7 @@ class Faults:
 
     async def _process(self, process: RootlineProcess, rng: random.Random) -> None:
         while True:
-            await elapsed(rng.uniform(4.0, 16.0))  # a dead member holds the whole group up until its session ends
+            await elapsed(rng.uniform(3.0, 12.0))  # a dead member holds the whole group up until its session ends
             self.look_after()  # at most one of us starts it again, whoever comes first
             roll = rng.random()
             if roll < 0.4:

@@ -208,8 +208,8 @@ class _World:
         ledger = self._crowd.ledger
         judged = judge_topics(self._watch, log, Told(ledger.acknowledged, ledger.told))
         live = [await judge_table(self._watch, self._store, table) for table in TABLES]
-        for table in TABLES:
-            await asyncio.to_thread(check_table, table, self._lake.environment(), self._folder)
+        environment = self._lake.environment()
+        await asyncio.gather(*(asyncio.to_thread(check_table, table, environment, self._folder) for table in TABLES))
         for process in (*self._coordinators, self._worker):
             code = await asyncio.to_thread(process.wait)
             assert code == 0, f"{process.name} was asked to stop, and ended with {code}: {process.tail()}"
