@@ -19,6 +19,7 @@ service = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=
 bond = ProcessBond(service.pid)
 if "release" in sys.argv:
     bond.release()
+print("bound", flush=True)
 sys.stdin.read(1)
 """
 
@@ -29,10 +30,17 @@ def started(*words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, cwd=HOUSE, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
+def service_of(harness: subprocess.Popen[bytes]) -> int:
+    """The service's process id, once the bond is there: before that nothing ends it."""
+    assert harness.stdout is not None
+    [service] = {harness.stdout.readline().strip(), harness.stdout.readline().strip()} - {b"bound"}
+    return int(service)
+
+
 def test_a_service_and_what_it_started_end_when_the_harness_is_killed() -> None:
     with started() as harness:
         assert harness.stdout is not None
-        assert int(harness.stdout.readline()) > 0
+        assert service_of(harness) > 0
         harness.kill()
         # all that inherited the pipe have ended when it ends
         assert harness.stdout.read() == b""
@@ -41,7 +49,7 @@ def test_a_service_and_what_it_started_end_when_the_harness_is_killed() -> None:
 def test_a_bond_that_is_released_harms_nobody() -> None:
     with started("release") as harness:
         assert harness.stdout is not None
-        service = int(harness.stdout.readline())
+        service = service_of(harness)
         assert harness.stdin is not None
         harness.stdin.close()
         assert harness.wait() == 0
