@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import time
 from dataclasses import replace
+from typing import Any
 
 import fastavro
 
@@ -152,9 +153,9 @@ def _of_writer(record: Record, writer: int, sequence: int) -> Record:
     return replace(record, intent=record.intent.model_copy(update=stamp))
 
 
-def _as_fastavro(body: bytes) -> tuple[dict[str, object], list[dict[str, object]]]:
+def _as_fastavro(body: bytes) -> tuple[Any, list[Any]]:
     reader = fastavro.reader(io.BytesIO(body))
-    records = [dict(record) for record in reader]
+    records = list(reader)
     return reader.writer_schema, records
 
 

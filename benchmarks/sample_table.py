@@ -7,6 +7,7 @@ Invariants: the same number gives the same file; nothing here touches a store or
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import pyarrow as pa
 
@@ -38,7 +39,7 @@ def rows_of(number: int) -> int:
 
 def statistics(number: int) -> dict[int, FieldStatistics]:
     """File `number`'s statistics: every column has every field that its type has."""
-    counts = {"value_count": rows_of(number), "null_value_count": number % 7, "tight_bounds": True}
+    counts: dict[str, Any] = {"value_count": rows_of(number), "null_value_count": number % 7, "tight_bounds": True}
     found: dict[int, FieldStatistics] = {}
     for column in range(1, COLUMNS + 1):
         low = number * 1_000 + column
@@ -47,7 +48,7 @@ def statistics(number: int) -> dict[int, FieldStatistics]:
         elif column <= 12:
             found[column] = FieldStatistics(low / 8, (low + 999) / 8, nan_value_count=0, **counts)
         else:
-            sizes = {"avg_value_size_in_bytes": 12, "max_value_size_in_bytes": 40}
+            sizes: dict[str, Any] = {"avg_value_size_in_bytes": 12, "max_value_size_in_bytes": 40}
             found[column] = FieldStatistics(f"key-{low:012d}", f"key-{low + 999:012d}", **counts, **sizes)
     return found
 
