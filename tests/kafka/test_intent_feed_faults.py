@@ -112,11 +112,20 @@ async def test_closing_does_not_wait_for_a_broker_that_hangs(kafka_service: Kafk
     settings = kafka_service.with_topics(request_timeout_s=1)
     if security == "encrypted":
         settings = kafka_service.secure(settings)
+    before = watched_sockets()
     async with member_of(settings) as member:
         await member.until(lambda: member.at_end)
         await member.feed.read_again("r", PartitionOffset(member.log, 0, 0), limit=1)
         with hanging(kafka_service.own()):
             await asyncio.wait_for(member.feed.close(), CLOSING_S)
+            assert watched_sockets() == before
+
+
+def watched_sockets() -> int:
+    """How many sockets the running loop looks at."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, asyncio.SelectorEventLoop)
+    return len(loop._selector.get_map())
 
 
 @contextmanager

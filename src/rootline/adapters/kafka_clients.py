@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.client import ConnectionGroup
+from aiokafka.client import AIOKafkaClient, ConnectionGroup
+from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.errors import KafkaError
 from confluent_kafka.admin import AdminClient
 
@@ -31,13 +32,14 @@ _FETCH_BYTES_MAX: Final = 8_388_608
 _HEARTBEAT_MS_MAX: Final = 1_000  # members hear of a rebalance with the answer to a heartbeat
 _NEVER_MS: Final = 2**31 - 1
 _MOMENT_S: Final = 1.0
+_ASKERS: Final = ("_heartbeat_task", "_commit_refresh_task", "_reset_committed_task")
 
 
 def make_producer(
     settings: KafkaSettings, *, record_bytes_max: int, compression: str | None = None
 ) -> AIOKafkaProducer:
     """A producer for records of up to `record_bytes_max` bytes, not started; on the loop that will use it."""
-    return AIOKafkaProducer(
+    producer = AIOKafkaProducer(
         **_asyncio_options(settings),
         acks="all",
         enable_idempotence=True,
@@ -47,11 +49,13 @@ def make_producer(
         compression_type=compression,
         request_timeout_ms=round(settings.request_timeout_s * 1_000),
     )
+    _end_silent_connections(producer.client)
+    return producer
 
 
 def make_consumer(settings: KafkaSettings, *, group_id: str | None, reset: str) -> AIOKafkaConsumer:
     """A consumer without topics, not started. `reset`: `none` or `earliest`, for an offset that is not there."""
-    return AIOKafkaConsumer(
+    consumer = AIOKafkaConsumer(
         **_asyncio_options(settings),
         **({} if group_id is None else _group_options(settings)),
         group_id=group_id,
@@ -62,6 +66,8 @@ def make_consumer(settings: KafkaSettings, *, group_id: str | None, reset: str) 
         max_partition_fetch_bytes=_FETCH_BYTES_MAX,
         fetch_max_wait_ms=FETCH_WAIT_MS,
     )
+    _end_silent_connections(consumer._client)
+    return consumer
 
 
 def make_admin(settings: KafkaSettings) -> AdminClient:
@@ -92,7 +98,7 @@ def make_admin(settings: KafkaSettings) -> AdminClient:
 
 async def stop_producer(producer: AIOKafkaProducer, *, patience_s: float) -> None:
     """Let pending records arrive for `patience_s` seconds, then give them up; every connection is closed."""
-    stopping = asyncio.ensure_future(producer.stop())
+    stopping, transports = asyncio.ensure_future(producer.stop()), _transports(producer.client)
     try:
         await asyncio.wait([stopping], timeout=patience_s)
     finally:
@@ -112,6 +118,7 @@ async def stop_producer(producer: AIOKafkaProducer, *, patience_s: float) -> Non
             stopping.cancel()
         with contextlib.suppress(asyncio.CancelledError, KafkaError):
             await stopping
+        await _abort([*transports, *_transports(producer.client)])
 
 
 async def start_consumer(consumer: AIOKafkaConsumer, *, patience_s: float) -> None:
@@ -132,6 +139,7 @@ async def start_consumer(consumer: AIOKafkaConsumer, *, patience_s: float) -> No
 
 async def stop_consumer(consumer: AIOKafkaConsumer, *, patience_s: float | None = None) -> None:
     """Leave the group and close every connection, also while a broker is away; `None` waits for its answer."""
+    transports = _transports(consumer._client)
     stopping = asyncio.ensure_future(_stopped(consumer))
     try:
         await asyncio.wait([stopping], timeout=patience_s)
@@ -139,6 +147,7 @@ async def stop_consumer(consumer: AIOKafkaConsumer, *, patience_s: float | None 
         if not stopping.done():  # a broker that is silent: the library waits for it, in more than one place
             stopping.cancel()
             await asyncio.wait([stopping])
+            await _abort(transports)
             await _abandon(consumer)
     if not stopping.cancelled():
         stopping.result()
@@ -195,6 +204,7 @@ async def _stop_joining(consumer: AIOKafkaConsumer) -> None:
     while not joining.done():  # it swallows what reaches it while it waits for a task that it has cancelled itself
         joining.cancel()
         await asyncio.wait([joining], timeout=0.05)
+    await _end_tasks(coordinator, _ASKERS)  # one whose connection closes would take the broker for dead
     if coordinator.member_id:
         coordinator.generation = max(coordinator.generation, 1)  # or it would leave without a word
     connection = consumer._client._conns.pop((coordinator.coordinator_id, ConnectionGroup.COORDINATION), None)
@@ -206,18 +216,48 @@ async def _abandon(consumer: AIOKafkaConsumer) -> None:
     """End what the library left running."""
     consumer._closed = True
     coordinator, fetcher = consumer._coordinator, consumer._fetcher
-    tasks = [] if fetcher is None else [fetcher._fetch_task, *fetcher._pending_tasks]
+    if fetcher is not None:
+        await _end([fetcher._fetch_task, *fetcher._pending_tasks])
     if coordinator is not None:
-        names = ("_coordination_task", "_heartbeat_task", "_commit_refresh_task", "_reset_committed_task")
-        tasks += [task for name in names if (task := getattr(coordinator, name, None)) is not None]
+        await _end_tasks(coordinator, ("_coordination_task", *_ASKERS))
+    await _abort(_transports(consumer._client))
+    await consumer._client.close()
+
+
+def _end_silent_connections(client: AIOKafkaClient) -> None:
+    """A connection that the library gives up is ended: an encrypted one would wait for the other side's last word."""
+    tell = client._on_connection_closed
+
+    def closed(connection: AIOKafkaConnection, reason: CloseReason | None) -> None:
+        tell(connection, reason)
+        transport = connection._protocol._transport
+        if reason is CloseReason.CONNECTION_TIMEOUT and transport is not None:
+            transport.abort()
+
+    client._on_connection_closed = closed
+
+
+def _transports(client: AIOKafkaClient) -> list[asyncio.WriteTransport]:
+    """Of the open connections: the library forgets each when it begins to close it."""
+    return [held._writer.transport for held in client._conns.values() if held._writer is not None]
+
+
+async def _abort(transports: Sequence[asyncio.WriteTransport]) -> None:
+    """End connections at once: an orderly end of an encrypted one waits for the other side."""
+    for transport in transports:
+        transport.abort()
+    await asyncio.sleep(0)  # the loop closes the sockets
+
+
+async def _end_tasks(coordinator: object, names: tuple[str, ...]) -> None:
+    await _end([task for name in names if (task := getattr(coordinator, name, None)) is not None])
+
+
+async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks)
-    for connection in consumer._client._conns.values():
-        if connection._writer is not None:  # an orderly end of an encrypted connection waits for the other side
-            connection._writer.transport.abort()
-    await consumer._client.close()
 
 
 def _group_options(settings: KafkaSettings) -> dict[str, Any]:
