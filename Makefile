@@ -18,7 +18,7 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram bench simulate chaos clean clean-venv
+.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram bench numbers simulate chaos clean clean-venv
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -66,6 +66,9 @@ contracts: setup ## who may import whom
 
 diagram: setup ## write docs/commit-machine.md anew from the transition table
 	$(BIN)/python -m rootline.coordinator.protocol.diagram > docs/commit-machine.md
+
+numbers: setup ## measure what the proposal asks for; writes docs/numbers.md
+	$(STAGE) numbers $(BIN)/python -m benchmarks.numbers $(ARGS)
 
 bench: setup ## measure against the yardsticks; writes benchmarks/results/
 	$(STAGE) bench $(BIN)/python -m benchmarks $(ARGS)

@@ -13,7 +13,17 @@ from pathlib import Path
 
 import structlog
 
-from benchmarks import backlog_memory, idle_tables, in_process_load, intent_cpu, kafka_load, next_root, takeover
+from benchmarks import (
+    backlog_memory,
+    idle_tables,
+    in_process_load,
+    intent_cpu,
+    kafka_load,
+    leaf_commit,
+    many_files,
+    next_root,
+    takeover,
+)
 from benchmarks.commit_latency import on_local_files, on_s3
 from benchmarks.measure import Result
 from benchmarks.report import print_table, write_results
@@ -64,6 +74,7 @@ def _slow_s3() -> list[Result]:
 MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "next-root": next_root.measure,
     "intent-cpu": intent_cpu.measure,
+    "leaf-commit": leaf_commit.measure,
     "local": _local,
     "s3": _s3,
     "slow-s3": _slow_s3,
@@ -72,6 +83,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "backlog": backlog_memory.measure,
     "takeover": takeover.measure,
     "idle-tables": idle_tables.measure,
+    "many-files": many_files.measure,
 }
 
 

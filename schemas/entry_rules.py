@@ -1,7 +1,8 @@
 """Which fields an entry must have and must not have, by what it describes and where it stands.
 
-Owns: the predicates on one entry. Does not own: rules that need other entries, the definition or the bytes
-(`rootline.tree`, `rootline.storage`).
+Owns: the predicates on one entry: those of its *shape*, refused when a root is written and when it is read, and the
+others, which only `check` reports. Does not own: the same shape over a leaf's columns (`leaf_rules`), rules that need
+other entries, the definition or the bytes (`rootline.tree`, `rootline.storage`).
 Invariants: pure; an entry that our writers make breaks none; every sentence names the field.
 
 Source: the Single File Commits proposal, "V4 content entry structure"; format page, "Root manifest".
@@ -24,6 +25,8 @@ class ManifestKind(Enum):
 
     ROOT = "root"
     LEAF = "leaf"
+    ADOPTED_LEAF = "adopted leaf"
+    """A manifest of Iceberg V1 to V3: its position delete files have no vector, what is DELETED may have no numbers."""
 
 
 _FILES: Final = frozenset({ContentType.DATA, ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE})
@@ -43,14 +46,51 @@ _MANIFEST_VECTOR_CARDINALITY_MAX: Final = 2**32
 
 def broken_rules(entry: ContentEntry, kind: ManifestKind) -> list[str]:
     """The rules that `entry` breaks as an entry of a root or of a leaf, each a sentence; empty when it is sound."""
-    return [
-        *_version_info(entry, kind),
-        *_file(entry, kind),
-        *_vector(entry),
-        *_references(entry),
-        *_content_specific(entry),
-        *_statistics(entry),
-    ]
+    return [*shape_rules(entry, kind), *_beyond_shape(entry)]
+
+
+def shape_rules(entry: ContentEntry, kind: ManifestKind) -> Iterator[str]:
+    """The rules of shape that `entry` breaks: fields that its type needs, has not, or may not have there."""
+    yield from _version_info(entry, kind)
+    yield from _file(entry, kind)
+    if not (kind is ManifestKind.ADOPTED_LEAF and _is_position_delete_file(entry)):
+        yield from _vector(entry)
+        yield from _references(entry)
+    yield from _content_specific(entry)
+
+
+def _is_position_delete_file(entry: ContentEntry) -> bool:
+    is_file = entry.file_format is not FileFormat.PUFFIN and entry.deletion_vector is None
+    return entry.content_type is ContentType.POSITION_DELETE and is_file
+
+
+def fault_of_row(entry: ContentEntry) -> str | None:
+    """The first rule of shape that a row of a root breaks; `None` when it is sound. Quick for data files."""
+    info = entry.version_info
+    number, file_number = info.sequence_number, info.file_sequence_number
+    if (
+        entry.content_type is ContentType.DATA
+        and entry.deletion_vector is None
+        and entry.manifest_stats is None
+        and entry.equality_ids is None
+        and entry.referenced_file is None
+        and entry.file_format in _READABLE
+        and entry.location
+        and entry.record_count >= 0
+        and entry.partition_spec_id >= 0
+        and (entry.file_size_in_bytes or 0) >= 0
+        and entry.file_size_in_bytes is not None
+        and info.snapshot_id is not None
+        and info.snapshot_id >= 0
+        and number is not None
+        and file_number is not None
+        and number >= 0
+        and file_number >= 0
+        and (entry.first_row_id is None or entry.first_row_id >= 0)
+        and (entry.split_offsets is None or len(entry.split_offsets) < 2)
+    ):
+        return None
+    return next(shape_rules(entry, ManifestKind.ROOT), None)
 
 
 def _version_info(entry: ContentEntry, kind: ManifestKind) -> Iterator[str]:
@@ -60,30 +100,44 @@ def _version_info(entry: ContentEntry, kind: ManifestKind) -> Iterator[str]:
         "sequence_number": info.sequence_number,
         "file_sequence_number": info.file_sequence_number,
     }
-    inherits = kind is ManifestKind.LEAF and info.status is Status.ADDED
+    inherits = kind is not ManifestKind.ROOT and info.status is Status.ADDED
+    inherits = inherits or (kind is ManifestKind.ADOPTED_LEAF and info.status is Status.DELETED)
     for name, number in numbers.items():
         if number is None and not inherits:
             yield f"{name} is null: only an ADDED entry of a leaf may inherit it"
         if number is not None and number < 0:
             yield f"{name} {number} is negative"
-    if info.status is Status.DELETED and entry.content_type not in _FILES:
-        yield f"status is DELETED, which an entry of type {entry.content_type.name} never is"
     if entry.content_type in _MANIFESTS and info.sequence_number != info.file_sequence_number:
         yield "sequence_number and file_sequence_number of a leaf differ"
+
+
+def _beyond_shape(entry: ContentEntry) -> Iterator[str]:
+    info, stats = entry.version_info, entry.manifest_stats
+    if info.status is Status.DELETED and entry.content_type not in _FILES:
+        yield f"status is DELETED, which an entry of type {entry.content_type.name} never is"
     if (
         info.sequence_number is not None
         and info.file_sequence_number is not None
         and info.sequence_number > info.file_sequence_number
     ):
         yield "sequence_number is greater than file_sequence_number"
+    vector = entry.deletion_vector
+    if vector is not None and (vector.offset or 0) + (vector.size_in_bytes or 0) > (entry.file_size_in_bytes or 0):
+        yield "a vector ends after its Puffin file"
+    if stats is not None:
+        files = stats.added_files_count + stats.existing_files_count + stats.deleted_files_count
+        if files != entry.record_count:
+            yield f"manifest_stats counts {files} files, record_count is {entry.record_count}"
+    yield from _statistics(entry)
 
 
 def _file(entry: ContentEntry, kind: ManifestKind) -> Iterator[str]:
-    if kind is ManifestKind.LEAF and entry.content_type not in _FILES:
+    if kind is not ManifestKind.ROOT and entry.content_type not in _FILES:
         yield f"content_type {entry.content_type.name} occurs in roots only"
     if not entry.location:
         yield "location is empty"
-    if entry.file_format not in _FORMATS[entry.content_type]:
+    is_old = kind is ManifestKind.ADOPTED_LEAF and _is_position_delete_file(entry)
+    if entry.file_format not in (_READABLE if is_old else _FORMATS[entry.content_type]):
         yield f"file_format {entry.file_format.value} does not go with content_type {entry.content_type.name}"
     if entry.partition_spec_id < 0:
         yield "partition_spec_id is negative"
@@ -119,8 +173,6 @@ def _vector(entry: ContentEntry) -> Iterator[str]:
         yield "a vector in a Puffin file lacks its offset or size"
     elif vector.offset < 0 or vector.size_in_bytes <= 0:
         yield "a vector's offset is negative or its size not positive"
-    elif entry.file_size_in_bytes is not None and vector.offset + vector.size_in_bytes > entry.file_size_in_bytes:
-        yield "a vector ends after its Puffin file"
     if entry.content_type is ContentType.MANIFEST_DV and entry.record_count > _MANIFEST_VECTOR_CARDINALITY_MAX:
         yield "a manifest vector has more than 2^32 positions"
 
@@ -131,8 +183,9 @@ def _references(entry: ContentEntry) -> Iterator[str]:
         yield "referenced_file is null on a vector"
     if entry.content_type not in _VECTORS | {ContentType.DELETE_MANIFEST} and referenced is not None:
         yield f"referenced_file is set on content_type {entry.content_type.name}"
-    if entry.content_type is ContentType.MANIFEST_DV and entry.location != referenced:
-        yield "location and referenced_file of a manifest vector differ"
+    inline = entry.deletion_vector is not None and entry.deletion_vector.inline_content is not None
+    if entry.content_type is ContentType.MANIFEST_DV and inline and entry.location != referenced:
+        yield "location and referenced_file of an inline manifest vector differ"
 
 
 def _content_specific(entry: ContentEntry) -> Iterator[str]:
@@ -145,8 +198,6 @@ def _content_specific(entry: ContentEntry) -> Iterator[str]:
         rows = (stats.added_rows_count, stats.existing_rows_count, stats.deleted_rows_count)
         if min(*counts, *rows, stats.min_sequence_number) < 0:
             yield "manifest_stats has a negative count"
-        if sum(counts) != entry.record_count:
-            yield f"manifest_stats counts {sum(counts)} files, record_count is {entry.record_count}"
     if (entry.equality_ids is not None) != (content_type is ContentType.EQUALITY_DELETE):
         yield f"equality_ids is {'null' if entry.equality_ids is None else 'set'} on content_type {content_type.name}"
     if entry.equality_ids is not None and not entry.equality_ids:

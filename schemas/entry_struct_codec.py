@@ -92,26 +92,16 @@ def read_optional_list(
 
 def encode_version_info_struct(version_info: VersionInfo) -> bytes:
     """As `["null", version_info]`."""
-    number = version_info.sequence_number
+    number, file_number = version_info.sequence_number, version_info.file_sequence_number
     encoded = encode_optional_long(number)
-    file_number = version_info.file_sequence_number
-    return b"".join(
-        (
-            _PRESENT_STATUS[version_info.status],
-            _encode_snapshot_id(version_info.snapshot_id),
-            encoded,
-            encoded if file_number == number else encode_optional_long(file_number),
-        )
-    )
-
-
-_PRESENT_STATUS: Final = {status: PRESENT + encode_long(status) for status in Status}
+    file_encoded = encoded if file_number == number else encode_optional_long(file_number)
+    return _status_and_snapshot(version_info.status, version_info.snapshot_id) + encoded + file_encoded
 
 
 @lru_cache(maxsize=4096)
-def _encode_snapshot_id(snapshot_id: int | None) -> bytes:
-    """Ten bytes, and the same for all rows of a commit."""
-    return encode_optional_long(snapshot_id)
+def _status_and_snapshot(status: Status, snapshot_id: int | None) -> bytes:
+    """A dozen bytes, and the same for all rows of a commit."""
+    return PRESENT + encode_long(status) + encode_optional_long(snapshot_id)
 
 
 def read_version_info(data: bytes, position: int) -> tuple[VersionInfo, int]:

@@ -81,6 +81,12 @@ _CODES_OF_THE_REST: Final = (
         "Report it, with the output of `rootline check`.",
     ),
     ErrorCode(
+        "tags-wrong",
+        "Corrupt",
+        "A tag changed without an intent that says so, or names a version that was not addressable.",
+        "Report it, with the output of `rootline check`.",
+    ),
+    ErrorCode(
         "progress-lost",
         "Corrupt",
         "Log offsets, outcomes or the writers' ledger went back from one root to the next.",
@@ -238,8 +244,8 @@ _CODES_OF_THE_REST: Final = (
     ErrorCode(
         "file-unreadable",
         "Invalid",
-        "A file cannot be read as what it is said to be, or is encrypted or of a format that is not read.",
-        "Check the file; Parquet without encryption is read.",
+        "A file cannot be read as what it is said to be, is encrypted, or a column of it cannot be read for certain.",
+        "Check the file; Parquet, ORC (no timestamps) and Avro without encryption are read (docs/reading.md).",
     ),
     ErrorCode(
         "lake-closed",
@@ -268,9 +274,9 @@ _CODES_OF_THE_REST: Final = (
     ErrorCode(
         "equality-delete-unread",
         "Invalid",
-        "A live equality delete may remove rows of the files to read, and this version does not carry those out.",
-        "Turn equality deletes into deletion vectors with the engine that wrote them, or narrow the scan's filter.",
-        "Do not read the files without it: deleted rows would come back.",
+        "A live delete file goes by partition, and the statistics of a file do not tell which partition it is in.",
+        "Rewrite the file that the message names with its partition values, or narrow the scan's filter.",
+        "Do not read the files without the delete: deleted rows would come back.",
     ),
     ErrorCode(
         "data-file-corrupt",

@@ -151,6 +151,12 @@ CODES_OF_INTENTS: Final = (
         "Nothing is to be done: the leaf is an orphan, the next flush starts from the new root.",
     ),
     ErrorCode(
+        "compaction-stale",
+        "Invalid",
+        "Nothing of what a compaction would move is live in the place it came from any more.",
+        "Nothing is to be done: what it wrote is an orphan, the next compaction starts from the new root.",
+    ),
+    ErrorCode(
         "definition-invalid",
         "Invalid",
         "The table definition cannot be read, or uses a type or transform that cannot be stored.",
@@ -161,5 +167,35 @@ CODES_OF_INTENTS: Final = (
         "Invalid",
         "The root would hold more rows or bytes than one root can.",
         "Let a worker flush the table (`rootline worker`), then publish the intent again.",
+    ),
+    ErrorCode(
+        "tag-invalid",
+        "Invalid",
+        "A tag's name is not 1 to 64 letters, digits, `.`, `_` or `-`; or the table has as many tags as it can.",
+        "Choose another name, or delete a tag that nobody needs (`rootline tag TABLE NAME --delete`).",
+    ),
+    ErrorCode(
+        "tag-conflict",
+        "Invalid",
+        "The tag is not where the writer saw it: somebody set, moved or deleted it meanwhile.",
+        "Look where it is now (`rootline tag TABLE`), and decide again.",
+    ),
+    ErrorCode(
+        "tag-unknown",
+        "Invalid",
+        "The table has no tag of this name.",
+        "`rootline tag TABLE` lists the tags there are.",
+    ),
+    ErrorCode(
+        "leaf-missing",
+        "Invalid",
+        "A leaf manifest that the intent names does not exist.",
+        "Store the leaf first, under the name that its digest gives it, then publish the intent again.",
+    ),
+    ErrorCode(
+        "restore-impossible",
+        "Invalid",
+        "The version to restore is addressable, but it cannot be read, has another definition, or differs in too much.",
+        "The message says why. `rootline scan --version` still reads its rows, unless `rootline check` finds it damaged.",
     ),
 )

@@ -80,3 +80,17 @@ def statistics_field_id(tracked_id: int, offset: int = 0) -> int:
     if not 0 < tracked_id <= MAX_TRACKED_ID:
         raise ValueError(f"column or expression id {tracked_id} is outside 1..{MAX_TRACKED_ID}")
     return STATISTICS_BASE + STATISTICS_STRIDE * tracked_id + offset
+
+
+# columns that every table has besides its own, and the columns of position delete files (the Iceberg specification,
+# "Reserved Field IDs" and "Position Delete Files")
+FILE_COLUMN: Final = 2_147_483_646
+POS_COLUMN: Final = 2_147_483_645
+DELETED_COLUMN: Final = 2_147_483_644
+SPEC_ID_COLUMN: Final = 2_147_483_643
+PARTITION_COLUMN: Final = 2_147_483_642
+ROW_ID_COLUMN: Final = 2_147_483_540
+LAST_UPDATED_COLUMN: Final = 2_147_483_539
+DELETE_FILE_PATH: Final = 2_147_483_546
+DELETE_FILE_POS: Final = 2_147_483_545
+DELETE_FILE_ROW: Final = 2_147_483_544

@@ -49,6 +49,8 @@ CONTENT: Final = b"root"
 PROFILE_KEY: Final = "rootline.profile"
 OUTCOME_PAGES_KEY: Final = "rootline.outcome-pages"
 LEDGER_PAGES_KEY: Final = "rootline.ledger-pages"
+RESTORED_AT_KEY: Final = "rootline.restored-at"
+EARLIER_BYTES_KEY: Final = "rootline.earlier-bytes"
 """Absent where there are no pages, as in roots of before there were any."""
 _NUMBER_MAX: Final = 2**63 - 1
 _DIGEST_BYTES: Final = 32
@@ -89,6 +91,10 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
         metadata[OUTCOME_PAGES_KEY] = _json([_page_json(page) for page in header.outcome_pages])
     if header.ledger_pages:
         metadata[LEDGER_PAGES_KEY] = _json([_page_json(page) for page in header.ledger_pages])
+    if header.restored_at:
+        metadata[RESTORED_AT_KEY] = str(header.restored_at).encode()
+    if header.earlier_bytes:
+        metadata[EARLIER_BYTES_KEY] = str(header.earlier_bytes).encode()
     if header.parent_digest is not None:
         metadata["rootline.parent-digest"] = header.parent_digest.hex().encode()
     return metadata
@@ -147,6 +153,8 @@ def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
         tags={tag: _count(version) for tag, version in _object(metadata, "rootline.tags").items()},
         next_row_id=_decimal(metadata["rootline.next-row-id"]),
         totals=_totals(*_list(metadata, "rootline.totals")),
+        restored_at=SequenceNumber(_decimal(metadata.get(RESTORED_AT_KEY, b"0"))),
+        earlier_bytes=_decimal(metadata.get(EARLIER_BYTES_KEY, b"0")),
     )
 
 

@@ -45,6 +45,14 @@ class IntentKind(StrEnum):
     ROW_DELTA = "row_delta"
     CREATE = "create"
     FLUSH = "flush"
+    COMPACT_LEAVES = "compact_leaves"
+    COMPACT_VECTORS = "compact_vectors"
+    TAG = "tag"
+    RESTORE = "restore"
+
+
+MAINTENANCE_KINDS: Final = frozenset({IntentKind.FLUSH, IntentKind.COMPACT_LEAVES, IntentKind.COMPACT_VECTORS})
+"""Workers' own: they change how a table is stored, never what is in it."""
 
 
 class Isolation(StrEnum):
@@ -156,7 +164,7 @@ class RemovedFile(WireModel):
 
 
 class AddedManifest(WireModel):
-    """A leaf that was written beforehand. In a flush, every entry of it names the root row that it came from."""
+    """A leaf that was written beforehand. In maintenance, every entry of it names the row or entry it came from."""
 
     location: str
     content_type: ContentType
@@ -165,6 +173,25 @@ class AddedManifest(WireModel):
     record_count: Count
     partition_spec_id: Int32
     referenced_file: str | None = None
+
+
+class Reaffiliation(WireModel):
+    """A delete leaf that stays, and the data leaf that it shall belong to; `None`: to none."""
+
+    location: str
+    referenced_file: str | None = None
+
+
+class VersionReference(WireModel):
+    """A version of the table, for what the kind says: to be tagged, or to be restored.
+
+    `tag` and `seen_version` are of kind tag only: the tag's name, and where the writer saw it (`None`: nowhere).
+    `version` is `None` to delete a tag.
+    """
+
+    version: Count | None = None
+    tag: str | None = None
+    seen_version: Count | None = None
 
 
 class Intent(WireModel):
@@ -189,6 +216,9 @@ class Intent(WireModel):
     made_from_version: Count | None = None
     definition: str | None = None
     summary: dict[str, str] = Field(default_factory=dict)
+    replaces: Annotated[tuple[str, ...], Field(fail_fast=True)] = ()
+    reaffiliate: Annotated[tuple[Reaffiliation, ...], Field(fail_fast=True)] = ()
+    ref: VersionReference | None = None
 
     @model_validator(mode="after")
     def _shape_of_kind(self) -> Intent:
@@ -200,11 +230,23 @@ class Intent(WireModel):
             raise ValueError(f"kind {self.kind} cannot carry {', '.join(sorted(extra))}")
         if not carried & _MUST_CARRY_ONE_OF[self.kind]:
             raise ValueError(f"kind {self.kind} must carry {' or '.join(sorted(_MUST_CARRY_ONE_OF[self.kind]))}")
-        if self.kind is IntentKind.FLUSH and self.made_from_version is None:
-            raise ValueError("kind flush must name made_from_version, the root that its leaves were made from")
+        if self.kind in MAINTENANCE_KINDS and self.made_from_version is None:
+            raise ValueError(f"kind {self.kind} must name made_from_version, the root that it was made from")
+        if self.ref is not None:
+            _check_reference(self.kind, self.ref)
         if self.isolation is Isolation.SERIALIZABLE and (self.read_sequence_number is None or self.filter is None):
             raise ValueError("isolation serializable needs read_sequence_number and filter")
         return self
+
+
+def _check_reference(kind: IntentKind, ref: VersionReference) -> None:
+    if kind is IntentKind.TAG:
+        if ref.tag is None:
+            raise ValueError("kind tag must name the tag in ref")
+        if ref.version is None and ref.seen_version is None:
+            raise ValueError("kind tag must name the version to tag, or where the tag to delete was seen")
+    elif ref.version is None or ref.tag is not None or ref.seen_version is not None:
+        raise ValueError("kind restore must name a version in ref, and nothing else")
 
 
 _CARGO: Final = (
@@ -214,21 +256,30 @@ _CARGO: Final = (
     "add_manifests",
     "remove_files",
     "definition",
+    "replaces",
+    "reaffiliate",
+    "ref",
 )
 _MAY_CARRY: Final[dict[IntentKind, set[str]]] = {
-    IntentKind.APPEND: {"add_data_files"},
+    IntentKind.APPEND: {"add_data_files", "add_manifests"},
     IntentKind.REMOVE: {"remove_files"},
-    IntentKind.OVERWRITE: {"add_data_files", "remove_files"},
-    IntentKind.ROW_DELTA: {"add_data_files", "add_equality_deletes", "add_vectors"},
+    IntentKind.OVERWRITE: {"add_data_files", "add_manifests", "remove_files"},
+    IntentKind.ROW_DELTA: {"add_data_files", "add_equality_deletes", "add_vectors", "add_manifests"},
     IntentKind.CREATE: {"definition"},
     IntentKind.FLUSH: {"add_manifests"},
+    IntentKind.COMPACT_LEAVES: {"add_manifests", "replaces", "reaffiliate"},
+    IntentKind.COMPACT_VECTORS: {"add_vectors"},
+    IntentKind.TAG: {"ref"},
+    IntentKind.RESTORE: {"ref"},
 }
 _MUST_CARRY_ONE_OF: Final[dict[IntentKind, set[str]]] = {
     **_MAY_CARRY,
-    IntentKind.ROW_DELTA: {"add_equality_deletes", "add_vectors"},
+    IntentKind.ROW_DELTA: {"add_equality_deletes", "add_vectors", "add_manifests"},
+    IntentKind.COMPACT_LEAVES: {"add_manifests", "reaffiliate"},
 }
 
 __all__ = [
+    "MAINTENANCE_KINDS",
     "PROCESS_WRITER_PREFIX",
     "AddedManifest",
     "AddedVector",
@@ -238,6 +289,8 @@ __all__ = [
     "Intent",
     "IntentKind",
     "Isolation",
+    "Reaffiliation",
     "RemovedFile",
     "VectorReference",
+    "VersionReference",
 ]

@@ -18,7 +18,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
-from rootline.schemas.avro_framing import RecordFraming, shipped_schema
+from rootline.schemas.avro_framing import MARKER, RecordFraming, shipped_schema
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.intent_limits import DEFAULT_LIMITS, IntentLimits
@@ -26,9 +26,18 @@ from rootline.schemas.plain_append import read_plain_append
 
 CONTENT_TYPE_HEADER: Final = "content-type"
 JSON_CONTENT_TYPE: Final = b"application/json"
-EARLIER_VERSIONS: Final[tuple[Mapping[str, Any], ...]] = ()  # schemas of released versions before this one
+EARLIER_VERSIONS: Final[tuple[Mapping[str, Any], ...]] = (shipped_schema("intent_1"),)
+"""Schemas of released versions before this one."""
 _FRAMING: Final = RecordFraming(shipped_schema("intent"), EARLIER_VERSIONS)
-_FILE_LISTS: Final = ("add_data_files", "add_equality_deletes", "add_vectors", "add_manifests", "remove_files")
+_FILE_LISTS: Final = (
+    "add_data_files",
+    "add_equality_deletes",
+    "add_vectors",
+    "add_manifests",
+    "remove_files",
+    "replaces",
+    "reaffiliate",
+)
 _FILES_WITH_STATISTICS: Final = ("add_data_files", "add_equality_deletes")
 _JSON_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
@@ -75,7 +84,7 @@ def decode_intent(
     size = len(value) + sum(len(name) + len(held) for name, held in headers.items()) if headers else len(value)
     if size > limits.max_bytes:
         raise _too_large(f"{size} bytes with its headers, of {limits.max_bytes} allowed")
-    if _is_json(value, headers):
+    if (headers or value[:2] != MARKER) and _is_json(value, headers):
         return _decode_json(value, limits)
     plain = read_plain_append(value, limits)
     if plain is not None:
@@ -155,6 +164,11 @@ def _locations(intent: Intent) -> Iterable[str]:
         yield leaf.location
         if leaf.referenced_file is not None:
             yield leaf.referenced_file
+    yield from intent.replaces
+    for moved in intent.reaffiliate:
+        yield moved.location
+        if moved.referenced_file is not None:
+            yield moved.referenced_file
     for removed in intent.remove_files:
         yield removed.location
         if removed.vector is not None:

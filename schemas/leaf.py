@@ -1,14 +1,15 @@
 """A leaf manifest in memory: columns for planning, rows on demand.
 
 Owns: columns → entries, and finding an entry by its place. Does not own: the proof that the bytes are what was written
-(`leaf_codec`), what a leaf's rows mean for the table (`rootline.tree`).
+(`leaf_codec`), what entries inherit (`leaf_inheritance`), what a leaf's rows mean for the table (`rootline.tree`).
 Invariants: an ordinal is the physical record index, DELETED rows counted, across row groups; only the columns that are
-asked for are decoded; the statistics of a row are decoded when they are first looked at.
+asked for are decoded; the statistics of a row are decoded when they are first looked at; a leaf that knows its root row
+shows what its entries inherit from it, in rows and in columns alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final
@@ -26,10 +27,13 @@ from rootline.schemas.content_entry import (
     VersionInfo,
 )
 from rootline.schemas.errors import Corrupt
+from rootline.schemas.kept_columns import KeptColumns
+from rootline.schemas.leaf_inheritance import Lent, inherited_columns, inherited_rows, lent_by, may_inherit
 from rootline.schemas.leaf_schema import CONTENT_STATS, ROW_FIELDS, physical_column
 from rootline.schemas.statistics import ContentStats, FieldStatistics
 
 _CHUNK_ROWS: Final = 1024
+_KEPT: Final = KeptColumns(["_ordinals", "_rows", "_written_rows"])
 _ROW_COLUMNS: Final = [field.name for field in ROW_FIELDS]
 _MEMBERS: Final = (
     "lower_bound",
@@ -51,15 +55,29 @@ class LeafContent(StrEnum):
 
 
 class Leaf:
-    """A proven leaf. `location` as the root names it, `size_in_bytes` of the file."""
+    """A proven leaf. `location` as the root names it, `size_in_bytes` of the file, `lent` by its root row.
 
-    def __init__(self, location: str, content: LeafContent, file: pq.ParquetFile, size_in_bytes: int) -> None:
+    `body` is Parquet, and `metadata` its parsed footer. Any thread may use a leaf: each reading opens the bytes anew, a
+    tenth of a millisecond, because Arrow's reader crashes the process when two threads read by it at once.
+    """
+
+    def __init__(
+        self,
+        location: str,
+        content: LeafContent,
+        body: bytes | pa.Buffer,
+        metadata: pq.FileMetaData,
+        size_in_bytes: int,
+        lent: Lent | None = None,
+    ) -> None:
+        self.lent = lent
         self.location = location
         self.content = content
         self.size_in_bytes = size_in_bytes
-        self.length: int = file.metadata.num_rows
-        self._file = file
-        groups = [file.metadata.row_group(index).num_rows for index in range(file.metadata.num_row_groups)]
+        self.length: int = metadata.num_rows
+        self._body = body
+        self._metadata = metadata
+        groups = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
         self._group_starts = [sum(groups[:index]) for index in range(len(groups) + 1)]
         self._open_group: tuple[int, pa.StructArray] | None = None
 
@@ -69,19 +87,39 @@ class Leaf:
     def __repr__(self) -> str:
         return f"Leaf({self.location!r}, {self.length} entries)"
 
+    def kept_by(self, keep: Callable[[bytes], bytes | pa.Buffer]) -> Leaf:
+        """The same leaf, its bytes where `keep` puts them; itself if they were put somewhere before."""
+        if not isinstance(self._body, bytes):
+            return self
+        kept = keep(self._body)
+        return Leaf(self.location, self.content, kept, self._metadata, self.size_in_bytes, self.lent)
+
+    def of_row(self, row: ContentEntry) -> Leaf:
+        """The same leaf under the root row that names it, from which its entries inherit; itself if it is that."""
+        return self.lending(lent_by(row))
+
+    def lending(self, lent: Lent) -> Leaf:
+        """The same leaf, its entries inheriting what is `lent`. A row lends the same as long as it stands."""
+        if lent == self.lent:
+            return self
+        view = Leaf(self.location, self.content, self._body, self._metadata, self.size_in_bytes, lent)
+        if "_written_rows" in self.__dict__:
+            view.__dict__["_written_rows"] = self._written_rows
+        return view
+
     @cached_property
     def table(self) -> pa.Table:
         """Every column, one row an entry, in ordinals' order. Kept once asked for: prefer `columns` for a few."""
-        return self._read(None)
+        return self._with_lent(self._read(None))
 
     def columns(self, names: Sequence[str]) -> pa.Table:
         """Only these columns, decoded anew; names as in Parquet paths, such as `content_stats._3.lower_bound`."""
-        return self._read(list(names))
+        return self._with_lent(self._read(list(names)))
 
     @cached_property
     def tracked_ids(self) -> tuple[int, ...]:
         """Ids of the columns and expressions that some entry of this leaf has statistics of."""
-        schema: pa.Schema = self._file.schema_arrow
+        schema: pa.Schema = self._metadata.schema.to_arrow_schema()
         index = schema.get_field_index(CONTENT_STATS)
         return () if index < 0 else tuple(int(field.name[1:]) for field in schema.field(index).type)
 
@@ -109,9 +147,15 @@ class Leaf:
         """Where the entry of this place stands, `None` when there is none; DELETED rows are not found."""
         return self._ordinals.get(place if place[2] is not None or place[0] else place[1])
 
+    def ordinals_of(self, places: Iterable[EntryPlace]) -> list[int | None]:
+        """`ordinal_of` for many places at once."""
+        keys = [place if place[2] is not None or place[0] else place[1] for place in places]
+        return list(map(self._ordinals.get, keys))
+
     @cached_property
     def _ordinals(self) -> Mapping[EntryPlace | str, int]:
         """Data files by location alone, all else by the whole place."""
+        _KEPT.add(self)
         columns = [self._rows.column(name).to_pylist() for name in ("content_type", "location", "status", "offset")]
         return {
             (location if not content_type and offset is None else EntryPlace(content_type, location, offset)): ordinal
@@ -119,9 +163,24 @@ class Leaf:
             if status != Status.DELETED
         }
 
+    @property
+    def rows(self) -> pa.Table:
+        """All but the statistics, by ordinal, structs flattened: to compare many entries without making them."""
+        return self._rows
+
     @cached_property
     def _rows(self) -> pa.Table:
         """All but the statistics, structs flattened, one chunk a column."""
+        _KEPT.add(self)
+        written = self._written_rows
+        return written if self.lent is None else inherited_rows(written, self.lent)
+
+    def _with_lent(self, table: pa.Table) -> pa.Table:
+        return inherited_columns(table, self._rows) if self.lent is not None and may_inherit(table) else table
+
+    @cached_property
+    def _written_rows(self) -> pa.Table:
+        """As `_rows`, nothing inherited."""
         flat: dict[str, pa.Array] = {}
         table = self._read(_ROW_COLUMNS)
         for name in table.column_names:
@@ -153,19 +212,21 @@ class Leaf:
     def _read(self, columns: list[str] | None, group: int | None = None) -> pa.Table:
         """Decode columns of the whole leaf, or of one row group; bytes of another writer may still not be Parquet."""
         try:
+            file = pq.ParquetFile(pa.BufferReader(self._body), metadata=self._metadata)
             if group is None:
-                table = self._file.read(columns=columns, use_threads=False)
+                table = file.read(columns=columns, use_threads=False)
             else:
-                table = self._file.read_row_group(group, columns=columns, use_threads=False)
+                table = file.read_row_group(group, columns=columns, use_threads=False)
             table.validate(full=True)  # text is UTF-8, decimals are in range
             return table
         except (pa.ArrowException, OSError, ValueError) as error:
             raise Corrupt("leaf-corrupt", f"{self.location}: a column cannot be read: {error!s:.200}") from error
 
     def _group(self, group: int) -> pa.StructArray:
-        if self._open_group is None or self._open_group[0] != group:
-            self._open_group = group, _one_chunk(self._read([CONTENT_STATS], group).column(0))
-        return self._open_group[1]
+        opened = self._open_group
+        if opened is None or opened[0] != group:
+            opened = self._open_group = group, _one_chunk(self._read([CONTENT_STATS], group).column(0))
+        return opened[1]
 
 
 class _ChunkStatistics:

@@ -3,7 +3,7 @@
 Owns: bytes ↔ `Leaf`, the digests that cover every byte of a leaf, and which rows a leaf may hold at all. Does not own:
 columns and types (`leaf_schema`), rows (`leaf`), which entries go into which leaf (`rootline.maintenance`).
 Invariants: the name proves the footer, the footer proves all bytes before it, and both are checked before Parquet is
-parsed; a leaf of ours holds one spec, and an EXISTING row always says its snapshot and sequence numbers.
+parsed; a leaf of ours holds one spec, and only rows whose fields are those of their type (`leaf_rules`).
 
 Source: format page, "Leaf manifest" and "Integrity".
 """
@@ -15,6 +15,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
@@ -24,9 +25,11 @@ import pyarrow.parquet as pq
 
 from rootline.schemas import field_ids
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status
+from rootline.schemas.entry_rules import ManifestKind, shape_rules
 from rootline.schemas.errors import Corrupt, Internal, Invalid
 from rootline.schemas.identifiers import Location
 from rootline.schemas.leaf import Leaf, LeafContent
+from rootline.schemas.leaf_rules import RULED_COLUMNS, broken_columns
 from rootline.schemas.leaf_schema import (
     CONTENT_STATS,
     ROW_FIELDS,
@@ -47,6 +50,7 @@ PAGES_DIGEST_KEY: Final = b"rootline.pages-digest"
 _MAGIC: Final = b"PAR1"
 _TAIL_BYTES: Final = 8  # footer length, magic
 _NAME: Final = re.compile(r"(?:\A|/)[0-9a-f-]{36}-(data|delete)-([0-9a-f]{16})\.parquet\Z")
+_ALL_DIFFERENT: Final = frozenset({"location", "file_size_in_bytes", "lower_bound", "upper_bound", "referenced_file"})
 _TYPES_OF: Final = {
     LeafContent.DATA: [ContentType.DATA],
     LeafContent.DELETE: [ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE],
@@ -80,12 +84,37 @@ def encode_leaf(
     _check_entries(entries, content)
     tracked = _tracked_in(entries, definition)
     table = _table_of(entries, tracked)
+    broken = broken_columns(table)
+    if broken is not None:
+        raise Invalid("leaf-invalid", _named(entries, broken))
+    return _encoded(table, leaf_uuid, content)
+
+
+def encode_columns(table: pa.Table, *, leaf_uuid: UUID, content: LeafContent) -> EncodedLeaf:
+    """The leaf of a table of `leaf_schema`, its rows in their order; as `encode_leaf`, and no row is looked at alone.
+
+    Raises:
+        Invalid: `leaf-invalid`, a leaf cannot hold these rows.
+
+    """
+    if not 0 < table.num_rows <= MAX_ENTRIES:
+        raise Invalid("leaf-invalid", f"a leaf holds 1 to {MAX_ENTRIES} entries, not {table.num_rows}")
+    types = pc.unique(table.column("content_type")).to_pylist()
+    broken = broken_columns(table)
+    if broken is None and any(kind not in _TYPES_OF[content] for kind in types):
+        broken = f"a {content} leaf cannot hold content types {sorted(types)}"
+    if broken is not None:
+        raise Invalid("leaf-invalid", f"an entry cannot stand in a leaf: {broken}")
+    return _encoded(table, leaf_uuid, content)
+
+
+def _encoded(table: pa.Table, leaf_uuid: UUID, content: LeafContent) -> EncodedLeaf:
     sink = io.BytesIO()
     writer = pq.ParquetWriter(
         sink,
         table.schema,
         compression="zstd",
-        use_dictionary=True,
+        use_dictionary=_repeating(table.schema),
         write_statistics=False,
         write_page_checksum=True,
         store_schema=False,
@@ -109,6 +138,39 @@ def encode_leaf(
     return EncodedLeaf(leaf_location(leaf_uuid, content.value, digest.hex()), body, digest)
 
 
+def leaf_of_entries(
+    entries: Sequence[ContentEntry],
+    definition: TableDefinition,
+    *,
+    location: str,
+    content: LeafContent,
+    size_in_bytes: int,
+) -> Leaf:
+    """The leaf of entries that were read from another format, which keeps to its own rules: nothing is checked.
+
+    Raises:
+        Invalid: `leaf-invalid`, `statistics-invalid`, a value is not of its column's type.
+
+    """
+    table = _table_of(entries, _tracked_in(entries, definition))
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, row_group_size=ROW_GROUP_ENTRIES, compression="lz4", write_statistics=False)
+    held = sink.getvalue()
+    return Leaf(location, content, held, pq.read_metadata(pa.BufferReader(held)), size_in_bytes)
+
+
+def _repeating(schema: pa.Schema, path: str = "") -> list[str]:
+    """Leaf columns whose values repeat. A dictionary of locations, sizes and bounds costs a third of the writing."""
+    found: list[str] = []
+    for field in schema:
+        name = f"{path}{field.name}"
+        if pa.types.is_struct(field.type):
+            found += _repeating(pa.schema(list(field.type)), f"{name}.")
+        elif field.name not in _ALL_DIFFERENT:
+            found.append(f"{name}.list.element" if pa.types.is_list(field.type) else name)
+    return found
+
+
 def _check_entries(entries: Sequence[ContentEntry], content: LeafContent) -> None:
     if not 0 < len(entries) <= MAX_ENTRIES:
         raise Invalid("leaf-invalid", f"a leaf holds 1 to {MAX_ENTRIES} entries, not {len(entries)}")
@@ -117,10 +179,16 @@ def _check_entries(entries: Sequence[ContentEntry], content: LeafContent) -> Non
     for entry in entries:
         if entry.content_type not in _TYPES_OF[content]:
             raise Invalid("leaf-invalid", f"{entry.location}: a {content} leaf cannot hold {entry.content_type.name}")
-        info = entry.version_info
-        numbers = (info.snapshot_id, info.sequence_number, info.file_sequence_number)
-        if info.status is Status.EXISTING and None in numbers:
-            raise Invalid("leaf-invalid", f"{entry.location}: an EXISTING entry must say snapshot and sequence numbers")
+        if not entry.location:
+            raise Invalid("leaf-invalid", "location is empty")
+
+
+def _named(entries: Sequence[ContentEntry], broken: str) -> str:
+    """The broken rule with the entry that breaks it."""
+    for entry in entries:
+        for sentence in shape_rules(entry, ManifestKind.LEAF):
+            return f"{entry.location} cannot stand in a leaf: {sentence}"
+    return f"an entry cannot stand in a leaf: {broken}"
 
 
 def _tracked_in(entries: Sequence[ContentEntry], definition: TableDefinition) -> list[TrackedField]:
@@ -152,19 +220,20 @@ def _row_column(entries: Sequence[ContentEntry], field: pa.Field) -> pa.Array:
         ]
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise Invalid("leaf-invalid", f"{field.name} of an entry cannot be stored: {error!s:.200}") from error
-    absent = pa.array([value is None for value in values])
+    absent = pa.array([value is None for value in values], pa.bool_())
     return pa.StructArray.from_arrays(children, fields=list(field.type), mask=absent)
 
 
 def _statistics_column(entries: Sequence[ContentEntry], tracked: TrackedField, field: pa.Field) -> pa.Array:
     found = [entry.content_stats.get(tracked.tracked_id) for entry in entries]
     unknown = FieldStatistics()
-    rows = [unknown if item is None else item for item in found]
+    members = attrgetter(*(child.name for child in field.type))
+    values = zip(*(members(unknown if item is None else item) for item in found), strict=True)
     try:
-        children = [column_of_physical([getattr(row, child.name) for row in rows], child.type) for child in field.type]
+        children = [column_of_physical(list(each), child.type) for each, child in zip(values, field.type, strict=True)]
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise Invalid("statistics-invalid", f"{tracked.name} (id {tracked.tracked_id}): {error!s:.200}") from error
-    absent = pa.array([item is None for item in found])
+    absent = pa.array([item is None for item in found], pa.bool_())
     return pa.StructArray.from_arrays(children, fields=list(field.type), mask=absent)
 
 
@@ -195,7 +264,7 @@ def decode_leaf(body: bytes, *, location: str) -> Leaf:
         _prove_rows(file, content, location)
     except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
         raise _corrupt(location, f"not a readable leaf: {error!s:.200}") from error
-    return Leaf(location, content, file, len(body))
+    return Leaf(location, content, body, file.metadata, len(body))
 
 
 def _name_of(location: str) -> tuple[LeafContent, str]:
@@ -238,15 +307,11 @@ def _shape_of(field: pa.Field) -> tuple[pa.DataType, bool, int | None]:
 
 
 def _prove_rows(file: pq.ParquetFile, content: LeafContent, location: str) -> None:
-    table = file.read(columns=["content_type", "file_format", "version_info", "partition_spec_id"], use_threads=False)
-    info = {field.name: pc.struct_field(table.column("version_info"), field.name) for field in ROW_FIELDS[3].type}
-    existing = pc.equal(info["status"], Status.EXISTING)
-    unnumbered = [pc.is_null(info[name]) for name in ("snapshot_id", "sequence_number", "file_sequence_number")]
-    if pc.any(pc.and_(existing, pc.or_(pc.or_(unnumbered[0], unnumbered[1]), unnumbered[2]))).as_py():
-        raise _corrupt(location, "an EXISTING entry does not say its snapshot or sequence numbers")
+    table = file.read(columns=list(RULED_COLUMNS), use_threads=False)
+    status = pc.struct_field(table.column("version_info"), "status")
     allowed = (
         ("content_type", table.column("content_type"), [int(item) for item in _TYPES_OF[content]]),
-        ("status", info["status"], [int(item) for item in Status]),
+        ("status", status, [int(item) for item in Status]),
         ("file_format", table.column("file_format"), [item.value for item in FileFormat]),
     )
     for name, column, values in allowed:
@@ -255,10 +320,13 @@ def _prove_rows(file: pq.ParquetFile, content: LeafContent, location: str) -> No
             raise _corrupt(location, f"{name} {str(strange)[:80]} in a {content} leaf")
     if len(pc.unique(table.column("partition_spec_id"))) != 1:
         raise _corrupt(location, "its entries are not all of one partition spec")
+    broken = broken_columns(table)
+    if broken is not None:
+        raise _corrupt(location, broken)
 
 
 def _corrupt(location: str, reason: str) -> Corrupt:
     return Corrupt("leaf-corrupt", f"{location}: {reason}")
 
 
-__all__ = ["MAX_ENTRIES", "EncodedLeaf", "Leaf", "LeafContent", "decode_leaf", "encode_leaf"]
+__all__ = ["MAX_ENTRIES", "EncodedLeaf", "Leaf", "LeafContent", "decode_leaf", "encode_columns", "encode_leaf"]

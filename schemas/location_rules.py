@@ -18,10 +18,11 @@ from urllib.parse import unquote
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent_limits import DEFAULT_LIMITS
 
-_PLAIN: Final = re.compile(
-    r"[A-Za-z0-9_=,@+~\-][A-Za-z0-9_=,@+~.\- ]*(?:/[A-Za-z0-9_=,@+~\-][A-Za-z0-9_=,@+~.\- ]*)*\Z"
-)
+_PLAIN_PATH: Final = r"[A-Za-z0-9_=,@+~\-][A-Za-z0-9_=,@+~.\- ]*(?:/[A-Za-z0-9_=,@+~\-][A-Za-z0-9_=,@+~.\- ]*)*"
 """The common case, decided at once: no part begins with a dot, nothing that needs a closer look."""
+_PLAIN: Final = re.compile(_PLAIN_PATH + r"\Z")
+PLAIN_PATTERN: Final = rf"\A{_PLAIN_PATH}\z"
+"""For whole columns, in the regular expressions of RE2: length apart, what matches is let pass."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _MAX_DECODINGS: Final = 4
 _FORBIDDEN: Final = {

@@ -3,7 +3,8 @@
 Owns: a row's and a block's value types, sealing rows into a block, reading a block back. Does not own: which rows go
 into which block (`rootline.tree`), the file around the blocks (`root_codec`).
 Invariants: a block is one zstd frame with a checksum and is consumed exactly; its digest covers count, size, frame
-and sync marker; nothing decompresses to more than `BLOCK_BYTES_MAX`.
+and sync marker; nothing decompresses to more than `BLOCK_BYTES_MAX`; a row that breaks a rule of shape is neither
+written nor read.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Final
 from rootline.schemas.avro_primitives import encode_long
 from rootline.schemas.content_entry import ContentEntry, VersionInfo
 from rootline.schemas.entry_codec import EntryCodec, encode_version_info
+from rootline.schemas.entry_rules import fault_of_row
 from rootline.schemas.errors import Corrupt, Internal
 from rootline.schemas.quick_values import quick
 
@@ -82,11 +84,14 @@ def seal(rows: Sequence[Row], codec: EntryCodec, sync: bytes) -> RootBlock:
         sync: the table's sync marker, 16 bytes.
 
     Raises:
-        Internal: `invariant-broken`, no rows, or more bytes than a reader accepts.
+        Internal: `invariant-broken`, no rows, one that breaks a rule, or more bytes than a reader accepts.
 
     """
     parts: list[bytes] = []
     for row in rows:
+        fault = fault_of_row(row.entry)
+        if fault is not None:
+            raise Internal("invariant-broken", f"{row.entry.location!r:.200} cannot be a row of a root: {fault}")
         parts += (encode_version_info(row.entry.version_info), row.tail)
     plain = b"".join(parts)
     if not plain or len(plain) > BLOCK_BYTES_MAX:
@@ -136,7 +141,7 @@ def read_rows(plain: bytes, count: int, codec: EntryCodec, *, name: str, block: 
     """The `count` rows of decompressed block number `block`.
 
     Raises:
-        Corrupt: `root-corrupt`: a row cannot be read, or the rows do not end where the bytes do.
+        Corrupt: `root-corrupt`: a row cannot be read or breaks a rule, or the rows do not end where the bytes do.
 
     """
     rows: list[Row] = []
@@ -145,6 +150,9 @@ def read_rows(plain: bytes, count: int, codec: EntryCodec, *, name: str, block: 
     try:
         for _ in range(count):
             entry, tail_start, position = decode_row(plain, position, name=name)
+            fault = fault_of_row(entry)
+            if fault is not None:
+                raise Corrupt("root-corrupt", f"{name}: {entry.content_type.name} {entry.location!r:.200}: {fault}")
             rows.append(quick_row(entry, plain[tail_start:position]))
     except Corrupt as error:
         raise Corrupt("root-corrupt", f"{error.message} (block {block}, row {len(rows)})") from None

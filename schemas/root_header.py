@@ -173,7 +173,8 @@ class RootHeader:
     """One root's header. `parent_digest` is the digest of root N-1 (`None` for root 0).
 
     What was decided for a writer is what `ledger` *and* the ledger's pages say of it; outcomes likewise. Pages stand
-    from the oldest to the newest.
+    from the oldest to the newest. `restored_at`: the sequence number of the last restore, 0 without one: rows may have
+    come back by it that no entry shows as new.
     """
 
     table: TableName
@@ -193,3 +194,6 @@ class RootHeader:
     tags: Mapping[str, int] = field(default_factory=dict)
     next_row_id: int = 0
     totals: Totals = Totals()
+    restored_at: SequenceNumber = SequenceNumber(0)
+    earlier_bytes: int = 0
+    """Of the roots before this one that are kept."""

@@ -20,9 +20,10 @@ from typing import Any
 
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform, Transform, UnknownTransform, parse_transform
-from pyiceberg.types import IcebergType, PrimitiveType, StructType
+from pyiceberg.types import PrimitiveType, StructType
 
 from rootline.schemas.errors import Corrupt, Invalid
+from rootline.schemas.expression_types import Function, function_of, result_type_of
 from rootline.schemas.field_ids import MAX_TRACKED_ID
 
 
@@ -145,17 +146,18 @@ class TableDefinition:
         return {field.tracked_id: field for field in self.tracked_fields}
 
     def result_type(self, expression: Expression) -> PrimitiveType | None:
-        """The type of an expression's values; `None` for transforms that this version does not know."""
-        transform = expression.parsed
-        if isinstance(transform, UnknownTransform) or len(expression.source_ids) != 1:
-            return None
-        source = self._newest_type_of(expression.source_ids[0])
-        if source is None:
-            return None
-        result = transform.result_type(source)
-        return result if isinstance(result, PrimitiveType) else None
+        """The type of an expression's values; `None` where this version knows no values."""
+        return result_type_of(self.function_of(expression), expression.parsed, self.source_types(expression))
 
-    def _newest_type_of(self, field_id: int) -> IcebergType | None:
+    def function_of(self, expression: Expression) -> Function:
+        """What an expression is of its columns."""
+        return function_of(expression.transform, expression.parsed, self.source_types(expression))
+
+    def source_types(self, expression: Expression) -> tuple[PrimitiveType | None, ...]:
+        """The newest types of an expression's columns; `None` for one that no schema has."""
+        return tuple(self._newest_type_of(source_id) for source_id in expression.source_ids)
+
+    def _newest_type_of(self, field_id: int) -> PrimitiveType | None:
         for schema in (self.schema, *reversed(self.schemas)):
             for _, found_id, field_type in _primitives_of(schema.as_struct()):
                 if found_id == field_id:
@@ -163,7 +165,7 @@ class TableDefinition:
         return None
 
     def transform_of(self, expr_id: int) -> tuple[int, Transform[Any, Any]]:
-        """(source column id, transform) of a spec's member: an expression, or a column by identity."""
+        """(first source column id, transform) of a spec's member: an expression, or a column by identity."""
         expression = self.expressions_by_id.get(expr_id)
         if expression is None:
             return expr_id, IdentityTransform()

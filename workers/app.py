@@ -1,7 +1,7 @@
 """The worker service: watches heads, queues what may be due, carries it out.
 
-Owns: the tasks of the service, their start and their clean stop. Does not own: what is due (`rootline.maintenance`),
-how one flush is carried out (`rootline.workers.jobs.flush_job`).
+Owns: the tasks of the service, their start and their clean stop; that a table with leaves gets a look at those after
+its flush. Does not own: what is due (`rootline.maintenance`), how a job is carried out (`rootline.workers.jobs`).
 Invariants: starts nothing before `run`; a failing table never stops the others; every queue is bounded; a stop lets
 jobs in hand end, and cancels them after `stop_timeout_s`: what they wrote by then is safe to leave.
 """
@@ -18,15 +18,20 @@ from rootline.adapters.memory_task_queue import MemoryTaskQueue
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.ports.environment import Environment
 from rootline.ports.object_store import ObjectStore
-from rootline.ports.task_queue import Task, TaskQueue
+from rootline.ports.task_queue import Task, TaskKind, TaskQueue
 from rootline.schemas.errors import RootlineError, Unavailable
 from rootline.workers.counters import WorkerCounters
 from rootline.workers.head_watcher import HeadWatcher
-from rootline.workers.jobs.flush_job import FlushJob, FlushOutcome, FlushReport, WorkerLog
+from rootline.workers.jobs.flush_job import flush_job
+from rootline.workers.jobs.leaf_compaction_job import leaf_compaction_job
+from rootline.workers.jobs.maintenance_job import JobOutcome, JobReport, WorkerLog
+from rootline.workers.jobs.vector_compaction_job import vector_compaction_job
+from rootline.workers.leaf_cache import LeafCache
 from rootline.workers.settings import WorkerSettings
 
 _log = structlog.get_logger("rootline.workers")
 _TAKE_WAIT_S: Final = 5.0
+_NAMES: Final = {TaskKind.FLUSH: "flush", TaskKind.COMPACT: "compaction"}
 _Result = TypeVar("_Result")
 
 
@@ -47,7 +52,14 @@ class WorkerService:
         self._environment = environment or SystemEnvironment()
         self._queue = queue or MemoryTaskQueue(tasks_max=self.settings.tasks_max)
         self._watcher = HeadWatcher(store, self._queue, self._environment, self.settings, self.counters)
-        self._flush = FlushJob(store, log, self._environment, self.settings)
+        leaves = LeafCache(self.settings.leaf_cache_bytes_max)
+        self._jobs = {
+            TaskKind.FLUSH: (flush_job(store, log, self._environment, self.settings, leaves=leaves),),
+            TaskKind.COMPACT: (
+                leaf_compaction_job(store, log, self._environment, self.settings, leaves=leaves),
+                vector_compaction_job(store, log, self._environment, self.settings),
+            ),
+        }
         self._stopping = asyncio.Event()
 
     def request_stop(self) -> None:
@@ -74,7 +86,7 @@ class WorkerService:
         """One look at the tables whose time has come; seconds until the next look."""
         return await self._watcher.look()
 
-    async def carry_out_one(self, *, wait_s: float = 0.0) -> FlushReport | None:
+    async def carry_out_one(self, *, wait_s: float = 0.0) -> JobReport | None:
         """Take one task and carry it out; `None` when none came in `wait_s` seconds, or it failed."""
         task = await self._queue.take(wait_s=wait_s)
         return None if task is None else await self._carry_out(task)
@@ -96,15 +108,21 @@ class WorkerService:
             if task is not None:
                 await self._carry_out(task)
 
-    async def _carry_out(self, task: Task) -> FlushReport | None:
+    async def _carry_out(self, task: Task) -> JobReport | None:
         self.counters.jobs_running += 1
         try:
-            report = await self._flush.run(task.table)
+            report = JobReport(JobOutcome.NOTHING_DUE)
+            for job in self._jobs[task.kind]:
+                report = await job.run(task.table)
+                self._record(task, report)
+                if report.outcome is not JobOutcome.NOTHING_DUE:
+                    break
+            if task.kind is TaskKind.FLUSH and report.has_leaves:
+                await self._queue.offer(Task(TaskKind.COMPACT, task.table, task.noticed_version))
         except Exception as error:  # whatever it is, the other tables go on
             self._failed(task, error)
             return None
         else:
-            self._record(task, report)
             return report
         finally:
             self.counters.jobs_running -= 1
@@ -114,34 +132,30 @@ class WorkerService:
     def _failed(self, task: Task, error: Exception) -> None:
         self.counters.failures += 1
         self._watcher.failed(task.table)
+        name = _NAMES[task.kind]
+        facts = {"action": f"{name}-failed", "table": task.table}
         if isinstance(error, RootlineError):
-            _log.warning("flush failed", action="flush-failed", table=task.table, code=error.code, reason=error.message)
+            _log.warning(f"{name} failed", code=error.code, reason=error.message, **facts)
         else:
-            _log.exception("flush failed", action="flush-failed", table=task.table, exc_info=error)
+            _log.exception(f"{name} failed", exc_info=error, **facts)
 
-    def _record(self, task: Task, report: FlushReport) -> None:
-        if report.outcome in (FlushOutcome.NOTHING_DUE, FlushOutcome.COMMITTED):
+    def _record(self, task: Task, report: JobReport) -> None:
+        name = _NAMES[task.kind]
+        if report.outcome in (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED):
             self._watcher.succeeded(task.table)
-        if report.outcome is FlushOutcome.NOTHING_DUE:
-            _log.debug("nothing to flush", action="flush-not-due", table=task.table, version=task.noticed_version)
+        if report.outcome is JobOutcome.NOTHING_DUE:
+            _log.debug(f"no {name} is due", action=f"{name}-not-due", table=task.table, version=task.noticed_version)
             return
+        self.counters.count(name, report.outcome)
         facts = {"table": task.table, "leaves": report.leaves, "entries": report.entries, "version": report.version}
-        if report.outcome is FlushOutcome.COMMITTED:
-            self.counters.flushes_committed += 1
+        if report.outcome is JobOutcome.COMMITTED:
             self.counters.leaves_committed += report.leaves
             self.counters.entries_moved += report.entries
-            _log.info("flush committed", action="flush-committed", **facts)
+            _log.info(f"{name} committed", action=f"{name}-committed", **facts)
             return
         self._watcher.failed(task.table)
-        match report.outcome:
-            case FlushOutcome.STALE:
-                self.counters.flushes_stale += 1
-            case FlushOutcome.UNKNOWN:
-                self.counters.flushes_unknown += 1
-            case FlushOutcome.REJECTED:
-                self.counters.flushes_rejected += 1
-        action = f"flush-{report.outcome}"
-        _log.warning("flush not committed", action=action, code=report.code, reason=report.message, **facts)
+        action = f"{name}-{report.outcome}"
+        _log.warning(f"{name} not committed", action=action, code=report.code, reason=report.message, **facts)
 
     async def _unless_stopping(self, wanted: Awaitable[_Result]) -> _Result | None:
         """What `wanted` gives, or `None` when a stop is requested first."""

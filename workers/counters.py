@@ -22,6 +22,15 @@ class WorkerCounters:
     flushes_stale: int = 0
     flushes_rejected: int = 0
     flushes_unknown: int = 0
+    compactions_committed: int = 0
+    compactions_stale: int = 0
+    compactions_rejected: int = 0
+    compactions_unknown: int = 0
     leaves_committed: int = 0
     entries_moved: int = 0
     failures: int = 0
+
+    def count(self, job: str, outcome: str) -> None:
+        """One `flush` or `compaction` that came to `outcome`."""
+        name = f"{'flushes' if job == 'flush' else 'compactions'}_{outcome}"
+        setattr(self, name, getattr(self, name) + 1)

@@ -14,6 +14,7 @@ from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.leaf_codec import Leaf
 from rootline.schemas.object_keys import key_of
+from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.leaf_reader import read_leaf
 
 
@@ -25,17 +26,25 @@ class LeafCache:
         self._kept: OrderedDict[ObjectKey, tuple[Leaf, int]] = OrderedDict()
         self._bytes = 0
 
-    async def leaves(self, store: ObjectStore, table: TableName, entries: Iterable[ContentEntry]) -> dict[str, Leaf]:
-        """Location → leaf of every root row in `entries`; absent ones are read. Raises what `read_leaf` raises."""
-        return {entry.location: await self._leaf(store, table, entry) for entry in entries}
+    async def leaves(
+        self,
+        store: ObjectStore,
+        table: TableName,
+        entries: Iterable[ContentEntry],
+        definition: TableDefinition | None = None,
+    ) -> dict[str, Leaf]:
+        """Location → leaf of every root row in `entries`; absent ones are read, as `read_leaf` reads them."""
+        return {entry.location: await self._leaf(store, table, entry, definition) for entry in entries}
 
-    async def _leaf(self, store: ObjectStore, table: TableName, entry: ContentEntry) -> Leaf:
+    async def _leaf(
+        self, store: ObjectStore, table: TableName, entry: ContentEntry, definition: TableDefinition | None
+    ) -> Leaf:
         key = key_of(table, entry.location)
         kept = self._kept.get(key)
         if kept is not None:
             self._kept.move_to_end(key)
             return kept[0]
-        leaf = await read_leaf(store, table, entry)
+        leaf = await read_leaf(store, table, entry, definition=definition)
         self._keep(key, leaf, entry.file_size_in_bytes or 0)
         return leaf
 

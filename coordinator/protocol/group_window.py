@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.tree.batch import Record
+from rootline.tree.written_leaves import LEAVES_BYTES_MAX
 
 WINDOW_SHARE_OF_PUT: Final = 0.25
 _WEIGHT_OF_NEWEST: Final = 0.2
@@ -23,7 +24,7 @@ _WEIGHT_OF_NEWEST: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """A batch closes at any of these."""
+    """A batch closes at any of these, and at the bytes of leaves that one intent may name."""
 
     intents_max: int
     bytes_max: int
@@ -57,10 +58,12 @@ def is_full(queue: Sequence[Record], limits: BatchLimits, expected: int) -> bool
 
 def take(queue: Sequence[Record], limits: BatchLimits) -> int:
     """How many records from the front make the next batch: at least one."""
-    size = 0
+    size = leaves = 0
     for count, record in enumerate(queue):
         size += record.size_in_bytes
-        if count > 0 and (count >= limits.intents_max or size > limits.bytes_max):
+        for manifest in record.intent.add_manifests:
+            leaves += manifest.file_size_in_bytes
+        if count > 0 and (count >= limits.intents_max or size > limits.bytes_max or leaves > LEAVES_BYTES_MAX):
             return count
     return len(queue)
 

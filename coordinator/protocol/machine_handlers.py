@@ -35,7 +35,6 @@ from rootline.coordinator.protocol.group_window import is_full
 from rootline.coordinator.protocol.machine_moves import Step
 from rootline.coordinator.protocol.machine_state import Phase, TableMachine
 from rootline.coordinator.protocol.put_rules import Outcome, outcome_of_put, outcome_of_read_back
-from rootline.tree.batch import Library
 
 
 def arrived_cold(machine: TableMachine, event: Arrived, tick: Tick) -> Step:
@@ -101,10 +100,7 @@ def window_ended(machine: TableMachine, event: TimerFired, tick: Tick) -> Step:
 
 def fetched(machine: TableMachine, event: Fetched, tick: Tick) -> Step:
     """What the batch needed is here: build again."""
-    library = Library(
-        leaves={**machine.library.leaves, **event.library.leaves},
-        vectors={**machine.library.vectors, **event.library.vectors},
-    )
+    library = machine.library.with_more(event.library)
     return moves.settle_and_build(machine._replace(library=library, failures=0), tick)
 
 

@@ -27,7 +27,7 @@ from rootline.coordinator.protocol.events import (
     RequestFailed,
     RootReadBack,
 )
-from rootline.coordinator.runtime.library_reader import read_library
+from rootline.coordinator.runtime.library_reader import LeavesAhead, read_library
 from rootline.ports.object_store import ObjectStore, PutAnswer, PutReply
 from rootline.schemas.errors import Corrupt, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -52,14 +52,14 @@ class EffectRunner:
     timeout_s: float
     check_head: HeadCheck
 
-    async def run(self, effect: StoreEffect) -> Event:
-        """The event that answers `effect`. Only cancellation escapes."""
+    async def run(self, effect: StoreEffect, ahead: LeavesAhead | None = None) -> Event:
+        """The event that answers `effect`; `ahead` lends leaves that were read already. Only cancellation escapes."""
         try:
             async with asyncio.timeout(self.timeout_s):
                 try:
-                    return await self._carry_out(effect)
+                    return await self._carry_out(effect, ahead)
                 except Corrupt:
-                    return await self._carry_out(effect)
+                    return await self._carry_out(effect, ahead)
         except TimeoutError:
             return _failed(effect, f"no answer within {self.timeout_s} s")
         except (Unavailable, OutcomeUnknown) as error:
@@ -72,12 +72,12 @@ class EffectRunner:
             structlog.get_logger().exception("request failed", action="retry", table=self.table)
             return _failed(effect, f"{type(error).__name__}: {error}")
 
-    async def _carry_out(self, effect: StoreEffect) -> Event:
+    async def _carry_out(self, effect: StoreEffect, ahead: LeavesAhead | None) -> Event:
         match effect:
             case LoadHead():
                 return await self._load_head(effect)
             case Fetch():
-                return Fetched(await read_library(self.store, self.table, effect.needs))
+                return Fetched(await read_library(self.store, self.table, effect.needs, ahead))
             case StoreObjects():
                 for item in effect.objects:
                     await self._store_object(item)

@@ -1,39 +1,79 @@
-"""Fetches the leaves and vectors that a batch needs before it can be applied.
+"""Fetches the leaves, vectors and older roots that a batch needs before it can be applied.
 
-Owns: the reads. Does not own: which are needed (`rootline.tree.apply`), their formats (`rootline.schemas`).
+Owns: the reads, and proving leaves away from the event loop. Does not own: which are needed (`rootline.tree.apply`),
+their formats (`rootline.schemas`), what makes a leaf sound (`rootline.tree.leaf_proof`), reading ahead (`leaf_shelf`).
 Invariants: absent or unreadable objects become `None`, so that only the intent that named them is rejected, whatever
-is wrong with them; an absent *store* raises instead, because it proves nothing.
+is wrong with them, and corrupt ones only after a second look; an absent *store* raises instead, because it proves
+nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
+from typing import Final, Protocol
 
 import structlog
 from pyroaring import BitMap64
 
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, RootlineError
-from rootline.schemas.identifiers import TableName
+from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.leaf_codec import Leaf, decode_leaf
-from rootline.schemas.object_keys import key_of
+from rootline.schemas.object_keys import key_of, root_key
+from rootline.schemas.root_codec import Root
+from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.vector_codec import decode_vector
+from rootline.storage.mapped_bytes import mapped
+from rootline.storage.root_reader import proven_root
 from rootline.tree.batch import UNKNOWN_SIZE, Library, Needs, VectorAt
+from rootline.tree.leaf_proof import LeafProof, prove_leaf
 
 _LENGTH_BYTES = 4
 _READS_AT_ONCE = 16
 _CRC_BYTES = 4
+_SMALL_BYTES: Final = 64 * 1024
+"""Of a leaf that is decoded where it is read: a thread would cost more."""
 
 
-async def read_library(store: ObjectStore, table: TableName, needs: Needs) -> Library:
-    """Everything that `needs` names. Raises `Unavailable` when the store does not answer."""
+@dataclass(frozen=True, slots=True)
+class ReadLeaf:
+    """What came of reading a leaf: the leaf and, if a definition was at hand, its proof; or why there is none."""
+
+    leaf: Leaf | None
+    trouble: str | None = None
+    proof: LeafProof | None = None
+
+
+class LeavesAhead(Protocol):
+    """Leaves that may have been read already."""
+
+    async def find(self, location: str) -> ReadLeaf | None:
+        """The leaf as it was read; `None`: it was not."""
+        ...
+
+
+async def read_library(store: ObjectStore, table: TableName, needs: Needs, ahead: LeavesAhead | None = None) -> Library:
+    """Everything that `needs` names; leaves that were read `ahead` are not read again.
+
+    Raises:
+        Unavailable: the store does not answer.
+
+    """
     at_once = asyncio.Semaphore(_READS_AT_ONCE)
 
-    async def read_leaf(location: str) -> tuple[str, Leaf | None]:
-        async with at_once:
-            return location, await _leaf(store, table, location)
+    async def leaf_at(location: str) -> tuple[str, ReadLeaf]:
+        definition = needs.proving.get(location)
+        found = None if ahead is None else await ahead.find(location)
+        if found is None:
+            async with at_once:
+                return location, await read_leaf(store, table, location, definition)
+        if found.leaf is not None and found.proof is None and definition is not None:
+            proof = await asyncio.to_thread(prove_leaf, found.leaf, definition)
+            return location, ReadLeaf(found.leaf, None, proof)
+        return location, found
 
     async def read_vectors(location: str, places: list[VectorAt]) -> list[tuple[VectorAt, BitMap64 | None]]:
         async with at_once:
@@ -41,9 +81,46 @@ async def read_library(store: ObjectStore, table: TableName, needs: Needs) -> Li
         return [(place, None if body is None else vector_at(body, place)) for place in places]
 
     by_file = groupby(sorted(needs.vectors), key=attrgetter("location"))
-    leaves = await asyncio.gather(*(read_leaf(location) for location in sorted(needs.leaves)))
+    leaves = dict(await asyncio.gather(*(leaf_at(location) for location in sorted(needs.leaves))))
     vectors = await asyncio.gather(*(read_vectors(location, list(places)) for location, places in by_file))
-    return Library(dict(leaves), dict(item for found in vectors for item in found))
+    return Library(
+        {location: found.leaf for location, found in leaves.items()},
+        dict(item for found in vectors for item in found),
+        {location: found.trouble for location, found in leaves.items() if found.trouble is not None},
+        {location: found.proof for location, found in leaves.items() if found.proof is not None},
+        {version: await _root(store, table, version) for version in sorted(needs.versions)},
+    )
+
+
+async def read_leaf(
+    store: ObjectStore, table: TableName, location: str, definition: TableDefinition | None
+) -> ReadLeaf:
+    """The leaf at `location`, proven under `definition`. Raises `Unavailable` when the store does not answer."""
+    found = ReadLeaf(None)
+    for _ in range(2):  # an answer that was cut off looks like a broken leaf
+        body = await _body(store, table, location)
+        if body is None:
+            return ReadLeaf(None)
+        if len(body) <= _SMALL_BYTES:
+            found = _decoded(body, table, location, definition)
+        else:
+            found = await asyncio.to_thread(_decoded, body, table, location, definition)
+        if found.leaf is not None:
+            break
+    return found
+
+
+async def _root(store: ObjectStore, table: TableName, version: Version) -> Root | None:
+    """An older root; `None` when it is absent or corrupt."""
+    for _ in range(2):
+        found = await store.get(root_key(table, version))
+        if found is None:
+            return None
+        try:
+            return await asyncio.to_thread(proven_root, found.body, table, version)
+        except RootlineError:
+            structlog.get_logger().exception("root unreadable", action="reject", table=table, version=version)
+    return None
 
 
 async def _body(store: ObjectStore, table: TableName, location: str) -> bytes | None:
@@ -54,15 +131,15 @@ async def _body(store: ObjectStore, table: TableName, location: str) -> bytes | 
     return None if found is None else found.body
 
 
-async def _leaf(store: ObjectStore, table: TableName, location: str) -> Leaf | None:
-    body = await _body(store, table, location)
+def _decoded(body: bytes, table: TableName, location: str, definition: TableDefinition | None) -> ReadLeaf:
     try:
-        return None if body is None else decode_leaf(body, location=location)
-    except RootlineError:
-        return None
-    except Exception:  # a writer chose these bytes: whatever they do to a decoder is that intent's fault alone
+        leaf = decode_leaf(body, location=location).kept_by(mapped)
+        return ReadLeaf(leaf, None, None if definition is None else prove_leaf(leaf, definition))
+    except RootlineError as error:
+        return ReadLeaf(None, error.message.removeprefix(f"{location}: "))
+    except Exception as error:  # a writer chose these bytes: whatever they do to a decoder is that intent's fault alone
         structlog.get_logger().exception("leaf unreadable", action="reject", table=table, location=location)
-        return None
+        return ReadLeaf(None, f"it cannot be read ({type(error).__name__})")
 
 
 def vector_at(puffin: bytes, place: VectorAt) -> BitMap64 | None:

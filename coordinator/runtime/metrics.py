@@ -40,6 +40,7 @@ class CoordinatorMetrics:
             "rootline_last_commit_timestamp_seconds", "Timestamp of the newest root this process made.", "table"
         )
         self._root_bytes = self._gauge("rootline_root_bytes", "Size of the newest root.", "table")
+        self._retained = self._gauge("rootline_retained_root_bytes", "Size of all roots that are kept.", "table")
         self._root_entries = self._gauge("rootline_root_entries", "Entries of the newest root.", "table", "content")
         self._state = self._gauge("rootline_table_state", "1 for the state the table is in.", "table", "state")
         self._oldest = self._gauge("rootline_oldest_pending_intent_seconds", "Age of the oldest undecided intent.")
@@ -99,6 +100,12 @@ class CoordinatorMetrics:
         self._last_commit.labels(label).set(timestamp_ms / 1000)
         for content, count in entries.items():
             self._root_entries.labels(label, content).set(count)
+
+    def retained(self, table: str, size_in_bytes: int) -> None:
+        """All roots of a table that are kept, bytes."""
+        label = self._label(table)
+        if label != _OTHER:
+            self._retained.labels(label).set(size_in_bytes)
 
     def state(self, table: str, phase: Phase) -> None:
         """The phase that a table is in."""

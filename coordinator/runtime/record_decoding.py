@@ -67,8 +67,8 @@ def _held(intent: Intent) -> int:
 
 
 def _size(raw: LogRecord) -> int:
-    headers = sum([len(name) + len(value or b"") for name, value in raw.headers])
-    return len(raw.key or b"") + len(raw.value) + headers
+    size = len(raw.key or b"") + len(raw.value)
+    return size + sum([len(name) + len(value or b"") for name, value in raw.headers]) if raw.headers else size
 
 
 def _rejection(raw: LogRecord, error: Invalid) -> Rejection:

@@ -1,6 +1,6 @@
 """The one task that owns a table: events in, the machine's step, effects out.
 
-Owns: the table's inbox, its timer, the tasks of its effects. Does not own: any decision
+Owns: the table's inbox, its timer, the tasks of its effects, leaves read ahead. Does not own: any decision
 (`rootline.coordinator.protocol.commit_machine`), the requests (`effect_runner`), publishing (`verdict_outbox`).
 Invariants: events are handled one at a time; whoever delivers never waits; verdicts are published in the order of
 their roots, again and again until the log has acknowledged them; a stop waits for the root in flight.
@@ -28,6 +28,7 @@ from rootline.coordinator.protocol.events import (
 from rootline.coordinator.protocol.machine_moves import quarantined
 from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
 from rootline.coordinator.runtime.effect_runner import EffectRunner, StoreEffect
+from rootline.coordinator.runtime.leaf_shelf import LeafShelf
 from rootline.coordinator.runtime.verdict_outbox import Publication, VerdictOutbox
 from rootline.ports.environment import Environment
 from rootline.ports.intent_log import VerdictSink
@@ -89,6 +90,7 @@ class TableLoop:
             context.runner.timeout_s,
             self._acknowledged,
         )
+        self._shelf = LeafShelf(context.runner.store, context.table)
         self._timer: asyncio.TimerHandle | None = None
         self._delivered = 0
         self._delivered_bytes = 0
@@ -158,7 +160,7 @@ class TableLoop:
         """Hand over records in the log's order, without a gap after those before; ask `has_room` first."""
         self._delivered += len(records)
         self._delivered_bytes += sum(record.held_bytes for record in records)
-        self._tell_held(self.held_bytes)
+        self._tell_held(self.held_bytes + self._shelf.held_bytes)
         self._inbox.put_nowait(Arrived(records))
 
     async def wait_for_room(self) -> None:
@@ -185,6 +187,7 @@ class TableLoop:
                     self._handle(self._inbox.get_nowait(), tasks)
             finally:
                 self._disarm()
+                self._shelf.close()
                 publisher.cancel()
                 self._tell_held(0)
 
@@ -194,6 +197,8 @@ class TableLoop:
         if isinstance(event, Arrived):
             self._delivered -= len(event.records)
             self._delivered_bytes -= sum(record.held_bytes for record in event.records)
+            head = self._machine.head
+            self._shelf.expect(event.records, None if head is None else head.definition, tasks)
         before = self._machine
         try:
             self._machine, effects = step(self._machine, event, tick)
@@ -207,9 +212,10 @@ class TableLoop:
         after = self._machine
         if after.queue is not before.queue or after.batch is not before.batch:
             self._queued_bytes = sum(record.held_bytes for record in (*after.batch, *after.queue))
+            self._shelf.keep((*after.batch, *after.queue))
         for effect in effects:
             self._start(effect, tasks)
-        self._tell_held(self.held_bytes)
+        self._tell_held(self.held_bytes + self._shelf.held_bytes)
         if after.acknowledged is not before.acknowledged:
             self._context.owner.decided(self._context.table, after.acknowledged)
         self._active_s = tick.monotonic_s
@@ -229,7 +235,7 @@ class TableLoop:
                 tasks.create_task(self._run(effect), name=f"{type(effect).__name__} of {self._context.table}")
 
     async def _run(self, effect: StoreEffect) -> None:
-        self._inbox.put_nowait(await self._context.runner.run(effect))
+        self._inbox.put_nowait(await self._context.runner.run(effect, self._shelf))
 
     def _tell_held(self, held_bytes: int) -> None:
         if held_bytes != self._told_bytes:

@@ -48,6 +48,7 @@ from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.verdict import Verdict
+from rootline.storage.read_cache import CACHE_BYTES_MAX, ReadCache
 
 CoordinatorPlace = Literal["auto", "elsewhere"]
 """`auto`: hosted here when the lake is embedded and nobody else hosts it; `elsewhere`: never here."""
@@ -62,6 +63,7 @@ def connect(
     log: str | None = None,
     coordinator: CoordinatorPlace = "auto",
     settings: CoordinatorSettings | None = None,
+    cache_bytes: int = CACHE_BYTES_MAX,
 ) -> Lake:
     """Open a lake. Nothing is read or started before its first use.
 
@@ -70,6 +72,7 @@ def connect(
         log: the intent log; `ROOTLINE_LOG` without it; without both, the one embedded in the warehouse's folder.
         coordinator: whether this process may host the coordinator of an embedded lake.
         settings: of a coordinator hosted here.
+        cache_bytes: how much metadata that never changes is kept for later plans; 0 keeps none.
 
     Returns:
         The lake; close it, or use it in a `with` statement.
@@ -89,8 +92,11 @@ def connect(
         warehouse = str(folder)  # absolute, so that a forked or pickled lake means the same one wherever it runs
         if coordinator == "elsewhere" and not folder.is_dir():
             raise Unavailable("store-unavailable", f"{folder}: there is no such folder")
+    if cache_bytes < 0:
+        raise Invalid("setting-invalid", f"cache_bytes {cache_bytes} is negative; 0 keeps nothing")
     _keep_logs_quiet()
-    return Lake(EmbeddableLake(warehouse, log or os.environ.get("ROOTLINE_LOG") or None, coordinator, settings))
+    named_log = log or os.environ.get("ROOTLINE_LOG") or None
+    return Lake(EmbeddableLake(warehouse, named_log, coordinator, settings, cache_bytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +160,7 @@ class EmbeddableLake:
     log: str | None
     coordinator: CoordinatorPlace
     settings: CoordinatorSettings | None
+    cache_bytes: int = CACHE_BYTES_MAX
 
     @property
     def name(self) -> str:
@@ -172,7 +179,8 @@ class EmbeddableLake:
             await host.stop()
             await parts.close()
 
-        return Session(parts.store, parts.log, SystemEnvironment(), close, host.trouble)
+        cache = ReadCache(self.cache_bytes)
+        return Session(parts.store, parts.log, SystemEnvironment(), close, host.trouble, cache)
 
     async def _open_guest(self) -> Session:
         store = open_store(self.warehouse)
@@ -182,7 +190,7 @@ class EmbeddableLake:
             await log.close()
             await store.close()
 
-        return Session(store, log, SystemEnvironment(), close, lambda _: None)
+        return Session(store, log, SystemEnvironment(), close, lambda _: None, ReadCache(self.cache_bytes))
 
 
 class CoordinatorHost:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pyroaring import BitMap64
+
 from rootline.adapters.memory_object_store import MemoryObjectStore
 from rootline.schemas.identifiers import ObjectKey, TableName
-from rootline.schemas.intent import IntentKind, RemovedFile
+from rootline.schemas.intent import AddedVector, IntentKind, RemovedFile
+from rootline.schemas.puffin_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.storage.chain_check import check_table
 from rootline.storage.check_findings import DataFiles, Finding
 from rootline.storage.head_finder import find_head
@@ -22,7 +25,7 @@ FILTERS = ("", "region = 'asia'", "id < 5000 and amount > 1.0")
 
 
 async def everything_table() -> TableBuilder:
-    """Appends, removals, vectors, merged vectors, flushes, manifest vectors, two specs, pages of both kinds."""
+    """Appends, one in a leaf, removals, vectors (merged too), flushes, manifest vectors (one in a Puffin), pages."""
     builder = TableBuilder(MemoryObjectStore())
     builder.limits = HeaderLimits(ledger_bytes=400, outcome_bytes=450)
     await builder.create()
@@ -42,10 +45,33 @@ async def everything_table() -> TableBuilder:
     await builder.remove(1, 5, 12, 21)
     await builder.delete_rows({3: [9]})
     await builder.flush()
+    await move_mask(builder)
+    await builder.append_leaf(60, 61, 62)
+    await builder.remove(61)
     await builder.delete_rows({22: [1, 2], 4: [8]})
     await builder.append(43, writer_id="late", writer_sequence=9)
     await builder.append(30, writer_id="ingest", writer_sequence=1)
     return builder
+
+
+async def move_mask(builder: TableBuilder) -> None:
+    """Move the largest manifest vector to a Puffin file, as a worker does with large ones."""
+    leaf, dead = max(builder.state.live.dead.items(), key=lambda item: len(item[1]))
+    encoded = encode_puffin([VectorBlob(leaf, BitMap64(dead))])
+    location = puffin_name("metadata/vectors/mask", encoded.body)
+    await builder.put(location, encoded.body)
+    vector = AddedVector(
+        location=location,
+        offset=encoded.places[0].offset,
+        size_in_bytes=encoded.places[0].size,
+        file_size_in_bytes=len(encoded.body),
+        cardinality=encoded.places[0].cardinality,
+        referenced_file=leaf,
+    )
+    version = builder.state.header.version
+    await builder.committed(
+        builder.intent(IntentKind.COMPACT_VECTORS, add_vectors=(vector,), made_from_version=version)
+    )
 
 
 def memory_of(builder: TableBuilder) -> MemoryObjectStore:

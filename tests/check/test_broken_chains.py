@@ -129,6 +129,10 @@ def _other_counts(entry: ContentEntry) -> ContentEntry:
     return replace(entry, manifest_stats=replace(entry.manifest_stats, existing_rows_count=1))
 
 
+def _lends_other_numbers(entry: ContentEntry) -> ContentEntry:
+    return replace(entry, version_info=replace(entry.version_info, sequence_number=2, file_sequence_number=2))
+
+
 @pytest.mark.parametrize(
     ("change", "code"),
     [
@@ -145,6 +149,8 @@ def _other_counts(entry: ContentEntry) -> ContentEntry:
         (altered(ContentType.DATA_MANIFEST, lambda entry: replace(entry, record_count=3)), "leaf-mismatch"),
         (altered(ContentType.DATA_MANIFEST, lambda entry: replace(entry, partition_spec_id=9)), "leaf-mismatch"),
         (altered(ContentType.DATA_MANIFEST, lambda entry: None), "live-set-wrong"),
+        (altered(ContentType.DATA_MANIFEST, _lends_other_numbers), "entry-changed"),
+        (altered(ContentType.DATA_MANIFEST, lambda entry: replace(entry, first_row_id=3)), "entry-changed"),
         (altered(ContentType.DELETE_MANIFEST, lambda entry: None), "live-set-wrong"),
         (
             altered(ContentType.DELETE_MANIFEST, lambda entry: replace(entry, referenced_file="metadata/leaves/x")),
@@ -251,7 +257,7 @@ async def test_a_summary_counts_each_object_once_and_progress_follows_the_roots(
     stored = (await builder.store.list("demo/flights/metadata/leaves/")).keys
     assert summary.leaves == len(stored)
     assert summary.definitions == 1
-    assert summary.vectors == 8
+    assert summary.vectors == 9  # one of them a manifest vector
     assert seen[:versions] == list(range(1, versions + 1))
 
 
@@ -260,7 +266,7 @@ async def test_files_with_rows_are_looked_for_and_measured_on_request() -> None:
     store = memory_of(builder)
     missing = {found.object for found in await findings_of(store, builder.table, DataFiles.LISTED)}
     assert key_of(builder.table, location_of(0)) in missing
-    for number in (*range(14), 20, 21, 22, 30, 40, 41, 42, 43):
+    for number in (*range(14), 20, 21, 22, 30, 40, 41, 42, 43, 60, 61, 62):
         store.place(key_of(builder.table, location_of(number)), bytes(100_000 + number))
     assert await findings_of(store, builder.table, DataFiles.READ) == []
     store.place(key_of(builder.table, location_of(7)), b"short")

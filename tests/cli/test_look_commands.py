@@ -46,6 +46,48 @@ def test_scan_prints_json_lines_counts_and_limits(run: Run, lake: Path) -> None:
     assert len(run(*words, "--limit", 2).lines) == 3
 
 
+def test_scan_reads_an_older_version_by_each_of_its_names(run: Run, lake: Path) -> None:
+    first = run("history", "demo.flights", "--warehouse", lake, "--json").records[2]
+    words = ("scan", "demo.flights", "--warehouse", lake, "--count")
+    assert first["version"] == 1
+    for name, value in (("--snapshot-id", first["snapshot_id"]), ("--timestamp", first["timestamp"])):
+        assert run(*words, name, value).out == "3\n"
+
+
+def test_changes_shows_what_came_went_and_was_deleted(run: Run, lake: Path) -> None:
+    words = ("changes", "demo.flights", "--warehouse", lake)
+    added, deleted = run(*words, "--from", 1, "--json").records
+    assert (added["change"], added["rows"]) == ("added", 1)
+    assert (deleted["change"], deleted["rows"], deleted["positions"]) == ("rows-deleted", 1, [[1, 1]])
+    assert run(*words, "--from", 3).out == "demo.flights: nothing changed between versions 3 and 3\n"
+    assert [line.split()[0] for line in run(*words, "--from", 1).lines] == ["change", "added", "rows-deleted"]
+    assert run(*words, "--from", 9).code == 1
+
+
+def test_tags_are_set_listed_read_by_and_deleted(run: Run, lake: Path) -> None:
+    words = ("tag", "demo.flights", "--warehouse", lake)
+    assert run(*words).out == "demo.flights: no tags\n"
+    assert run(*words, "release", "--version", 1).out == "release is version 1\n"
+    assert run("scan", "demo.flights", "--warehouse", lake, "--tag", "release", "--count").out == "3\n"
+    assert run(*words, "release", "--version", 2).code == 1
+    assert run(*words, "release", "--version", 2, "--move").out == "release is version 2\n"
+    assert run(*words, "--json").records == [{"tag": "release", "version": 2}]
+    assert run(*words, "release", "--delete").out == "deleted release\n"
+    assert run(*words, "release", "--delete").code == 1
+    assert run(*words, "--delete").code == 2
+
+
+def test_a_table_is_taken_back_after_a_look_at_what_would_change(run: Run, lake: Path) -> None:
+    words = ("restore", "demo.flights", "--warehouse", lake, "--to-version", 1)
+    shown = run(*words, "--dry-run", "--json").records
+    assert [(record["change"], record["rows"]) for record in shown] == [("removed", 1), ("rows-restored", 1)]
+    assert len(run("history", "demo.flights", "--warehouse", lake, "--json").records) == 4
+    assert run(*words).out == "version 4 of demo.flights is what version 1 was\n"
+    assert run("scan", "demo.flights", "--warehouse", lake, "--count").out == "3\n"
+    assert run(*words, "--dry-run").out == "demo.flights: restoring version 1 would change nothing\n"
+    assert run(*words[:-1], 99).code == 1
+
+
 def test_check_of_a_sound_table_ends_with_zero(run: Run, lake: Path) -> None:
     result = run("check", "demo.flights", "--warehouse", lake, "--json")
     assert (result.code, result.records[0]["findings"]) == (0, 0)
@@ -78,6 +120,9 @@ def test_looking_makes_no_folder_and_no_log(run: Run, tmp_path: Path) -> None:
         (("scan", "demo.flights", "--columns", "nowhere"), 2),
         (("scan", "demo.flights", "--version", "99"), 1),
         (("scan", "demo.flights", "--version", "x"), 2),
+        (("scan", "demo.flights", "--version", "1", "--snapshot-id", "1"), 2),
+        (("scan", "demo.flights", "--timestamp", "2013-01-31"), 2),
+        (("scan", "demo.flights", "--tag", "release"), 1),
         (("tree",), 2),
         (("dance",), 2),
     ],
@@ -108,3 +153,22 @@ def test_without_a_warehouse_a_command_says_how_to_name_one(run: Run) -> None:
 def test_the_environment_names_the_warehouse(run: Run, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROOTLINE_WAREHOUSE", str(lake))
     assert run("table", "list").out.split() == ["table", "demo.flights"]
+
+
+def test_files_and_scan_tell_what_planning_took(run: Run, lake: Path) -> None:
+    words = ("demo.flights", "--warehouse", lake, "--where", "carrier = 'UA'", "--plan")
+    assert run("files", *words).lines == [
+        "1 files of version 3: 3 requests (1 LIST, 2 GET, of them 0 of leaves); 0 of 0 data leaves pruned"
+    ]
+    (record,) = run("scan", *words, "--json").records
+    assert (record["files"], record["requests"], record["lists"], record["gets_of_leaves"]) == (1, 3, 1, 0)
+
+
+def test_scan_shows_metadata_columns_by_name(run: Run, lake: Path) -> None:
+    result = run("scan", "demo.flights", "--warehouse", lake, "--columns", "id,_pos,_deleted,_partition", "--json")
+    assert sorted(result.records, key=lambda row: row["id"])[1] == {
+        "id": 2,
+        "_pos": 1,
+        "_deleted": True,
+        "_partition": {"carrier": "UA"},
+    }

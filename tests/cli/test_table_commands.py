@@ -50,6 +50,22 @@ def test_a_table_is_created_from_either_form_of_schema(run: Run, tmp_path: Path,
     assert described["version"] == 0
 
 
+def test_a_table_may_be_partitioned_by_a_bucket_of_several_columns_and_have_expressions(
+    run: Run, tmp_path: Path
+) -> None:
+    words = ("--warehouse", tmp_path / "lake")
+    created = run(
+        "table", "create", "demo.t", "--schema", _file(tmp_path, SIMPLE), *words,
+        "--partition-by", "bucket(8, carrier, flight)", "--expression", "lower(carrier)",
+    )  # fmt: skip
+    assert created.code == 0, created.err
+    assert "partitioned by: bucket[8] of carrier, flight" in run("table", "describe", "demo.t", *words).out
+    (described,) = run("table", "describe", "demo.t", *words, "--json").records
+    expressions = described["definition"]["expressions"]
+    assert [item["expr"].get("source-ids") for item in expressions] == [[1, 2], None]
+    assert expressions[1]["expr"] == {"source-id": 1, "transform": "lower", "name": "carrier_lower"}
+
+
 def test_describe_reads_well(run: Run, lake: Path) -> None:
     text = run("table", "describe", "demo.flights", "--warehouse", lake).out
     assert "partitioned by: carrier" in text

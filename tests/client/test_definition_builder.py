@@ -22,6 +22,8 @@ FLIGHTS = pa.schema(
     ]
 )
 
+NUMBERED = pa.schema([("carrier", pa.string()), ("flight", pa.int32()), ("dep_delay_s", pa.int64())])
+
 
 def _definition(partition_by: list[str], schema: pa.Schema = FLIGHTS) -> TableDefinition:
     return build_definition(schema, partition_by=partition_by, table_uuid=uuid.UUID(int=7))
@@ -47,6 +49,37 @@ def test_a_plain_column_is_its_own_partition() -> None:
 def test_plural_names_and_aliases_are_understood() -> None:
     (expression,) = _definition(["days(time_hour) as day"]).expressions
     assert (expression.transform, expression.name) == ("day", "day")
+
+
+def test_a_bucket_may_take_several_columns() -> None:
+    definition = _definition(['bucket(8, carrier, "flight")', "bucket(4, flight , dep_delay_s) as both"], NUMBERED)
+    first, second = definition.expressions
+    assert (first.source_ids, first.transform, first.name) == ((1, 2), "bucket[8]", "carrier_flight_bucket")
+    assert (second.source_ids, second.name) == ((2, 3), "both")
+    assert TableDefinition.from_json(definition.to_json()) == definition
+
+
+def test_expressions_are_derived_columns_that_do_not_partition() -> None:
+    definition = build_definition(
+        FLIGHTS,
+        partition_by=["month(time_hour)"],
+        expressions=["lower(carrier)", "day(time_hour) as day"],
+        table_uuid=uuid.UUID(int=7),
+    )
+    highest = definition.schema.highest_field_id
+    assert definition.partition_specs[0].expr_ids == (highest + 1,)
+    assert [(one.expr_id, one.transform, one.name) for one in definition.expressions[1:]] == [
+        (highest + 2, "lower", "carrier_lower"),
+        (highest + 3, "day", "day"),
+    ]
+    assert definition.last_column_id == highest + 3
+
+
+@pytest.mark.parametrize("term", ["lower(flight)", "lower(carrier, carrier)", "carrier", "zorder(carrier)", "lower(x)"])
+def test_an_expression_that_has_no_values_is_refused_and_named(term: str) -> None:
+    with pytest.raises(Invalid, match="expressions") as caught:
+        build_definition(FLIGHTS, expressions=[term], table_uuid=uuid.UUID(int=7))
+    assert caught.value.code == "definition-invalid"
 
 
 def test_a_definition_survives_its_own_json() -> None:
@@ -81,6 +114,12 @@ def test_a_column_of_any_name_can_partition(term: str, column: str) -> None:
         "",
         "carrier as c",
         "month(time_hour) as carrier",
+        "month(time_hour, flight)",
+        "truncate(3, carrier, flight)",
+        "bucket(8, carrier, dep_delay)",
+        "bucket(8, flight, flight)",
+        "bucket(8, carrier,)",
+        "lower(carrier)",
     ],
 )
 def test_a_term_that_cannot_partition_is_refused_and_named(term: str) -> None:

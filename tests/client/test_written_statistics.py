@@ -21,6 +21,7 @@ from rootline.schemas.entry_codec import EntryCodec
 from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.data_file_reader import RowsWanted, read_rows
+from rootline.storage.row_deletes import RowDeletes
 from rootline.tree.prune import PruningFilter, may_match, must_match
 from tests.storage.stored_tables import uuids
 
@@ -153,14 +154,14 @@ def tables(draw: Callable[..., Any]) -> pa.Table:
 def test_no_filter_is_answered_wrongly_from_statistics(rows: pa.Table, partition_by: list[str], where: str) -> None:
     definition = definition_of(*partition_by)
     pruning = PruningFilter.of(where, definition)
-    wanted = RowsWanted.of(definition.schema, ["number"], {})
+    wanted = RowsWanted.of(definition, ["number"])
     written = write_files(rows, definition, uuids())
     assert sum(file.data_file.record_count for file in written) == rows.num_rows
     for file in written:
         stats, count = statistics_in(file.data_file.content_stats, definition), file.data_file.record_count
         info = VersionInfo(Status.EXISTING, 1, 1, 1)
         entry = ContentEntry(ContentType.DATA, "x", FileFormat.PARQUET, info, 0, count)
-        matching = sum(batch.num_rows for batch in read_rows(file.body, entry, wanted, None, pruning.bound))
+        matching = sum(batch.num_rows for batch in read_rows(file.body, entry, wanted, RowDeletes(), pruning.bound))
         if matching:
             assert may_match(pruning, stats, count, 0), "rows match in a file that would be pruned"
         if must_match(pruning, stats, count, 0):

@@ -47,7 +47,7 @@ What the coordinator shows under `/metrics`: names and labels are a contract. Th
 
 The label `table` is given to at most {TABLES_MAX} tables, and only to tables that exist; the rest share `_other` in
 counters and have no gauges. `topic` is the identity of the log, `embedded/<uuid>` for an embedded one. Times are in
-seconds. `rootline_retained_root_bytes` is promised for the version that expires roots; this one keeps them all.
+seconds.
 
 | metric | type | labels | what it tells |
 |---|---|---|---|

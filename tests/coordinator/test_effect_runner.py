@@ -205,3 +205,12 @@ async def test_what_cannot_be_read_is_looked_for_and_not_found(location: str) ->
     assert isinstance(event, Fetched)
     assert event.library.leaves == {location: None}
     assert event.library.vectors == {place: None}
+
+
+async def test_an_older_root_is_read_and_one_that_is_absent_or_corrupt_is_looked_for_and_not_found() -> None:
+    store = await stored_table()
+    store.place(root_key(TABLE, Version(1)), b"no root")
+    event = await runner(store).run(Fetch(Needs(frozenset(), frozenset(), versions=frozenset(map(Version, range(3))))))
+    assert isinstance(event, Fetched)
+    found = event.library.roots
+    assert {version: root is not None for version, root in found.items()} == {0: True, 1: False, 2: False}

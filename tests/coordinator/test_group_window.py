@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 
 from rootline.coordinator.protocol.group_window import BatchLimits, is_full, moving_average, next_window, take
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
-from rootline.schemas.intent import DataFile, Intent, IntentKind
+from rootline.schemas.content_entry import ContentType
+from rootline.schemas.intent import AddedManifest, DataFile, Intent, IntentKind
 from rootline.schemas.log_position import LogId, LogPosition
 from rootline.tree.batch import Record
+from rootline.tree.written_leaves import LEAVES_BYTES_MAX
 
 LIMITS = BatchLimits(intents_max=10, bytes_max=1_000, age_s_max=0.5)
 
@@ -73,3 +75,20 @@ def test_delays_grow_to_a_cap_and_stay_there(count: int, jitter: float) -> None:
 
 def test_the_first_lost_race_is_run_again_at_once() -> None:
     assert RetryPolicy(0.02, 5.0, 8).after_loss(1, 0.9) == 0.0
+
+
+def test_a_batch_takes_no_more_leaves_than_fit_into_memory_but_always_one_intent() -> None:
+    def naming(offset: int, size_in_bytes: int) -> Record:
+        leaf = AddedManifest(
+            location=f"metadata/leaves/{offset}.parquet",
+            content_type=ContentType.DATA_MANIFEST,
+            file_size_in_bytes=size_in_bytes,
+            record_count=1,
+            partition_spec_id=0,
+        )
+        intent = Intent(intent_id=str(offset), table="a.b", kind=IntentKind.APPEND, add_manifests=(leaf,))
+        return Record(LogPosition(LogId("l"), 0, offset), intent, 10)
+
+    half = LEAVES_BYTES_MAX // 2
+    assert take([naming(0, half), naming(1, half), record(2), naming(3, 1), record(4)], LIMITS) == 3
+    assert take([naming(0, 2 * LEAVES_BYTES_MAX), record(1)], LIMITS) == 1

@@ -32,6 +32,7 @@ CONTRACT = {
     "rootline_consumer_lag_records": ("topic", "partition"),
     "rootline_last_commit_timestamp_seconds": ("table",),
     "rootline_root_bytes": ("table",),
+    "rootline_retained_root_bytes": ("table",),
     "rootline_root_entries": ("table", "content"),
     "rootline_table_state": ("table", "state"),
 }
@@ -129,6 +130,8 @@ async def test_the_numbers_follow_what_happened() -> None:
     assert seen["rootline_commit_seconds_count"] == 3
     assert seen["rootline_intent_visible_seconds_count"] == 4
     assert seen[f"rootline_root_bytes{table}"] == state.root.size_in_bytes
+    retained = state.header.earlier_bytes + state.root.size_in_bytes
+    assert seen[f"rootline_retained_root_bytes{table}"] == retained
     assert seen[f'rootline_root_entries{{content="data",table="{TABLE}"}}'] == 2
     assert seen[f'rootline_table_state{{state="idle",table="{TABLE}"}}'] == 1
     [lag] = [value for name, value in seen.items() if name.startswith("rootline_consumer_lag_records")]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyiceberg.conversions import to_bytes
@@ -15,10 +16,15 @@ from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, Prim
 from pyroaring import BitMap64
 
 from rootline.adapters.memory_object_store import MemoryObjectStore
+from rootline.maintenance.compaction_limits import CompactionLimits
 from rootline.maintenance.flush_limits import FLUSH_NOW, FlushLimits
-from rootline.maintenance.flush_plan import FlushPlan, InPlan, InRoot, plan_flush
+from rootline.maintenance.flush_plan import FlushPlan, plan_flush
+from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan, plan_leaf_compaction
+from rootline.maintenance.leaf_load import LeafLoad
+from rootline.maintenance.planned_leaf import InPlan, InRoot, PlannedLeaf
 from rootline.ports.object_store import ObjectStore, PutAnswer
-from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status, VersionInfo
+from rootline.schemas.entry_codec import EntryCodec
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import CommitId, TableName
 from rootline.schemas.intent import (
@@ -29,6 +35,7 @@ from rootline.schemas.intent import (
     GenericStatistics,
     Intent,
     IntentKind,
+    Reaffiliation,
     RemovedFile,
     VectorReference,
 )
@@ -39,9 +46,13 @@ from rootline.schemas.puffin_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortField, SortOrder, TableDefinition
 from rootline.schemas.vector_codec import decode_vector
 from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.storage.chain_check import check_table
+from rootline.storage.check_findings import DataFiles
 from rootline.tree.apply import apply_batch
 from rootline.tree.batch import Applied, Library, Needs, Record, Stamp, VectorAt
 from rootline.tree.header_limits import HEADER_LIMITS
+from rootline.tree.self_flush import Relief
+from rootline.tree.statistics_rules import statistics_of
 from rootline.tree.table_state import TableState
 
 LOG = LogId("embedded/tests")
@@ -120,6 +131,7 @@ class TableBuilder:
         self._offset = self._intents = self._names = 0
         self.now_ms = 1_700_000_000_000
         self.limits = HEADER_LIMITS
+        self.relief: Relief | None = None
 
     @property
     def state(self) -> TableState:
@@ -137,6 +149,35 @@ class TableBuilder:
     async def append(self, *numbers: int, spec_id: int = 0, **more: Any) -> None:
         files = tuple(data_file(number, spec_id=spec_id) for number in numbers)
         await self.committed(self.intent(IntentKind.APPEND, add_data_files=files, **more))
+
+    async def append_leaf(self, *numbers: int, **more: Any) -> None:
+        """The same files in a leaf, as a writer of many files hands them over."""
+        codec = EntryCodec.of_definition(self.definition)
+        entries = [
+            ContentEntry(
+                ContentType.DATA,
+                file.location,
+                file.file_format,
+                VersionInfo(Status.ADDED),
+                file.partition_spec_id,
+                file.record_count,
+                file.file_size_in_bytes,
+                content_stats=statistics_of(file, self.definition, codec),
+            )
+            for file in map(data_file, numbers)
+        ]
+        self._names += 1
+        leaf_uuid = uuid.uuid5(self.table_uuid, f"written/{self._names}")
+        leaf = encode_leaf(entries, self.definition, leaf_uuid=leaf_uuid, content=LeafContent.DATA)
+        await self.put(leaf.location, leaf.body)
+        manifest = AddedManifest(
+            location=leaf.location,
+            content_type=ContentType.DATA_MANIFEST,
+            file_size_in_bytes=len(leaf.body),
+            record_count=len(entries),
+            partition_spec_id=0,
+        )
+        await self.committed(self.intent(IntentKind.APPEND, add_manifests=(manifest,), **more))
 
     async def remove(self, *numbers: int) -> None:
         await self.committed(self.removal(*numbers))
@@ -199,8 +240,34 @@ class TableBuilder:
     async def flush_intent(self, plan: FlushPlan | None = None) -> Intent:
         """Write the leaves of `plan` and name them in an intent, as the flush job does."""
         plan = self.plan() if plan is None else plan
+        manifests = await self._written(plan.leaves)
+        return self.intent(IntentKind.FLUSH, add_manifests=manifests, made_from_version=plan.made_from_version)
+
+    def compaction_plan(self, limits: CompactionLimits) -> LeafCompactionPlan:
+        state = self.state
+        load = LeafLoad.of(state.root)
+        chosen = load.chosen(limits)
+        return plan_leaf_compaction(
+            state.root, self.definition, limits, load=load, chosen=chosen, leaves=state.leaves, dead=state.live.dead
+        )
+
+    async def compaction_intent(self, plan: LeafCompactionPlan) -> Intent:
+        """The same for a compaction of leaves."""
+        manifests = await self._written(plan.leaves)
+        return self.intent(
+            IntentKind.COMPACT_LEAVES,
+            add_manifests=manifests,
+            made_from_version=plan.made_from_version,
+            replaces=plan.replaces,
+            reaffiliate=tuple(
+                Reaffiliation(location=location, referenced_file=manifests[owner.index].location)
+                for location, owner in plan.reaffiliate
+            ),
+        )
+
+    async def _written(self, leaves: Sequence[PlannedLeaf]) -> tuple[AddedManifest, ...]:
         manifests: list[AddedManifest] = []
-        for planned in plan.leaves:
+        for planned in leaves:
             self._names += 1
             leaf_uuid = uuid.uuid5(self.table_uuid, f"leaf {self._names}")
             leaf = encode_leaf(planned.entries, self.definition, leaf_uuid=leaf_uuid, content=planned.content)
@@ -221,7 +288,17 @@ class TableBuilder:
                     referenced_file=referenced,
                 )
             )
-        return self.intent(IntentKind.FLUSH, add_manifests=tuple(manifests), made_from_version=plan.made_from_version)
+        return tuple(manifests)
+
+    async def flush_loose(self) -> None:
+        """Flush what is due, delete leaves without saying which data leaf they belong to."""
+        plan = self.plan()
+        loose = tuple(replace(leaf, affinity=None) for leaf in plan.leaves)
+        await self.committed(await self.flush_intent(replace(plan, leaves=loose)))
+
+    async def findings(self) -> list[object]:
+        """What `rootline check` finds."""
+        return [finding async for finding in check_table(self.store, self.table, data_files=DataFiles.IGNORED)]
 
     async def flush(self) -> None:
         await self.committed(await self.flush_intent())
@@ -246,7 +323,9 @@ class TableBuilder:
         version = 0 if self._state is None else self._state.header.version + 1
         stamp = Stamp(CommitId(uuid.uuid5(self.table_uuid, f"commit {version}").hex), "tests", self.now_ms)
         while True:
-            answer = apply_batch(self._state, self.table, records, library, stamp, limits=self.limits)
+            answer = apply_batch(
+                self._state, self.table, records, library, stamp, limits=self.limits, relief=self.relief
+            )
             if not isinstance(answer, Needs):
                 break
             library = await self._fetched(library, answer)

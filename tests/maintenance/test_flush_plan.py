@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from rootline.maintenance.compaction_limits import CompactionLimits
 from rootline.maintenance.flush_limits import FLUSH_NOW, FlushLimits
-from rootline.maintenance.flush_plan import InPlan, InRoot, RootLoad, plan_flush
+from rootline.maintenance.flush_plan import RootLoad, plan_flush
+from rootline.maintenance.planned_leaf import InPlan, InRoot
 from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.errors import Invalid
 from rootline.schemas.leaf_codec import LeafContent
@@ -33,7 +37,7 @@ async def test_an_empty_table_has_nothing_to_flush() -> None:
 
 async def test_bytes_alone_make_a_flush_due() -> None:
     builder = await a_table(*range(9))
-    size = RootLoad.of(builder.state.root).bytes
+    size = RootLoad.of(builder.state.root).data_bytes
     assert builder.plan(FlushLimits(bytes_max=size + 1)).leaves == ()
     assert builder.plan(FlushLimits(bytes_max=size)).entries == 9
 
@@ -170,3 +174,58 @@ async def test_thresholds_are_table_properties() -> None:
 def test_a_threshold_that_cannot_be_used_is_refused_by_name(name: str, value: str) -> None:
     with pytest.raises(Invalid, match=rf"rootline\.flush\.{name}"):
         FlushLimits.of_properties({f"rootline.flush.{name}": value})
+
+
+async def test_vectors_of_many_leaves_go_to_few_delete_leaves() -> None:
+    builder = TableBuilder()
+    await builder.create()
+    for number in range(0, 10, 2):
+        await builder.append(number, number + 1)
+        await builder.flush()
+    await builder.delete_rows({number: [1] for number in (0, 1, 2, 4, 6, 8)})
+    plan = plan_flush(
+        builder.state.root, builder.definition, replace(FLUSH_NOW, delete_leaves=2), leaves=builder.state.leaves
+    )
+    assert sorted(len(leaf.entries) for leaf in plan.leaves) == [1, 2, 3]
+    (loose,) = (leaf for leaf in plan.leaves if leaf.affinity is None)
+    assert len(loose.entries) == 3
+    await builder.committed(await builder.flush_intent(plan))
+    assert builder.rows_of(ContentType.POSITION_DELETE) == []
+    assert await builder.findings() == []
+
+
+async def test_a_later_compaction_brings_loose_vectors_to_their_data_leaves() -> None:
+    builder = TableBuilder()
+    await builder.create()
+    for number in range(0, 8, 2):
+        await builder.append(number, number + 1)
+        await builder.flush()
+    for number in (0, 2, 4, 6):
+        await builder.delete_rows({number: [1]})
+        await builder.flush_loose()
+    await builder.committed(
+        await builder.compaction_intent(builder.compaction_plan(CompactionLimits(leaves=4, leaf_entries=4)))
+    )
+    owners = [row.referenced_file for row in builder.rows_of(ContentType.DELETE_MANIFEST)]
+    assert None not in owners
+    assert await builder.findings() == []
+
+
+async def test_data_files_and_deletes_have_thresholds_of_their_own_in_counts_and_bytes() -> None:
+    builder = TableBuilder()
+    await builder.create()
+    await builder.append(*range(4))
+    await builder.flush()
+    await builder.append(4, 5)
+    await builder.delete_rows({0: [1], 4: [2]})
+    load = RootLoad.of(builder.state.root)
+    assert min(load.data_bytes, load.vector_bytes, load.delete_bytes) > 0
+    far = FlushLimits()
+    assert not load.data_is_due(far)
+    assert not load.deletes_are_due(far)
+    assert load.data_is_due(replace(far, bytes_max=load.data_bytes))
+    assert load.data_is_due(replace(far, vector_bytes_max=load.vector_bytes))
+    only_deletes = replace(load, data_files=(), vectors_of_root=(), data_bytes=0, vector_bytes=0)
+    assert only_deletes.deletes_are_due(replace(far, vector_bytes_max=load.delete_bytes))
+    assert only_deletes.deletes_are_due(replace(far, vectors=1))
+    assert not only_deletes.deletes_are_due(replace(far, bytes_max=1, data_files=1))

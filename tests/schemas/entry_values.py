@@ -222,6 +222,7 @@ def headers() -> st.SearchStrategy[RootHeader]:
         tags=st.dictionaries(text, count, max_size=2),
         next_row_id=count,
         totals=st.builds(Totals, count, count, count, count, count, count, count, count),
+        restored_at=count,
     )
 
 

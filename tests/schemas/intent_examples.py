@@ -14,8 +14,10 @@ from rootline.schemas.intent import (
     Intent,
     IntentKind,
     Isolation,
+    Reaffiliation,
     RemovedFile,
     VectorReference,
+    VersionReference,
 )
 
 STATISTICS = GenericStatistics(
@@ -121,4 +123,46 @@ def intents() -> list[Intent]:
                 ),
             ),
         ),
+        Intent(
+            intent_id="i-compact-vectors",
+            table="db.events",
+            kind=IntentKind.COMPACT_VECTORS,
+            made_from_version=13,
+            add_vectors=(
+                VECTOR.model_copy(
+                    update={
+                        "location": "metadata/vectors/v.puffin",
+                        "referenced_file": "metadata/leaves/a.parquet",
+                        "replaces_vector": None,
+                    }
+                ),
+            ),
+        ),
+        Intent(
+            intent_id="i-compact-leaves",
+            table="db.events",
+            kind=IntentKind.COMPACT_LEAVES,
+            made_from_version=13,
+            add_manifests=(
+                AddedManifest(
+                    location="metadata/leaves/z.parquet",
+                    content_type=ContentType.DATA_MANIFEST,
+                    file_size_in_bytes=1,
+                    record_count=2,
+                    partition_spec_id=0,
+                ),
+            ),
+            replaces=("metadata/leaves/a.parquet", "metadata/leaves/b.parquet"),
+            reaffiliate=(
+                Reaffiliation(location="metadata/leaves/d.parquet", referenced_file="metadata/leaves/z.parquet"),
+                Reaffiliation(location="metadata/leaves/e.parquet"),
+            ),
+        ),
+        Intent(
+            intent_id="i-tag",
+            table="db.events",
+            kind=IntentKind.TAG,
+            ref=VersionReference(version=7, tag="release-2.1", seen_version=4),
+        ),
+        Intent(intent_id="i-restore", table="db.events", kind=IntentKind.RESTORE, ref=VersionReference(version=7)),
     ]

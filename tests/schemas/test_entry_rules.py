@@ -113,7 +113,7 @@ def test_leaves_and_their_vectors_occur_in_roots_only(entry: ContentEntry) -> No
         (LEAF, {"referenced_file": "x"}, "referenced_file is set"),
         (LEAF_VECTOR, {"file_size_in_bytes": 5}, "although the vector is inline"),
         (LEAF_VECTOR, {"deletion_vector": DeletionVector(1, 2, b"x")}, "inline vector has an offset"),
-        (LEAF_VECTOR, {"referenced_file": "other"}, "of a manifest vector differ"),
+        (LEAF_VECTOR, {"referenced_file": "other"}, "of an inline manifest vector differ"),
         (LEAF_VECTOR, {"content_stats": {1: FieldStatistics()}}, "content_stats are set"),
         (DATA, {"content_stats": {1: FieldStatistics(value_count=1, null_value_count=2)}}, "id 1: more nulls"),
         (DATA, {"content_stats": {1: FieldStatistics(2, 1)}}, "id 1: the lower bound is above"),

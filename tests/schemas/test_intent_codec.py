@@ -20,6 +20,7 @@ from tests.schemas.intent_examples import FILE, intents
 
 JSON = {"content-type": b"application/json"}
 FIRST_RELEASED_FINGERPRINT = bytes.fromhex("1c0689b9a901c7ae")
+KINDS_OF_VERSION_1 = ("append", "remove", "overwrite", "row_delta", "create", "flush")
 
 
 def refused(value: bytes, headers: dict[str, bytes] | None = None, limits: IntentLimits | None = None) -> Invalid:
@@ -39,7 +40,7 @@ def as_json(**changes: Any) -> bytes:
 def framed(record: dict[str, Any]) -> bytes:
     """An intent as a producer without any code of ours writes it."""
     schema = fastavro.parse_schema(dict(shipped_schema("intent")))
-    sink = io.BytesIO(b"\xc3\x01" + FIRST_RELEASED_FINGERPRINT)
+    sink = io.BytesIO(b"\xc3\x01" + fingerprint_of(shipped_schema("intent")))
     sink.seek(10)
     fastavro.schemaless_writer(sink, schema, record)
     return sink.getvalue()
@@ -54,13 +55,25 @@ def test_an_intent_reads_back_in_both_framings(intent: Intent) -> None:
 
 @pytest.mark.parametrize("intent", intents(), ids=lambda intent: str(intent.kind))
 def test_intents_that_were_released_stay_readable(intent: Intent) -> None:
-    assert decode_intent(golden(f"intent-{intent.kind}.avro", encode_intent(intent))) == intent
+    assert decode_intent(golden(f"intent-2-{intent.kind}.avro", encode_intent(intent))) == intent
     assert decode_intent(golden(f"intent-{intent.kind}.json", encode_intent_json(intent)), JSON) == intent
 
 
-def test_the_schema_is_the_one_that_was_released() -> None:
-    assert fingerprint_of(shipped_schema("intent")) == FIRST_RELEASED_FINGERPRINT
-    assert encode_intent(intents()[0])[:10] == b"\xc3\x01" + FIRST_RELEASED_FINGERPRINT
+@pytest.mark.parametrize(
+    "intent", [intent for intent in intents() if intent.kind in KINDS_OF_VERSION_1], ids=lambda intent: str(intent.kind)
+)
+def test_intents_of_the_first_version_read_as_todays(intent: Intent) -> None:
+    record = intent.model_dump()
+    if intent.table_uuid is not None:
+        record["table_uuid"] = str(intent.table_uuid)
+    held = golden(f"intent-{intent.kind}.avro", RecordFraming(shipped_schema("intent_1")).encode(record))
+    assert held[:10] == b"\xc3\x01" + FIRST_RELEASED_FINGERPRINT
+    assert decode_intent(held) == intent
+
+
+def test_the_first_schema_is_the_one_that_was_released() -> None:
+    assert fingerprint_of(shipped_schema("intent_1")) == FIRST_RELEASED_FINGERPRINT
+    assert fingerprint_of(shipped_schema("intent")) != FIRST_RELEASED_FINGERPRINT
 
 
 def test_a_fingerprint_is_computed_as_the_avro_specification_says() -> None:
@@ -272,5 +285,5 @@ def test_base64_is_read_in_both_alphabets() -> None:
     assert "content_stats" in refused(as_json(add_data_files=[{**file, "content_stats": "!"}]), JSON).message
 
 
-def test_earlier_versions_are_listed_once_there_are_any() -> None:
-    assert intent_codec.EARLIER_VERSIONS == ()
+def test_the_first_version_is_listed_among_the_earlier_ones() -> None:
+    assert (shipped_schema("intent_1"),) == intent_codec.EARLIER_VERSIONS

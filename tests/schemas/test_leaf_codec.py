@@ -177,7 +177,7 @@ def test_an_added_entry_may_inherit_its_numbers_and_an_existing_one_may_not() ->
     encoded = encode_leaf([added], definition(), leaf_uuid=LEAF_UUID, content=LeafContent.DATA)
     assert decode_leaf(encoded.body, location=encoded.location).entry(0) == added
     for info in (VersionInfo(Status.EXISTING), VersionInfo(Status.EXISTING, 1, None, 1)):
-        with pytest.raises(Invalid, match=r"part-00001.*EXISTING"):
+        with pytest.raises(Invalid, match=r"part-00001.*only an ADDED"):
             encode_leaf(
                 [dataclasses.replace(added, version_info=info)],
                 definition(),

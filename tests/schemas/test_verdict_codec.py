@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rootline.schemas.avro_framing import RecordFraming, shipped_schema
 from rootline.schemas.dead_letter import DeadLetter
@@ -95,3 +97,26 @@ def test_a_verdict_of_a_kind_that_does_not_exist_is_undecodable() -> None:
     framing = RecordFraming(shipped_schema("verdict"))
     with pytest.raises(Invalid, match="kind"):
         decode_verdicts(framing.encode({"verdicts": [{**VERDICTS[0].model_dump(), "kind": "perhaps"}]}))
+
+
+LONG = st.integers(-(2**63), 2**63 - 1)
+ANY_VERDICT = st.builds(
+    Verdict,
+    intent_id=st.text(max_size=20),
+    table=st.text(max_size=20),
+    kind=st.sampled_from(VerdictKind),
+    log=st.text(max_size=20),
+    partition=st.integers(-(2**31), 2**31 - 1),
+    offset=LONG,
+    version=st.none() | LONG,
+    snapshot_id=st.none() | LONG,
+    sequence_number=st.none() | LONG,
+    code=st.none() | st.text(max_size=20),
+    message=st.none() | st.text(max_size=20),
+)
+
+
+@given(st.lists(ANY_VERDICT, max_size=4))
+def test_the_bytes_are_those_that_an_avro_library_writes(verdicts: list[Verdict]) -> None:
+    framing = RecordFraming(shipped_schema("verdict"))
+    assert encode_verdicts(verdicts) == framing.encode({"verdicts": [verdict.__dict__ for verdict in verdicts]})

@@ -56,12 +56,13 @@ async def judge(world: World, published: Published, tables: Sequence[TableName])
 async def _compare(
     world: World, table: TableName, decided: Sequence[tuple[Verdict, Intent]], published: Published
 ) -> TableState:
-    reference = replay(decided, published.vectors)
+    reference = replay(decided, published.vectors, published.leaves)
     state = await load_table(world.store, table)
     assert state is not None
     assert sorted(reference.files) == live_data(state), f"{table}: the live files are not those of the accepted intents"
     for name, deleted in reference.files.items():
         assert await stored_positions(world, table, state, name) == deleted, f"{name}: other rows are deleted"
+    assert reference.tags == dict(state.header.tags), f"{table}: the tags are not those of the accepted intents"
     findings = [finding async for finding in check_table(world.store, table)]
     assert not findings, findings
     return state

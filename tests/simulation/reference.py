@@ -2,39 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rootline.schemas.intent import Intent
+from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import Verdict, VerdictKind
 
 
 @dataclass(slots=True)
 class Reference:
-    """`files`: location → deleted positions. `committed`: (writer, sequence) → the verdict that said so."""
+    """`files`: location → deleted positions. `committed`: (writer, sequence) → the verdict that said so.
+
+    `past`: (version, its files), ascending, of the versions that changed them. `leaves`: leaf → the files in it.
+    """
 
     files: dict[str, set[int]] = field(default_factory=dict)
     committed: dict[tuple[str, int], Verdict] = field(default_factory=dict)
+    tags: dict[str, int] = field(default_factory=dict)
+    past: list[tuple[int, dict[str, set[int]]]] = field(default_factory=lambda: [(0, {})])
+    restores: int = 0
+    leaves: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def commit(self, version: int, intent: Intent, vectors: Mapping[tuple[str, int], frozenset[int]]) -> None:
+        """What an intent does that `version` committed."""
+        self.apply(intent, vectors)
+        if self.past[-1][0] == version:
+            self.past.pop()
+        self.past.append((version, {name: set(deleted) for name, deleted in self.files.items()}))
 
     def apply(self, intent: Intent, vectors: Mapping[tuple[str, int], frozenset[int]]) -> None:
         """What an accepted intent does."""
+        if intent.kind is IntentKind.RESTORE and intent.ref is not None:
+            wanted = intent.ref.version or 0
+            then = next(files for version, files in reversed(self.past) if version <= wanted)
+            self.files = {name: set(deleted) for name, deleted in then.items()}
+            self.restores += 1
+        if intent.kind is IntentKind.TAG and intent.ref is not None:
+            self.tags.pop(intent.ref.tag or "", None)
+            if intent.ref.version is not None:
+                self.tags[intent.ref.tag or ""] = intent.ref.version
         for removed in intent.remove_files:
             del self.files[removed.location]
         for vector in intent.add_vectors:
-            self.files[vector.referenced_file] |= vectors[vector.location, vector.offset]
-        for added in intent.add_data_files:
-            if added.location in self.files:
-                raise AssertionError(f"{added.location} was added while it was live")
-            self.files[added.location] = set()
+            read = vector.replaces_vector
+            base = frozenset() if read is None else vectors[read.location, read.offset]
+            self.files[vector.referenced_file] |= vectors[vector.location, vector.offset] - base
+        named = [added.location for added in intent.add_data_files]
+        for location in [*named, *(name for leaf in intent.add_manifests for name in self.leaves[leaf.location])]:
+            if location in self.files:
+                raise AssertionError(f"{location} was added while it was live")
+            self.files[location] = set()
 
 
-def replay(decided: Iterable[tuple[Verdict, Intent]], vectors: Mapping[tuple[str, int], frozenset[int]]) -> Reference:
+def replay(
+    decided: Iterable[tuple[Verdict, Intent]],
+    vectors: Mapping[tuple[str, int], frozenset[int]],
+    leaves: Mapping[str, Sequence[str]],
+) -> Reference:
     """Apply a table's accepted intents in the order of their sequence numbers.
 
     Raises:
         AssertionError: a (writer, sequence) was committed twice, or a duplicate was called so without a commit.
     """
-    reference = Reference()
+    reference = Reference(leaves=leaves)
     own = [
         (verdict, intent, (intent.writer_id, intent.writer_sequence))
         for verdict, intent in decided
@@ -44,7 +74,8 @@ def replay(decided: Iterable[tuple[Verdict, Intent]], vectors: Mapping[tuple[str
     for verdict, intent, place in sorted(accepted, key=lambda item: item[0].sequence_number or 0):
         assert place not in reference.committed, f"{place} was committed twice"
         reference.committed[place] = verdict
-        reference.apply(intent, vectors)
+        assert verdict.version is not None
+        reference.commit(verdict.version, intent, vectors)
     for verdict, _, place in own:
         if verdict.kind is VerdictKind.DUPLICATE:
             first = reference.committed.get(place)

@@ -61,6 +61,9 @@ class Outcome:
     virtual_s: float
     leaves: int
     pages: int
+    compactions: int
+    vector_compactions: int
+    restores: int
 
 
 def simulate(
@@ -139,7 +142,14 @@ async def _create(world: World, table: TableName, processes: Sequence[Process]) 
         _SCHEMA,
         partition_by=["k"],
         table_uuid=uuid.UUID(int=world.rng.getrandbits(128)),
-        properties={"rootline.flush.data-files": "12", "rootline.flush.vectors": "4"},
+        properties={
+            "rootline.flush.data-files": "12",
+            "rootline.flush.vectors": "4",
+            "rootline.flush.hard-entries": "20",
+            "rootline.compact.leaves": "3",
+            "rootline.compact.dead-percent": "60",
+            "rootline.compact.vector-bytes": "20",
+        },
     )
     intent = Intent(
         intent_id=f"create-{table}", table=table, kind=IntentKind.CREATE, definition=definition.to_json().decode()
@@ -203,4 +213,17 @@ async def _outcome(seed: int, world: World, processes: Sequence[Process], states
         virtual_s=asyncio.get_running_loop().time(),
         leaves=sum(len(state.leaves) for state in states),
         pages=pages,
+        restores=sum(
+            world.log.verdicts[record.position].kind is VerdictKind.COMMITTED
+            for record in world.log.records()
+            if b"\x0erestore" in record.value
+        ),
+        compactions=_committed(world, b"compact_leaves"),
+        vector_compactions=_committed(world, b"compact_vectors"),
     )
+
+
+def _committed(world: World, kind: bytes) -> int:
+    """Intents of a kind that only a worker sends."""
+    records = [record for record in world.log.records() if kind in record.value]
+    return sum(world.log.verdicts[record.position].kind is VerdictKind.COMMITTED for record in records)

@@ -12,6 +12,7 @@ from rootline.ports.object_store import PutAnswer
 from rootline.schemas.identifiers import CommitId
 from rootline.schemas.root_header import PartitionOffset
 from rootline.testing.group_member import GroupMember
+from rootline.tree import version_difference
 from rootline.tree.header_limits import HeaderLimits
 from tests.simulation.simulation import simulate
 
@@ -31,6 +32,23 @@ def test_nothing_is_lost_or_doubled_when_ledger_and_outcomes_hardly_fit_into_the
     outcome = simulate(seed, 120, limits=HeaderLimits(ledger_bytes=300, outcome_bytes=300))
     assert outcome.committed >= 60
     assert outcome.pages >= 10
+
+
+def test_a_worker_that_compacts_leaves_beside_the_writers_loses_and_doubles_nothing() -> None:
+    outcomes = [simulate(seed, 150) for seed in (31, 105, 106)]
+    assert sum(outcome.compactions for outcome in outcomes) >= 3
+    assert sum(outcome.vector_compactions for outcome in outcomes) >= 1
+    assert all(outcome.leaves > 0 for outcome in outcomes)
+
+
+@pytest.mark.parametrize("many", [version_difference.MANY, 2])
+def test_tables_that_are_taken_back_beside_writers_and_workers_are_what_the_accepted_intents_make_them(
+    many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(version_difference, "MANY", many)  # entries of a leaf that come back in a leaf of their own
+    outcome = simulate(1001, 150)
+    assert outcome.restores >= 2
+    assert outcome.leaves > 0
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:

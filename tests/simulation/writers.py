@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import random
+import uuid
 from dataclasses import dataclass, field
 from struct import pack
 
 from pyroaring import BitMap64
 
-from rootline.schemas.content_entry import ContentType
+from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
 from rootline.schemas.errors import RootlineError
+from rootline.schemas.generic_statistics import from_generic
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import (
+    AddedManifest,
     AddedVector,
     DataFile,
     GenericStatistics,
@@ -25,8 +28,10 @@ from rootline.schemas.intent import (
     IntentKind,
     RemovedFile,
     VectorReference,
+    VersionReference,
 )
 from rootline.schemas.intent_codec import encode_intent
+from rootline.schemas.leaf_codec import LeafContent, encode_leaf
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.puffin_codec import VectorBlob, encode_puffin, puffin_name
@@ -38,14 +43,17 @@ from tests.simulation.faulty_world import World
 
 ROWS = 100
 _BODY = b"the coordinator never reads a data file"
+_LEAVES = 0.2
+"""How many of the intents that add files name a leaf of them instead."""
 
 
 @dataclass(slots=True)
 class Published:
-    """What all writers published: intents by id, vectors by place."""
+    """What all writers published: intents by id, vectors by place, the files of leaves by the leaves' locations."""
 
     intents: dict[str, Intent] = field(default_factory=dict)
     vectors: dict[tuple[str, int], frozenset[int]] = field(default_factory=dict)
+    leaves: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -72,6 +80,8 @@ class Writer:
             if view is None or self.rng.random() < 0.4:
                 view = await load_table(self.world.store, self.table)
             intent = await self._next_intent(view)
+            if view is not None and random.Random(f"leaf of {intent.intent_id}").random() < _LEAVES:
+                intent = await self._in_leaf(view, intent)
             await self._until_decided(intent)
             if self.rng.random() < 0.3:
                 await asyncio.sleep(self.rng.expovariate(1 / 0.2))
@@ -114,12 +124,49 @@ class Writer:
                 return self._intent(IntentKind.REMOVE, remove_files=removed)
             if roll < 0.78:
                 return self._intent(IntentKind.OVERWRITE, add_data_files=self._files(1), remove_files=removed)
-            if roll < 0.97:
+            if roll < 0.94:
                 return await self._row_delta(view, chosen)
+            if roll < 0.98:
+                return self._history(view, roll)
         except RootlineError:
             pass
         wrong = self._files(1)[0].model_copy(update={"location": "../outside.parquet"})
         return self._intent(IntentKind.APPEND, add_data_files=(wrong,))
+
+    async def _in_leaf(self, view: TableState, intent: Intent) -> Intent:
+        """The same intent, its files in a leaf of the writer's own; now and then the leaf is not there."""
+        files = intent.add_data_files
+        if not files or any(".." in file.location for file in files):
+            return intent
+        definition = view.definition
+        entries = [
+            ContentEntry(
+                ContentType.DATA,
+                file.location,
+                file.file_format,
+                VersionInfo(Status.ADDED),
+                file.partition_spec_id,
+                file.record_count,
+                file.file_size_in_bytes,
+                content_stats=from_generic(file.statistics, definition.tracked_by_id),
+            )
+            for file in files
+        ]
+        for file in files:
+            await self.world.store.put_if_absent(key_of(self.table, file.location), _BODY)
+        leaf_uuid = uuid.uuid5(definition.table_uuid, intent.intent_id)
+        leaf = encode_leaf(entries, definition, leaf_uuid=leaf_uuid, content=LeafContent.DATA)
+        if leaf_uuid.int % 10:
+            await self.world.store.put_if_absent(key_of(self.table, leaf.location), leaf.body)
+        self.published.leaves[leaf.location] = tuple(file.location for file in files)
+        manifest = AddedManifest(
+            location=leaf.location,
+            content_type=ContentType.DATA_MANIFEST,
+            file_size_in_bytes=len(leaf.body),
+            record_count=len(entries),
+            partition_spec_id=0,
+        )
+        return intent.model_copy(update={"add_data_files": (), "add_manifests": (manifest,)})
 
     async def _row_delta(self, view: TableState, chosen: list[str]) -> Intent:
         blobs: list[VectorBlob] = []
@@ -128,6 +175,8 @@ class Writer:
             before = self.published.vectors.get((seen.location, seen.offset)) if seen is not None else frozenset()
             if before is None:
                 before = await stored_positions(self.world, self.table, view, name)
+                if seen is not None:
+                    self.published.vectors[seen.location, seen.offset] = before
             fresh = frozenset(self.rng.sample(range(ROWS), k=self.rng.randint(1, 3)))
             blobs.append(VectorBlob(name, BitMap64(sorted(before | fresh))))
         puffin = encode_puffin(blobs)
@@ -149,6 +198,17 @@ class Writer:
             )
         added = self._files(1) if self.rng.random() < 0.3 else ()
         return self._intent(IntentKind.ROW_DELTA, add_vectors=tuple(vectors), add_data_files=added)
+
+    def _history(self, view: TableState, roll: float) -> Intent:
+        """Back to a version of late, or a tag on one; some of them are not there any more, or yet."""
+        head = view.header
+        version = max(0, head.version - self.rng.randint(-1, 6))
+        if roll < 0.96:
+            return self._intent(IntentKind.RESTORE, ref=VersionReference(version=version))
+        tag = f"tag-{self.rng.randint(0, 2)}"
+        seen = head.tags.get(tag)
+        wanted = None if seen is not None and self.rng.random() < 0.3 else version
+        return self._intent(IntentKind.TAG, ref=VersionReference(version=wanted, tag=tag, seen_version=seen))
 
     def _intent(self, kind: IntentKind, **cargo: object) -> Intent:
         return Intent(

@@ -74,6 +74,21 @@ def test_columns_are_picked_by_option_in_its_order_or_by_a_schema(
     assert [tuple(row) for row in reader.load("demo.flights").where("id = 0").collect()] == [("UA", 0)]
 
 
+@pytest.mark.usefixtures("table")
+def test_metadata_columns_are_read_where_they_are_named(load: Load, spark: SparkSession, folder: Path) -> None:
+    frame = load(columns="id,_pos,_deleted,_spec_id,_partition,_file")
+    row = frame.where("id = 4").collect()[0]
+    assert (row._pos, row._deleted, row._spec_id, row._partition.carrier) == (1, True, 0, "AA")
+    assert row._file.startswith("data/")
+    reader = spark.read.format("rootline").option("warehouse", str(folder)).schema("id bigint, _pos bigint")
+    assert [tuple(row) for row in reader.load("demo.flights").where("id > 3").sort("id").collect()] == [
+        (5, 2),
+        (6, 0),
+        (7, 1),
+        (8, 2),
+    ]
+
+
 FILTERS = {
     "carrier = 'AA'": [3, 5],
     "id > 2 and delay <= 6": [3, 5, 6],
@@ -153,13 +168,15 @@ def test_files_are_packed_into_partitions_by_size(folder: Path) -> None:
     assert [len(group) for group in packed(partition.tasks, 8 * 1024 * 1024)] == [2, 1]
 
 
-def test_older_versions_are_read_by_version_snapshot_or_moment(load: Load, table: TableHandle) -> None:
+def test_older_versions_are_read_by_version_snapshot_tag_or_moment(load: Load, table: TableHandle) -> None:
     older = table.history()[2]
     assert older.version == 2
     timestamp_ms = older.snapshot.timestamp_ms
     moment = dt.datetime.fromtimestamp(timestamp_ms / 1000, dt.UTC).isoformat()
+    table.tag("older", version=2)
     for options in (
         {"versionAsOf": 2},
+        {"tag": "older"},
         {"snapshotId": older.snapshot.snapshot_id},
         {"timestampAsOf": timestamp_ms},
         {"timestampAsOf": moment},
@@ -180,6 +197,7 @@ def test_a_frame_stays_at_the_version_that_it_was_loaded_at(load: Load, table: T
     [
         ({"version": 1}, "option 'version' is not known"),
         ({"versionAsOf": 99}, "version-unknown"),
+        ({"tag": "nightly"}, "tag-unknown"),
         ({"snapshotId": 99}, "no addressable version has snapshot id 99"),
         ({"columns": "plane"}, "has no column plane"),
         ({"timestampAsOf": "2001-01-01T00:00:00Z"}, "version-unknown"),

@@ -45,6 +45,20 @@ def test_an_append_is_one_commit_of_one_object_whatever_the_tasks(
     assert list(flights.check()) == []
 
 
+def test_a_batch_of_many_files_is_one_commit_of_a_leaf_that_the_driver_wrote(
+    spark: SparkSession, lake: Lake, save: Save, folder: Path
+) -> None:
+    properties = {"rootline.append.leaf-files": "3"}
+    flights = lake.create_table("demo.flights", FLIGHTS, partition_by=["carrier"], properties=properties)
+    save(rows(spark, *range(40), partitions=1))
+    assert flights.head().version == 1
+    assert flights.head().totals.data_manifests == 1
+    assert len(list((folder / "demo" / "flights" / "metadata" / "leaves").iterdir())) == 1
+    assert ids(flights) == list(range(40))
+    assert len(flights.scan(where="carrier = 'UA'").plan()) == 1
+    assert list(flights.check()) == []
+
+
 def test_files_carry_statistics_and_partitions(spark: SparkSession, flights: TableHandle, save: Save) -> None:
     save(rows(spark, *range(40), partitions=1))
     assert len(flights.scan().plan()) == 4

@@ -44,11 +44,13 @@ from rootline.schemas.statistics import ContentStats
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.vector_codec import encode_inline
 from rootline.storage.data_file_reader import RowsWanted
+from rootline.storage.read_cache import ReadCache
 from rootline.storage.root_reader import read_root
 from rootline.storage.scan_executor import scan_table
 from rootline.storage.table_loader import plan_scan
 from rootline.tree.prune import PruningFilter
 from rootline.tree.scan_plan import ScanPlan
+from tests.storage.adopted_leaves import adopted
 
 TABLE = TableName("test.rows")
 
@@ -69,6 +71,7 @@ class StoredTable:
     version: int = -1
     sequence_number: int = 1
     ids: Iterator[uuid.UUID] = field(default_factory=uuids)
+    cache: ReadCache = field(default_factory=ReadCache)
 
     @property
     def codec(self) -> EntryCodec:
@@ -141,6 +144,22 @@ class StoredTable:
             content_stats=stats or {},
         )
 
+    def adopted_leaf(self, entries: Sequence[ContentEntry]) -> ContentEntry:
+        """A delete leaf of an older format, read already; its root row is not yet in the root."""
+        location = f"metadata/{next(self.ids)}-m0.avro"
+        self.cache.keep_leaf(TABLE, adopted(entries, self.definition, location, LeafContent.DELETE))
+        rows = sum(entry.record_count for entry in entries)
+        return ContentEntry(
+            ContentType.DELETE_MANIFEST,
+            location,
+            FileFormat.AVRO,
+            self.info(),
+            entries[0].partition_spec_id,
+            len(entries),
+            1,
+            manifest_stats=ManifestStats(0, len(entries), 0, 0, rows, 0, 1),
+        )
+
     def manifest_vector(self, leaf: ContentEntry, ordinals: Sequence[int], status: Status) -> ContentEntry:
         return ContentEntry(
             ContentType.MANIFEST_DV,
@@ -157,7 +176,7 @@ class StoredTable:
         """The next root, with `entries`."""
         self.version += 1
         body = self.definition.to_json()
-        location = definition_location(uuid.UUID(int=self.version + 1))
+        location = definition_location(uuid.UUID(bytes=hashlib.sha256(body).digest()[:16]))
         self.store.place(key_of(TABLE, location), body)
         version = Version(self.version)
         header = RootHeader(
@@ -186,10 +205,11 @@ class StoredTable:
 
     async def plan(self, where: str | None = None) -> ScanPlan:
         root = await read_root(self.store, TABLE, Version(self.version))
-        return await plan_scan(self.store, root, self.definition, PruningFilter.of(where, self.definition))
+        pruning = PruningFilter.of(where, self.definition)
+        return await plan_scan(self.store, root, self.definition, pruning, cache=self.cache)
 
     async def rows(self, where: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
-        wanted = RowsWanted.of(self.definition.schema, columns, self.definition.properties)
+        wanted = RowsWanted.of(self.definition, columns)
         return await scan_table(self.store, TABLE, (await self.plan(where)).tasks(), wanted)
 
     def scan(self, where: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
@@ -222,10 +242,17 @@ class CountingStore:
     def __init__(self, table: StoredTable) -> None:
         self.table = table
         self.read: list[str] = []
+        self.most_at_once = 0
+        self._running = 0
 
     async def get(self, key: ObjectKey) -> StoredObject | None:
         self.read.append(key)
-        return await self.table.store.get(key)
+        self._running += 1
+        self.most_at_once = max(self.most_at_once, self._running)
+        await asyncio.sleep(0)
+        found = await self.table.store.get(key)
+        self._running -= 1
+        return found
 
 
 def replaced(table: StoredTable, entry: ContentEntry, body: bytes, rows: int) -> ContentEntry:

@@ -195,7 +195,10 @@ def test_a_leafs_vector_is_read_inline_or_from_a_puffin_file() -> None:
     assert list(asyncio.run(read_manifest_vector(table.store, TABLE, inline))) == [1, 3]
     blob = encode_vector(BitMap64([0, 2]))
     table.store.place(key_of(TABLE, "metadata/vectors/v.puffin"), b"PFA1" + blob)
-    in_file = replace(inline, location="metadata/vectors/v.puffin", deletion_vector=DeletionVector(4, len(blob)))
+    place = DeletionVector(4, len(blob))
+    in_file = replace(
+        inline, location="metadata/vectors/v.puffin", file_size_in_bytes=4 + len(blob), deletion_vector=place
+    )
     assert list(asyncio.run(read_manifest_vector(table.store, TABLE, in_file))) == [0, 2]
     table.entries = [leaf, in_file]
     table.commit()

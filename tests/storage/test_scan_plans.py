@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from dataclasses import replace
 from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rootline.schemas.content_entry import Status
+from rootline.schemas.content_entry import ManifestStats, Status
+from rootline.schemas.errors import Corrupt
 from rootline.schemas.leaf_codec import Leaf
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.statistics import FieldStatistics
@@ -133,7 +135,7 @@ def test_leaves_that_cannot_match_are_not_read_nor_are_their_delete_leaves(table
     assert ids_of(table.scan()) == [*range(1, 10), *range(11, 20)]
 
 
-def test_a_delete_leaf_is_read_only_if_an_entry_of_its_data_leaf_matches(table: StoredTable) -> None:
+def test_a_data_leaf_and_its_delete_leaf_are_read_at_once(table: StoredTable) -> None:
     (file,) = table.write(flights(1, 5))
     data = table.leaf([file])
     affiliated = table.leaf([table.vector(file, [0])], referenced_file=data.location)
@@ -142,7 +144,8 @@ def test_a_delete_leaf_is_read_only_if_an_entry_of_its_data_leaf_matches(table: 
     store = CountingStore(table)
     pruning = PruningFilter.of("id > 5", table.definition)
     assert len(asyncio.run(plan_scan(cast("Any", store), root, table.definition, pruning))) == 0
-    assert store.read == [key_of(TABLE, data.location)]
+    assert sorted(store.read) == sorted(key_of(TABLE, leaf.location) for leaf in (data, affiliated))
+    assert store.most_at_once == 2
 
 
 def test_an_unaffiliated_delete_leaf_is_always_read(table: StoredTable) -> None:
@@ -152,6 +155,31 @@ def test_an_unaffiliated_delete_leaf_is_always_read(table: StoredTable) -> None:
     assert ids_of(table.scan("id > 1")) == [2]
 
 
+def test_an_unaffiliated_delete_leaf_of_partitions_that_cannot_match_is_not_read() -> None:
+    table = StoredTable(flights_definition("carrier"))
+    ua, aa = table.write(flights(*range(4)))
+    vectors = [table.vector(file, [0]) for file in (ua, aa)]
+    of_partition = [{2: FieldStatistics(name, name)} for name in ("UA", "AA")]
+    leaves = [table.leaf([vector], stats) for vector, stats in zip(vectors, of_partition, strict=True)]
+    table.entries = [ua, aa, *leaves]
+    root = table.commit()
+    pruning = PruningFilter.of("carrier = 'AA' and id > 0", table.definition)
+    assert [leaf.location for leaf in leaves_to_read(root, pruning).delete] == [leaves[1].location]
+    assert ids_of(table.scan("carrier = 'AA'")) == [3]
+    assert sorted(ids_of(table.scan())) == [2, 3]
+
+
+def test_a_kept_leaf_must_be_what_the_root_says_of_it(table: StoredTable) -> None:
+    leaf = table.leaf([table.write(flights(1))[0], table.write(flights(2))[0]])
+    table.entries = [leaf]
+    table.commit()
+    assert ids_of(table.scan()) == [1, 2]
+    table.entries = [replace(leaf, record_count=1, manifest_stats=ManifestStats(0, 1, 0, 0, 1, 0, 1))]
+    table.commit()
+    with pytest.raises(Corrupt, match="holds 2 entries, its root row says 1"):
+        table.scan()
+
+
 def test_a_plan_from_leaves_at_hand_is_the_same_plan(table: StoredTable) -> None:
     files = [table.write(flights(number))[0] for number in range(4)]
     data = table.leaf(files)
@@ -159,7 +187,7 @@ def test_a_plan_from_leaves_at_hand_is_the_same_plan(table: StoredTable) -> None
     root = table.commit()
     pruning = PruningFilter.of("id > 0", table.definition)
     wanted = leaves_to_read(root, pruning)
-    rows = [*wanted.data, *wanted.delete, *wanted.affiliated.values()]
+    rows = [*wanted.data, *wanted.delete]
     leaves: dict[str, Leaf] = asyncio.run(read_leaves(table.store, TABLE, rows))
     direct = plan(root, table.definition, leaves, pruning, manifest_vectors(root))
     assert list(direct.tasks()) == list(asyncio.run(table.plan("id > 0")).tasks())
@@ -202,5 +230,5 @@ def test_rows_are_counted_from_entries_alone_where_they_say(in_leaf: bool) -> No
     assert asyncio.run(table.plan("carrier = 'AA'")).row_count() == 5
     partly = asyncio.run(table.plan("id < 4"))
     assert partly.row_count() is None
-    wanted = RowsWanted.of(table.definition.schema, None, {})
+    wanted = RowsWanted.of(table.definition)
     assert asyncio.run(count_rows(table.store, root.header.table, partly, wanted)) == table.scan("id < 4").num_rows == 2

@@ -28,7 +28,7 @@ from pyiceberg.types import (
 )
 
 from rootline.client.definition_builder import build_definition
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
+from rootline.schemas.content_entry import FileFormat
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import Version
 from rootline.schemas.object_keys import key_of
@@ -57,38 +57,6 @@ def table() -> StoredTable:
 
 
 # refusals
-
-
-def _equality_delete(table: StoredTable, sequence_number: int, data: ContentEntry) -> ContentEntry:
-    info = replace(table.info(), sequence_number=sequence_number)
-    return replace(
-        data, content_type=ContentType.EQUALITY_DELETE, location="data/eq", equality_ids=(1,), version_info=info
-    )
-
-
-@pytest.mark.parametrize("in_leaf", [False, True])
-def test_an_equality_delete_that_may_apply_is_refused(table: StoredTable, in_leaf: bool) -> None:
-    (file,) = table.write(flights(*range(4)))
-    newer, older = _equality_delete(table, 2, file), _equality_delete(table, 1, file)
-    table.entries = [file, table.leaf([older]) if in_leaf else older]
-    table.commit()
-    assert table.scan().num_rows == 4
-    table.entries = [file, table.leaf([newer]) if in_leaf else newer]
-    table.commit()
-    with pytest.raises(Invalid, match="data/eq") as caught:
-        table.scan()
-    assert caught.value.code == "equality-delete-unread"
-    assert table.scan("id > 100").num_rows == 0
-
-
-def test_an_equality_delete_of_another_partition_does_not_matter() -> None:
-    table = StoredTable(flights_definition("carrier"))
-    ua, aa = table.write(flights(0, 1))
-    table.entries = [ua, aa, _equality_delete(table, 2, aa)]
-    table.commit()
-    assert ids_of(table.scan("carrier = 'UA'")) == [0]
-    with pytest.raises(Invalid, match="equality delete"):
-        table.scan("carrier = 'AA'")
 
 
 def test_damage_is_named_and_never_answered_from(table: StoredTable) -> None:
@@ -301,7 +269,7 @@ async def test_a_reader_that_stops_early_leaves_nothing_running(table: StoredTab
     table.entries = [table.write(flights(number))[0] for number in range(10)]
     root = table.commit()
     store = CountingStore(table)
-    wanted = RowsWanted.of(table.definition.schema, None, {})
+    wanted = RowsWanted.of(table.definition)
     found = await table.plan()
     before = asyncio.all_tasks()
     batches = scan_batches(cast("Any", store), root.header.table, found.tasks(), wanted, look_ahead=2)
@@ -319,7 +287,7 @@ async def test_a_puffin_file_of_many_vectors_is_read_once(table: StoredTable) ->
     table.entries = [*files, *(replace(vector, location=vectors[0].location) for vector in vectors)]
     root = table.commit()
     store = CountingStore(table)
-    wanted = RowsWanted.of(table.definition.schema, None, {})
+    wanted = RowsWanted.of(table.definition)
     rows = [b async for b in scan_batches(cast("Any", store), root.header.table, (await table.plan()).tasks(), wanted)]
     assert sum(batch.num_rows for batch in rows) == 16
     assert store.read.count(key_of(TABLE, vectors[0].location)) == 1
@@ -332,6 +300,6 @@ async def test_a_version_is_read_as_it_was(table: StoredTable) -> None:
     table.commit()
     root = await read_root(table.store, TABLE, Version(0))
     found = await plan_scan(table.store, root, table.definition, PruningFilter.of(None, table.definition))
-    wanted = RowsWanted.of(table.definition.schema, None, {})
+    wanted = RowsWanted.of(table.definition)
     batches = [batch async for batch in scan_batches(table.store, TABLE, found.tasks(), wanted)]
     assert [batch.column("id").to_pylist() for batch in batches] == [[1]]

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rootline.schemas.intent import IntentKind
 from rootline.schemas.verdict import VerdictKind
 
 FileName = str
 Outcome = tuple[VerdictKind, str | None]
+STALE = {IntentKind.FLUSH: "flush-stale", IntentKind.COMPACT_LEAVES: "compaction-stale"}
 
 
 @dataclass
 class File:
-    """A live data file. `vector` names its deletion vector: the intent that wrote it, or that it was merged for."""
+    """A live data file. `vector` names its deletion vector: the intent that wrote it, or that it was merged for.
+
+    `number`: how old its rows are; `came`: when it last came, which a restore makes newer. `vector_number`: likewise.
+    `leaf`, `vector_leaf`: the leaf that holds it, named by the intent that brought the leaf; `None`: the root does.
+    """
 
     ids: tuple[int, ...]
     carrier: str
@@ -23,8 +28,16 @@ class File:
     deleted: set[int] = field(default_factory=set)
     vector: str | None = None
     vector_number: int = 0
-    in_root: bool = True
-    vector_in_root: bool = True
+    leaf: str | None = None
+    vector_leaf: str | None = None
+    came: int = -1
+
+    def __post_init__(self) -> None:
+        self.came = self.number if self.came < 0 else self.came
+
+    @property
+    def in_root(self) -> bool:
+        return self.leaf is None
 
 
 @dataclass
@@ -34,7 +47,11 @@ class EqualityDelete:
     value: int
     carrier: str | None
     number: int
-    in_root: bool = True
+    leaf: str | None = None
+    came: int = -1
+
+    def __post_init__(self) -> None:
+        self.came = self.number if self.came < 0 else self.came
 
 
 @dataclass(frozen=True)
@@ -62,6 +79,12 @@ class Plan:
     flushed_vectors: tuple[FileName, ...] = ()
     flushed_equality: tuple[FileName, ...] = ()
     affiliated: bool = False
+    replaces: tuple[str, ...] = ()
+    adds_in_leaf: bool = False
+    vectors_in_leaf: bool = False
+    tags: str | None = None
+    """The tag that is set to the version that the writer read, or deleted (`untags`)."""
+    untags: bool = False
 
 
 class Rejected(Exception):
@@ -77,6 +100,10 @@ class ReferenceTable:
     rejected: dict[tuple[str, str], str] = field(default_factory=dict)
     number: int = 0
     next_row_id: int = 0
+    restored_at: int = 0
+    moment: int = 0
+    """Names this version, while it is one."""
+    tags: dict[str, int] = field(default_factory=dict)
 
     def apply(self, plan: Plan, view: ReferenceTable) -> Outcome:
         """What becomes of `plan`, whose writer read `view`."""
@@ -126,6 +153,9 @@ class ReferenceTable:
         for name in [name for name, _, _ in (*plan.adds, *plan.equality)]:
             if name in self.files or name in self.equality:
                 raise Rejected("file-already-live")
+        if plan.vectors_in_leaf:
+            self._check_leaf_of_vectors(plan.vectors, view.number)
+            return
         for vector in plan.vectors:
             self._check_target(plan, vector)
         for vector in plan.vectors:
@@ -133,20 +163,28 @@ class ReferenceTable:
                 raise Rejected("row-conflict")
         for vector in plan.vectors:
             self._check_rows(plan, vector, view)
-        if plan.kind is IntentKind.FLUSH and not any(self._moving(plan, view)):
-            raise Rejected("flush-stale")
+        if plan.tags is not None:
+            self._check_tag(plan.tags, None if plan.untags else view.moment, view)
+        if plan.kind in STALE and not any(self._moving(plan, view)):
+            raise Rejected(STALE[plan.kind])
+
+    def _check_tag(self, name: str, wanted: int | None, view: ReferenceTable) -> None:
+        if self.tags.get(name) not in (wanted, view.tags.get(name)):
+            raise Rejected("tag-conflict")
 
     def _check_isolation(self, value: int, read: int) -> None:
+        if self.restored_at > read:
+            raise Rejected("isolation-conflict")
         for file in self.files.values():
-            if max(file.number, file.vector_number) > read and min(file.ids) <= value <= max(file.ids):
+            if max(file.came, file.vector_number) > read and min(file.ids) <= value <= max(file.ids):
                 raise Rejected("isolation-conflict")
-        if any(delete.number > read and delete.value == value for delete in self.equality.values()):
+        if any(delete.came > read and delete.value == value for delete in self.equality.values()):
             raise Rejected("isolation-conflict")
 
     def _check_unseen_deletes(self, removes: Sequence[FileName], read: int) -> None:
         for file in (self.files[name] for name in removes):
             for delete in self.equality.values():
-                newer = delete.number > max(read, file.number)
+                newer = delete.came > read and delete.number > file.number
                 near = delete.carrier in (None, file.carrier) and min(file.ids) <= delete.value <= max(file.ids)
                 if newer and near:
                     raise Rejected("stale-source")
@@ -157,6 +195,16 @@ class ReferenceTable:
         if self.files[vector.target].vector == plan.intent_id:
             raise Rejected("file-already-live")
 
+    def _check_leaf_of_vectors(self, vectors: Sequence[PlannedVector], read: int) -> None:
+        """Nothing of a leaf is merged: file and vector must be those that the writer read."""
+        for vector in vectors:
+            if vector.target not in self.files:
+                raise Rejected("file-not-live")
+            file = self.files[vector.target]
+            number = file.vector_number if file.vector is not None else 0
+            if max(file.came, number, self.restored_at) > read:
+                raise Rejected("row-conflict")
+
     def _check_rows(self, plan: Plan, vector: PlannedVector, view: ReferenceTable) -> None:
         file, before = self.files[vector.target], view.files[vector.target]
         if file.vector == before.vector:
@@ -165,11 +213,12 @@ class ReferenceTable:
             raise Rejected("row-conflict")
 
     def _moving(self, plan: Plan, view: ReferenceTable) -> tuple[list[FileName], list[FileName], list[FileName]]:
-        """The files, vectors (by their files) and equality deletes of a flush that still are where it found them."""
+        """The files, vectors (by their files) and equality deletes of maintenance that still are where they were."""
+        places = (None, *plan.replaces)
         files = [
             name
             for name in plan.flushed_files
-            if name in self.files and self.files[name].in_root and self.files[name].number == view.files[name].number
+            if name in self.files and self.files[name].leaf in places and self.files[name].came == view.files[name].came
         ]
         vectors = [
             name
@@ -177,41 +226,76 @@ class ReferenceTable:
             if name in self.files
             and self.files[name].vector is not None
             and self.files[name].vector == view.files[name].vector
-            and self.files[name].vector_in_root
+            and self.files[name].vector_number == view.files[name].vector_number
+            and self.files[name].vector_leaf in places
             and (not plan.affiliated or name in files)
         ]
         equality = [
             name
             for name in plan.flushed_equality
             if name in self.equality
-            and self.equality[name].in_root
-            and self.equality[name].number == view.equality[name].number
+            and self.equality[name].leaf in places
+            and self.equality[name].came == view.equality[name].came
         ]
         return files, vectors, equality
 
     def _change(self, plan: Plan, view: ReferenceTable) -> None:
         self.number += 1
-        if plan.kind is IntentKind.FLUSH:
+        if plan.kind is IntentKind.RESTORE:
+            self._restore(view)
+            return
+        if plan.tags is not None:
+            self.tags.pop(plan.tags, None)
+            if not plan.untags:
+                self.tags[plan.tags] = view.moment
+            return
+        if plan.kind in STALE:
             files, vectors, equality = self._moving(plan, view)
             for name in files:
-                self.files[name].in_root = False
+                self.files[name].leaf = f"{plan.intent_id}/data"
             for name in vectors:
-                self.files[name].vector_in_root = False
+                self.files[name].vector_leaf = f"{plan.intent_id}/vectors"
             for name in equality:
-                self.equality[name].in_root = False
+                spec = "all" if self.equality[name].carrier is None else "carrier"
+                self.equality[name].leaf = f"{plan.intent_id}/{spec}"
             return
         for name in plan.removes:
             del self.files[name]
         for vector in plan.vectors:
             file = self.files[vector.target]
-            union = file.deleted | vector.positions
+            union = file.deleted | (vector.positions - view.files[vector.target].deleted)
             if file.vector == view.files[vector.target].vector or union != file.deleted:
                 is_its_own = file.vector == view.files[vector.target].vector or union == vector.positions
                 file.vector = plan.intent_id if is_its_own else f"{plan.intent_id}, merged"
-                file.vector_number, file.vector_in_root = self.number, True
+                file.vector_number = self.number
+                file.vector_leaf = f"{plan.intent_id}/deletes" if plan.vectors_in_leaf else None
                 file.deleted = union
         for name, carrier, ids in plan.adds:
-            self.files[name] = File(ids, carrier, self.number, self.next_row_id)
+            leaf = f"{plan.intent_id}/adds" if plan.adds_in_leaf else None
+            self.files[name] = File(ids, carrier, self.number, self.next_row_id, leaf=leaf)
             self.next_row_id += len(ids)
         for name, carrier_of_delete, value in plan.equality:
             self.equality[name] = EqualityDelete(value, carrier_of_delete, self.number)
+
+    def _restore(self, then: ReferenceTable) -> None:
+        """The files and deletes of `then`, as old as they were; where they still are they stay where they are."""
+        self.restored_at = self.number
+        files: dict[FileName, File] = {}
+        for name, old in then.files.items():
+            now = self.files.get(name)
+            stays = now is not None and now.number == old.number
+            leaf, came = (now.leaf, now.came) if now is not None and stays else (None, self.number)
+            file = replace(old, deleted=set(old.deleted), leaf=leaf, came=came)
+            if now is not None and stays and now.vector == old.vector:
+                file.vector_leaf, file.vector_number = now.vector_leaf, now.vector_number
+            elif file.vector is not None:
+                file.vector_leaf, file.vector_number = None, self.number
+            files[name] = file
+        equality: dict[FileName, EqualityDelete] = {}
+        for name, delete in then.equality.items():
+            known = self.equality.get(name)
+            stays = known is not None and known.number == delete.number
+            leaf, came = (known.leaf, known.came) if known is not None and stays else (None, self.number)
+            equality[name] = replace(delete, leaf=leaf, came=came)
+        self.files, self.equality = files, equality
+        assert self.rows() == then.rows()

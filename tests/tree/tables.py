@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
-from pyroaring import BitMap64
+from pyroaring import BitMap, BitMap64
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status, VersionInfo
 from rootline.schemas.entry_codec import EntryCodec
@@ -110,6 +110,23 @@ def data_file(
     return DataFile.model_validate(fields | more)
 
 
+def new_entry(file: DataFile) -> ContentEntry:
+    """A data file as it stands in a leaf that its writer wrote: what the commit gives is null."""
+    stats, _ = CODEC.statistics.decode(file.content_stats or b"")
+    return ContentEntry(
+        content_type=ContentType.DATA,
+        location=file.location,
+        file_format=file.file_format,
+        version_info=VersionInfo(Status.ADDED),
+        partition_spec_id=file.partition_spec_id,
+        record_count=file.record_count,
+        file_size_in_bytes=file.file_size_in_bytes,
+        sort_order_id=file.sort_order_id,
+        split_offsets=file.split_offsets,
+        content_stats=stats,
+    )
+
+
 def equality_delete(name: str, value: int, carrier: str | None, *, spec: int = BY_CARRIER) -> EqualityDeleteFile:
     return EqualityDeleteFile(
         location=f"data/{name}.parquet",
@@ -199,6 +216,8 @@ class Lake:
         self.states.append(outcome.state)
         for pending in outcome.objects:
             assert self.objects.setdefault(pending.location, pending.body) == pending.body
+            if pending.location.endswith(".parquet"):
+                self.leaves[pending.location] = decode_leaf(pending.body, location=pending.location)
             if pending.location.endswith(".puffin"):
                 for blob in decode_puffin(pending.body, name=pending.location):
                     self.vectors[VectorAt(pending.location, blob.place.offset)] = blob.vector
@@ -218,13 +237,12 @@ class Lake:
             if not isinstance(outcome, Needs):
                 return outcome
             self.rounds.append(outcome)
-            library = Library(
-                {**library.leaves, **{name: self.leaves.get(name) for name in outcome.leaves}},
-                {
-                    **library.vectors,
-                    **{at: self.vectors.get(VectorAt(at.location, at.offset)) for at in outcome.vectors},
-                },
+            more = Library(
+                {name: self.leaves.get(name) for name in outcome.leaves},
+                {at: self.vectors.get(VectorAt(at.location, at.offset)) for at in outcome.vectors},
+                roots={version: self.states[version].root for version in outcome.versions},
             )
+            library = library.with_more(more)
 
     def vector(
         self, name: str, target: str, positions: Iterable[int], replaces: VectorReference | None = None
@@ -266,9 +284,46 @@ class Lake:
             referenced_file=belongs_to,
         )
 
+    def written_leaf(
+        self, *entries: ContentEntry, leaf_uuid: uuid.UUID | None = None, belongs_to: str | None = None
+    ) -> AddedManifest:
+        """Store a leaf as a writer would, and name it."""
+        kind = entries[0].content_type
+        content = LeafContent.DATA if kind is ContentType.DATA else LeafContent.DELETE
+        number = leaf_uuid or uuid.UUID(int=1_000 + len(self.leaves))
+        encoded = encode_leaf(entries, DEFINITION, leaf_uuid=number, content=content)
+        self.leaves[encoded.location] = decode_leaf(encoded.body, location=encoded.location)
+        self.objects[encoded.location] = encoded.body
+        return AddedManifest(
+            location=encoded.location,
+            content_type=ContentType.DATA_MANIFEST if kind is ContentType.DATA else ContentType.DELETE_MANIFEST,
+            file_size_in_bytes=len(encoded.body),
+            record_count=len(entries),
+            partition_spec_id=entries[0].partition_spec_id,
+            referenced_file=belongs_to,
+        )
+
     def flush(self, intent_id: str, *manifests: AddedManifest, made_from: int | None = None) -> Intent:
         version = self.head.header.version if made_from is None else made_from
         return intent(IntentKind.FLUSH, intent_id, add_manifests=manifests, made_from_version=version)
+
+    def compaction(
+        self,
+        intent_id: str,
+        *manifests: AddedManifest,
+        replaces: Sequence[str],
+        reaffiliate: Mapping[str, str | None] | None = None,
+        made_from: int | None = None,
+    ) -> Intent:
+        moved = [{"location": name, "referenced_file": owner} for name, owner in (reaffiliate or {}).items()]
+        return intent(
+            IntentKind.COMPACT_LEAVES,
+            intent_id,
+            add_manifests=manifests,
+            made_from_version=self.head.header.version if made_from is None else made_from,
+            replaces=replaces,
+            reaffiliate=moved,
+        )
 
     def root_entries(self, content_type: ContentType = ContentType.DATA) -> list[ContentEntry]:
         """Live root entries of a type, by location."""
@@ -303,7 +358,8 @@ class Lake:
         """The head, read back from its bytes."""
         root = decode_root(self.bodies[-1], name="head")
         leaves = {name: self.leaves[name] for name in self.head.leaves}
-        return TableState.of(root, DEFINITION, leaves, self.pages_of(root.header))
+        stored = {(at.location, at.offset): BitMap(held) for at, held in self.vectors.items()}
+        return TableState.of(root, DEFINITION, leaves, self.pages_of(root.header), stored)
 
     def pages_of(self, header: RootHeader) -> TablePages:
         """The pages that a header names, read back from their bytes."""

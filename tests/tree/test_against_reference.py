@@ -13,6 +13,7 @@ from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import Verdict
 from rootline.tree.invariants import broken_thoroughly
 from tests.tree.planned_intents import intent_of, location
+from tests.tree.range_changes import check_every_range
 from tests.tree.reference_model import Outcome, Plan, PlannedVector, ReferenceTable
 from tests.tree.tables import Lake, new_lake
 
@@ -31,6 +32,7 @@ class Draw:
     resend: int
     flag: bool
     narrow: int | None
+    leaf: bool
 
 
 draws = st.builds(
@@ -44,6 +46,9 @@ draws = st.builds(
             IntentKind.ROW_DELTA,
             IntentKind.ROW_DELTA,
             IntentKind.FLUSH,
+            IntentKind.COMPACT_LEAVES,
+            IntentKind.RESTORE,
+            IntentKind.TAG,
         ]
     ),
     lag=st.integers(0, 3),
@@ -53,6 +58,7 @@ draws = st.builds(
     resend=st.integers(0, 9),
     flag=st.booleans(),
     narrow=st.one_of(st.none(), st.none(), st.integers(0, 6)),
+    leaf=st.booleans(),
 )
 
 
@@ -69,6 +75,13 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
         return replace(plan, adds=adds[: 1 + draw.flag])
     if draw.kind is IntentKind.FLUSH:
         return _flush(draw, view, replace(plan, serializable=None))
+    if draw.kind is IntentKind.TAG:
+        name = f"t{picks[2] % 2}"
+        return replace(plan, serializable=None, tags=name, untags=draw.flag and name in view.tags)
+    if draw.kind is IntentKind.RESTORE:
+        return replace(plan, serializable=None)
+    if draw.kind is IntentKind.COMPACT_LEAVES:
+        return _compaction(draw, view, replace(plan, serializable=None))
     if not chosen:
         return None
     if draw.kind is IntentKind.REMOVE:
@@ -92,11 +105,11 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
 def _flush(draw: Draw, view: ReferenceTable, plan: Plan) -> Plan | None:
     share = draw.picks[0] % 3
     files = [name for name in sorted(view.files) if view.files[name].in_root][share:]
-    vectors = [name for name, file in sorted(view.files.items()) if file.vector is not None and file.vector_in_root]
+    vectors = [name for name, file in sorted(view.files.items()) if file.vector and file.vector_leaf is None]
     affiliated = draw.flag and bool(files)
     if affiliated:
         vectors = [name for name in vectors if name in files]
-    equality = [name for name in sorted(view.equality) if view.equality[name].in_root]
+    equality = [name for name in sorted(view.equality) if view.equality[name].leaf is None]
     if not (files or vectors or equality):
         return None
     return replace(
@@ -105,6 +118,31 @@ def _flush(draw: Draw, view: ReferenceTable, plan: Plan) -> Plan | None:
         flushed_vectors=tuple(vectors),
         flushed_equality=tuple(equality),
         affiliated=affiliated,
+    )
+
+
+def _compaction(draw: Draw, view: ReferenceTable, plan: Plan) -> Plan | None:
+    """Some of the view's leaves become one of each sort; some root rows go along."""
+    vectors = {name: file.vector_leaf for name, file in sorted(view.files.items()) if file.vector is not None}
+    files = {name: file.leaf for name, file in sorted(view.files.items())}
+    equality = {name: delete.leaf for name, delete in sorted(view.equality.items())}
+    leaves = sorted({leaf for held in (files, vectors, equality) for leaf in held.values() if leaf is not None})
+    chosen = leaves[draw.picks[0] % 3 :]
+    if not chosen:
+        return None
+    places = {*chosen, None} if draw.picks[1] % 2 else set(chosen)
+    moving = tuple(name for name, leaf in files.items() if leaf in places)
+    if not moving and not any(leaf in places for leaf in (*vectors.values(), *equality.values())):
+        return None
+    return replace(
+        plan,
+        flushed_files=moving,
+        flushed_vectors=tuple(
+            name for name, leaf in vectors.items() if leaf in places and (name in moving or not (draw.flag and moving))
+        ),
+        flushed_equality=tuple(name for name, leaf in equality.items() if leaf in places),
+        affiliated=draw.flag and bool(moving),
+        replaces=tuple(chosen),
     )
 
 
@@ -129,6 +167,7 @@ class Trial:
         self.remember()
 
     def remember(self) -> None:
+        self.model.moment = len(self.views)
         self.views.append((copy.deepcopy(self.model), len(self.batched.states) - 1, len(self.single.states) - 1))
 
     def plan(self, draw: Draw, number: int) -> None:
@@ -137,6 +176,10 @@ class Trial:
             self.waiting.append(self.earlier[draw.picks[0] % len(self.earlier)])
             return
         plan = plan_of(draw, number, self.views[at][0])
+        if plan is not None and plan.adds and plan.writer is not None:  # without one, a leaf cannot come back
+            plan = replace(plan, adds_in_leaf=draw.leaf)
+        if plan is not None and plan.vectors and plan.writer is not None:
+            plan = replace(plan, vectors_in_leaf=draw.leaf)
         if plan is not None:
             self.waiting.append((plan, at))
             self.earlier.append((plan, at))
@@ -152,6 +195,9 @@ class Trial:
         assert outcomes(alone) == expected
         self.compare(self.batched)
         self.compare(self.single)
+        tags = [(name, self.views[moment]) for name, moment in self.model.tags.items()]
+        assert self.batched.head.header.tags == {name: version for name, (_, version, _) in tags}
+        assert self.single.head.header.tags == {name: version for name, (_, _, version) in tags}
         assert ranked(self.batched) == ranked(self.single)
         self.remember()
 
@@ -232,6 +278,7 @@ def test_batches_do_what_the_model_does_and_what_their_intents_do_one_by_one(seq
         if draw.closes_batch:
             trial.close_batch()
     trial.close_batch()
+    check_every_range(trial.batched)
     if trial.batched.bodies:
         assert live_places(trial.batched.reloaded_lake()) == live_places(trial.batched)
 

@@ -16,6 +16,7 @@ from rootline.schemas.intent import DataFile, Intent, Isolation
 from rootline.schemas.statistics import FieldStatistics
 from rootline.tree import root_room
 from rootline.tree.apply_files import append as general_append
+from rootline.tree.batch import Library
 from rootline.tree.change import Change
 from rootline.tree.draft import Draft
 from rootline.tree.plain_row import plain_row
@@ -119,10 +120,10 @@ def test_a_row_that_there_is_is_the_one_of_the_general_way(intent: Intent) -> No
         row = plain_row(draft, intent)
     except Exception as error:
         with pytest.raises(type(error)):
-            general_append(draft, intent)
+            general_append(draft, intent, Library())
         return
     if row is not None:
-        change = general_append(draft, intent)
+        change = general_append(draft, intent, Library())
         check_room(draft, change)
         assert change == Change(change.effect, (row,))
 

@@ -5,7 +5,7 @@ import pytest
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.intent import IntentKind
-from rootline.tree.root_diff import diff, leaves_changed
+from rootline.tree.root_diff import RootDiff, diff
 from tests.tree.tables import append, data_file, intent, new_lake, remove, removed, seen_vector
 
 A = "data/a.parquet"
@@ -17,7 +17,7 @@ def test_a_root_alone_tells_what_was_added_and_removed() -> None:
     changes = diff(lake.head.root, {})
     assert [entry.location for entry in changes.added_files] == ["data/c.parquet"]
     assert [entry.location for entry in changes.removed_files] == [A]
-    assert leaves_changed(lake.head.root) == frozenset()
+    assert RootDiff(lake.head.root).changed == ()
 
 
 def test_a_vector_that_replaces_another_is_one_change() -> None:
@@ -38,7 +38,7 @@ def test_a_removal_from_a_leaf_is_read_from_its_added_vector() -> None:
     lake.put(lake.flush("f", leaf))
     lake.put(remove("r1", removed(A)))
     lake.put(remove("r2", removed("data/b.parquet")))
-    assert leaves_changed(lake.head.root) == {leaf.location}
+    assert [entry.location for entry in RootDiff(lake.head.root).changed] == [leaf.location]
     assert [entry.location for entry in diff(lake.head.root, lake.head.leaves).removed] == ["data/b.parquet"]
     with pytest.raises(Corrupt, match="is needed"):
         diff(lake.head.root, {})

@@ -22,7 +22,8 @@ from rootline.schemas.verdict import Verdict
 from rootline.storage.chain_check import check_table
 from rootline.storage.check_findings import DataFiles
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
-from rootline.workers.jobs.flush_job import FlushJob, FlushOutcome, WorkerLog
+from rootline.workers.jobs.flush_job import flush_job
+from rootline.workers.jobs.maintenance_job import JobOutcome, MaintenanceJob, WorkerLog
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder, data_file, location_of
 from tests.workers.log_coordinator import LogCoordinator
@@ -44,9 +45,9 @@ def job_of(
     limits: FlushLimits | None = FLUSH_NOW,
     verdict_timeout_s: float = 60.0,
     store: FaultyObjectStore | None = None,
-) -> FlushJob:
+) -> MaintenanceJob:
     settings = WorkerSettings(verdict_timeout_s=verdict_timeout_s)
-    return FlushJob(store or builder.store, log, SystemEnvironment(), settings, limits=limits)
+    return flush_job(store or builder.store, log, SystemEnvironment(), settings, limits=limits)
 
 
 @asynccontextmanager
@@ -73,7 +74,7 @@ async def test_a_flush_moves_the_root_s_files_into_leaves() -> None:
     before = builder.live_files()
     async with serving(LogCoordinator(log, builder)):
         report = await job_of(builder, log).run(builder.table)
-    assert (report.outcome, report.leaves, report.entries) == (FlushOutcome.COMMITTED, 2, 7)
+    assert (report.outcome, report.leaves, report.entries) == (JobOutcome.COMMITTED, 2, 7)
     assert report.version == builder.state.header.version
     assert builder.live_files() == before
     assert builder.rows_of(ContentType.DATA) == []
@@ -83,16 +84,16 @@ async def test_a_flush_moves_the_root_s_files_into_leaves() -> None:
 async def test_a_table_below_its_own_thresholds_is_left_alone() -> None:
     builder, log = await a_table(*range(6), **{"rootline.flush.data-files": "7"}), MemoryIntentLog()
     job = job_of(builder, log, limits=None)
-    assert (await job.run(builder.table)).outcome is FlushOutcome.NOTHING_DUE
+    assert (await job.run(builder.table)).outcome is JobOutcome.NOTHING_DUE
     await builder.append(6)
     async with serving(LogCoordinator(log, builder)):
-        assert (await job.run(builder.table)).outcome is FlushOutcome.COMMITTED
+        assert (await job.run(builder.table)).outcome is JobOutcome.COMMITTED
     assert await log.end_offset() == 1
 
 
 async def test_a_table_that_does_not_exist_has_nothing_due() -> None:
     builder, log = await a_table(0), MemoryIntentLog()
-    assert (await job_of(builder, log).run(TableName("demo.nothing"))).outcome is FlushOutcome.NOTHING_DUE
+    assert (await job_of(builder, log).run(TableName("demo.nothing"))).outcome is JobOutcome.NOTHING_DUE
 
 
 async def test_vectors_of_leafed_files_are_flushed_to_their_leaf() -> None:
@@ -102,7 +103,7 @@ async def test_vectors_of_leafed_files_are_flushed_to_their_leaf() -> None:
         await job.run(builder.table)
         await builder.delete_rows({2: [3]})
         report = await job.run(builder.table)
-    assert (report.outcome, report.leaves, report.entries) == (FlushOutcome.COMMITTED, 1, 1)
+    assert (report.outcome, report.leaves, report.entries) == (JobOutcome.COMMITTED, 1, 1)
     (delete_leaf,) = builder.rows_of(ContentType.DELETE_MANIFEST)
     assert delete_leaf.referenced_file == builder.rows_of(ContentType.DATA_MANIFEST)[0].location
     await assert_sound(builder)
@@ -115,7 +116,7 @@ async def test_a_flush_that_came_too_late_is_planned_anew() -> None:
     await coordinator.publish(builder.intent(IntentKind.APPEND, add_data_files=(data_file(2),)))
     async with serving(coordinator):
         report = await job_of(builder, log).run(builder.table)
-    assert (report.outcome, report.entries) == (FlushOutcome.COMMITTED, 1)
+    assert (report.outcome, report.entries) == (JobOutcome.COMMITTED, 1)
     assert builder.live_files() == {location_of(2)}
     assert len(await leaves_in(builder)) == 2  # the first one is an orphan; the sweep's, not ours
     await assert_sound(builder)
@@ -124,14 +125,14 @@ async def test_a_flush_that_came_too_late_is_planned_anew() -> None:
 async def test_while_a_verdict_is_awaited_no_second_flush_is_made() -> None:
     builder, log = await a_table(*range(3)), MemoryIntentLog()
     job = job_of(builder, log, verdict_timeout_s=0.01)
-    assert (await job.run(builder.table)).outcome is FlushOutcome.UNKNOWN
-    assert (await job.run(builder.table)).outcome is FlushOutcome.UNKNOWN
+    assert (await job.run(builder.table)).outcome is JobOutcome.UNKNOWN
+    assert (await job.run(builder.table)).outcome is JobOutcome.UNKNOWN
     assert await log.end_offset() == 1
     assert len(await leaves_in(builder)) == 1
     await LogCoordinator(log, builder).decide()
     report = await job.run(builder.table)
-    assert (report.outcome, report.entries) == (FlushOutcome.COMMITTED, 3)
-    assert (await job.run(builder.table)).outcome is FlushOutcome.NOTHING_DUE
+    assert (report.outcome, report.entries) == (JobOutcome.COMMITTED, 3)
+    assert (await job.run(builder.table)).outcome is JobOutcome.NOTHING_DUE
 
 
 class ForgetfulLog(MemoryIntentLog):
@@ -155,7 +156,7 @@ async def test_a_flush_whose_publication_is_uncertain_is_sent_again_and_lands_on
     builder, log = await a_table(*range(3)), ForgetfulLog(losses=1, keeps=keeps)
     async with serving(LogCoordinator(log, builder)):
         report = await job_of(builder, log).run(builder.table)
-    assert report.outcome is FlushOutcome.COMMITTED
+    assert report.outcome is JobOutcome.COMMITTED
     assert len(builder.rows_of(ContentType.DATA_MANIFEST)) == 1
     await assert_sound(builder)
 
@@ -179,11 +180,11 @@ class ReplaceableLog:
 async def test_a_flush_on_a_log_that_was_made_anew_is_planned_anew() -> None:
     builder, address = await a_table(*range(3)), ReplaceableLog()
     job = job_of(builder, address, verdict_timeout_s=0.01)
-    assert (await job.run(builder.table)).outcome is FlushOutcome.UNKNOWN
+    assert (await job.run(builder.table)).outcome is JobOutcome.UNKNOWN
     address.log = MemoryIntentLog()
     async with serving(LogCoordinator(address.log, builder)):
-        assert (await job.run(builder.table)).outcome in (FlushOutcome.COMMITTED, FlushOutcome.UNKNOWN)
-        while (await job.run(builder.table)).outcome is not FlushOutcome.NOTHING_DUE:
+        assert (await job.run(builder.table)).outcome in (JobOutcome.COMMITTED, JobOutcome.UNKNOWN)
+        while (await job.run(builder.table)).outcome is not JobOutcome.NOTHING_DUE:
             pass
     assert builder.rows_of(ContentType.DATA) == []
 
@@ -194,7 +195,7 @@ async def test_a_leaf_whose_reply_is_lost_is_found_stored(fault: Fault) -> None:
     store = FaultyObjectStore(builder.store, scripted([fault], under=LEAVES))
     async with serving(LogCoordinator(log, builder)):
         report = await job_of(builder, log, store=store).run(builder.table)
-    assert report.outcome is FlushOutcome.COMMITTED
+    assert report.outcome is JobOutcome.COMMITTED
 
 
 async def test_a_leaf_that_was_not_stored_is_never_published() -> None:

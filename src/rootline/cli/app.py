@@ -15,17 +15,21 @@ from typing import Annotated
 import typer
 
 from rootline.cli import (
+    change_command,
     check_command,
     config_commands,
     demo_command,
     dlq_commands,
     explain_command,
     look_commands,
+    maintenance_commands,
     publish_command,
+    restore_command,
     scan_command,
     service_commands,
     store_commands,
     table_commands,
+    tag_command,
     topics_commands,
     trace_command,
 )
@@ -46,12 +50,16 @@ for room in (
     publish_command,
     look_commands,
     scan_command,
+    change_command,
+    tag_command,
+    restore_command,
     check_command,
     trace_command,
     explain_command,
 ):
     room.add_to(app)
 app.add_typer(table_commands.app, name="table")
+app.add_typer(maintenance_commands.app, name="maintenance")
 app.add_typer(store_commands.app, name="store")
 app.add_typer(topics_commands.app, name="topics")
 app.add_typer(dlq_commands.app, name="dlq")

@@ -36,6 +36,7 @@ def history(
 
     with connect(required(warehouse), log=log, coordinator="elsewhere") as lake:
         found = lake.table(table).history(limit=limit)
+    tags = found[0].tags
     records = [
         {
             "version": item.version,
@@ -49,6 +50,7 @@ def history(
             "deleted_rows": item.totals.deleted_rows,
             "data_files": item.totals.data_files,
             "summary": dict(item.snapshot.summary),
+            "tags": sorted(tag for tag, version in tags.items() if version == item.version),
         }
         for item in found
     ]
@@ -81,6 +83,7 @@ def files(
     table: TableArgument,
     where: Where = None,
     version: AtVersion = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what finding them took, not which they are.")] = False,
     warehouse: Warehouse = None,
     log: Log = None,
     as_json: Json = False,
@@ -91,6 +94,9 @@ def files(
 
     with connect(required(warehouse), log=log, coordinator="elsewhere") as lake:
         tasks = lake.table(table).scan(where=where, version=version).plan()
+    if plan:
+        output.plan(as_json, table, tasks)
+        return
     records = [
         {
             "location": task.data.location,
@@ -99,6 +105,8 @@ def files(
             "deleted_rows": sum(vector.record_count for vector in task.vectors),
             "bytes": task.data.file_size_in_bytes,
             "sequence_number": task.data.version_info.sequence_number,
+            "delete_files": len(task.deletes.equality) + len(task.deletes.positions),
+            "residual": None if task.residual is None else task.residual.text,
         }
         for task in tasks
     ]

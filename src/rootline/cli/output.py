@@ -10,7 +10,10 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rootline.client.file_plan import PlannedFiles
 
 
 def line(as_json: bool, record: Mapping[str, Any], text: str) -> None:
@@ -38,6 +41,28 @@ def rows(as_json: bool, records: Sequence[Mapping[str, Any]], columns: Sequence[
         ]
         sys.stdout.write("  ".join(parts).rstrip() + "\n")
     sys.stdout.flush()
+
+
+def plan(as_json: bool, table: str, planned: PlannedFiles) -> None:
+    """What planning a scan took: files, leaves, requests to the store."""
+    requests = planned.requests
+    record = {
+        "table": table,
+        "version": planned.version,
+        "files": len(planned),
+        "leaves_read": planned.leaves_read,
+        "leaves_pruned": planned.leaves_pruned,
+        "requests": requests.total,
+        "lists": requests.lists,
+        "gets": requests.gets,
+        "gets_of_leaves": requests.leaves,
+    }
+    text = (
+        f"{len(planned)} files of version {planned.version}: {requests.total} requests ({requests.lists} LIST, "
+        f"{requests.gets} GET, of them {requests.leaves} of leaves); {planned.leaves_pruned} of "
+        f"{planned.leaves_pruned + planned.leaves_read} data leaves pruned"
+    )
+    line(as_json, record, text)
 
 
 def json_text(record: Mapping[str, Any]) -> str:

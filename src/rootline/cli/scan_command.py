@@ -24,10 +24,20 @@ def add_to(app: typer.Typer) -> None:
 def scan(
     table: TableArgument,
     where: Where = None,
-    columns: Annotated[str | None, typer.Option("--columns", help="Names, with commas between them.")] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns", help="Names, with commas between them; also _file, _pos, _deleted, _spec_id, _partition."
+        ),
+    ] = None,
     version: AtVersion = None,
-    timestamp: Annotated[str | None, typer.Option("--timestamp", help="As of this moment, ISO 8601.")] = None,
+    timestamp: Annotated[
+        str | None, typer.Option("--timestamp", help="As of this moment: ISO 8601 with its offset, or milliseconds.")
+    ] = None,
+    snapshot_id: Annotated[int | None, typer.Option("--snapshot-id", help="As of this snapshot.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="As of the version that has this tag.")] = None,
     count: Annotated[bool, typer.Option("--count", help="Print the number of rows only.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what finding the files takes, and read none.")] = False,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many rows.")] = None,
     warehouse: Warehouse = None,
     log: Log = None,
@@ -39,7 +49,12 @@ def scan(
 
     names = [name.strip() for name in columns.split(",") if name.strip()] if columns is not None else None
     with connect(required(warehouse), log=log, coordinator="elsewhere") as lake:
-        wanted = lake.table(table).scan(where=where, columns=names, version=version, timestamp=timestamp)
+        wanted = lake.table(table).scan(
+            where, names, version=version, timestamp=timestamp, snapshot_id=snapshot_id, tag=tag
+        )
+        if plan:
+            output.plan(as_json, table, wanted.plan())
+            return
         if count:
             rows = wanted.count() if limit is None else min(wanted.count(), limit)
             output.line(as_json, {"table": table, "rows": rows}, str(rows))

@@ -25,6 +25,10 @@ def create(
     partition_by: Annotated[
         list[str] | None, typer.Option("--partition-by", help="month(time_hour), bucket(8, carrier), …; may repeat.")
     ] = None,
+    expressions: Annotated[
+        list[str] | None,
+        typer.Option("--expression", help="lower(name), day(time_hour), …: files have statistics of it; may repeat."),
+    ] = None,
     properties: Annotated[list[str] | None, typer.Option("--property", help="key=value; may repeat.")] = None,
     timeout_s: Timeout = 30.0,
     warehouse: Warehouse = None,
@@ -46,7 +50,12 @@ def create(
     columns = read_schema(schema)
     with connect(required(warehouse), log=log) as lake:
         handle = lake.create_table(
-            name, schema=columns, partition_by=partition_by or (), properties=pairs, timeout_s=timeout_s
+            name,
+            schema=columns,
+            partition_by=partition_by or (),
+            expressions=expressions or (),
+            properties=pairs,
+            timeout_s=timeout_s,
         )
         record = {"table": name, "table_uuid": str(handle.definition().table_uuid), "created": True}
     output.line(as_json, record, f"created {name}")
@@ -65,21 +74,34 @@ def list_tables(warehouse: Warehouse = None, log: Log = None, as_json: Json = Fa
 
 @app.command("describe")
 def describe(name: TableArgument, warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
-    """Schema, partitioning, properties and totals of a table."""
+    """Schema, partitioning, properties and totals of a table, and what its roots take."""
     import json
 
     from rootline.cli import output
+    from rootline.client.session import Session
+    from rootline.client.time_travel import read_head
     from rootline.connect import connect
+    from rootline.schemas.root_codec import Root
+
+    async def newest(session: Session) -> Root:
+        return await read_head(session.store, handle.name)
 
     with connect(required(warehouse), log=log, coordinator="elsewhere") as lake:
         handle = lake.table(name)
-        definition, header = handle.definition(), handle.head()
+        definition, root = handle.definition(), lake.holder.run(newest)
+    header = root.header
+    roots = {
+        "bytes": root.size_in_bytes,
+        "retained": header.version - header.oldest_version + 1,
+        "retained_bytes": header.earlier_bytes + root.size_in_bytes,
+    }
     totals = {key: getattr(header.totals, key) for key in header.totals.__slots__}
     record: dict[str, Any] = {
         "table": name,
         "version": header.version,
         "snapshot_id": header.snapshot.snapshot_id,
         "totals": totals,
+        "roots": roots,
         "definition": json.loads(definition.to_json()),
     }
     lines = [f"{name}  version {header.version}  uuid {definition.table_uuid}", "columns:"]
@@ -88,9 +110,14 @@ def describe(name: TableArgument, warehouse: Warehouse = None, log: Log = None, 
     names = {field.tracked_id: field.name for field in definition.tracked_fields}
     by = []
     for expr_id in definition.spec_by_id(definition.default_spec_id).expr_ids:
-        source, transform = definition.transform_of(expr_id)
-        by.append(names[source] if str(transform) == "identity" else f"{transform} of {names[source]}")
+        expression = definition.expressions_by_id.get(expr_id)
+        sources = [expr_id] if expression is None else expression.source_ids
+        columns_of = ", ".join(names[source_id] for source_id in sources)
+        by.append(columns_of if expression is None else f"{expression.transform} of {columns_of}")
     lines.append(f"partitioned by: {', '.join(by) or 'nothing'}")
     lines += [f"property {key} = {value}" for key, value in sorted(definition.properties.items())]
     lines.append("totals: " + ", ".join(f"{value:,} {key.replace('_', ' ')}" for key, value in totals.items()))
+    lines.append(
+        f"roots: {roots['bytes']:,} bytes the newest; {roots['retained']:,} kept, {roots['retained_bytes']:,} bytes"
+    )
     output.line(as_json, record, "\n".join(lines))

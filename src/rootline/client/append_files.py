@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow as pa
 from rootline.client.commit import Commit, commit_of
 from rootline.client.data_file_writer import WrittenFile, write_files
 from rootline.client.intent_publisher import await_verdict, publish_intent
+from rootline.client.new_files import FileList, for_intent
 from rootline.client.session import Session
 from rootline.client.upload import upload_all
 from rootline.client.writer_stamp import WriterStamp
@@ -89,19 +90,21 @@ async def append_files(
     stamp: WriterStamp,
     table: TableName,
     definition: TableDefinition,
-    files: Sequence[DataFile],
+    files: FileList,
     *,
     timeout_s: float,
     summary: Mapping[str, str] | None = None,
 ) -> Commit:
-    """Commit files that the store holds already."""
+    """Commit files that the store holds already; many go into leaves of their own first."""
+    new = await for_intent(session, table, definition, files)
     intent = Intent(
         intent_id=session.environment.fresh_id(),
         table=table,
         table_uuid=definition.table_uuid,
         kind=IntentKind.APPEND,
         schema_id=definition.current_schema_id,
-        add_data_files=tuple(files),
+        add_data_files=new.files,
+        add_manifests=new.leaves,
         summary=dict(summary or {}),
     )
     return await commit_intent(session, stamp, intent, timeout_s=timeout_s)

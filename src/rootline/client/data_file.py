@@ -25,7 +25,7 @@ from rootline.schemas.generic_statistics import to_generic
 from rootline.schemas.statistics import Bound
 from rootline.schemas.table_definition import PartitionSpec, TableDefinition
 from rootline.storage.arrow_types import arrow_schema_of
-from rootline.storage.data_file_reader import open_parquet
+from rootline.storage.data_file_formats import open_parquet
 from rootline.storage.field_matching import finder_for
 from rootline.storage.row_projection import RowProjection
 

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from pyiceberg.types import NestedField
 
 from rootline.client.column_statistics import ColumnPath, column_paths, partition_statistics, statistics_of
+from rootline.client.derived_columns import derived_columns
 from rootline.client.partition_split import PartitionPart, partition_folder, sorted_rows, split_by_partition
 from rootline.schemas.entry_codec import EntryCodec
 from rootline.schemas.errors import Invalid
@@ -170,11 +171,17 @@ class FileDescriber:
     def __init__(self, definition: TableDefinition, paths: dict[int, ColumnPath]) -> None:
         self._definition = definition
         self._paths = paths
+        self._derived = derived_columns(definition, paths)
         self._codec = EntryCodec.of_definition(definition).statistics
 
     def statistics(self, rows: pa.Table, values: dict[int, Bound | None]) -> dict[int, FieldStatistics]:
-        """Statistics of every tracked column of `rows`, and of the partition's members."""
+        """Statistics of every tracked column of `rows`, of the partition's members and of all other expressions."""
         found = {field_id: statistics_of(path.of(rows), path.type) for field_id, path in self._paths.items()}
+        found |= {
+            derived.expr_id: statistics_of(derived.of(rows), derived.type)
+            for derived in self._derived
+            if derived.expr_id not in values
+        }
         for member, value in values.items():
             found[member] = partition_statistics(value, found.get(member), rows.num_rows)
         return found

@@ -1,7 +1,7 @@
-"""A new table's definition from what a user says: a schema, `partition_by` strings, properties.
+"""A new table's definition from what a user says: a schema, partitions, expressions, properties.
 
-Owns: the grammar of `partition_by`, ids of expressions. Does not own: Arrow types (`arrow_schema`), whether the
-coordinator accepts the definition (`rootline.tree`).
+Owns: the grammar of `partition_by` and `expressions`, ids of expressions. Does not own: Arrow types (`arrow_schema`),
+whether the coordinator accepts the definition (`rootline.tree`).
 Invariants: expression ids continue after the schema's own ids; a plain column in a spec is the column itself, by
 identity, and makes no expression.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -21,14 +22,17 @@ from pyiceberg.types import NestedField, PrimitiveType
 from rootline.client.arrow_schema import iceberg_schema
 from rootline.maintenance.flush_limits import FlushLimits
 from rootline.schemas.errors import Invalid
+from rootline.schemas.expression_types import LOWER, Function, function_of
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition
 
 _COLUMN: Final = r"[^\W\d][\w.]*"
 _SOURCE: Final = rf'{_COLUMN}|"[^"]+"'
 _TERM: Final = re.compile(
-    rf"\s*(?:(?P<plain>{_SOURCE})|(?P<function>[a-z]+)\(\s*(?:(?P<width>[0-9]+)\s*,\s*)?(?P<column>{_SOURCE})\s*\))"
+    rf"\s*(?:(?P<plain>{_SOURCE})|(?P<function>[a-z]+)\(\s*(?:(?P<width>[0-9]+)\s*,\s*)?"
+    rf"(?P<columns>(?:{_SOURCE})(?:\s*,\s*(?:{_SOURCE}))*)\s*\))"
     rf"(?:\s+as\s+(?P<alias>{_COLUMN}))?\s*\Z"
 )
+_SOURCES: Final = re.compile(_SOURCE)
 _PLURALS: Final = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
 _WITH_WIDTH: Final = {"bucket", "truncate"}
 
@@ -37,6 +41,7 @@ def build_definition(
     schema: pa.Schema | Schema,
     *,
     partition_by: Sequence[str] = (),
+    expressions: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
     table_uuid: uuid.UUID,
 ) -> TableDefinition:
@@ -44,9 +49,11 @@ def build_definition(
 
     Args:
         schema: Arrow (ids are made) or Iceberg (its ids are kept).
-        partition_by: `column`, `identity(column)`, `year|month|day|hour(column)`, `bucket(n, column)` or
-            `truncate(width, column)`, each with an optional `as name`; a column whose name is no word stands in double
-            quotes, as it does in filters.
+        partition_by: `column`, `identity(column)`, `year|month|day|hour|void(column)`, `bucket(n, column)`,
+            `bucket(n, column, another)` or `truncate(width, column)`, each with an optional `as name`; a column whose
+            name is no word stands in double quotes, as it does in filters.
+        expressions: derived columns that files have statistics of, without being partitioned by them: the same terms,
+            and `lower(column)`.
         properties: the table's properties, text to text.
         table_uuid: fresh; the edge mints it.
 
@@ -59,22 +66,28 @@ def build_definition(
     if not iceberg.fields:
         raise Invalid("definition-invalid", "a table needs at least one column")
     last_id = iceberg.highest_field_id
-    expressions: list[Expression] = []
+    derived: list[Expression] = []
     members: list[int] = []
     for term in partition_by:
-        source, transform, name = _parsed(term, iceberg)
-        if transform == "identity":
-            members.append(source.field_id)
+        parsed = _parsed("partition_by", term, iceberg)
+        if parsed.transform == "identity":
+            members.append(parsed.source_ids[0])
         else:
             last_id += 1
-            expressions.append(Expression(last_id, (source.field_id,), transform, name))
+            derived.append(Expression(last_id, parsed.source_ids, parsed.transform, parsed.name))
             members.append(last_id)
-    _check_distinct(expressions, members, partition_by, iceberg)
+    for term in expressions:
+        parsed = _parsed("expressions", term, iceberg)
+        if parsed.transform == "identity":
+            raise Invalid("definition-invalid", f"expressions {term!r}: a column has statistics without an expression")
+        last_id += 1
+        derived.append(Expression(last_id, parsed.source_ids, parsed.transform, parsed.name))
+    _check_distinct(derived, members, partition_by, iceberg)
     return TableDefinition(
         table_uuid=table_uuid,
         schemas=(iceberg,),
         current_schema_id=iceberg.schema_id,
-        expressions=tuple(expressions),
+        expressions=tuple(derived),
         partition_specs=(PartitionSpec(0, tuple(members)),),
         default_spec_id=0,
         sort_orders=(SortOrder(0),),
@@ -84,40 +97,55 @@ def build_definition(
     )
 
 
-def _parsed(term: str, schema: Schema) -> tuple[NestedField, str, str]:
+@dataclass(frozen=True, slots=True)
+class _Term:
+    source_ids: tuple[int, ...]
+    transform: str
+    name: str
+
+
+def _parsed(argument: str, term: str, schema: Schema) -> _Term:
+    where = f"{argument} {term!r}"
     match = _TERM.match(term)
     if match is None:
-        raise Invalid("definition-invalid", f"partition_by {term!r}: write column, month(column) or bucket(8, column)")
-    column = (match["plain"] or match["column"]).strip('"')
+        raise Invalid("definition-invalid", f"{where}: write column, month(column) or bucket(8, column)")
+    columns = [column.strip('"') for column in _SOURCES.findall(match["plain"] or match["columns"])]
     function = _PLURALS.get(match["function"] or "identity", match["function"] or "identity")
     if (match["width"] is not None) != (function in _WITH_WIDTH):
         needs = "needs a width first, as in bucket(8, column)" if function in _WITH_WIDTH else "takes a column only"
-        raise Invalid("definition-invalid", f"partition_by {term!r}: {function} {needs}")
+        raise Invalid("definition-invalid", f"{where}: {function} {needs}")
     text = f"{function}[{match['width']}]" if match["width"] else function
-    source = _column(term, column, schema)
-    _check_transform(term, text, source)
+    sources = [_column(where, column, schema) for column in columns]
+    _check_transform(where, text, sources, is_partition=argument == "partition_by")
     if function == "identity" and match["alias"]:
-        raise Invalid("definition-invalid", f"partition_by {term!r}: a plain column keeps its own name")
-    return source, text, match["alias"] or f"{column.replace('.', '_')}_{function}"
+        raise Invalid("definition-invalid", f"{where}: a plain column keeps its own name")
+    names = "_".join(column.replace(".", "_") for column in columns)
+    return _Term(tuple(source.field_id for source in sources), text, match["alias"] or f"{names}_{function}")
 
 
-def _column(term: str, column: str, schema: Schema) -> NestedField:
+def _column(where: str, column: str, schema: Schema) -> NestedField:
     try:
         return schema.find_field(column)
     except ValueError as error:
         known = ", ".join(field.name for field in schema.fields)
-        raise Invalid("definition-invalid", f"partition_by {term!r}: no column {column!r} among {known}") from error
+        raise Invalid("definition-invalid", f"{where}: no column {column!r} among {known}") from error
 
 
-def _check_transform(term: str, text: str, source: NestedField) -> None:
+def _check_transform(where: str, text: str, sources: Sequence[NestedField], *, is_partition: bool) -> None:
     try:
         transform = parse_transform(text)
     except ValueError as error:
-        raise Invalid("definition-invalid", f"partition_by {term!r}: {error}") from error
-    if isinstance(transform, UnknownTransform):
-        raise Invalid("definition-invalid", f"partition_by {term!r}: no transform {text!r}")
-    if not isinstance(source.field_type, PrimitiveType) or not transform.can_transform(source.field_type):
-        raise Invalid("definition-invalid", f"partition_by {term!r}: {text} does not take {source.field_type}")
+        raise Invalid("definition-invalid", f"{where}: {error}") from error
+    if isinstance(transform, UnknownTransform) and text != LOWER:
+        raise Invalid("definition-invalid", f"{where}: no transform {text!r}")
+    if text == LOWER and is_partition:
+        raise Invalid("definition-invalid", f"{where}: lower cannot partition; it can be one of `expressions`")
+    if len({source.field_id for source in sources}) != len(sources):
+        raise Invalid("definition-invalid", f"{where}: {text} names a column twice")
+    types = [source.field_type if isinstance(source.field_type, PrimitiveType) else None for source in sources]
+    if function_of(text, transform, types) is Function.UNKNOWN:
+        taken = ", ".join(str(source.field_type) for source in sources)
+        raise Invalid("definition-invalid", f"{where}: {text} does not take {taken}")
 
 
 def _check_distinct(

@@ -46,7 +46,7 @@ async def delete_rows(
     deadline_s = session.environment.monotonic_s() + options.timeout_s
     replans = 0
     while True:
-        plan = await plan_files(session.store, table, where)
+        plan = await plan_files(session, table, where)
         found = [(task, await match_rows(session, plan, task)) for task in plan.scan.tasks()]
         matched = [(task, match) for task, match in found if match.extent is not Match.NONE]
         if not matched:

@@ -8,15 +8,10 @@ null (unknown) does not match and is kept.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyiceberg.types import NestedField, StructType
 from pyroaring import BitMap64
 
 from rootline.client.file_plan import FilePlan
@@ -28,9 +23,9 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import VectorReference
 from rootline.storage.arrow_types import arrow_schema_of
 from rootline.storage.data_file_reader import RowsWanted, read_rows
+from rootline.storage.metadata_columns import POS
+from rootline.storage.row_deletes import DeletesOfScan, RowDeletes
 from rootline.storage.stored_file import read_stored
-from rootline.storage.vector_reader import read_vector
-from rootline.tree.column_tests import rows_matching
 from rootline.tree.file_task import FileTask
 
 
@@ -44,7 +39,9 @@ class Match(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """`deleted`: positions deleted before; `positions`: live ones that match, `None` when all do without reading."""
+    """`deleted`: positions deleted before, by number; `positions`: live ones that match, `None` when all do without
+    reading. Rows that equality deletes delete are in neither.
+    """
 
     extent: Match
     deleted: BitMap64
@@ -72,9 +69,10 @@ async def match_rows(session: Session, plan: FilePlan, task: FileTask) -> Matche
         return Matched(Match.NONE, BitMap64())  # nothing is left that could match
     if task.residual is None:
         return Matched(Match.WHOLE, BitMap64())
-    deleted = await _deleted(session.store, plan.table, task)
+    deletes = await _deletes(session.store, plan, task)
+    deleted = deletes.positions or BitMap64()
     body = await _body(session.store, plan.table, task.data)
-    positions = await asyncio.to_thread(_matching_positions, body, plan, task.data) - deleted
+    positions = await asyncio.to_thread(_matching_positions, body, plan, task, deletes)
     if not positions:
         return Matched(Match.NONE, deleted, positions)
     whole = len(positions) + len(deleted) >= rows
@@ -82,13 +80,19 @@ async def match_rows(session: Session, plan: FilePlan, task: FileTask) -> Matche
 
 
 async def surviving_rows(session: Session, plan: FilePlan, task: FileTask, matched: Matched) -> pa.Table:
-    """The live rows of the file that do not match, in the file's order, every column."""
+    """The live rows of the file that do not match, in the file's order, every column.
+
+    `plan` must be one for every row (`DeletesFor`): the file that these rows go to is newer than its delete files.
+    """
+    deletes = await _deletes(session.store, plan, task)
     gone = matched.deleted | (matched.positions if matched.positions is not None else BitMap64())
     body = await _body(session.store, plan.table, task.data)
-    schema = plan.definition.schema
-    wanted = RowsWanted.of(schema, None, plan.definition.properties)
+    wanted = RowsWanted.of(plan.definition)
     return await asyncio.to_thread(
-        lambda: pa.Table.from_batches(read_rows(body, task.data, wanted, gone, None), arrow_schema_of(schema))
+        lambda: pa.Table.from_batches(
+            read_rows(body, task.data, wanted, replace(deletes, positions=gone), None),
+            arrow_schema_of(plan.definition.schema),
+        )
     )
 
 
@@ -97,46 +101,24 @@ async def _body(store: ObjectStore, table: TableName, entry: ContentEntry) -> by
     return await read_stored(store, table, entry.location, code="data-file-corrupt", length=length)
 
 
-async def _deleted(store: ObjectStore, table: TableName, task: FileTask) -> BitMap64:
-    deleted = BitMap64()
-    for vector in task.vectors:
-        deleted |= await read_vector(store, table, vector)
+async def _deletes(store: ObjectStore, plan: FilePlan, task: FileTask) -> RowDeletes:
+    reading = DeletesOfScan(store, plan.table, plan.definition)
+    try:
+        found = await reading.of_task(task)
+    finally:
+        await reading.close()
+    deleted = found.positions
     if deleted and deleted.max() >= task.data.record_count:
         raise Corrupt(
             "vector-corrupt",
-            f"{task.vectors[0].location}: deletes row {deleted.max()} of "
+            f"{task.vectors[0].location if task.vectors else 'a position delete'}: deletes row {deleted.max()} of "
             f"{task.data.location}, which has {task.data.record_count}",
         )
-    return deleted
-
-
-def _matching_positions(body: bytes, plan: FilePlan, entry: ContentEntry) -> BitMap64:
-    bound = plan.pruning.bound
-    fields = [field for field in plan.definition.schema.fields if bound.field_ids & _ids_in(field)]
-    wanted = RowsWanted.of(plan.definition.schema, [field.name for field in fields], plan.definition.properties)
-    found, start = BitMap64(), 0
-    for batch in read_rows(body, entry, wanted, None, None):
-        mask = rows_matching(bound.condition, partial(_column, batch, fields), batch.num_rows)
-        positions = np.flatnonzero(np.asarray(mask)).astype(np.uint64) + np.uint64(start)
-        found.update(positions.tolist())
-        start += batch.num_rows
     return found
 
 
-def _ids_in(field: NestedField) -> set[int]:
-    inner = field.field_type.fields if isinstance(field.field_type, StructType) else ()
-    return {field.field_id}.union(*(_ids_in(one) for one in inner))
-
-
-def _column(batch: pa.RecordBatch, fields: Sequence[NestedField], field_id: int) -> pa.Array:
-    for at, field in enumerate(fields):
-        if field_id in _ids_in(field):
-            return _within(batch.column(at), field, field_id)
-    raise KeyError(field_id)
-
-
-def _within(array: pa.Array, field: NestedField, field_id: int) -> pa.Array:
-    if field.field_id == field_id or not isinstance(field.field_type, StructType):
-        return array
-    at = next(at for at, one in enumerate(field.field_type.fields) if field_id in _ids_in(one))
-    return _within(pc.struct_field(array, at), field.field_type.fields[at], field_id)
+def _matching_positions(body: bytes, plan: FilePlan, task: FileTask, deletes: RowDeletes) -> BitMap64:
+    found = BitMap64()
+    for batch in read_rows(body, task.data, RowsWanted.of(plan.definition, [POS]), deletes, task.residual):
+        found.update(batch.column(0).to_pylist())
+    return found

@@ -56,6 +56,7 @@ class Lake:
         schema: pa.Schema | Schema,
         *,
         partition_by: Sequence[str] = (),
+        expressions: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> TableHandle:
@@ -64,7 +65,9 @@ class Lake:
         Args:
             name: letters, digits, `_` and `-` on both sides of one dot.
             schema: an Arrow schema (field ids are made), or an Iceberg one (its ids are kept).
-            partition_by: `column`, `month(column)`, `bucket(8, column)`, …, each with an optional `as name`.
+            partition_by: `column`, `month(column)`, `bucket(8, column)`, `bucket(8, one, other)`, …, each with an
+                optional `as name`.
+            expressions: the same and `lower(column)`: derived columns that files have statistics of.
             properties: the table's properties.
             timeout_s: how long to wait for the verdict.
 
@@ -78,7 +81,9 @@ class Lake:
         from rootline.client.table_handle import TableHandle
 
         checked = table_name(name)
-        definition = build_definition(schema, partition_by=partition_by, properties=properties, table_uuid=uuid.uuid4())
+        definition = build_definition(
+            schema, partition_by=partition_by, expressions=expressions, properties=properties, table_uuid=uuid.uuid4()
+        )
         self.holder.run(lambda session: create_table(session, self.stamp, checked, definition, timeout_s=timeout_s))
         return TableHandle(self, checked)
 

@@ -21,12 +21,14 @@ from rootline.client.append_files import commit_intent, write_and_store
 from rootline.client.commit import Commit
 from rootline.client.file_plan import FilePlan, plan_files
 from rootline.client.file_rows import Match, match_rows, seen_vector, surviving_rows
+from rootline.client.new_files import NewFiles, for_intent
 from rootline.client.replan_policy import replan_delay_s
 from rootline.client.session import Session
 from rootline.client.writer_stamp import WriterStamp
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind, Isolation, RemovedFile
+from rootline.tree.scan_plan import DeletesFor
 
 EVERY_ROW: Final = "true"
 LEAST_WAIT_S: Final = 1.0
@@ -71,7 +73,7 @@ async def overwrite_rows(
     added: list[DataFile] | None = None
     replans = 0
     while True:
-        plan = await plan_files(session.store, table, where)
+        plan = await plan_files(session, table, where, deletes_for=DeletesFor.EVERY_ROW)
         if added is None:  # written once: a rejected intent leaves its files unused, so the next one may name them
             added = []
             if data.num_rows:
@@ -79,7 +81,8 @@ async def overwrite_rows(
         removal = await _removal(session, plan, options)
         if not added and not removal.removed:
             return None
-        intent = _intent(session, plan, where, added, removal, options)
+        new = await for_intent(session, table, plan.definition, [*added, *removal.rewritten])
+        intent = _intent(session, plan, where, new, removal, options)
         rest_s = deadline_s - session.environment.monotonic_s()
         try:
             return await commit_intent(session, stamp, intent, timeout_s=max(rest_s, LEAST_WAIT_S))
@@ -112,7 +115,7 @@ def _intent(
     session: Session,
     plan: FilePlan,
     where: str | None,
-    added: list[DataFile],
+    new: NewFiles,
     removal: _Removal,
     options: ChangeOptions,
 ) -> Intent:
@@ -126,7 +129,8 @@ def _intent(
         read_sequence_number=plan.sequence_number,
         isolation=options.isolation,
         filter=where or EVERY_ROW,
-        add_data_files=(*added, *removal.rewritten),
+        add_data_files=new.files,
+        add_manifests=new.leaves,
         remove_files=removal.removed,
         summary=dict(options.summary),
     )

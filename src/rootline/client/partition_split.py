@@ -16,10 +16,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.transforms import parse_transform
+from pyiceberg.transforms import IdentityTransform, parse_transform
 
 from rootline.client.column_statistics import ColumnPath
 from rootline.schemas.errors import Invalid
+from rootline.schemas.expression_values import expression_column
 from rootline.schemas.statistics import Bound
 from rootline.schemas.table_definition import PartitionSpec, SortOrder, TableDefinition
 from rootline.schemas.transform_values import partition_column
@@ -66,11 +67,17 @@ def split_by_partition(
 
 
 def _member_values(rows: pa.Table, definition: TableDefinition, member: int, paths: dict[int, ColumnPath]) -> pa.Array:
-    source_id, transform = definition.transform_of(member)
-    path = paths.get(source_id)
-    if path is None:
-        raise Invalid("definition-invalid", f"partition member {member} is over column id {source_id}, which is gone")
-    return partition_column(transform, path.type, path.of(rows))
+    expression = definition.expressions_by_id.get(member)
+    source_ids = (member,) if expression is None else expression.source_ids
+    for source_id in source_ids:
+        if source_id not in paths:
+            reason = f"partition member {member} is over column id {source_id}, which is gone"
+            raise Invalid("definition-invalid", reason)
+    sources = [paths[source_id] for source_id in source_ids]
+    if expression is None:
+        return partition_column(IdentityTransform(), sources[0].type, sources[0].of(rows))
+    types, columns = [source.type for source in sources], [source.of(rows) for source in sources]
+    return expression_column(expression.transform, expression.parsed, types, columns)
 
 
 def sorted_rows(rows: pa.Table, order: SortOrder, paths: dict[int, ColumnPath]) -> pa.Table | None:

@@ -21,7 +21,7 @@ from rootline.client.publish_queue import PublishQueue, Queued
 from rootline.client.session import Session
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Invalid, OutcomeUnknown
-from rootline.schemas.intent import Intent, IntentKind
+from rootline.schemas.intent import MAINTENANCE_KINDS, Intent, IntentKind
 from rootline.schemas.intent_codec import decode_intent
 from rootline.schemas.log_position import by_name
 from rootline.schemas.verdict import Verdict
@@ -57,9 +57,10 @@ def intent_of(letter: DeadLetter) -> Intent:
             f"record {place} holds no intent that could be published: {error.message}; "
             f"`rootline dlq show {place} --raw` writes its bytes: mend them, then `rootline publish` the intent",
         ) from None
-    if intent.kind is IntentKind.FLUSH:
+    if intent.kind in MAINTENANCE_KINDS:
+        code = "flush-stale" if intent.kind is IntentKind.FLUSH else "compaction-stale"
         raise Invalid(
-            "flush-stale", f"record {place_of(letter)} is a worker's flush: workers plan it anew from the present head"
+            code, f"record {place_of(letter)} is a worker's {intent.kind}: workers plan it anew from the present head"
         )
     return intent
 

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from rootline.client.file_plan import FilePlan, plan_files
+from rootline.client.file_plan import FilePlan, PlannedFiles, plan_files
 from rootline.client.session import Session, SessionHolder
 from rootline.client.time_travel import PointInTime, read_root_at
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.data_file_reader import RowsWanted
+from rootline.storage.data_file_reader import RowsWanted, output_schema
 from rootline.storage.root_reader import read_definition
-from rootline.storage.scan_executor import count_rows, output_schema, scan_batches, scan_table
-from rootline.tree.scan_plan import FileTask
+from rootline.storage.scan_executor import count_rows, scan_batches, scan_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +46,13 @@ class Scan:
         """The rows batch by batch; a few files are held in memory at a time."""
         return self._holder.iterate(self._batches)
 
-    def plan(self) -> list[FileTask]:
-        """The files that would be read, with their vectors and what of the filter is still to be asked of rows."""
+    def plan(self) -> PlannedFiles:
+        """The files that would be read, with what deletes rows of them and what of the filter is still to be asked of
+        rows; and the requests that planning took.
+        """
 
-        async def operation(session: Session) -> list[FileTask]:
-            return list((await plan_files(session.store, self.table, self.where, self.point)).scan.tasks())
+        async def operation(session: Session) -> PlannedFiles:
+            return PlannedFiles.of(await plan_files(session, self.table, self.where, self.point))
 
         return self._holder.run(operation)
 
@@ -79,8 +80,8 @@ class Scan:
             yield batch
 
     async def _planned(self, session: Session) -> tuple[FilePlan, RowsWanted]:
-        plan = await plan_files(session.store, self.table, self.where, self.point)
+        plan = await plan_files(session, self.table, self.where, self.point)
         return plan, self._wanted(plan.definition)
 
     def _wanted(self, definition: TableDefinition) -> RowsWanted:
-        return RowsWanted.of(definition.schema, self.columns, definition.properties)
+        return RowsWanted.of(definition, self.columns)

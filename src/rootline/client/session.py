@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final, Protocol, TypeVar
 
@@ -25,6 +25,7 @@ from rootline.ports.intent_log import IntentSink, VerdictSource
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, OutcomeUnknown
 from rootline.schemas.identifiers import TableName
+from rootline.storage.read_cache import ReadCache
 
 T = TypeVar("T")
 _guards: Final[set[asyncio.Task[None]]] = set()
@@ -46,6 +47,8 @@ class Session:
     close: Callable[[], Coroutine[Any, Any, None]]
     trouble: Callable[[TableName], str | None]
     """Why intents of a table are not decided, if this process knows; for messages."""
+    cache: ReadCache = field(default_factory=ReadCache)
+    """What plans have read before."""
 
 
 Opener = Callable[[], Awaitable[Session]]

@@ -1,6 +1,7 @@
 """A table, as a program sees it.
 
-Owns: the public methods of a table. Does not own: how each is carried out (its neighbours in this folder).
+Owns: the public methods of a table that read and change what is in it. Does not own: those that look back in time
+(`table_history`), how each is carried out (its neighbours in this folder).
 Invariants: holds no connection, only names one, so it may be pickled, shared between threads, and kept as long as its
 lake is open; every change waits for its verdict.
 """
@@ -13,15 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 from rootline.client.commit import Commit
 from rootline.client.producer import DEFAULT_TIMEOUT_S
 from rootline.client.session import Operation, Session, T
+from rootline.client.table_history import TableHistory
 from rootline.client.time_travel import Moment, PointInTime, read_head
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent import DataFile, Isolation
-from rootline.schemas.root_header import RootHeader
+from rootline.schemas.intent import AddedManifest, Isolation
 from rootline.schemas.table_definition import TableDefinition
 
 if TYPE_CHECKING:
     from rootline.client.lake import Lake
+    from rootline.client.new_files import FileList
     from rootline.client.overwrite_rows import ChangeOptions
     from rootline.client.scan import Scan
     from rootline.client.tree_view import TreeView
@@ -31,12 +33,11 @@ DEFAULT_TARGET_BYTES: Final = 256 * 1024 * 1024
 _REFRESH_CODES: Final = {"table-uuid-mismatch", "schema-unknown", "spec-unknown"}
 
 
-class TableHandle:
+class TableHandle(TableHistory):
     """Made by `lake.table` and `lake.create_table`."""
 
     def __init__(self, lake: Lake, name: TableName) -> None:
-        self._lake = lake
-        self.name = name
+        super().__init__(lake, name)
         self._known: TableDefinition | None = None
 
     def append(
@@ -81,12 +82,16 @@ class TableHandle:
 
     def add_files(
         self,
-        files: Sequence[DataFile],
+        files: FileList,
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         summary: Mapping[str, str] | None = None,
     ) -> Commit:
         """Add Parquet files that lie under the table's folder already (`rootline.DataFile.from_parquet`).
+
+        Many files (1,000, or what table property `rootline.append.leaf-files` says) go into leaf manifests, which are
+        written first; the intent names those. For tens of thousands of files, give an Arrow table of them: `location`,
+        `record_count`, `file_size_in_bytes`, and `content_stats` with a struct `_<id>` for each column.
 
         Raises:
             Invalid: the intent was rejected: `file-already-live`, `location-invalid`, `statistics-missing`, …
@@ -100,6 +105,28 @@ class TableHandle:
             return await append_files(
                 session, self._lake.stamp, self.name, definition, files, timeout_s=timeout_s, summary=summary
             )
+
+        return self._changing(operation)
+
+    def write_leaves(self, files: FileList, *, spec_id: int | None = None) -> tuple[AddedManifest, ...]:
+        """Write leaf manifests of data files, for the `add_manifests` of an intent that a `producer` publishes.
+
+        Args:
+            files: as in `add_files`.
+            spec_id: the partition spec of files given as an Arrow table; the default one without it.
+
+        Returns:
+            The leaves, stored; they belong to one intent.
+
+        Raises:
+            Invalid: `rows-invalid`, `statistics-invalid`, `statistics-missing`.
+            Unavailable: `store-unavailable`.
+
+        """
+        from rootline.client.new_files import write_leaves
+
+        async def operation(session: Session) -> tuple[AddedManifest, ...]:
+            return await write_leaves(session, self.name, await self._definition(session), files, spec_id)
 
         return self._changing(operation)
 
@@ -169,6 +196,7 @@ class TableHandle:
         version: int | None = None,
         timestamp: Moment | None = None,
         snapshot_id: int | None = None,
+        tag: str | None = None,
     ) -> Scan:
         """Rows of the table; nothing is read before `.to_arrow()`, `.to_batches()`, `.plan()` or `.count()`.
 
@@ -176,8 +204,11 @@ class TableHandle:
             where: a filter, such as `dep_delay > 60 and carrier = 'UA'`.
             columns: names, in the wanted order; all without it.
             version: as of this version.
-            timestamp: as of this moment: datetime, ISO 8601 text, or milliseconds since the epoch.
+            timestamp: as of this moment: datetime or ISO 8601 text with its offset, or milliseconds since the epoch.
             snapshot_id: as of this snapshot.
+            tag: as of the version that has this tag.
+
+        At most one of the last four; they are looked up when rows are asked for.
 
         """
         from rootline.client.scan import Scan
@@ -187,22 +218,8 @@ class TableHandle:
             self.name,
             where,
             None if columns is None else tuple(columns),
-            PointInTime(version, snapshot_id, timestamp),
+            PointInTime(version, snapshot_id, timestamp, tag),
         )
-
-    def history(self, *, limit: int = 20) -> list[RootHeader]:
-        """The headers of the newest `limit` addressable versions, newest first: snapshot, totals, ledger."""
-        from rootline.client.history import read_history
-
-        return self._lake.holder.run(lambda session: read_history(session.store, self.name, limit))
-
-    def head(self) -> RootHeader:
-        """The newest version's header. Raises `Invalid` (`table-unknown`)."""
-
-        async def operation(session: Session) -> RootHeader:
-            return (await read_head(session.store, self.name)).header
-
-        return self._lake.holder.run(operation)
 
     def definition(self) -> TableDefinition:
         """The newest version's definition: schemas, expressions, partition specs, properties."""

@@ -18,19 +18,17 @@ from rootline.schemas.log_position import LogPosition
 from rootline.schemas.root_codec import Root
 from rootline.schemas.root_header import RejectedSequence, RootHeader, WriterRecord
 from rootline.schemas.verdict import Verdict
+from rootline.storage.change_reader import changes_of
 from rootline.storage.head_finder import find_head
-from rootline.storage.leaf_reader import read_leaves
 from rootline.storage.page_reader import read_pages
 from rootline.storage.root_reader import read_root
 from rootline.storage.table_loader import load_state, load_to_build_on
 from rootline.tree.answers import answer, next_offset
 from rootline.tree.batch import Record
 from rootline.tree.ledger import VERSION_FORGOTTEN, LedgerDraft, committed_version, rejection_of
-from rootline.tree.root_diff import diff, leaves_changed
 from rootline.tree.table_state import TableState
 
 _FILES: Final = (ContentType.DATA, ContentType.EQUALITY_DELETE)
-_LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 _LATELY: Final = 64
 """Versions that are read one by one for a file of which nothing is known."""
 
@@ -129,11 +127,10 @@ class TracedTable:
 
     async def _removes(self, version: Version, names: frozenset[str]) -> bool:
         root = await self._at(version)
-        changed = leaves_changed(root)
-        rows = [row.entry for row in root.rows if row.entry.content_type in _LEAVES and row.entry.location in changed]
-        leaves = await read_leaves(self._store, self.header.table, rows, self._leaves)
-        self._leaves |= leaves
-        return any(entry.location in names for entry in diff(root, leaves).removed)
+        async for part in changes_of(self._store, root, self._leaves):
+            if any(entry.location in names for entry in part.removed):
+                return True
+        return False
 
     async def _at(self, version: Version) -> Root:
         if version == self.header.version:

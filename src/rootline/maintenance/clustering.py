@@ -20,9 +20,7 @@ def cluster(entries: Sequence[ContentEntry], definition: TableDefinition, spec_i
 
     The lower bounds are those of the default sort order's columns, else of the columns that the spec derives from.
     """
-    spec = definition.spec_by_id(spec_id)
-    columns = _sort_columns(definition) or tuple(definition.transform_of(expr_id)[0] for expr_id in spec.expr_ids)
-    order = (*spec.expr_ids, *(column for column in columns if column not in spec.expr_ids))
+    order = sort_ids(definition, spec_id)
 
     def key(entry: ContentEntry) -> tuple[Any, ...]:
         stats = entry.content_stats
@@ -31,6 +29,13 @@ def cluster(entries: Sequence[ContentEntry], definition: TableDefinition, spec_i
         return (*bounds, entry.version_info.file_sequence_number or 0, entry.location, offset or 0)
 
     return sorted(entries, key=key)
+
+
+def sort_ids(definition: TableDefinition, spec_id: int) -> tuple[int, ...]:
+    """Ids by whose lower bounds entries of one spec are sorted, the most significant first."""
+    spec = definition.spec_by_id(spec_id)
+    columns = _sort_columns(definition) or tuple(definition.transform_of(expr_id)[0] for expr_id in spec.expr_ids)
+    return (*spec.expr_ids, *(column for column in columns if column not in spec.expr_ids))
 
 
 def cut(entries: Sequence[ContentEntry], entries_max: int) -> list[Sequence[ContentEntry]]:

@@ -9,24 +9,32 @@ and stays under the limit that keeps its manifest vector at 8 KiB.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from rootline.schemas.errors import Invalid
+from rootline.maintenance.property_values import whole_number
 from rootline.schemas.leaf_codec import MAX_ENTRIES
 
 
 @dataclass(frozen=True, slots=True)
 class FlushLimits:
-    """Counts are rows in the root; `bytes_max` counts their encoded bytes before compression.
+    """Counts are rows in the root; bytes are encoded, before compression, of data files or of deletes.
 
-    A flush is due when a count is *reached*. `leaf_entries` is how many entries a leaf should hold.
+    A flush is due when a number is *reached*. `leaf_entries` is how many entries a leaf should hold. `delete_leaves`:
+    how many delete leaves a flush writes for single data leaves that are there already; vectors of further ones go to
+    leaves that belong to none. From `hard_entries` rows on, or a root of `hard_bytes`, the coordinator itself flushes.
+    `retained_bytes`: what the roots of one hour may take; while they would take more, a flush is due much earlier.
     """
 
     data_files: int = 1_000
     vectors: int = 200
     bytes_max: int = 4_000_000
+    vector_bytes_max: int = 1_000_000
     leaf_entries: int = 50_000
+    delete_leaves: int = 16
+    hard_entries: int = 5_000
+    hard_bytes: int = 16_000_000
+    retained_bytes: int = 4_000_000_000
 
     @staticmethod
     def of_properties(properties: Mapping[str, str]) -> FlushLimits:
@@ -37,24 +45,36 @@ class FlushLimits:
 
         """
         defaults = FlushLimits()
+        data_files = whole_number(properties, "rootline.flush.data-files", defaults.data_files)
+        vectors = whole_number(properties, "rootline.flush.vectors", defaults.vectors)
+        bytes_max = whole_number(properties, "rootline.flush.bytes", defaults.bytes_max)
+        above = max(defaults.hard_entries, 4 * (data_files + vectors))  # of what a worker does in time
+        above_bytes = max(defaults.hard_bytes, 4 * bytes_max)
         return FlushLimits(
-            data_files=_whole(properties, "rootline.flush.data-files", defaults.data_files),
-            vectors=_whole(properties, "rootline.flush.vectors", defaults.vectors),
-            bytes_max=_whole(properties, "rootline.flush.bytes", defaults.bytes_max),
-            leaf_entries=_whole(properties, "rootline.flush.leaf-entries", defaults.leaf_entries, MAX_ENTRIES),
+            data_files=data_files,
+            vectors=vectors,
+            bytes_max=bytes_max,
+            vector_bytes_max=whole_number(properties, "rootline.flush.vector-bytes", defaults.vector_bytes_max),
+            leaf_entries=whole_number(properties, "rootline.flush.leaf-entries", defaults.leaf_entries, MAX_ENTRIES),
+            delete_leaves=whole_number(properties, "rootline.flush.delete-leaves", defaults.delete_leaves),
+            retained_bytes=whole_number(properties, "rootline.flush.retained-bytes", defaults.retained_bytes, 2**50),
+            hard_entries=whole_number(properties, "rootline.flush.hard-entries", above, 2**33),
+            hard_bytes=whole_number(properties, "rootline.flush.hard-bytes", above_bytes, 2**33),
         )
 
+    def at_pace(self, root_bytes: int, commits_per_s: float) -> FlushLimits:
+        """The limits of a table whose commits write roots of about `root_bytes`, so many a second.
 
-FLUSH_NOW: Final = FlushLimits(data_files=1, vectors=1, bytes_max=1)
+        Each commit writes a root, and roots are kept: ten of 1 MB a second are 36 GB an hour. Where that is more than
+        `retained_bytes`, few rows are enough for a flush, because the next roots are shorter by them.
+        """
+        if root_bytes * commits_per_s * 3_600 <= self.retained_bytes:
+            return self
+        return replace(self, data_files=min(self.data_files, FEW_FILES), vectors=min(self.vectors, FEW_VECTORS))
+
+
+FEW_FILES: Final = 100
+FEW_VECTORS: Final = 20
+"""Rows from which on a flush is worth a leaf, however fast commits are."""
+FLUSH_NOW: Final = FlushLimits(data_files=1, vectors=1)
 """Everything that can go to leaves goes: what an operator asks for by hand."""
-
-
-def _whole(properties: Mapping[str, str], name: str, default: int, most: int = 2**31 - 1) -> int:
-    text = properties.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:12]) <= most and len(text) <= 12):
-        raise Invalid(
-            "setting-invalid", f"table property {name} is {text[:40]!r}; it must be a number from 1 to {most}"
-        )
-    return int(text)

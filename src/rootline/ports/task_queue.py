@@ -19,6 +19,7 @@ class TaskKind(StrEnum):
     """What the worker shall look at."""
 
     FLUSH = "flush"
+    COMPACT = "compact"
 
 
 @dataclass(frozen=True, slots=True)

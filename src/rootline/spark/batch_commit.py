@@ -20,9 +20,11 @@ import structlog
 from rootline.client.file_plan import plan_files
 from rootline.client.file_rows import seen_vector
 from rootline.client.lake import Lake
+from rootline.client.new_files import NewFiles, for_intent
 from rootline.client.replan_policy import replan_delay_s
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile, Intent, IntentKind, Isolation, RemovedFile
+from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.spark.connection import committing_lake
 from rootline.spark.file_sink import FilesWritten
@@ -57,8 +59,10 @@ class WrittenBatch:
         return WrittenBatch(files, written[0].table_uuid, schema_id, writer_id, sequence)
 
 
-def commit_append(batch: WrittenBatch, options: SourceOptions) -> Verdict | None:
+def commit_append(batch: WrittenBatch, definition: TableDefinition, options: SourceOptions) -> Verdict | None:
     """Publish one `append` and wait for its verdict; `None` when there are no files.
+
+    Many files go into leaves first; `definition` is what the files were written under.
 
     Raises:
         Invalid: the intent was rejected, and `onRejected` is `fail`.
@@ -67,19 +71,21 @@ def commit_append(batch: WrittenBatch, options: SourceOptions) -> Verdict | None
     """
     if not batch.files:
         return None
-    intent = Intent(
-        intent_id=str(uuid.uuid4()),
-        table=options.table,
-        table_uuid=batch.table_uuid,
-        kind=IntentKind.APPEND,
-        schema_id=batch.schema_id,
-        add_data_files=batch.files,
-    )
     with committing_lake(options) as lake:
+        new = _carried(lake, batch, definition, options)
+        intent = Intent(
+            intent_id=str(uuid.uuid4()),
+            table=options.table,
+            table_uuid=batch.table_uuid,
+            kind=IntentKind.APPEND,
+            schema_id=batch.schema_id,
+            add_data_files=new.files,
+            add_manifests=new.leaves,
+        )
         return _settled(_decided(lake, intent, batch, options.verdict_timeout_ms / 1000), options)
 
 
-def commit_overwrite(batch: WrittenBatch, options: SourceOptions) -> Verdict | None:
+def commit_overwrite(batch: WrittenBatch, definition: TableDefinition, options: SourceOptions) -> Verdict | None:
     """Replace every live file by the batch's in one intent, planned anew when somebody changes the table meanwhile.
 
     Raises:
@@ -89,8 +95,9 @@ def commit_overwrite(batch: WrittenBatch, options: SourceOptions) -> Verdict | N
     deadline_s = time.monotonic() + options.verdict_timeout_ms / 1000
     replans = 0
     with committing_lake(options) as lake:
+        new = _carried(lake, batch, definition, options)
         while True:
-            intent = _overwrite(lake, batch, options)
+            intent = _overwrite(lake, batch, new, options)
             if intent is None:
                 return None
             verdict = _decided(lake, intent, batch, deadline_s - time.monotonic())
@@ -104,8 +111,13 @@ def commit_overwrite(batch: WrittenBatch, options: SourceOptions) -> Verdict | N
             time.sleep(delay_s)
 
 
-def _overwrite(lake: Lake, batch: WrittenBatch, options: SourceOptions) -> Intent | None:
-    plan = lake.holder.run(lambda session: plan_files(session.store, options.table))
+def _carried(lake: Lake, batch: WrittenBatch, definition: TableDefinition, options: SourceOptions) -> NewFiles:
+    """The batch's files as its intent carries them: many are in leaves, which are in the store then."""
+    return lake.holder.run(lambda session: for_intent(session, options.table, definition, batch.files))
+
+
+def _overwrite(lake: Lake, batch: WrittenBatch, new: NewFiles, options: SourceOptions) -> Intent | None:
+    plan = lake.holder.run(lambda session: plan_files(session, options.table))
     removed = tuple(RemovedFile(location=task.location, vector=seen_vector(task)) for task in plan.scan.tasks())
     if not removed and not batch.files:
         return None
@@ -120,7 +132,8 @@ def _overwrite(lake: Lake, batch: WrittenBatch, options: SourceOptions) -> Inten
         read_sequence_number=plan.sequence_number if is_serializable else None,
         isolation=options.isolation,
         filter=_EVERY_ROW if is_serializable else None,
-        add_data_files=batch.files,
+        add_data_files=new.files,
+        add_manifests=new.leaves,
         remove_files=removed,
     )
 

@@ -57,7 +57,7 @@ class BatchReader(DataSourceReader):
         """The files that may match, packed to about 128 MiB each."""
         where, point = self._filter(), PointInTime(version=self.version)
         plan = guest_lake(self.options).holder.run(
-            lambda session: plan_files(session.store, self.options.table, where, point)
+            lambda session: plan_files(session, self.options.table, where, point)
         )
         groups = packed(plan.scan.tasks(), PARTITION_BYTES)
         return [ScanPartition(tuple(tasks), self.definition) for tasks in groups] or [
@@ -68,7 +68,7 @@ class BatchReader(DataSourceReader):
         """The live, matching rows of a partition's files, as Arrow batches in Spark's own types."""
         assert isinstance(partition, ScanPartition)
         definition = TableDefinition.from_json(partition.definition)
-        columns = RowsWanted.of(definition.schema, self.wanted.names, definition.properties)
+        columns = RowsWanted.of(definition, self.wanted.names)
         target = arrow_schema_for_spark(self.wanted)
         batches = guest_lake(self.options).holder.iterate(
             lambda session: scan_batches(session.store, self.options.table, partition.tasks, columns)

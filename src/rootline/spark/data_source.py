@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from pyiceberg.schema import Schema
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, DataSourceStreamArrowWriter
 from pyspark.sql.types import StructType
 
@@ -23,6 +24,7 @@ from rootline.spark.connection import guest_lake
 from rootline.spark.options import PushFilters, SourceOptions, Use, parse_options
 from rootline.spark.spark_types import check_columns, spark_schema_of
 from rootline.spark.writers import BatchWriter, StreamWriter
+from rootline.storage.metadata_columns import METADATA_COLUMNS, metadata_field
 from rootline.storage.root_reader import read_definition
 
 if TYPE_CHECKING:
@@ -67,20 +69,27 @@ class RootlineDataSource(DataSource):
     def _whole(self) -> StructType:
         return spark_schema_of(TableDefinition.from_json(self._table.definition).schema)
 
+    def _readable(self) -> StructType:
+        """The table's columns, and the metadata columns, which are read where they are named."""
+        definition, whole = TableDefinition.from_json(self._table.definition), self._whole()
+        more = [metadata_field(name, definition) for name in METADATA_COLUMNS if name not in whole.names]
+        hidden = [field for field in more if field is not None and getattr(field.field_type, "fields", True)]
+        return StructType([*whole.fields, *spark_schema_of(Schema(*hidden)).fields])
+
     def schema(self) -> StructType:
         """The schema of the table, or those of its columns that option `columns` names, in that order."""
-        whole = self._whole()
         if self._options.columns is None:
-            return whole
-        unknown = [name for name in self._options.columns if name not in whole.names]
+            return self._whole()
+        readable = self._readable()
+        unknown = [name for name in self._options.columns if name not in readable.names]
         if unknown:
             raise Invalid("column-unknown", f"{self._options.table} has no column {', '.join(unknown)}")
-        return StructType([whole[name] for name in self._options.columns])
+        return StructType([readable[name] for name in self._options.columns])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch read of the columns in `schema`."""
+        """A batch read of the columns in `schema`; metadata columns (`_file`, `_pos`, …) may be among them."""
         options = self._options.checked_for(Use.READ)
-        check_columns(schema, self._whole(), options.table)
+        check_columns(schema, self._readable(), options.table)
         make = PushingReader if options.push_filters is PushFilters.ON else BatchReader
         return make(options, self._table.version, self._table.definition, schema)
 

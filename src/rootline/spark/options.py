@@ -6,14 +6,13 @@ Invariants: an option that is not known, does not apply, or has no usable value 
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from rootline.client.time_travel import PointInTime
+from rootline.client.time_travel import PointInTime, milliseconds
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, table_name
 from rootline.schemas.intent import Isolation
@@ -23,7 +22,7 @@ LOG_VARIABLE: Final = "ROOTLINE_LOG"
 DEFAULT_TARGET_BYTES: Final = 256 * 1024 * 1024
 DEFAULT_TIMEOUT_MS: Final = 60_000
 _EVERYWHERE: Final = ("path", "warehouse", "log")
-_READING: Final = ("columns", "where", "pushFilters", "versionAsOf", "timestampAsOf", "snapshotId")
+_READING: Final = ("columns", "where", "pushFilters", "versionAsOf", "timestampAsOf", "snapshotId", "tag")
 _WRITING: Final = (
     "writerId",
     "writerSequence",
@@ -121,6 +120,7 @@ def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | Non
             version=_whole(found, "versionAsOf"),
             snapshot_id=_whole(found, "snapshotId"),
             timestamp=_moment(found.get("timestampAsOf")),
+            tag=found.get("tag"),
         ),
         writer_id=found.get("writerId"),
         writer_sequence=_whole(found, "writerSequence"),
@@ -168,21 +168,7 @@ def _size(found: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _moment(text: str | None) -> int | None:
-    """Milliseconds since the epoch. A time of day without offset would mean another moment on each machine."""
-    if text is None:
-        return None
-    if text.isascii() and text.isdigit() and len(text) <= 19:
-        return int(text)
-    try:
-        moment = dt.datetime.fromisoformat(text.strip())
-    except ValueError:
-        moment = dt.datetime.min
-    if moment.tzinfo is None:
-        raise Invalid(
-            "setting-invalid",
-            f"option 'timestampAsOf' is {text[:40]!r}; write it as in 2013-01-31T12:00:00Z, or in milliseconds",
-        )
-    return int(moment.timestamp() * 1000)
+    return None if text is None else milliseconds(text, "option 'timestampAsOf'")
 
 
 def _chosen(found: Mapping[str, str], name: str, default: _Choice) -> _Choice:

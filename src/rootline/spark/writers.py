@@ -45,9 +45,9 @@ class BatchWriter(DataSourceArrowWriter):
         nothing = FilesWritten((), definition.table_uuid, definition.current_schema_id)
         batch = WrittenBatch.of([nothing, *_written(messages)], options.writer_id, options.writer_sequence)
         if self._overwrite:
-            commit_overwrite(batch, options)
+            commit_overwrite(batch, definition, options)
         else:
-            commit_append(batch, options)
+            commit_append(batch, definition, options)
 
     def abort(self, messages: Messages) -> None:
         """Nothing: files that no intent names are orphans for the sweep."""
@@ -68,7 +68,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """On the driver: publish one intent under (query, batch) and wait for its verdict."""
         written = [message for message in _written(messages) if message.files]
         if written:
-            commit_append(WrittenBatch.of(written, self._writer_id(written), batchId), self._options)
+            batch = WrittenBatch.of(written, self._writer_id(written), batchId)
+            commit_append(batch, TableDefinition.from_json(self._definition), self._options)
 
     def abort(self, messages: Messages, batchId: int) -> None:
         """Nothing: the intent may have been published already, and its files with it."""

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.entry_rules import ManifestKind, broken_rules
-from rootline.schemas.errors import Invalid
+from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.leaf_codec import LeafContent
 from rootline.schemas.root_codec import Root
 from rootline.schemas.root_header import Operation
@@ -22,6 +22,8 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.check_findings import FindingBook
 from rootline.storage.check_live_set import LiveSet, Step
 from rootline.storage.check_objects import LiveKey, ObjectCheck, aggregates_under
+from rootline.tree.adopted_rows import faults_of_adopted, is_adopted
+from rootline.tree.summary import RESTORED_VERSIONS
 
 _FILES_MAX = ContentType.EQUALITY_DELETE
 
@@ -90,11 +92,19 @@ class EntryCheck:
         except Invalid as error:
             self._add(step, "definition-mismatch", f"{row.location}: {error.message}")
             return
+        if is_adopted(row):
+            for fault in faults_of_adopted(row, recomputed):
+                self._add(step, "aggregate-wrong", f"{row.location}: {fault}")
+            return
         if recomputed.manifest_stats != row.manifest_stats:
             reason = f"{row.location}: its row says {row.manifest_stats}, its entries give {recomputed.manifest_stats}"
             self._add(step, "aggregate-wrong", reason)
-        for tracked_id in sorted(recomputed.content_stats.keys() | row.content_stats.keys()):
-            stated, found = row.content_stats.get(tracked_id), recomputed.content_stats.get(tracked_id)
+        try:
+            known = {tracked_id: row.content_stats[tracked_id] for tracked_id in row.content_stats}
+        except Corrupt:  # said already, as a rule that the row breaks
+            return
+        for tracked_id in sorted(recomputed.content_stats.keys() | known.keys()):
+            stated, found = known.get(tracked_id), recomputed.content_stats.get(tracked_id)
             if stated != found:
                 reason = f"{row.location}: its row says {stated} of column {tracked_id}, its entries give {found}"
                 self._add(step, "aggregate-wrong", reason)
@@ -102,6 +112,7 @@ class EntryCheck:
     def _check_affinity(self, step: Step) -> None:
         if not step.new_leaves and not step.is_first:
             return
+        changed = {row.referenced_file for row in step.rows if row.content_type is ContentType.MANIFEST_DV}
         for row in self._live.leaf_rows.values():
             if row.content_type is not ContentType.DELETE_MANIFEST or row.referenced_file is None:
                 continue
@@ -111,7 +122,9 @@ class EntryCheck:
                 self._add(step, "leaf-mismatch", reason)
                 continue
             facts = self._live.facts.get(row.location)
-            if facts is None or target.location not in self._live.facts or row not in step.new_leaves:
+            if facts is None or target.location not in self._live.facts:
+                continue
+            if row not in step.new_leaves and target.location not in changed:
                 continue
             for data_location, ordinals in facts.targets.items():
                 alive = any(ordinal not in self._live.dead.get(row.location, ()) for ordinal in ordinals)
@@ -136,7 +149,7 @@ class EntryCheck:
 
     async def _check_vectors(self, step: Step, added: dict[LiveKey, ContentEntry]) -> None:
         for key, entry in added.items():
-            if entry.content_type is not ContentType.POSITION_DELETE or key.place in self._proven_vectors:
+            if entry.deletion_vector is None or key.place in self._proven_vectors:
                 continue
             self._proven_vectors.add(key.place)
             blob = await self._objects.vector(entry)
@@ -154,7 +167,7 @@ class EntryCheck:
 
     def _check_orphans(self, step: Step, added: dict[LiveKey, ContentEntry]) -> None:
         for entry in added.values():
-            if entry.content_type is not ContentType.POSITION_DELETE:
+            if entry.deletion_vector is None:
                 continue
             target = entry.referenced_file or ""
             if self._live.find_data(target) is None:
@@ -177,14 +190,19 @@ class EntryCheck:
                 self._add(
                     step, "snapshot-wrong", f"{name} is {info.status.name} by another snapshot, {info.snapshot_id}"
                 )
-            number = info.sequence_number or 0
-            if info.status is not Status.ADDED or entry.content_type > _FILES_MAX:
+            number, own = info.sequence_number or 0, info.file_sequence_number or 0
+            if info.status is not Status.ADDED or entry.content_type is ContentType.MANIFEST_DV:
                 continue
-            if number > header.snapshot.sequence_number or (old is not None and number <= after):
+            is_restored = number <= after < own and RESTORED_VERSIONS in header.snapshot.summary
+            outside = own > header.snapshot.sequence_number or (old is not None and own <= after)
+            if outside or not (number == own or is_restored):
                 reason = f"{name} is ADDED with sequence number {number}, which is none of this root's"
                 self._add(step, "snapshot-wrong", reason)
-            if entry.first_row_id is not None:
-                row_ids.append((entry.first_row_id, entry.first_row_id + entry.record_count, name))
+            last_row_id = 0 if entry.first_row_id is None else entry.first_row_id + _rows_of(entry)
+            if is_restored and last_row_id > header.next_row_id:
+                self._add(step, "snapshot-wrong", f"the row ids of {name} are not below {header.next_row_id}")
+            if entry.first_row_id is not None and not is_restored:
+                row_ids.append((entry.first_row_id, entry.first_row_id + _rows_of(entry), name))
         row_ids.sort()
         for (_, end, _), (start, _, name) in pairwise(row_ids):
             if start < end:
@@ -229,10 +247,16 @@ class EntryCheck:
             if entry.version_info.status is Status.DELETED and entry.content_type <= _FILES_MAX:
                 yield entry.place
             elif entry.content_type is ContentType.MANIFEST_DV and entry.version_info.status is Status.ADDED:
-                facts = self._live.facts.get(entry.location)
+                facts = self._live.facts.get(entry.referenced_file or entry.location)
                 for ordinal in self._live.bits_of(step, entry) if facts is not None else ():
                     if facts is not None and ordinal < len(facts.leaf):
                         yield facts.keys[ordinal].place
+
+
+def _rows_of(entry: ContentEntry) -> int:
+    """How many row ids a file takes, or all files of a leaf."""
+    stats = entry.manifest_stats
+    return entry.record_count if stats is None else stats.added_rows_count + stats.existing_rows_count
 
 
 def _settled(entry: ContentEntry) -> ContentEntry:

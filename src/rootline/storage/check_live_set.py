@@ -17,11 +17,13 @@ from pyroaring import BitMap
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status, VersionInfo
 from rootline.schemas.errors import Corrupt
+from rootline.schemas.leaf_inheritance import lent_by
 from rootline.schemas.root_codec import Root, Row
 from rootline.schemas.root_header import Totals
 from rootline.schemas.vector_codec import decode_inline
 from rootline.storage.check_findings import FindingBook
 from rootline.storage.check_objects import LeafFacts, LiveKey, ObjectCheck
+from rootline.tree.adopted_rows import is_adopted
 from rootline.tree.totals import Tally, totals_after
 
 _FILES = (ContentType.DATA, ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE)
@@ -66,6 +68,7 @@ class LiveSet:
         self.leaf_rows: dict[str, ContentEntry] = {}
         self.masks: dict[str, list[ContentEntry]] = {}
         self.dead: dict[str, BitMap] = {}
+        self._stored: dict[tuple[str, int], BitMap | None] = {}  # manifest vectors in Puffin files
         self.facts: dict[str, LeafFacts] = {}
         self._tally = Tally()
 
@@ -123,6 +126,8 @@ class LiveSet:
         step.changing = [row.entry for row in new.rows if row.entry.version_info.status is not Status.EXISTING]
         touched = self._take_out(step, _live(leaving))
         touched |= self._take_in(step, _live(coming))
+        for row in coming:
+            await self._read_stored(row.entry)
         before = {location: self.leaf_rows.get(location) for location in touched}
         self._replace_leaf_rows(step, _live(leaving), _live(coming))
         for location in sorted(touched):
@@ -139,9 +144,9 @@ class LiveSet:
                 if entry.content_type is ContentType.POSITION_DELETE:
                     self.vectors.get(entry.referenced_file or "", set()).discard(entry.place)
             else:
-                touched.add(entry.location)
+                touched.add(_leaf_of(entry))
                 if entry.content_type is ContentType.MANIFEST_DV:
-                    self.masks[entry.location].remove(entry)
+                    self.masks[_leaf_of(entry)].remove(entry)
         return touched
 
     def _take_in(self, step: Step, entries: Iterable[ContentEntry]) -> set[str]:
@@ -156,9 +161,9 @@ class LiveSet:
                 if entry.content_type is ContentType.POSITION_DELETE:
                     self.vectors.setdefault(entry.referenced_file or "", set()).add(entry.place)
             else:
-                touched.add(entry.location)
+                touched.add(_leaf_of(entry))
                 if entry.content_type is ContentType.MANIFEST_DV:
-                    self.masks.setdefault(entry.location, []).append(entry)
+                    self.masks.setdefault(_leaf_of(entry), []).append(entry)
         return touched
 
     def _replace_leaf_rows(self, step: Step, leaving: Iterable[ContentEntry], coming: Iterable[ContentEntry]) -> None:
@@ -184,7 +189,8 @@ class LiveSet:
                     step.key, "vector-mismatch", f"a manifest vector is of {location}, which is no leaf of it"
                 )
         else:
-            facts = await self._objects.leaf(row)
+            definition = await self._objects.definition(step.root.header) if is_adopted(row) else None
+            facts = await self._objects.leaf(row, definition)
             self.dead[location] = dead
         if facts is None:
             step.is_whole = step.is_whole and row is None and row_before is None
@@ -195,6 +201,9 @@ class LiveSet:
         every = BitMap(range(len(facts.leaf))) - facts.shown_deleted
         live_before = every - dead_before if row_before is not None else _NONE
         live = every - dead if row is not None else _NONE
+        if row is not None and row_before is not None and lent_by(row) != lent_by(row_before):
+            reason = f"the row of {location} says other numbers than before, which its entries inherit"
+            self._book.add(step.key, "entry-changed", reason)
         if row is not None and row_before is not None and not dead_before <= dead:
             back = dead_before - dead
             self._book.add(step.key, "vector-mismatch", f"entries of {location} came back to life, {back.min()} first")
@@ -219,14 +228,21 @@ class LiveSet:
             dead |= self.bits_of(step, mask)
         return dead
 
+    async def _read_stored(self, entry: ContentEntry) -> None:
+        """Read a manifest vector that rests in a Puffin file; what is wrong with it is a finding."""
+        vector = entry.deletion_vector
+        if entry.content_type is ContentType.MANIFEST_DV and vector is not None and vector.inline_content is None:
+            self._stored[entry.location, vector.offset or 0] = await self._objects.manifest_vector(entry)
+
     def bits_of(self, step: Step, mask: ContentEntry) -> BitMap:
         """The ordinals of a manifest vector's row; empty and a finding when they cannot be read."""
-        inline = None if mask.deletion_vector is None else mask.deletion_vector.inline_content
-        name = f"manifest vector of {mask.location}"
+        vector = mask.deletion_vector
+        inline = None if vector is None else vector.inline_content
+        name = f"manifest vector of {_leaf_of(mask)}"
         if inline is None:
-            self._book.add(step.key, "vector-mismatch", f"the {name} is not inline; this version does not read it")
-            step.is_whole = False
-            return BitMap()
+            stored = self._stored.get((mask.location, -1 if vector is None else vector.offset or 0))
+            step.is_whole = step.is_whole and stored is not None
+            return BitMap() if stored is None else stored
         try:
             return decode_inline(inline, name=name, cardinality=mask.record_count)
         except Corrupt as error:
@@ -284,6 +300,12 @@ def _took(unmatched: Counter[tuple[VersionInfo, bytes]], row: Row) -> bool:
 
 def _live(rows: Iterable[Row]) -> list[ContentEntry]:
     return [row.entry for row in rows if row.entry.version_info.status is not Status.DELETED]
+
+
+def _leaf_of(entry: ContentEntry) -> str:
+    """The leaf that a row names, or that a manifest vector is of."""
+    is_vector = entry.content_type is ContentType.MANIFEST_DV
+    return (entry.referenced_file if is_vector else None) or entry.location
 
 
 def _key_of(entry: ContentEntry) -> LiveKey:

@@ -17,12 +17,14 @@ from typing import NamedTuple
 from pyroaring import BitMap
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, FileFormat, Status
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.entry_rules import ManifestKind, broken_rules
-from rootline.schemas.errors import Corrupt, Invalid
+from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.leaf_codec import Leaf, LeafContent, decode_leaf
+from rootline.schemas.leaf_inheritance import lent_by
 from rootline.schemas.ledger_page import LedgerPage, decode_ledger_page
+from rootline.schemas.manifest_codec import decode_manifest
 from rootline.schemas.outcome_page import OutcomePage, covers_of, decode_outcome_page
 from rootline.schemas.page_codec import location_of
 from rootline.schemas.puffin_codec import decode_puffin
@@ -31,6 +33,8 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.check_findings import CheckSummary, Fault, FindingBook
 from rootline.storage.check_progress import faults_of_outcomes, faults_of_record
 from rootline.storage.stored_file import stored_key
+from rootline.storage.vector_reader import read_manifest_vector
+from rootline.tree.adopted_rows import is_adopted
 from rootline.tree.aggregates import LeafAggregates, aggregates_of
 from rootline.tree.table_pages import TablePages
 
@@ -91,11 +95,16 @@ class ObjectCheck:
             self._definitions[known] = await self._read_definition(header)
         return self._definitions[known]
 
-    async def leaf(self, row: ContentEntry) -> LeafFacts | None:
-        """The leaf of a root row. Its length is compared each time, since each root states it anew."""
+    async def leaf(self, row: ContentEntry, definition: TableDefinition | None = None) -> LeafFacts | None:
+        """The leaf of a root row. Its length is compared each time, since each root states it anew.
+
+        `definition`: the table's, for a leaf that is an Avro manifest.
+        """
         if row.location not in self._leaves:
-            self._leaves[row.location] = await self._read_leaf(row)
+            self._leaves[row.location] = await self._read_leaf(row, definition)
         facts = self._leaves[row.location]
+        if facts is not None and facts.leaf.lent != lent_by(row):  # its entries inherit something else now
+            facts = self._leaves[row.location] = _facts_of(facts.leaf.of_row(row), row)
         if facts is not None and row.file_size_in_bytes != facts.leaf.size_in_bytes:
             key = stored_key(self._table, row.location)
             reason = f"{facts.leaf.size_in_bytes} bytes are stored, its root row says {row.file_size_in_bytes}"
@@ -152,6 +161,16 @@ class ObjectCheck:
             reason = f"the vector at {place.offset} is of {blob.referenced_data_file}, its entry says {target}"
             self._book.add(key, "vector-mismatch", reason)
         return blob
+
+    async def manifest_vector(self, entry: ContentEntry) -> BitMap | None:
+        """The ordinals in a manifest vector in a Puffin file; `None` and a finding when it cannot be read."""
+        if await self.vector(entry) is None:
+            return None
+        try:
+            return await read_manifest_vector(self._store, self._table, entry)
+        except RootlineError as error:
+            self._book.add_error(stored_key(self._table, entry.location), error)
+            return None
 
     async def _body(self, location: str) -> tuple[ObjectKey, bytes] | None:
         self.named_locations.add(location)
@@ -231,17 +250,21 @@ class ObjectCheck:
         for fault in faults:
             self._book.add(key, fault.code, fault.reason)
 
-    async def _read_leaf(self, row: ContentEntry) -> LeafFacts | None:
-        if row.file_format is not FileFormat.PARQUET:
-            self._book.add(row.location, "leaf-mismatch", f"leaves of format {row.file_format} are not read")
+    async def _read_leaf(self, row: ContentEntry, definition: TableDefinition | None) -> LeafFacts | None:
+        if is_adopted(row) and definition is None:
+            self._book.add(row.location, "leaf-mismatch", "an Avro manifest, which is not read without a definition")
             return None
         found = await self._body(row.location)
         if found is None:
             return None
         key, body = found
         try:
-            facts = _facts_of(decode_leaf(body, location=row.location))
-        except Corrupt as error:
+            if is_adopted(row) and definition is not None:
+                leaf = decode_manifest(body, definition, row, name=row.location)
+            else:
+                leaf = decode_leaf(body, location=row.location).of_row(row)
+            facts = _facts_of(leaf, row)
+        except (Corrupt, Invalid) as error:
             self._book.add_error(key, error)
             return None
         self._summary.leaves += 1
@@ -283,7 +306,8 @@ def aggregates_under(facts: LeafFacts, spec_ids: tuple[int, ...]) -> LeafAggrega
     return known
 
 
-def _facts_of(leaf: Leaf) -> LeafFacts:
+def _facts_of(leaf: Leaf, row: ContentEntry) -> LeafFacts:
+    kind = ManifestKind.ADOPTED_LEAF if is_adopted(row) else ManifestKind.LEAF
     facts = LeafFacts(leaf, set(), BitMap(), defaultdict(list), [])
     allowed = _DATA if leaf.content is LeafContent.DATA else _DELETES
     seen: set[EntryPlace] = set()
@@ -291,9 +315,7 @@ def _facts_of(leaf: Leaf) -> LeafFacts:
         place = entry.place
         facts.keys.append(LiveKey(place, entry.version_info.file_sequence_number))
         facts.specs.add(entry.partition_spec_id)
-        facts.problems.extend(
-            ("entry-invalid", f"entry {ordinal}: {rule}") for rule in broken_rules(entry, ManifestKind.LEAF)
-        )
+        facts.problems.extend(("entry-invalid", f"entry {ordinal}: {rule}") for rule in broken_rules(entry, kind))
         if entry.content_type not in allowed:
             facts.problems.append(
                 ("leaf-mismatch", f"entry {ordinal} is {entry.content_type.name} in a leaf of {leaf.content}")
@@ -304,7 +326,7 @@ def _facts_of(leaf: Leaf) -> LeafFacts:
         if place in seen:
             facts.problems.append(("entry-doubled", f"entry {ordinal}, {place.location}, stands in it twice"))
         seen.add(place)
-        if entry.content_type is ContentType.POSITION_DELETE and entry.referenced_file is not None:
+        if entry.deletion_vector is not None and entry.referenced_file is not None:
             facts.targets[entry.referenced_file].append(ordinal)
     return facts
 

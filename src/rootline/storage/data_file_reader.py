@@ -1,80 +1,108 @@
-"""Rows of one Parquet data file, as the table's schema has them.
+"""Rows of one data file, as the table's schema has them.
 
-Owns: decoding, projection to the schema, deleted positions, the residual filter. Does not own: fetching
-(`scan_executor`).
-Invariants: a position is a row number of the file, whatever row groups or filters there are; deleted rows go before
-the filter is asked; what is not plain Parquet is refused, never misread.
+Owns: projection to the schema, deleted rows, the residual filter, the metadata columns' place among the others. Does
+not own: fetching (`scan_executor`), file formats (`data_file_formats`), which rows are deleted (`row_deletes`).
+Invariants: a position is a row number of the file, whatever row groups or filters there are; a deleted row is handed
+out only where `_deleted` is asked for, and then says so; columns by which rows are deleted are read whether or not the
+scan, or the current schema, has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
 from pyroaring import BitMap64
 
-from rootline.schemas.content_entry import ContentEntry, FileFormat
+from rootline.schemas import field_ids
+from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt, Invalid
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.arrow_types import arrow_field_of
+from rootline.storage.data_file_formats import BATCH_ROWS, OpenFile, empty_batches, open_data_file
+from rootline.storage.equality_keys import innermost, key_field
 from rootline.storage.field_matching import finder_for
+from rootline.storage.metadata_columns import (
+    LINEAGE_IDS,
+    METADATA_COLUMNS,
+    METADATA_IDS,
+    FileColumns,
+    metadata_field,
+)
+from rootline.storage.row_deletes import RowDeletes
 from rootline.storage.row_projection import RowProjection
 from rootline.tree.column_tests import rows_matching
 from rootline.tree.filters import BoundFilter
 
-BATCH_ROWS: Final = 65_536
-_ENCRYPTED_MAGIC: Final = b"PARE"
+_Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True)
 class RowsWanted:
     """What a scan wants of every file: the columns to hand out, in order; the filter's columns are read beside them."""
 
-    schema: Schema
-    columns: tuple[str, ...]
-    properties: Mapping[str, str]
+    definition: TableDefinition
+    fields: tuple[NestedField, ...]
 
     @staticmethod
-    def of(schema: Schema, columns: Sequence[str] | None, properties: Mapping[str, str]) -> RowsWanted:
-        """Every column for `None`.
+    def of(definition: TableDefinition, columns: Sequence[str] | None = None) -> RowsWanted:
+        """The columns named, of the table's own and of the metadata columns; every own column for `None`.
 
         Raises:
             Invalid: `column-unknown`.
 
         """
-        known = [field.name for field in schema.fields]
-        wanted = known if columns is None else list(columns)
-        for name in wanted:
-            if name not in known:
-                raise Invalid("column-unknown", f"there is no column {name!r}; the table has {', '.join(known[:40])}")
-        return RowsWanted(schema, tuple(dict.fromkeys(wanted)), properties)
+        own = {field.name: field for field in definition.schema.fields}
+        found: dict[str, NestedField] = {}
+        for name in own if columns is None else columns:
+            field = own.get(name) or metadata_field(name, definition)
+            if field is None:
+                known = ", ".join([*list(own)[:40], *METADATA_COLUMNS])
+                raise Invalid("column-unknown", f"there is no column {name!r}; the table has {known}")
+            found[name] = field
+        return RowsWanted(definition, tuple(found.values()))
+
+    @property
+    def schema(self) -> Schema:
+        """The schema that rows are read under."""
+        return self.definition.schema
 
     @cached_property
-    def fields(self) -> tuple[NestedField, ...]:
-        """The columns to hand out."""
-        by_name = {field.name: field for field in self.schema.fields}
-        return tuple(by_name[name] for name in self.columns)
+    def own_fields(self) -> tuple[NestedField, ...]:
+        """The columns to hand out that are the table's own."""
+        return tuple(field for field in self.fields if field.field_id not in METADATA_IDS)
+
+    @cached_property
+    def lineage_fields(self) -> tuple[NestedField, ...]:
+        """The columns of rows' lineage to hand out, which a file may hold itself."""
+        return tuple(field for field in self.fields if field.field_id in LINEAGE_IDS)
+
+    @cached_property
+    def shows_deleted(self) -> bool:
+        """Whether deleted rows are handed out too."""
+        return any(field.field_id == field_ids.DELETED_COLUMN for field in self.fields)
 
     def fields_with(self, residual: BoundFilter | None) -> tuple[NestedField, ...]:
-        """The columns to hand out, then those that only `residual` reads."""
+        """The table's own columns to hand out, then those that only `residual` reads."""
         if residual is None:
-            return self.fields
+            return self.own_fields
         wanted = residual.field_ids
-        extra = (field for field in self.schema.fields if field not in self.fields and wanted & _ids_in(field))
-        return (*self.fields, *extra)
+        extra = (field for field in self.schema.fields if field not in self.own_fields and wanted & _ids_in(field))
+        return (*self.own_fields, *extra)
 
 
 def read_rows(
     body: bytes | pa.Buffer,
     entry: ContentEntry,
     wanted: RowsWanted,
-    deleted: BitMap64 | None,
+    deletes: RowDeletes,
     residual: BoundFilter | None,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the live, matching rows of `entry`, whose bytes are `body`, in the file's order.
@@ -84,75 +112,125 @@ def read_rows(
         Invalid: `file-unreadable`.
 
     """
-    refuse_unreadable(entry)
-    parquet = open_parquet(body, entry.location)
-    rows = parquet.metadata.num_rows
+    file = open_data_file(body, entry)
+    rows = file.row_count
     if rows != entry.record_count:
         raise Corrupt("data-file-corrupt", f"{entry.location}: holds {rows} rows, its entry says {entry.record_count}")
-    keep = _kept_rows(deleted, rows, entry.location)
+    marked = _marked_rows(deletes.positions, rows, entry.location)
     fields = wanted.fields_with(residual)
-    stored = parquet.schema_arrow
-    find = finder_for(stored, wanted.properties)
+    keys = [(key, [key_field(wanted.definition, field_id) for field_id in key.ids]) for key in deletes.keys]
+    before_keys = (*fields, *wanted.lineage_fields)
+    every = (*before_keys, *(field for _, of_key in keys for field in of_key))
+    find = finder_for(file.schema, wanted.definition.properties)
     projection = RowProjection(find, _initial_default, "file-unreadable", entry.location)
-    place_of = find(list(stored))
-    columns = [stored.field(at).name for field in fields if (at := place_of(field)) is not None]
+    at_once = max((len(key) for key in deletes.keys), default=0)
     start = 0
-    for batch in _batches(parquet, columns, entry.location):
+    for batch in _gathered(_batches(file, every, find(list(file.schema))), at_once):
         end = start + batch.num_rows
-        projected = projection.columns(batch, fields)
-        if keep is not None:
-            projected = projected.filter(pa.array(keep[start:end]))
-        if residual is not None and projected.num_rows:
-            projected = projected.filter(
-                rows_matching(residual.condition, _column_of(projected, fields), projected.num_rows)
-            )
+        projected = projection.columns(batch, every)
+        gone = np.zeros(batch.num_rows, dtype=np.bool_) if marked is None else marked[start:end].copy()
+        at = len(before_keys)
+        for key, of_key in keys:
+            columns = [innermost(projected.column(at + index)) for index in range(len(of_key))]
+            gone |= key.holds(columns)
+            at += len(of_key)
+        chosen = _chosen(gone, wanted, residual, projected, fields)
+        if chosen.any():
+            lineage = projected.columns[len(fields) : len(before_keys)]
+            found = _handed_out(projected, lineage, entry, wanted, start, chosen, gone)
+            yield from (found.slice(offset, BATCH_ROWS) for offset in range(0, found.num_rows, BATCH_ROWS))
         start = end
-        if projected.num_rows:
-            yield projected.select(list(range(len(wanted.fields))))
     if start != rows:  # the footer's sum agrees with the entry, its row groups do not
         raise Corrupt("data-file-corrupt", f"{entry.location}: {start} rows can be read, its entry says {rows}")
 
 
-def refuse_unreadable(entry: ContentEntry) -> None:
-    """Raises `Invalid` (`file-unreadable`) for files that are not plain Parquet by their entry."""
-    if entry.file_format is not FileFormat.PARQUET:
-        raise Invalid("file-unreadable", f"{entry.location}: data files of format {entry.file_format} are not read")
-    if entry.key_metadata is not None:
-        raise Invalid("file-unreadable", f"{entry.location}: encrypted files are not read")
+def _chosen(
+    gone: _Flags,
+    wanted: RowsWanted,
+    residual: BoundFilter | None,
+    projected: pa.RecordBatch,
+    fields: Sequence[NestedField],
+) -> _Flags:
+    chosen = np.ones(len(gone), dtype=np.bool_) if wanted.shows_deleted else ~gone
+    if residual is not None:
+        matching = rows_matching(residual.condition, column_of(projected, fields), projected.num_rows)
+        chosen &= matching.to_numpy(zero_copy_only=False)
+    return chosen
 
 
-def open_parquet(body: bytes | pa.Buffer, name: str) -> pq.ParquetFile:
-    """The Parquet file in `body`. Raises `Invalid` (`file-unreadable`) when it is none, or is encrypted."""
-    if bytes(memoryview(body)[-4:]) == _ENCRYPTED_MAGIC:
-        raise Invalid("file-unreadable", f"{name}: encrypted files are not read")
-    try:
-        return pq.ParquetFile(pa.BufferReader(body), page_checksum_verification=True)
-    except (pa.ArrowException, OSError) as error:
-        raise Invalid("file-unreadable", f"{name}: is not a Parquet file: {error}") from error
+def _handed_out(
+    projected: pa.RecordBatch,
+    lineage: Sequence[pa.Array],
+    entry: ContentEntry,
+    wanted: RowsWanted,
+    start: int,
+    chosen: _Flags,
+    gone: _Flags,
+) -> pa.RecordBatch:
+    count = int(chosen.sum())
+    if not wanted.fields:
+        return next(empty_batches(count))
+    own = projected.select(list(range(len(wanted.own_fields))))
+    if count < projected.num_rows and own.num_columns:
+        own = own.filter(pa.array(chosen))
+    if len(wanted.own_fields) == len(wanted.fields):
+        return own
+    about = FileColumns(entry, wanted.definition)
+    positions = np.flatnonzero(chosen).astype(np.int64) + start
+    columns, stored = iter(own.columns), (column.filter(pa.array(chosen)) for column in lineage)
+    found: list[pa.Array] = []
+    for field in wanted.fields:
+        if field.field_id in LINEAGE_IDS:
+            found.append(about.lineage(field, positions, next(stored)))
+        elif field.field_id in METADATA_IDS:
+            found.append(about.column(field, positions, gone[chosen]))
+        else:
+            found.append(next(columns))
+    return pa.RecordBatch.from_arrays(found, schema=output_schema(wanted))
 
 
-def _batches(parquet: pq.ParquetFile, columns: list[str], name: str) -> Iterator[pa.RecordBatch]:
-    if not columns:  # only defaults and nulls are asked for: the number of rows is all that the file decides
-        left = parquet.metadata.num_rows
-        while left > 0:
-            size = min(left, BATCH_ROWS)
-            yield pa.RecordBatch.from_struct_array(pa.array([{}] * size, pa.struct([])))
-            left -= size
-        return
-    try:
-        yield from parquet.iter_batches(batch_size=BATCH_ROWS, columns=columns)
-    except (pa.ArrowException, OSError) as error:
-        raise Corrupt("data-file-corrupt", f"{name}: cannot be decoded: {error}") from error
+def output_schema(wanted: RowsWanted) -> pa.Schema:
+    """The schema of a scan's batches."""
+    return pa.schema([arrow_field_of(column) for column in wanted.fields])
 
 
-def _kept_rows(deleted: BitMap64 | None, rows: int, name: str) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
+def _batches(
+    file: OpenFile, fields: Sequence[NestedField], place_of: Callable[[NestedField], int | None]
+) -> Iterator[pa.RecordBatch]:
+    names = [file.schema.field(at).name for field in fields if (at := place_of(field)) is not None]
+    if not names:  # only defaults and nulls are asked for: the number of rows is all that the file decides
+        return empty_batches(file.row_count)
+    return file.batches(list(dict.fromkeys(names)))
+
+
+def _gathered(batches: Iterator[pa.RecordBatch], rows_min: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of at least so many, the last one aside."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(one.num_rows for one in held) >= rows_min:
+            yield _joined(held)
+            held = []
+    if held:
+        yield _joined(held)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    if not batches[0].num_columns:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * sum(len(batch) for batch in batches), pa.struct([])))
+    return pa.concat_batches(batches)
+
+
+def _marked_rows(deleted: BitMap64 | None, rows: int, name: str) -> _Flags | None:
     if not deleted:
         return None
     if deleted.max() >= rows:
         raise Corrupt("vector-corrupt", f"{name}: its vector deletes row {deleted.max()}, the file has {rows} rows")
-    keep = np.ones(rows, dtype=np.bool_)
-    keep[np.asarray(deleted.to_array(), dtype=np.int64)] = False
-    return keep
+    marked = np.zeros(rows, dtype=np.bool_)
+    marked[np.asarray(deleted.to_array(), dtype=np.int64)] = True
+    return marked
 
 
 def _initial_default(field: NestedField) -> Any:
@@ -167,7 +245,9 @@ def _ids_in(field: NestedField) -> set[int]:
     return found
 
 
-def _column_of(batch: pa.RecordBatch, fields: Sequence[NestedField]) -> Callable[[int], pa.Array]:
+def column_of(batch: pa.RecordBatch, fields: Sequence[NestedField]) -> Callable[[int], pa.Array]:
+    """Field id → its column of `batch`, whose columns are `fields`; inside structs too."""
+
     def column(field_id: int) -> pa.Array:
         for at, field in enumerate(fields):
             if field_id in _ids_in(field):

@@ -20,6 +20,7 @@ from rootline.storage.arrow_types import FIELD_ID_KEY
 from rootline.storage.row_projection import FindField
 
 K = TypeVar("K")
+_ORC_ID_KEY: Final = b"iceberg.id"
 NAME_MAPPING_PROPERTY: Final = "schema.name-mapping.default"
 
 
@@ -36,8 +37,9 @@ def _carries_id(field: pa.Field) -> bool:
 
 
 def field_id_of(field: pa.Field) -> int | None:
-    """The field id in an Arrow field's metadata."""
-    text = (field.metadata or {}).get(FIELD_ID_KEY)
+    """The field id in an Arrow field's metadata, as Parquet or ORC keeps it."""
+    metadata = field.metadata or {}
+    text = metadata.get(FIELD_ID_KEY, metadata.get(_ORC_ID_KEY))
     return int(text) if text is not None and int(text) >= 0 else None
 
 

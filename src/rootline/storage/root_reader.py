@@ -19,24 +19,31 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.stored_file import read_stored
 
 
-async def read_root(store: ObjectStore, table: TableName, version: Version) -> Root:
-    """Root `version` of `table`.
+async def read_root(store: ObjectStore, table: TableName, version: Version, *, known: Root | None = None) -> Root:
+    """Root `version` of `table`; of a proven one, `known`, what is the same is not decoded again.
 
     Raises:
         Corrupt: `object-missing`, `root-corrupt` or `profile-unknown`.
 
     """
     key = root_key(table, version)
+    if known is not None and (known.header.table, known.header.version) == (table, version):
+        return known
     found = await store.get(key)
     if found is None:
         raise Corrupt("object-missing", f"{key}: this root does not exist")
-    return proven_root(found.body, table, version)
+    return proven_root(found.body, table, version, known)
 
 
-def proven_root(body: bytes, table: TableName, version: Version) -> Root:
-    """The root in `body`, which was stored as `version` of `table`. Raises as `read_root`."""
+def proven_root(body: bytes, table: TableName, version: Version, known: Root | None = None) -> Root:
+    """The root in `body`, which was stored as `version` of `table`; blocks of `known` are not decoded again.
+
+    Raises:
+        Corrupt: `root-corrupt` or `profile-unknown`.
+
+    """
     key = root_key(table, version)
-    root = decode_root(body, name=key)
+    root = decode_root(body, name=key, known=known)
     if (root.header.table, root.header.version) != (table, version):
         raise Corrupt("root-corrupt", f"{key}: holds version {root.header.version} of {root.header.table}")
     return root

@@ -9,24 +9,26 @@ prunes; only who builds on a version reads its pages, because they say what was 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from pyroaring import BitMap
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.content_entry import ContentType, Status
+from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.leaf import Leaf
 from rootline.schemas.root_codec import Root
 from rootline.schemas.table_definition import TableDefinition
+from rootline.storage import vector_reader
 from rootline.storage.head_finder import find_head
 from rootline.storage.leaf_reader import read_leaves
+from rootline.storage.mapped_bytes import mapped
 from rootline.storage.page_reader import read_pages
+from rootline.storage.read_cache import ReadCache
 from rootline.storage.root_reader import read_definition, read_root
-from rootline.storage.vector_reader import read_manifest_vector
 from rootline.tree.prune import PruningFilter
-from rootline.tree.scan_plan import ScanPlan, ScanPlanner, manifest_vectors
+from rootline.tree.scan_plan import DeletesFor, ScanPlan, ScanPlanner, manifest_vectors
 from rootline.tree.table_pages import NO_PAGES
 from rootline.tree.table_state import TableState
 
@@ -42,7 +44,7 @@ async def load_to_build_on(
     """
     root = await read_root(store, table, version)
     pages = NO_PAGES if known is None else known.pages
-    state = await load_state(store, root, known_leaves=None if known is None else known.leaves)
+    state = await load_state(store, root, known_leaves=None if known is None else known.leaves, to_build_on=True)
     return replace(state, pages=await read_pages(store, root.header, pages))
 
 
@@ -71,12 +73,28 @@ async def load_table(
     return await load_state(store, root, known_leaves=known_leaves)
 
 
-async def load_state(store: ObjectStore, root: Root, *, known_leaves: Mapping[str, Leaf] | None = None) -> TableState:
-    """What `root`, read already, stands for; arguments and `Raises` as `load_table`."""
+async def load_state(
+    store: ObjectStore, root: Root, *, known_leaves: Mapping[str, Leaf] | None = None, to_build_on: bool = False
+) -> TableState:
+    """What `root`, read already, stands for; arguments and `Raises` as `load_table`.
+
+    `to_build_on`: it stays for long; leaves' bytes leave the process's memory, and the location index is built.
+    """
     definition = await read_definition(store, root.header)
     rows = [row.entry for row in root.rows if row.entry.content_type in _LEAF_TYPES]
     live = [entry for entry in rows if entry.version_info.status is not Status.DELETED]
-    return TableState.of(root, definition, await read_leaves(store, root.header.table, live, known_leaves))
+    leaves = await read_leaves(store, root.header.table, live, known_leaves, definition=definition)
+    stored = await read_stored_manifest_vectors(store, root)
+    if not to_build_on or not leaves:
+        return TableState.of(root, definition, leaves, stored_masks=stored)
+
+    def whole() -> TableState:
+        kept = {location: leaf.kept_by(mapped) for location, leaf in leaves.items()}
+        state = TableState.of(root, definition, kept, stored_masks=stored)
+        state.live.locations.build()
+        return state
+
+    return await asyncio.to_thread(whole)  # other tables go on meanwhile
 
 
 async def plan_scan(
@@ -85,9 +103,10 @@ async def plan_scan(
     definition: TableDefinition,
     pruning: PruningFilter,
     *,
-    known_leaves: Mapping[str, Leaf] | None = None,
+    cache: ReadCache | None = None,
+    deletes_for: DeletesFor = DeletesFor.MATCHING_ROWS,
 ) -> ScanPlan:
-    """The plan of a scan of `root`, reading only the leaves that it needs.
+    """The plan of a scan of `root`, reading the leaves that it needs and `cache` does not hold, all at once.
 
     Raises:
         Corrupt: an object is missing, or not what was written.
@@ -95,21 +114,30 @@ async def plan_scan(
         Unavailable: `store-unavailable`.
 
     """
-    dead = manifest_vectors(root, await read_stored_manifest_vectors(store, root))
-    planner = ScanPlanner(root, definition, pruning, dead)
-    leaves = dict(known_leaves or {})
-    while missing := await asyncio.to_thread(planner.missing, leaves):
-        leaves |= await read_leaves(store, root.header.table, missing)
-    return await asyncio.to_thread(planner.plan, leaves)
+    table = root.header.table
+    planner = ScanPlanner(root, definition, pruning, deletes_for)
+    kept = {} if cache is None else _kept_leaves(cache, table, planner.missing({}))
+    reading = asyncio.ensure_future(read_stored_manifest_vectors(store, root))
+    try:
+        leaves = kept | await read_leaves(store, table, planner.missing(kept), definition=definition)
+        dead = manifest_vectors(root, await reading)
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+    found = await asyncio.to_thread(planner.plan, leaves, dead)
+    if cache is not None:
+        for leaf in leaves.values():
+            cache.keep_leaf(table, leaf)
+    return found
+
+
+def _kept_leaves(cache: ReadCache, table: TableName, rows: Iterable[ContentEntry]) -> dict[str, Leaf]:
+    found = ((row, cache.leaf(table, row.location)) for row in rows)
+    return {row.location: leaf.of_row(row) for row, leaf in found if leaf is not None}
 
 
 async def read_stored_manifest_vectors(store: ObjectStore, root: Root) -> dict[tuple[str, int], BitMap]:
     """(location, offset) → the manifest vectors that rest in Puffin files; ours are inline. Raises as `plan_scan`."""
-    found: dict[tuple[str, int], BitMap] = {}
-    for row in root.rows:
-        entry, vector = row.entry, row.entry.deletion_vector
-        if entry.content_type is not ContentType.MANIFEST_DV or entry.version_info.status is Status.DELETED:
-            continue
-        if vector is not None and vector.inline_content is None and vector.offset is not None:
-            found[entry.location, vector.offset] = await read_manifest_vector(store, root.header.table, entry)
-    return found
+    rows = (row.entry for row in root.rows if row.entry.content_type is ContentType.MANIFEST_DV)
+    live = [entry for entry in rows if entry.version_info.status is not Status.DELETED]
+    return await vector_reader.read_stored_manifest_vectors(store, root.header.table, live)

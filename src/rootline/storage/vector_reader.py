@@ -6,6 +6,9 @@ Invariants: a vector holds exactly as many positions as its entry says, or it is
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
+
 from pyroaring import BitMap, BitMap64
 
 from rootline.ports.object_store import ObjectStore
@@ -44,7 +47,38 @@ async def read_manifest_vector(store: ObjectStore, table: TableName, entry: Cont
     place = entry.deletion_vector
     if place is not None and place.inline_content is not None:
         return decode_inline(place.inline_content, name=f"vector of {entry.location}", cardinality=entry.record_count)
-    wide = await read_vector(store, table, entry)
+    return _narrow(await read_vector(store, table, entry), entry)
+
+
+async def read_stored_manifest_vectors(
+    store: ObjectStore, table: TableName, entries: Iterable[ContentEntry]
+) -> dict[tuple[str, int], BitMap]:
+    """(location, offset) → the vectors of those MANIFEST_DV rows that rest in Puffin files, each file read once.
+
+    Raises:
+        Corrupt: `object-missing` or `vector-corrupt`.
+
+    """
+    files: dict[str, list[ContentEntry]] = {}
+    for entry in entries:
+        place = entry.deletion_vector
+        if place is not None and place.inline_content is None and place.offset is not None:
+            files.setdefault(entry.location, []).append(entry)
+    bodies = await asyncio.gather(
+        *(
+            read_stored(store, table, location, code="vector-corrupt", length=of_file[0].file_size_in_bytes)
+            for location, of_file in files.items()
+        )
+    )
+    return {
+        (entry.location, offset): _narrow(vector_in(body, entry), entry)
+        for body, of_file in zip(bodies, files.values(), strict=True)
+        for entry in of_file
+        if entry.deletion_vector is not None and (offset := entry.deletion_vector.offset) is not None
+    }
+
+
+def _narrow(wide: BitMap64, entry: ContentEntry) -> BitMap:
     if len(wide) and wide.max() >= 2**32:
         raise Corrupt("vector-corrupt", f"{entry.location}: ordinal {wide.max()} is beyond any leaf")
     return BitMap(wide)

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
+from pyroaring import BitMap
+
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.root_codec import Row
 from rootline.tree.draft import Draft
-from rootline.tree.live_index import LiveIndex
+from rootline.tree.live_index import LiveIndex, StoredAt
 from rootline.tree.manifest_vectors import MaskUpdate
 
 _Value = TypeVar("_Value")
@@ -32,6 +34,8 @@ def advanced_index(
     """
     before = draft.live
     dropped = draft.dropped_leaves
+    lookups = _without(before.lookups, dropped)
+    lookups.update((location, flushed.lookup) for location, flushed in draft.flushed.items())
     index = LiveIndex(
         before.rows.copy(),
         before.vectors.copy(),
@@ -39,8 +43,10 @@ def advanced_index(
         _without(before.leaf_rows, dropped),
         _without(before.mask_rows, dropped),
         _without(before.dead, dropped),
-        _without(before.lookups, dropped),
+        lookups,
+        before.locations.advanced(lookups),
         unsettled,
+        _stored(draft, masks),
     )
     for rows in (draft.removed, draft.moved):
         for place, row in rows.items():
@@ -54,9 +60,23 @@ def advanced_index(
     for location, update in masks.items():
         index.mask_rows[location] = update.rows
         index.dead[location] = update.dead
-    for location, flushed in draft.flushed.items():
-        index.lookups[location] = flushed.lookup
     return index
+
+
+def _stored(draft: Draft, masks: Mapping[str, MaskUpdate]) -> Mapping[StoredAt, BitMap]:
+    """The manifest vectors in Puffin files that the next root still names."""
+    before = draft.live.stored
+    if not before and not draft.stored_masks:
+        return before
+    rows = {location: rows for location, rows in draft.live.mask_rows.items() if location not in draft.dropped_leaves}
+    rows |= {location: update.rows for location, update in masks.items()}
+    known = {**before, **{_at(stored.row): stored.ordinals for stored in draft.stored_masks.values()}}
+    return {at: known[at] for each in rows.values() for row in each if (at := _at(row)) in known}
+
+
+def _at(row: Row) -> StoredAt:
+    vector = row.entry.deletion_vector
+    return row.entry.location, -1 if vector is None or vector.offset is None else vector.offset
 
 
 def _without(items: dict[str, _Value], keys: Collection[str]) -> dict[str, _Value]:

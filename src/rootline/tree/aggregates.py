@@ -23,6 +23,7 @@ from rootline.schemas.leaf_schema import CONTENT_STATS, physical_column
 from rootline.schemas.statistics import Bound, ContentStats, FieldStatistics
 
 _COUNTS: Final = ("value_count", "null_value_count", "nan_value_count")
+_LONG_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,19 @@ class LeafAggregates:
 
 def aggregates_of(leaf: Leaf, spec_ids: tuple[int, ...]) -> LeafAggregates:
     """The aggregates of a leaf whose entries have the spec of `spec_ids`."""
-    table = leaf.columns(["version_info", "record_count", *([CONTENT_STATS] if leaf.tracked_ids else [])])
+    names = ["version_info", "record_count", *([CONTENT_STATS] if leaf.tracked_ids else [])]
+    return aggregates_in(leaf.columns(names), spec_ids)
+
+
+def aggregates_in(table: pa.Table, spec_ids: tuple[int, ...]) -> LeafAggregates:
+    """As `aggregates_of`, of columns that were read already: `version_info`, `record_count`, `content_stats` if any."""
     info = table.column("version_info").combine_chunks()
     status = _child(info, "status")
     not_deleted = pc.not_equal(status, pa.scalar(int(Status.DELETED), status.type))
     statistics: dict[int, FieldStatistics] = {}
-    if leaf.tracked_ids:
-        live = table.column(CONTENT_STATS).combine_chunks().filter(not_deleted)
+    if CONTENT_STATS in table.column_names:
+        live = table.column(CONTENT_STATS).combine_chunks()
+        live = live if pc.all(not_deleted).as_py() else live.filter(not_deleted)
         for field, column in zip(live.type, live.flatten(), strict=True):
             tracked_id = int(field.name[1:])
             item = _aggregate(column, is_partition_value=tracked_id in spec_ids)
@@ -58,7 +65,7 @@ def _manifest_stats(status: pa.Array, records: pa.Array, sequence_numbers: pa.Ar
     for wanted in Status:
         chosen = records.filter(pc.equal(status, pa.scalar(int(wanted), status.type)))
         files[wanted] = len(chosen)
-        rows[wanted] = pc.sum(chosen).as_py() or 0
+        rows[wanted] = exact_sum(chosen)
     return ManifestStats(
         added_files_count=files[Status.ADDED],
         existing_files_count=files[Status.EXISTING],
@@ -85,7 +92,9 @@ def _aggregate(column: pa.StructArray, *, is_partition_value: bool) -> FieldStat
     has_values = pc.invert(_all_null(members, lower, upper, is_partition_value))
     if not pc.any(has_values).as_py():
         return replace(counts, tight_bounds=_and(members["tight_bounds"]))
-    least, greatest = _whole(lower.filter(has_values), "min"), _whole(upper.filter(has_values), "max")
+    if not pc.all(has_values).as_py():
+        lower, upper = lower.filter(has_values), upper.filter(has_values)
+    least, greatest = _whole(lower, "min"), _whole(upper, "max")
     if is_partition_value and (least is None or greatest is None):
         return None  # both bounds null would read as "the partition value is null"
     tight = _and(members["tight_bounds"]) if least is not None and greatest is not None else False
@@ -124,8 +133,18 @@ def _whole(values: pa.Array | None, which: str) -> Any:
 def _sum(values: pa.Array | None) -> int | None:
     if values is None or values.null_count:
         return None
-    total = sum(values.to_pylist())
-    return total if total < 2**63 else None
+    total = exact_sum(values)
+    return total if total <= _LONG_MAX else None
+
+
+def exact_sum(values: pa.Array) -> int:
+    """The sum of whole numbers, nulls left out, however great; Arrow's own wraps around."""
+    if len(values) == values.null_count:
+        return 0
+    extremes = pc.min_max(values)
+    if max(abs(extremes["min"].as_py()), abs(extremes["max"].as_py())) <= _LONG_MAX // len(values):
+        return int(pc.sum(values).as_py())
+    return sum(value for value in values.to_pylist() if value is not None)
 
 
 def _and(tight: pa.Array) -> bool | None:

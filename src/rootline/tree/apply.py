@@ -25,6 +25,7 @@ from rootline.tree.merged_puffin import write_merged
 from rootline.tree.next_header import next_header
 from rootline.tree.next_root import next_root
 from rootline.tree.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
+from rootline.tree.self_flush import Relief, relieve
 from rootline.tree.table_state import TableState
 
 WRITER_RETENTION_S: Final = 7 * 24 * 3600
@@ -40,6 +41,7 @@ def apply_batch(
     acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED,
     writer_retention_s: int = WRITER_RETENTION_S,
     limits: HeaderLimits = HEADER_LIMITS,
+    relief: Relief | None = None,
 ) -> Applied | Needs | NoTable:
     """The next root of `table` after `records`, which stand at or above its offsets, ascending in each partition.
 
@@ -52,6 +54,7 @@ def apply_batch(
         acknowledged: how far the log is known to hold the verdicts; their outcomes are kept no longer.
         writer_retention_s: how long an idle `process/` writer stays in the ledger.
         limits: of the header; what exceeds them moves to pages.
+        relief: what to do when the head's root is too long for its commits.
 
     Returns:
         `Applied`; or `Needs`, the objects to fetch before trying again; or `NoTable`.
@@ -64,8 +67,13 @@ def apply_batch(
     decisions = Decisions(state, table, library)
     for record in records:
         decisions.decide(record)
-    if decisions.missing_leaves or decisions.missing_vectors:
-        return Needs(frozenset(decisions.missing_leaves), frozenset(decisions.missing_vectors))
+    if decisions.missing_leaves or decisions.missing_vectors or decisions.missing_versions:
+        return Needs(
+            frozenset(decisions.missing_leaves),
+            frozenset(decisions.missing_vectors),
+            decisions.proving,
+            frozenset(decisions.missing_versions),
+        )
     draft = decisions.draft
     if draft is None:
         return NoTable(tuple(decisions.verdicts))
@@ -73,7 +81,9 @@ def apply_batch(
         puffin, rows = write_merged(draft.merged.values(), draft.codec)
         draft.place_merged(rows)
         decisions.objects.append(puffin)
-    if Effect.MAINTAINS in draft.effect:
+    if relief is not None and state is not None:
+        decisions.objects.extend(relieve(draft, relief(state)))
+    if Effect.MAINTAINS in draft.effect or draft.moved:
         drop_dead_leaves(draft)
     following = next_header(
         state,

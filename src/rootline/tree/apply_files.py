@@ -11,18 +11,24 @@ from __future__ import annotations
 from rootline.schemas.content_entry import ContentEntry, ContentType
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
-from rootline.tree.change import Change, Effect, quick_change
+from rootline.tree.batch import Library, Needs
+from rootline.tree.change import Change, Effect
 from rootline.tree.draft import Draft
 from rootline.tree.equality_reach import may_delete_rows
 from rootline.tree.file_rules import added_rows
 from rootline.tree.live_deletes import live_equality_deletes
 from rootline.tree.live_index import Live
 from rootline.tree.removal_rules import removals
+from rootline.tree.written_leaves import missing_leaves, written_leaves
 
 
-def append(draft: Draft, intent: Intent) -> Change:
-    """New data files. Raises `Invalid`."""
-    return quick_change(Effect.ADDS, tuple(added_rows(draft, intent)))
+def append(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
+    """New data files, named one by one or in leaves. Raises `Invalid`."""
+    needs = missing_leaves(draft, intent, library)
+    if needs is not None:
+        return needs
+    rows = added_rows(draft, intent)
+    return Change(Effect.ADDS, tuple(rows), flushed=written_leaves(draft, intent, library, rows))
 
 
 def remove(draft: Draft, intent: Intent) -> Change:
@@ -30,20 +36,26 @@ def remove(draft: Draft, intent: Intent) -> Change:
     return Change(Effect.REMOVES, removed=tuple(removals(draft, intent)))
 
 
-def overwrite(draft: Draft, intent: Intent) -> Change:
+def overwrite(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
     """Files that leave and files that replace them. Raises `Invalid`."""
+    needs = missing_leaves(draft, intent, library)
+    if needs is not None:
+        return needs
     leaving = removals(draft, intent)
     _check_unseen_deletes(draft, intent, leaving)
     added = added_rows(draft, intent)
-    effect = (Effect.ADDS if added else Effect.NOTHING) | (Effect.REMOVES if leaving else Effect.NOTHING)
-    return Change(effect, added=tuple(added), removed=tuple(leaving))
+    leaves = written_leaves(draft, intent, library, added)
+    effect = (Effect.ADDS if added or leaves else Effect.NOTHING) | (Effect.REMOVES if leaving else Effect.NOTHING)
+    return Change(effect, added=tuple(added), removed=tuple(leaving), flushed=leaves)
 
 
 def _check_unseen_deletes(draft: Draft, intent: Intent, leaving: list[Live]) -> None:
     """An equality delete that the writer did not read would be undone by what it wrote."""
     read = -1 if intent.read_sequence_number is None else intent.read_sequence_number
     unseen = [
-        equality for equality in live_equality_deletes(draft) if (equality.version_info.sequence_number or 0) > read
+        equality
+        for equality in live_equality_deletes(draft)
+        if (equality.version_info.file_sequence_number or 0) > read
     ]
     if not unseen:
         return

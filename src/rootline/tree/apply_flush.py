@@ -1,7 +1,8 @@
-"""The kind `flush`: leaves that take root rows over.
+"""The kinds `flush` and `compact_leaves`: leaves that take entries over from the root, and from other leaves.
 
-Owns: which entries of a leaf are live in the very row that they came from, and the leaf's own root row. Does not own:
-what is flushed and when (`rootline.maintenance`), the aggregates (`aggregates`).
+Owns: which entries of a leaf are live in the very place that they came from, and the leaf's own root row. Does not own:
+what is moved and when (`rootline.maintenance`), finding those places (`leaf_sources`), which leaves leave and what
+delete leaves belong to then (`dead_leaves`), the aggregates (`aggregates`).
 Invariants: no live set and no row count changes; what was removed, replaced or moved meanwhile is masked, so it can
 neither come back nor double; a vector moves only along with its data file when its leaf is affiliated.
 
@@ -10,13 +11,14 @@ Source: protocol page, section 5.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyroaring import BitMap
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, FileFormat, Status
 from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.intent import AddedManifest, Intent
+from rootline.schemas.intent import AddedManifest, Intent, IntentKind
 from rootline.schemas.leaf_codec import MAX_ENTRIES, Leaf, LeafContent
 from rootline.schemas.location_rules import check_location
 from rootline.schemas.root_codec import Row
@@ -25,95 +27,114 @@ from rootline.tree.batch import Library, Needs
 from rootline.tree.change import Change, Effect, FlushedLeaf
 from rootline.tree.draft import Draft
 from rootline.tree.leaf_lookup import LeafLookup
+from rootline.tree.leaf_sources import LeafSources
 
 LEAVES_PREFIX: Final = "metadata/leaves/"
 _CONTENT_OF: Final = {
     ContentType.DATA_MANIFEST: LeafContent.DATA,
     ContentType.DELETE_MANIFEST: LeafContent.DELETE,
 }
+_STALE: Final = {IntentKind.FLUSH: "flush-stale", IntentKind.COMPACT_LEAVES: "compaction-stale"}
 
 
 def flush(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
-    """Raises `Invalid`: `leaf-invalid`, `location-invalid`, `version-unknown`, `flush-stale`."""
+    """Of kind `flush` or `compact_leaves`.
+
+    Raises:
+        Invalid: `leaf-invalid`, `location-invalid`, `version-unknown`, `flush-stale` or `compaction-stale`.
+
+    """
+    stale = _STALE[intent.kind]
     made_from = intent.made_from_version
     if made_from is not None and made_from >= draft.version:
         raise Invalid("version-unknown", f"made_from_version {made_from} is not a version of the table yet")
     for manifest in intent.add_manifests:
-        _check_manifest(draft, manifest)
+        _check_manifest(draft, manifest, stale)
     absent = frozenset(item.location for item in intent.add_manifests if item.location not in library.leaves)
     if absent:
         return Needs(absent, frozenset())
-    work = _Flush(draft)
+    work = Takeover(draft, intent.replaces)
     data_first = sorted(intent.add_manifests, key=lambda manifest: manifest.content_type)
     for manifest in data_first:
         work.take(manifest, _proven(manifest, library.leaves[manifest.location]))
-    if not work.flushed:
-        names = ", ".join(repr(manifest.location) for manifest in intent.add_manifests[:4])
-        raise Invalid("flush-stale", f"nothing of {names} is live any more in the root row that it came from")
-    return Change(Effect.MAINTAINS, flushed=tuple(work.flushed.values()), moved=tuple(work.moved.values()))
+    reaffiliate = {
+        item.location: item.referenced_file for item in intent.reaffiliate if item.location in draft.live.leaf_rows
+    }
+    if not work.flushed and (intent.add_manifests or not reaffiliate):
+        places = [*(manifest.location for manifest in intent.add_manifests), *intent.replaces]
+        names = ", ".join(repr(place) for place in places[:4])
+        raise Invalid(stale, f"nothing of {names} is live any more in the place that it came from")
+    return Change(
+        Effect.MAINTAINS,
+        flushed=tuple(work.flushed.values()),
+        moved=tuple(work.moved.values()),
+        moved_ordinals=work.moved_ordinals,
+        reaffiliate=reaffiliate,
+    )
 
 
-class _Flush:
-    """One flush intent being worked out; the draft is only read."""
+class Takeover:
+    """What leaves of one intent, or of the coordinator's own, take over; the draft is only read."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: Draft, replaces: Sequence[str]) -> None:
         self.draft = draft
         self.moved: dict[EntryPlace, Row] = {}
+        self.moved_ordinals: dict[str, BitMap] = {}
         self.flushed: dict[str, FlushedLeaf] = {}
-        self._seen: set[EntryPlace] = set()
+        self._sources = LeafSources.of(draft, replaces)
 
     def take(self, manifest: AddedManifest, leaf: Leaf) -> None:
-        """Match a leaf's entries with the root's rows."""
+        """Match a leaf's entries with what they came from."""
         draft = self.draft
-        masked: list[int] = []
-        moved: list[Row] = []
         try:
-            for ordinal, entry in enumerate(leaf.entries()):
-                row = self._source_of(entry, manifest)
-                if row is None or not self._target_moves(entry, manifest):
-                    masked.append(ordinal)
-                else:
-                    moved.append(row)
-            if not moved:
+            origins = self._sources.origins(leaf)
+            moves = self._moves(manifest, leaf)
+            masked = BitMap(
+                ordinal
+                for ordinal, origin in enumerate(origins)
+                if origin is None or not (moves is None or ordinal in moves)
+            )
+            if len(masked) == leaf.length:
                 return
             leaf_row = Row.of(self._root_row(manifest, leaf), draft.codec)
         except Corrupt as error:
             raise Invalid("leaf-invalid", error.message) from error
-        self.moved.update((source.entry.place, source) for source in moved)
-        self.flushed[manifest.location] = FlushedLeaf(LeafLookup(leaf), leaf_row, BitMap(masked))
+        for ordinal, origin in enumerate(origins):
+            if origin is None or ordinal in masked:
+                continue
+            if origin.row is not None:
+                self.moved[origin.row.entry.place] = origin.row
+            else:
+                self.moved_ordinals.setdefault(origin.leaf, BitMap()).add(origin.ordinal)
+        self.flushed[manifest.location] = FlushedLeaf(LeafLookup(leaf), leaf_row, masked)
 
-    def _source_of(self, entry: ContentEntry, manifest: AddedManifest) -> Row | None:
-        """The root row that the entry came from, if it is still live there."""
-        place = entry.place
-        if entry.version_info.status is not Status.EXISTING or place in self._seen:
-            raise Invalid("leaf-invalid", f"{manifest.location!r}: {entry.location!r} is not EXISTING, or there twice")
-        self._seen.add(place)
-        row = self.draft.root_row(place)
-        if row is None or row.entry.version_info.file_sequence_number != entry.version_info.file_sequence_number:
+    def _moves(self, manifest: AddedManifest, leaf: Leaf) -> BitMap | None:
+        """The entries of an affiliated delete leaf that may move to it; `None`: of any other leaf, all may."""
+        owner = manifest.referenced_file
+        if owner is None:
             return None
-        if not _says_the_same(row.entry, entry):
-            raise Invalid("leaf-invalid", f"{manifest.location!r}: {entry.location!r} differs from its row in the root")
-        return row
+        return BitMap(
+            ordinal for ordinal, entry in enumerate(leaf.entries()) if self._target_moves(entry, leaf.location, owner)
+        )
 
-    def _target_moves(self, entry: ContentEntry, manifest: AddedManifest) -> bool:
-        """Whether an entry of an affiliated delete leaf has its data file in that data leaf, and live."""
-        if manifest.referenced_file is None:
-            return True
+    def _target_moves(self, entry: ContentEntry, location: str, owner: str) -> bool:
+        """Whether the data file of a vector is live in the data leaf that the vector's leaf belongs to."""
         if entry.content_type is not ContentType.POSITION_DELETE:
             raise Invalid(
                 "leaf-invalid",
-                f"{manifest.location!r} belongs to one data leaf, yet holds {entry.location!r}, no vector",
+                f"{location!r} belongs to one data leaf, yet holds {entry.location!r}, no vector",
             )
         place = EntryPlace(ContentType.DATA, entry.referenced_file or "")
-        ours = self.flushed.get(manifest.referenced_file)
+        ours = self.flushed.get(owner)
         if ours is not None:
             ordinal = ours.lookup.ordinal_of(place)
             return ordinal is not None and ordinal not in ours.masked
-        lookup = self.draft.live.lookups.get(manifest.referenced_file)
-        if lookup is None:
+        lookup = self.draft.live.lookups.get(owner)
+        if lookup is None or not lookup.holds(ContentType.DATA):
             return False
         ordinal = lookup.ordinal_of(place)
-        return ordinal is not None and not self.draft.is_dead(lookup.location, ordinal)
+        moved = self.moved_ordinals.get(lookup.location, _NONE)
+        return ordinal is not None and ordinal not in moved and not self.draft.is_dead(lookup.location, ordinal)
 
     def _root_row(self, manifest: AddedManifest, leaf: Leaf) -> ContentEntry:
         spec_ids = self.draft.definition.spec_by_id(manifest.partition_spec_id).expr_ids
@@ -132,7 +153,7 @@ class _Flush:
         )
 
 
-def _check_manifest(draft: Draft, manifest: AddedManifest) -> None:
+def _check_manifest(draft: Draft, manifest: AddedManifest, stale: str) -> None:
     check_location(manifest.location)
     if not manifest.location.startswith(LEAVES_PREFIX):
         raise Invalid("location-invalid", f"leaf {manifest.location[:80]!r} is not in {LEAVES_PREFIX}")
@@ -141,7 +162,7 @@ def _check_manifest(draft: Draft, manifest: AddedManifest) -> None:
     if manifest.file_format is not FileFormat.PARQUET:
         raise Invalid("leaf-invalid", f"{manifest.location!r}: a flushed leaf is Parquet, not {manifest.file_format}")
     if manifest.location in draft.live.leaf_rows or manifest.location in draft.flushed:
-        raise Invalid("flush-stale", f"leaf {manifest.location!r} is part of the table already")
+        raise Invalid(stale, f"leaf {manifest.location!r} is part of the table already")
     if manifest.referenced_file is not None and manifest.content_type is ContentType.DATA_MANIFEST:
         raise Invalid("leaf-invalid", f"{manifest.location!r}: a data leaf belongs to no other leaf")
     draft.definition.spec_by_id(manifest.partition_spec_id)
@@ -168,21 +189,4 @@ def _proven(manifest: AddedManifest, leaf: Leaf | None) -> Leaf:
     return leaf
 
 
-def _says_the_same(row: ContentEntry, entry: ContentEntry) -> bool:
-    """All but status and statistics: comparing those would cost more than the commit."""
-    ours, theirs = row.version_info, entry.version_info
-    return (
-        ours.snapshot_id == theirs.snapshot_id
-        and ours.sequence_number == theirs.sequence_number
-        and row.record_count == entry.record_count
-        and row.file_size_in_bytes == entry.file_size_in_bytes
-        and row.file_format is entry.file_format
-        and row.partition_spec_id == entry.partition_spec_id
-        and row.deletion_vector == entry.deletion_vector
-        and row.referenced_file == entry.referenced_file
-        and row.first_row_id == entry.first_row_id
-        and row.sort_order_id == entry.sort_order_id
-        and row.key_metadata == entry.key_metadata
-        and row.split_offsets == entry.split_offsets
-        and row.equality_ids == entry.equality_ids
-    )
+_NONE: Final = BitMap()

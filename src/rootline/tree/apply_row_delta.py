@@ -33,14 +33,33 @@ from rootline.tree.file_rules import added_rows, check_own_location
 from rootline.tree.live_index import Live
 from rootline.tree.removal_rules import reference_of
 from rootline.tree.statistics_rules import partition_statistics
-from rootline.tree.vector_merge import MERGED_LOCATION, Settled, check_keeps, merge, place_of, proven, wanted
+from rootline.tree.vector_merge import (
+    MERGED_LOCATION,
+    Settled,
+    adds_files,
+    check_keeps,
+    merge,
+    place_of,
+    proven,
+    wanted,
+)
+from rootline.tree.written_deletes import DeletesOfLeaves
+from rootline.tree.written_leaves import missing_leaves, written_leaves
 
 
 def row_delta(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
     """Raises `Invalid`: a rule of the files or vectors is broken, or `row-conflict`."""
+    needs = missing_leaves(draft, intent, library)
+    if needs is not None:
+        return needs
+    _check_deletes(intent)
     rows = added_rows(draft, intent)
+    leaves = written_leaves(draft, intent, library, rows)
+    in_leaves = DeletesOfLeaves(draft, intent, leaves)
     own = {row.entry.location: row.entry for row in rows if row.entry.content_type is ContentType.DATA}
-    vectors = [_incoming(draft, vector, own) for vector in intent.add_vectors]
+    vectors = [_incoming(draft, vector, own, in_leaves) for vector in intent.add_vectors]
+    named = len(vectors)
+    vectors += [_incoming(draft, vector, own, in_leaves) for vector in in_leaves.vectors()]
     places = {place_of(item.vector) for item in vectors}
     for item in vectors:
         if item.is_overtaken or item.current is not None:
@@ -50,7 +69,7 @@ def row_delta(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
         return Needs(frozenset(), missing)
     removed: list[Live] = []
     merged: list[MergedVector] = []
-    for item in vectors:
+    for index, item in enumerate(vectors):
         positions = proven(item.vector, item.data, library)
         outcome: BitMap64 | Settled = Settled.AS_ADDED
         if item.is_overtaken:
@@ -61,12 +80,18 @@ def row_delta(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
             continue
         if isinstance(outcome, BitMap64):
             merged.append(MergedVector(_merged_entry(item.entry, outcome), outcome))
-        else:
+        elif index < named:
             rows.append(Row.of(item.entry, draft.codec))
         if item.current is not None:
             removed.append(item.current)
-    effect = Effect.REMOVES | (Effect.ADDS if intent.add_data_files else Effect.NOTHING)
-    return Change(effect, tuple(rows), tuple(removed), tuple(merged))
+    effect = Effect.REMOVES | (Effect.ADDS if adds_files(intent) else Effect.NOTHING)
+    return Change(effect, tuple(rows), tuple(removed), tuple(merged), leaves)
+
+
+def _check_deletes(intent: Intent) -> None:
+    leaves = (manifest.content_type for manifest in intent.add_manifests)
+    if not (intent.add_vectors or intent.add_equality_deletes or ContentType.DELETE_MANIFEST in leaves):
+        raise Invalid("intent-malformed", "kind row_delta deletes rows: without a delete it is an append")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +119,21 @@ class _Incoming:
         return self.current.entry
 
 
-def _incoming(draft: Draft, vector: AddedVector, own: Mapping[str, ContentEntry]) -> _Incoming:
+def _incoming(
+    draft: Draft, vector: AddedVector, own: Mapping[str, ContentEntry], in_leaves: DeletesOfLeaves
+) -> _Incoming:
     """Everything about a vector that can be checked without reading it."""
-    data = _target(draft, vector, own)
+    data = _target(draft, vector, own, in_leaves)
     current = draft.vector_of(vector.referenced_file)
     return _Incoming(vector, data, current, _entry(draft, vector, data))
 
 
-def _target(draft: Draft, vector: AddedVector, own: Mapping[str, ContentEntry]) -> ContentEntry:
+def _target(
+    draft: Draft, vector: AddedVector, own: Mapping[str, ContentEntry], in_leaves: DeletesOfLeaves
+) -> ContentEntry:
     check_own_location(draft, vector.location)
     check_location(vector.referenced_file, is_live=draft.is_live)
-    data = own.get(vector.referenced_file)
+    data = own.get(vector.referenced_file) or in_leaves.data_file(vector.referenced_file)
     if data is None:
         live = draft.find(EntryPlace(ContentType.DATA, vector.referenced_file))
         if live is None:

@@ -14,11 +14,14 @@ from typing import Final, NamedTuple
 
 from pyroaring import BitMap64
 
-from rootline.schemas.identifiers import CommitId, Location
+from rootline.schemas.identifiers import CommitId, Location, Version
 from rootline.schemas.intent import Intent
 from rootline.schemas.leaf_codec import Leaf
 from rootline.schemas.log_position import Headers, LogPosition
+from rootline.schemas.root_codec import Root
+from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict
+from rootline.tree.leaf_proof import LeafProof
 from rootline.tree.table_state import TableState
 
 UNKNOWN_SIZE: Final = -1
@@ -65,18 +68,41 @@ class VectorAt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Objects fetched for a batch. `None`: looked for, and absent or unreadable; whoever needs it is rejected."""
+    """Objects fetched for a batch. `None`: looked for, and absent or unreadable; whoever needs it is rejected.
+
+    `troubles`: why a leaf that is there cannot be read. `proofs`: what was found out about leaves already; one that is
+    missing, or of another definition, is worked out again.
+    """
 
     leaves: Mapping[str, Leaf | None] = field(default_factory=dict)
     vectors: Mapping[VectorAt, BitMap64 | None] = field(default_factory=dict)
+    troubles: Mapping[str, str] = field(default_factory=dict)
+    proofs: Mapping[str, LeafProof] = field(default_factory=dict)
+    roots: Mapping[Version, Root | None] = field(default_factory=dict)
+
+    def with_more(self, more: Library) -> Library:
+        """Both; where both know an object, `more` does."""
+        return Library(
+            {**self.leaves, **more.leaves},
+            {**self.vectors, **more.vectors},
+            {**self.troubles, **more.troubles},
+            {**self.proofs, **more.proofs},
+            {**self.roots, **more.roots},
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Objects to fetch into the library before the batch can be applied; then apply it again, whole."""
+    """Objects to fetch into the library before the batch can be applied; then apply it again, whole.
+
+    `proving`: leaf → the definition that whoever fetches it is to prove it under; leaves of maintenance need none.
+    `versions`: whose roots.
+    """
 
     leaves: frozenset[str]
     vectors: frozenset[VectorAt]
+    proving: Mapping[str, TableDefinition] = field(default_factory=dict)
+    versions: frozenset[Version] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

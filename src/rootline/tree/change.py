@@ -6,17 +6,19 @@ Invariants: a change is complete before it is accepted, so a rejected intent lea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Flag, auto
-from typing import Final
 
 from pyroaring import BitMap, BitMap64
 
 from rootline.schemas.content_entry import ContentEntry
-from rootline.schemas.quick_values import quick
+from rootline.schemas.identifiers import Version
+from rootline.schemas.leaf_codec import EncodedLeaf
 from rootline.schemas.root_codec import Row
 from rootline.tree.leaf_lookup import LeafLookup
 from rootline.tree.live_index import Live
+from rootline.tree.totals import Tally
 
 
 class Effect(Flag):
@@ -38,16 +40,32 @@ class MergedVector:
 
 @dataclass(frozen=True, slots=True)
 class FlushedLeaf:
-    """A leaf that takes over root rows: `row` is its own row in the root, `masked` its dead ordinals."""
+    """A leaf that comes into the tree: `row` is its own row in the root, `masked` its dead ordinals.
+
+    One of maintenance takes entries over; one that a writer wrote adds them, and `brings` is what they count for.
+    """
 
     lookup: LeafLookup
     row: Row
     masked: BitMap
+    brings: Tally | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMask:
+    """A leaf's manifest vector that rests in a Puffin file: its row in the root, and what it holds."""
+
+    row: Row
+    ordinals: BitMap
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Rows to add, live entries that leave (vectors of removed files included), and for a flush what moves."""
+    """Rows to add, live entries that leave (vectors of removed files included), and what maintenance moves.
+
+    `flushed` take over the root rows `moved` and, of other leaves, the ordinals `moved_ordinals`. `reaffiliate`: delete
+    leaf → the data leaf that it shall belong to. `stored_masks`: leaf → the vector that takes the place of its own.
+    """
 
     effect: Effect
     added: tuple[Row, ...] = ()
@@ -55,6 +73,14 @@ class Change:
     merged: tuple[MergedVector, ...] = ()
     flushed: tuple[FlushedLeaf, ...] = ()
     moved: tuple[Row, ...] = ()
-
-
-quick_change: Final = quick(Change)
+    moved_ordinals: Mapping[str, BitMap] = field(default_factory=dict)
+    reaffiliate: Mapping[str, str | None] = field(default_factory=dict)
+    stored_masks: Mapping[str, StoredMask] = field(default_factory=dict)
+    tags: Mapping[str, int] | None = None
+    """All tags from now on; `None`: as they were."""
+    removed_from: Mapping[str, BitMap] = field(default_factory=dict)
+    """Leaf → ordinals that leave, many at once; those of `removed` are not among them."""
+    leaves: tuple[EncodedLeaf, ...] = ()
+    """Leaves to store before the root: those of `flushed` that the coordinator wrote itself."""
+    restored: Version | None = None
+    """The version that the table's content is now that of."""

@@ -29,6 +29,7 @@ from pyiceberg.types import (
 
 from rootline.schemas.entry_codec import EntryCodec
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError
+from rootline.schemas.expression_types import Function
 from rootline.schemas.field_ids import MAX_TRACKED_ID
 from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import definition_location
@@ -141,6 +142,7 @@ def _check_expressions(definition: TableDefinition) -> None:
         missing = set(expression.source_ids) - columns
         if missing or not expression.source_ids:
             raise _invalid(f"expression {expression.name!r} reads {sorted(missing)}, which are no primitive columns")
+        _unique(f"source id in expression {expression.name!r}", expression.source_ids)
 
 
 def _check_specs(definition: TableDefinition) -> None:
@@ -156,12 +158,11 @@ def _check_specs(definition: TableDefinition) -> None:
 
 
 def _check_partitionable(definition: TableDefinition, expression: Expression) -> None:
-    transform = expression.parsed
-    source = definition.tracked_by_id[expression.source_ids[0]]
-    if isinstance(transform, UnknownTransform) or len(expression.source_ids) != 1:
+    if isinstance(expression.parsed, UnknownTransform):
         raise _invalid(f"expression {expression.name!r}: transform {expression.transform!r} cannot partition")
-    if not transform.can_transform(source.type) or definition.result_type(expression) is None:
-        raise _invalid(f"expression {expression.name!r}: {expression.transform} does not apply to {source.type}")
+    if definition.function_of(expression) is Function.UNKNOWN or definition.result_type(expression) is None:
+        types = ", ".join(str(kind) for kind in definition.source_types(expression))
+        raise _invalid(f"expression {expression.name!r}: {expression.transform} does not apply to {types}")
 
 
 def _check_orders(definition: TableDefinition) -> None:

@@ -1,25 +1,65 @@
-"""Leaves that hold nothing live any more leave with the next maintenance.
+"""Leaves that hold nothing live any more leave with the next maintenance, and delete leaves follow their data files.
 
-Owns: which ones. Does not own: when (`apply` asks while a batch holds maintenance).
-Invariants: no live entry leaves; a data leaf stays while a live delete leaf names it; a leaf whose last entries this
-very batch removes stays, so that its root shows the change.
+Owns: which leaves leave, and what a delete leaf belongs to once its data files moved. Does not own: when (`apply` asks
+while a batch holds maintenance), what moves (`apply_flush`).
+Invariants: no live entry leaves; a leaf of which this very batch removes entries stays, so that its root shows the
+change; a delete leaf belongs to a data leaf only if that one holds the data files of all its live vectors.
 
-Source: format page, "Manifest vectors".
+Source: format page, "Manifest vectors" and the table of content types.
 """
 
 from __future__ import annotations
 
+from pyroaring import BitMap
+
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.tree.draft import Draft
+from rootline.tree.leaf_lookup import LeafLookup
 
 
 def drop_dead_leaves(draft: Draft) -> None:
-    """Take the leaves out that were dead as a whole in the parent."""
-    index = draft.live
-    dead = {
-        location for location, mask in index.dead.items() if len(mask) >= index.leaf_rows[location].entry.record_count
-    }
-    staying = [row.entry for location, row in index.leaf_rows.items() if location not in dead]
-    staying += [flushed.row.entry for flushed in draft.flushed.values()]
-    named = {entry.referenced_file for entry in staying}
-    for location in sorted(dead - named):
+    """Take out the leaves that are dead as a whole, and let delete leaves belong to where their data files are."""
+    for location in sorted(_dead(draft)):
         draft.drop_leaf(location)
+    left = draft.dropped_leaves | draft.moved_ordinals.keys()
+    for entry in _delete_leaves(draft):
+        owner, wanted = entry.referenced_file, draft.reaffiliate.get(entry.location, entry.referenced_file)
+        if owner == wanted and owner not in left:
+            continue
+        lookup = draft.lookup_of(entry.location)
+        best = next((each for each in (wanted, owner) if lookup is not None and _holds_all(draft, lookup, each)), None)
+        if best != owner:
+            draft.belong(entry, best)
+
+
+def _dead(draft: Draft) -> set[str]:
+    index, moved = draft.live, draft.moved_ordinals
+    dead: set[str] = set()
+    for location in index.dead.keys() | moved.keys():
+        row = index.leaf_rows[location].entry
+        gone = index.dead.get(location, BitMap()) | moved.get(location, BitMap())
+        never_live = 0 if row.manifest_stats is None else row.manifest_stats.deleted_files_count
+        if len(gone) + never_live >= row.record_count and location not in draft.removed_ordinals:
+            dead.add(location)
+    return dead
+
+
+def _delete_leaves(draft: Draft) -> list[ContentEntry]:
+    """Root rows of the delete leaves that stay or come."""
+    rows = [row.entry for location, row in draft.live.leaf_rows.items() if location not in draft.dropped_leaves]
+    rows += [flushed.row.entry for flushed in draft.flushed.values()]
+    return [row for row in rows if row.content_type is ContentType.DELETE_MANIFEST]
+
+
+def _holds_all(draft: Draft, deletes: LeafLookup, owner: str | None) -> bool:
+    """Whether all that is live in a delete leaf is vectors of data files that are live in `owner`."""
+    data = None if owner is None else draft.lookup_of(owner)
+    if data is None or not data.holds(ContentType.DATA):
+        return False
+    for target, ordinal in deletes.vectors.items():
+        if draft.is_dead(deletes.location, ordinal):
+            continue
+        at = data.ordinal_of(EntryPlace(ContentType.DATA, target))
+        if at is None or draft.is_dead(data.location, at):
+            return False
+    return not any(not draft.is_dead(deletes.location, ordinal) for ordinal, _ in deletes.equality_deletes)

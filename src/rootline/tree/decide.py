@@ -10,16 +10,18 @@ Source: protocol page, section 2.
 from __future__ import annotations
 
 from rootline.schemas.errors import Internal, Invalid, RootlineError
-from rootline.schemas.identifiers import TableName, Version, WriterId
+from rootline.schemas.identifiers import SequenceNumber, TableName, Version, WriterId
 from rootline.schemas.intent import Intent, IntentKind, Isolation
 from rootline.schemas.root_header import DefinitionReference, RejectedSequence
+from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict
 from rootline.tree import answers
 from rootline.tree.apply_files import append, overwrite, remove
 from rootline.tree.apply_flush import flush
 from rootline.tree.apply_row_delta import row_delta
+from rootline.tree.apply_vector_compaction import compact_vectors
 from rootline.tree.batch import Library, Needs, PendingObject, Record, VectorAt
-from rootline.tree.change import Change, Effect, quick_change
+from rootline.tree.change import Change, Effect
 from rootline.tree.create import definition_of, stored_definition
 from rootline.tree.draft import Draft
 from rootline.tree.file_rules import check_named_once
@@ -34,9 +36,11 @@ from rootline.tree.ledger import (
 )
 from rootline.tree.outcomes import OutcomeDraft
 from rootline.tree.plain_row import plain_row
+from rootline.tree.restore import restore
 from rootline.tree.root_room import check_room
 from rootline.tree.summary import check_user_summary
 from rootline.tree.table_state import TableState
+from rootline.tree.tag_rules import tag
 
 MESSAGE_CHARS_MAX = 300
 """Of a rejection: the root keeps it until the verdict is published, and the ledger longer."""
@@ -53,6 +57,8 @@ class Decisions:
         self.summary: dict[str, str] = {}
         self.missing_leaves: set[str] = set()
         self.missing_vectors: set[VectorAt] = set()
+        self.proving: dict[str, TableDefinition] = {}
+        self.missing_versions: set[Version] = set()
         self.version = Version(0 if parent is None else parent.header.version + 1)
         self.ledger = (
             LedgerDraft({}) if parent is None else LedgerDraft(parent.header.ledger, parent.known_pages.ledger)
@@ -68,10 +74,15 @@ class Decisions:
             return
         try:
             row = None if self.draft is None else plain_row(self.draft, intent)
-            change = self._change_of(intent) if row is None else quick_change(Effect.ADDS, (row,))
+            if self.draft is not None and row is not None:
+                self._commit(record, self.draft, self.draft.accept_row(row))
+                return
+            change = self._change_of(intent)
             if isinstance(change, Needs):
                 self.missing_leaves |= change.leaves
                 self.missing_vectors |= change.vectors
+                self.proving.update(change.proving)
+                self.missing_versions |= change.versions
                 return
         except Invalid as error:
             self._reject(record, error.code, error.message)
@@ -83,7 +94,10 @@ class Decisions:
                 "invariant-broken",
                 f"{self.table}: intent {intent.intent_id} at {tuple(record.position)} could not be decided: {error!r}",
             ) from error
-        self._commit(record, change)
+        if self.draft is None:
+            raise Internal("invariant-broken", f"{self.table}: a change without a table")
+        self.objects += [PendingObject(leaf.location, leaf.body) for leaf in change.leaves]
+        self._commit(record, self.draft, self.draft.accept(change))
 
     def _known_to_ledger(self, record: Record) -> bool:
         intent = record.intent
@@ -133,15 +147,21 @@ class Decisions:
     def _by_kind(self, draft: Draft, intent: Intent) -> Change | Needs:
         match intent.kind:
             case IntentKind.APPEND:
-                return append(draft, intent)
+                return append(draft, intent, self._library)
             case IntentKind.REMOVE:
                 return remove(draft, intent)
             case IntentKind.OVERWRITE:
-                return overwrite(draft, intent)
+                return overwrite(draft, intent, self._library)
             case IntentKind.ROW_DELTA:
                 return row_delta(draft, intent, self._library)
-            case IntentKind.FLUSH:
+            case IntentKind.FLUSH | IntentKind.COMPACT_LEAVES:
                 return flush(draft, intent, self._library)
+            case IntentKind.TAG:
+                return tag(draft, intent)
+            case IntentKind.RESTORE:
+                return restore(draft, intent, self._library, self.definition)
+            case IntentKind.COMPACT_VECTORS:
+                return compact_vectors(draft, intent, self._library)
             case _:
                 raise Invalid("kind-unknown", f"kind {intent.kind} is not carried out by this version")
 
@@ -156,12 +176,8 @@ class Decisions:
         self.objects.append(pending)
         return Change(Effect.ADDS)
 
-    def _commit(self, record: Record, change: Change) -> None:
-        draft = self.draft
-        if draft is None:
-            raise Internal("invariant-broken", f"{self.table}: a change without a table")
+    def _commit(self, record: Record, draft: Draft, number: SequenceNumber) -> None:
         intent = record.intent
-        number = draft.accept(change)
         self.summary.update(intent.summary)
         self.outcomes.committed(record.position, number)
         if intent.writer_id is not None and intent.writer_sequence is not None:

@@ -7,7 +7,8 @@ sequence numbers are handed out one by one, row ids only forward.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from pyroaring import BitMap
 
@@ -25,13 +26,21 @@ from rootline.schemas.leaf_codec import Leaf
 from rootline.schemas.root_codec import Row
 from rootline.schemas.root_header import Totals
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.change import Change, Effect, FlushedLeaf, MergedVector
+from rootline.tree.addressable import Addressable
+from rootline.tree.change import Change, Effect, FlushedLeaf, MergedVector, StoredMask
+from rootline.tree.leaf_keys import place_key, vector_key
 from rootline.tree.leaf_lookup import LeafLookup
+from rootline.tree.leaf_tally import tally_of_leaf
 from rootline.tree.live_index import Live, LiveIndex
 from rootline.tree.table_state import TableState
 from rootline.tree.totals import Tally, totals_after
 
 LONG_MAX = 2**63 - 1
+
+
+def is_added_leaf(leaf: FlushedLeaf | None) -> bool:
+    """Whether `leaf` adds entries in this batch, instead of taking them over."""
+    return leaf is not None and leaf.brings is not None
 
 
 class Draft:
@@ -57,6 +66,14 @@ class Draft:
         self.dropped_leaves: set[str] = set()
         self.removed_ordinals: dict[str, BitMap] = {}
         self.removed_at: dict[str, SequenceNumber] = {}
+        self.moved_ordinals: dict[str, BitMap] = {}
+        self.moved_at: dict[str, VersionInfo] = {}
+        self.stored_masks: dict[str, StoredMask] = {}
+        self.reaffiliate: dict[str, str | None] = {}
+        self.reaffiliated: dict[str, Row] = {}
+        self.restored: list[Version] = []
+        self.restored_at = SequenceNumber(0 if parent is None else parent.header.restored_at)
+        self.addressable = Addressable.of(None if parent is None else parent.header)
         self.tally_added = Tally()
         self.tally_removed = Tally()
         self._vectors: dict[str, ContentEntry] = {}
@@ -122,13 +139,37 @@ class Draft:
             or self._ordinal_in_leaves(EntryPlace(ContentType.EQUALITY_DELETE, location)) is not None
         )
 
+    def live_rows(self) -> Iterator[Live]:
+        """The live entries outside leaves: the parent's root rows, and what the batch adds."""
+        for place, row in self.live.rows.items():
+            if place not in self.removed and place not in self.moved:
+                yield Live(row.entry, row=row)
+        for row in self.added.values():
+            yield Live(row.entry)
+
+    def leaf_locations(self) -> Iterator[str]:
+        """The leaves that the table has."""
+        yield from (location for location in self.live.leaf_rows if location not in self.dropped_leaves)
+        yield from self.flushed
+
+    def dead_in(self, leaf: str) -> BitMap:
+        """The ordinals of a leaf that are not live any more."""
+        flushed = self.flushed.get(leaf)
+        dead = self.live.dead.get(leaf, BitMap()) if flushed is None else flushed.masked
+        return BitMap.union(dead, self.removed_ordinals.get(leaf, BitMap()), self.moved_ordinals.get(leaf, BitMap()))
+
     def is_dead(self, leaf: str, ordinal: int) -> bool:
         """Whether an entry of a leaf is not live any more."""
-        removed = self.removed_ordinals.get(leaf)
-        if removed is not None and ordinal in removed:
-            return True
+        for gone in (self.removed_ordinals.get(leaf), self.moved_ordinals.get(leaf)):
+            if gone is not None and ordinal in gone:
+                return True
         flushed = self.flushed.get(leaf)
         return ordinal in flushed.masked if flushed is not None else self.live.is_dead(leaf, ordinal)
+
+    def dead_of(self, leaf: str) -> BitMap:
+        """The entries of a leaf of the parent that are not live any more."""
+        gone = (self.live.dead.get(leaf), self.removed_ordinals.get(leaf), self.moved_ordinals.get(leaf))
+        return BitMap.union(*(found for found in gone if found is not None)) if any(gone) else BitMap()
 
     def _find_in_leaves(self, place: EntryPlace) -> Live | None:
         found = self._ordinal_in_leaves(place)
@@ -138,15 +179,19 @@ class Draft:
         return Live(lookup.entry(ordinal), leaf=lookup.location, ordinal=ordinal)
 
     def _ordinal_in_leaves(self, place: EntryPlace) -> tuple[LeafLookup, int] | None:
-        for lookup in (*self.live.lookups.values(), *(flushed.lookup for flushed in self.flushed.values())):
-            ordinal = lookup.ordinal_of(place)
+        for lookup in self._leaves_of(place_key(place)):
+            ordinal = lookup.keys.find(place)
             if ordinal is not None and not self.is_dead(lookup.location, ordinal):
                 return lookup, ordinal
         return None
 
+    def _leaves_of(self, key: Hashable) -> Iterator[LeafLookup]:
+        yield from self.live.leaves_of(key)
+        yield from (flushed.lookup for flushed in self.flushed.values())
+
     def _vector_in_leaves(self, data_location: str) -> Live | None:
-        for lookup in (*self.live.lookups.values(), *(flushed.lookup for flushed in self.flushed.values())):
-            ordinal = lookup.vectors.get(data_location)
+        for lookup in self._leaves_of(vector_key(data_location)):
+            ordinal = lookup.keys.find_vector(data_location)
             if ordinal is not None and not self.is_dead(lookup.location, ordinal):
                 return Live(lookup.entry(ordinal), leaf=lookup.location, ordinal=ordinal)
         return None
@@ -158,6 +203,8 @@ class Draft:
             self.effect |= change.effect
         for live in change.removed:
             self._remove(live, number)
+        for leaf, ordinals in change.removed_from.items():
+            self._remove_from(leaf, ordinals, number)
         for row in change.added:
             self._add(row)
         for merged in change.merged:
@@ -166,8 +213,36 @@ class Draft:
         for row in change.moved:
             self.moved[row.entry.place] = row
         for flushed in change.flushed:
-            self.flushed[flushed.row.entry.location] = flushed
-            self.tally_added.count(flushed.row.entry)
+            self._take_leaf(flushed)
+        for location, ordinals in change.moved_ordinals.items():
+            self.moved_ordinals[location] = self.moved_ordinals.get(location, BitMap()) | ordinals
+            self.moved_at[location] = VersionInfo(Status.EXISTING, self.snapshot_id, number, number)
+        if change.restored is not None:
+            self.restored.append(change.restored)
+            self.restored_at = number
+        if change.tags is not None:
+            self.addressable = self.addressable.with_tags(change.tags)
+        if change.reaffiliate:
+            self.reaffiliate.update(change.reaffiliate)
+        if change.stored_masks:
+            self.stored_masks.update(change.stored_masks)
+        return number
+
+    def _take_leaf(self, leaf: FlushedLeaf) -> None:
+        entry = leaf.row.entry
+        self.flushed[entry.location] = leaf
+        self.tally_added.count(entry)
+        if leaf.brings is not None:
+            self.tally_added.take(leaf.brings)
+            if entry.first_row_id is not None:
+                self.next_row_id = entry.first_row_id + leaf.brings.rows
+
+    def accept_row(self, row: Row) -> SequenceNumber:
+        """Take in a change that adds one row and nothing else; its sequence number."""
+        self.sequence_number = number = SequenceNumber(self.sequence_number + 1)
+        if self.effect is not Effect.ADDS:
+            self.effect |= Effect.ADDS
+        self._add(row)
         return number
 
     def place_merged(self, rows: Iterable[Row]) -> None:
@@ -178,8 +253,24 @@ class Draft:
             self.tally_added.count(unplaced, -1)
             self._add(row)
 
+    def lookup_of(self, location: str) -> LeafLookup | None:
+        """The leaf at `location`, of the parent or of this batch, if it is part of the table."""
+        flushed = self.flushed.get(location)
+        if flushed is not None:
+            return flushed.lookup
+        return None if location in self.dropped_leaves else self.live.lookups.get(location)
+
+    def belong(self, delete_leaf: ContentEntry, owner: str | None) -> None:
+        """Let a delete leaf, named by its root row, belong to `owner` from now on."""
+        row = Row.of(replace(delete_leaf, referenced_file=owner), self.codec)
+        flushed = self.flushed.get(delete_leaf.location)
+        if flushed is not None:
+            self.flushed[delete_leaf.location] = replace(flushed, row=row)
+        else:
+            self.reaffiliated[delete_leaf.location] = row
+
     def drop_leaf(self, location: str) -> None:
-        """Take out a leaf all of whose entries were dead in the parent already."""
+        """Take out a leaf none of whose entries is live, or leaves in this batch."""
         self.dropped_leaves.add(location)
         self.tally_removed.count(self.live.leaf_rows[location].entry)
 
@@ -191,7 +282,18 @@ class Draft:
         if entry.content_type is ContentType.POSITION_DELETE:
             self._vectors[entry.referenced_file or ""] = entry
         elif entry.first_row_id is not None:
-            self.next_row_id = entry.first_row_id + entry.record_count
+            self.next_row_id = max(self.next_row_id, entry.first_row_id + entry.record_count)
+
+    def _remove_from(self, location: str, ordinals: BitMap, number: SequenceNumber) -> None:
+        lookup = self.lookup_of(location)
+        assert lookup is not None, "a leaf of the table"
+        tally = tally_of_leaf(lookup.leaf, BitMap(range(lookup.leaf.length)) - ordinals)
+        self.removed_ordinals[location] = self.removed_ordinals.get(location, BitMap()) | ordinals
+        self.removed_at[location] = number
+        if is_added_leaf(self.flushed.get(location)):
+            self.tally_added.take(tally, -1)
+        else:
+            self.tally_removed.take(tally)
 
     def _remove(self, live: Live, number: SequenceNumber) -> None:
         entry = live.entry
@@ -199,7 +301,10 @@ class Draft:
         if live.leaf is not None:
             self.removed_ordinals.setdefault(live.leaf, BitMap()).add(live.ordinal)
             self.removed_at[live.leaf] = number
-            self.tally_removed.count(entry)
+            if is_added_leaf(self.flushed.get(live.leaf)):
+                self.tally_added.count(entry, -1)
+            else:
+                self.tally_removed.count(entry)
         elif live.row is not None:
             self.removed[place] = live.row
             self.tally_removed.count(entry)

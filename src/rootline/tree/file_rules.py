@@ -7,7 +7,7 @@ Invariants: a row that is returned can be encoded; its status and numbers are th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, quick_entry
@@ -63,12 +63,7 @@ def added_rows(draft: Draft, intent: Intent) -> list[Row]:
 
 
 def _equality_row(draft: Draft, equality: EqualityDeleteFile) -> Row:
-    columns = draft.definition.tracked_by_id
-    for column_id in equality.equality_ids:
-        if column_id not in columns or columns[column_id].is_expression:
-            raise Invalid("intent-malformed", f"{equality.location!r}: equality id {column_id} is no primitive column")
-    if len(set(equality.equality_ids)) != len(equality.equality_ids):
-        raise Invalid("intent-malformed", f"{equality.location!r}: an equality id is named twice")
+    check_equality_ids(draft, repr(equality.location), equality.equality_ids)
     if equality.sort_order_id is not None:
         raise Invalid("intent-malformed", f"{equality.location!r}: an equality delete has no sort_order_id")
     entry = ContentEntry(
@@ -87,9 +82,19 @@ def _equality_row(draft: Draft, equality: EqualityDeleteFile) -> Row:
     return Row.of(entry, draft.codec)
 
 
+def check_equality_ids(draft: Draft, name: str, equality_ids: Sequence[int]) -> None:
+    """Raises `Invalid` (`intent-malformed`) unless these can be an equality delete's columns."""
+    columns = draft.definition.tracked_by_id
+    for column_id in equality_ids:
+        if column_id not in columns or columns[column_id].is_expression:
+            raise Invalid("intent-malformed", f"{name}: equality id {column_id} is no primitive column")
+    if len(set(equality_ids)) != len(equality_ids):
+        raise Invalid("intent-malformed", f"{name}: an equality id is named twice")
+
+
 def check_named_once(intent: Intent) -> None:
     """Raises `Invalid` (`file-named-twice`) when an intent names a file, a blob or a blob's data file twice."""
-    if intent.kind is IntentKind.APPEND and len(intent.add_data_files) == 1:
+    if intent.kind is IntentKind.APPEND and len(intent.add_data_files) == 1 and not intent.add_manifests:
         return
     adds = len(intent.add_data_files) + len(intent.add_equality_deletes)
     if adds + len(intent.remove_files) > 1:

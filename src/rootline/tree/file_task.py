@@ -1,14 +1,16 @@
 """One data file of a scan, and many of them that stand in one leaf.
 
-Owns: tasks, and finding a file's vectors. Does not own: which files are in a plan (`scan_plan`).
+Owns: tasks, and finding a file's vectors. Does not own: which files are in a plan (`scan_plan`), which delete files
+apply to a file (`delete_index`), what is left of a filter (`residuals`).
 Invariants: a task made from a leaf decodes its entry only when somebody looks at it; entries that a task shows carry
-the sequence numbers that they inherit; a task can be pickled, then without statistics.
+the sequence numbers that they inherit; a task can be pickled, then with its partition values as its only statistics.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -17,9 +19,14 @@ from pyroaring import BitMap
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.leaf import Leaf
+from rootline.tree.delete_index import NO_DELETES, DeleteIndex, FileDeletes
+from rootline.tree.delete_mask import may_have_deletes
 from rootline.tree.filters import BoundFilter
+from rootline.tree.prune import PruningFilter
+from rootline.tree.residuals import residual_of
 
 _CHUNK: Final = 1024
+_VECTOR_OFFSET: Final = "deletion_vector.offset"
 Ordinals = np.ndarray[tuple[int], np.dtype[np.int64]]
 Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
@@ -69,21 +76,45 @@ class VectorSource:
 
 
 class FileTask:
-    """One data file to read. `residual` is still to be asked of its rows; `None`: every row of it matches."""
+    """One data file to read. `is_whole`: every row of it matches, so there is nothing to ask of its rows."""
 
-    __slots__ = ("_data", "_from", "_index", "_vectors", "location", "record_count", "residual")
+    __slots__ = (
+        "_data",
+        "_deletes",
+        "_from",
+        "_index",
+        "_of_plan",
+        "_residual",
+        "_vectors",
+        "is_whole",
+        "location",
+        "record_count",
+    )
 
     def __init__(
         self,
         data: ContentEntry,
         vectors: Sequence[ContentEntry | VectorSource] = (),
         residual: BoundFilter | None = None,
+        deletes: FileDeletes = NO_DELETES,
     ) -> None:
-        self.location, self.record_count, self.residual = data.location, data.record_count, residual
+        self.location, self.record_count, self.is_whole = data.location, data.record_count, residual is None
         self._data: ContentEntry | None = data
         self._from: FilesOfLeaf | None = None
         self._index = -1
         self._vectors: Sequence[ContentEntry | VectorSource] = vectors
+        self._of_plan: TaskContext | None = None
+        self._residual: BoundFilter | None = residual
+        self._deletes: FileDeletes | None = deletes
+
+    @staticmethod
+    def of_plan(
+        context: TaskContext, data: ContentEntry, vectors: Sequence[ContentEntry | VectorSource], *, is_whole: bool
+    ) -> FileTask:
+        """The task of a file that stands in the root."""
+        task = FileTask(data, vectors)
+        task.is_whole, task._of_plan, task._deletes = is_whole, context, None
+        return task
 
     @staticmethod
     def in_leaf(
@@ -92,12 +123,14 @@ class FileTask:
         location: str,
         record_count: int,
         vectors: Sequence[VectorSource],
-        residual: BoundFilter | None,
+        is_whole: bool,
+        deletes: FileDeletes | None,
     ) -> FileTask:
-        """The task of the file `index` of `files`."""
+        """The task of the file `index` of `files`; `deletes` of `None` are looked up when somebody asks."""
         task = FileTask.__new__(FileTask)
-        task.location, task.record_count, task.residual = location, record_count, residual
+        task.location, task.record_count, task.is_whole = location, record_count, is_whole
         task._data, task._from, task._index, task._vectors = None, files, index, vectors
+        task._of_plan, task._residual, task._deletes = files.context, None, deletes
         return task
 
     @property
@@ -113,9 +146,27 @@ class FileTask:
         """Entries of the vectors that delete rows of the file: our writers give it one at most."""
         return tuple(item.entry if isinstance(item, VectorSource) else item for item in self._vectors)
 
+    @property
+    def residual(self) -> BoundFilter | None:
+        """What is still to be asked of the file's rows; `None`: every row of it matches."""
+        if self.is_whole:
+            return None
+        if self._residual is None and self._of_plan is not None:
+            self._residual = residual_of(self._of_plan.pruning, self.data)
+            self.is_whole = self._residual is None
+        return self._residual
+
+    @property
+    def deletes(self) -> FileDeletes:
+        """Equality deletes and position delete files that apply. Raises as `DeleteIndex.of_file`."""
+        if self._deletes is None:
+            index = None if self._of_plan is None else self._of_plan.deletes
+            self._deletes = index.of_file(self.data) if index else NO_DELETES
+        return self._deletes
+
     def row_count(self) -> int | None:
         """Rows that the task yields; `None` when that takes reading."""
-        if self.residual is not None or len(self._vectors) > 1:
+        if not self.is_whole or len(self._vectors) > 1 or self.deletes:
             return None
         deleted = sum(
             item.cardinality if isinstance(item, VectorSource) else item.record_count for item in self._vectors
@@ -128,13 +179,29 @@ class FileTask:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FileTask):
             return NotImplemented
-        return (self.data, self.vectors, self.residual) == (other.data, other.vectors, other.residual)
+        mine = (self.data, self.vectors, self.residual, self.deletes)
+        return mine == (other.data, other.vectors, other.residual, other.deletes)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        plain = [replace(entry, content_stats={}) for entry in (self.data, *self.vectors)]
-        return FileTask, (plain[0], tuple(plain[1:]), self.residual)
+        members = () if self._of_plan is None else self._of_plan.pruning.members_of(self.data.partition_spec_id)
+        stats = {member: self.data.content_stats[member] for member in members if member in self.data.content_stats}
+        deletes = FileDeletes(_plain(self.deletes.equality), _plain(self.deletes.positions))
+        data = replace(self.data, content_stats=stats)
+        return FileTask, (data, _plain(self.vectors), self.residual, deletes if deletes else NO_DELETES)
+
+
+def _plain(entries: Sequence[ContentEntry]) -> tuple[ContentEntry, ...]:
+    return tuple(replace(entry, content_stats={}) for entry in entries)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskContext:
+    """What all tasks of a plan share."""
+
+    pruning: PruningFilter
+    deletes: DeleteIndex | None = None
 
 
 @dataclass
@@ -155,25 +222,29 @@ class VectorsOfLeaf:
         return self._found.get(data_location, ())
 
     def take(self, leaf: Leaf, leaf_row: ContentEntry, dead: BitMap | None) -> list[ContentEntry]:
-        """Every live vector of a delete leaf; returns its live equality deletes."""
-        table = leaf.columns(["content_type", "version_info.status", "referenced_file", "record_count"])
+        """Every live vector of a delete leaf; returns its live delete files: equality deletes, and position deletes
+        of older formats, which have no `deletion_vector`.
+        """
+        table = leaf.columns(["content_type", "version_info.status", "referenced_file", "record_count", _VECTOR_OFFSET])
         statuses = table.column("version_info").combine_chunks().field("status")
+        offsets = table.column("deletion_vector").combine_chunks().field("offset")
         rows = zip(
             table.column("content_type").to_pylist(),
             statuses.to_pylist(),
             table.column("referenced_file").to_pylist(),
             table.column("record_count").to_pylist(),
+            offsets.is_valid().to_pylist(),
             strict=True,
         )
-        equality: list[ContentEntry] = []
-        for ordinal, (content_type, status, referenced_file, cardinality) in enumerate(rows):
+        files: list[ContentEntry] = []
+        for ordinal, (content_type, status, referenced_file, cardinality, is_vector) in enumerate(rows):
             if status == Status.DELETED or (dead is not None and ordinal in dead):
                 continue
-            if content_type == ContentType.EQUALITY_DELETE:
-                equality.append(inherited(leaf.entry(ordinal), leaf_row))
-            elif referenced_file is not None:
+            if content_type == ContentType.POSITION_DELETE and is_vector and referenced_file is not None:
                 self.add(referenced_file, VectorSource(None, cardinality, leaf, leaf_row, ordinal))
-        return equality
+            else:
+                files.append(inherited(leaf.entry(ordinal), leaf_row))
+        return files
 
 
 @dataclass(frozen=True)
@@ -184,13 +255,9 @@ class FilesOfLeaf:
     leaf_row: ContentEntry
     ordinals: Ordinals
     all_match: Flags
-    residual: BoundFilter
+    context: TaskContext
     vectors: VectorsOfLeaf = field(default_factory=VectorsOfLeaf)
     _decoded: dict[int, list[ContentEntry]] = field(default_factory=dict, repr=False)
-
-    def with_vectors(self, vectors: VectorsOfLeaf) -> FilesOfLeaf:
-        """The same files, their vectors looked up in `vectors`."""
-        return replace(self, vectors=vectors)
 
     def __len__(self) -> int:
         return len(self.ordinals)
@@ -201,16 +268,29 @@ class FilesOfLeaf:
             return
         table = self.leaf.columns(["location", "record_count"]).take(pa.array(self.ordinals))
         locations, counts = table.column("location").to_pylist(), table.column("record_count").to_pylist()
-        of, residual, make = self.vectors.of, self.residual, FileTask.in_leaf
-        flags = self.all_match.tolist()
+        of, make = self.vectors.of, FileTask.in_leaf
+        flags, unsure = self.all_match.tolist(), self._may_have_deletes
+        if unsure is None:
+            for index, (location, count, is_whole) in enumerate(zip(locations, counts, flags, strict=True)):
+                yield make(self, index, location, count, of(location), is_whole, NO_DELETES)
+            return
         for index, (location, count, is_whole) in enumerate(zip(locations, counts, flags, strict=True)):
-            yield make(self, index, location, count, of(location), None if is_whole else residual)
+            yield make(self, index, location, count, of(location), is_whole, None if unsure[index] else NO_DELETES)
+
+    @cached_property
+    def _may_have_deletes(self) -> list[bool] | None:
+        """One flag a file; `None` where no file has any."""
+        deletes = self.context.deletes
+        if not deletes:
+            return None
+        flags: list[bool] = may_have_deletes(deletes, self.leaf, self.leaf_row)[self.ordinals].tolist()
+        return flags if any(flags) else None
 
     def row_count(self) -> int | None:
         """Rows of all tasks; `None` when that takes reading."""
         if not self.all_match.all():
             return None
-        if not len(self.vectors):
+        if not len(self.vectors) and not self.context.deletes:
             counts = self.leaf.columns(["record_count"]).column(0).to_numpy()
             return int(counts[self.ordinals].sum())
         total = 0

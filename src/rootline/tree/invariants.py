@@ -10,17 +10,28 @@ Source: invariants page, numbers 5-8, 10, 11, 17, 20, 21.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
+
+from pyroaring import BitMap
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import snapshot_id_of
+from rootline.schemas.leaf import Leaf
 from rootline.schemas.root_header import RootHeader, Totals
 from rootline.tree.header_limits import HEADER_LIMITS, HeaderLimits
+from rootline.tree.leaf_tally import tally_of_leaf
 from rootline.tree.live_index import mask_of
 from rootline.tree.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
 from rootline.tree.page_rules import broken_page_rules
 from rootline.tree.state_rules import broken_thoroughly
+from rootline.tree.summary import RESTORED_VERSIONS
 from rootline.tree.table_state import TableState
+from rootline.tree.tag_rules import broken_tag_rules
 from rootline.tree.totals import Tally, totals_after
+
+_MANY: Final = 1_000
+"""Entries that leave one leaf at once: rather counted by its columns, if no vector can have been left behind."""
+_LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 
 
 def broken(
@@ -57,10 +68,17 @@ def _chain(old: TableState, new: TableState) -> Iterator[str]:
         yield f"sequence number {after.snapshot.sequence_number} follows {before.snapshot.sequence_number}"
     if after.snapshot.timestamp_ms <= before.snapshot.timestamp_ms:
         yield f"timestamp {after.snapshot.timestamp_ms} follows {before.snapshot.timestamp_ms}"
+    if after.earlier_bytes != before.earlier_bytes + old.root.size_in_bytes:
+        yield f"{after.earlier_bytes} bytes of earlier roots do not follow from the parent's {before.earlier_bytes}"
     if after.next_row_id < before.next_row_id:
         yield f"next row id {after.next_row_id} follows {before.next_row_id}"
-    if after.oldest_version < before.oldest_version or after.tags != before.tags:
-        yield "the oldest version went back, or a tag changed"
+    if after.oldest_version < before.oldest_version:
+        yield f"the oldest version, {after.oldest_version}, went back from {before.oldest_version}"
+    if (after.restored_at > before.restored_at) != (RESTORED_VERSIONS in after.snapshot.summary):
+        yield f"restored at sequence number {after.restored_at}, which its summary does not say"
+    if not before.restored_at <= after.restored_at <= after.snapshot.sequence_number:
+        yield f"restored at sequence number {after.restored_at}, before it was at {before.restored_at}"
+    yield from broken_tag_rules(before, after)
     nexts = {(offset.log, offset.partition): offset.next_offset for offset in after.offsets}
     for log, partition, offset in before.offsets:
         if nexts.get((log, partition), -1) < offset:
@@ -80,9 +98,16 @@ def _contents(old: TableState | None, new: TableState) -> Iterator[str]:
         else:
             removed.count(entry)
             yield from _removed(entry, new)
-    for entry in _unmasked(old, new):
-        removed.count(entry)
-        yield from _removed(entry, new)
+    for entry, live in _came_in_leaves(new):
+        added.take(live)
+        yield from _added_leaf(entry, new, first)
+    for leaf, ordinals in _unmasked(old, new):
+        if len(ordinals) < _MANY or new.header.totals.vectors:
+            for entry in leaf.entries_at(list(ordinals)):
+                removed.count(entry)
+                yield from _removed(entry, new)
+        else:
+            removed.take(tally_of_leaf(leaf, BitMap(range(leaf.length)) - ordinals))
     yield from _masks(old, new)
     yield from _counted(old, new, added, removed)
 
@@ -96,22 +121,57 @@ def _shown(new: TableState) -> Iterator[ContentEntry]:
                 yield entry
 
 
-def _unmasked(old: TableState | None, new: TableState) -> Iterator[ContentEntry]:
-    """Entries of leaves that this snapshot's vectors remove."""
+def _came_in_leaves(new: TableState) -> Iterator[tuple[ContentEntry, Tally]]:
+    """Root rows of the leaves that this snapshot added, and what is live in them, counted anew."""
+    for ordinal in new.live.unsettled:
+        for row in new.root.blocks[ordinal].rows:
+            entry = row.entry
+            if entry.version_info.status is Status.ADDED and entry.content_type in _LEAVES:
+                yield entry, tally_of_leaf(new.leaves[entry.location], new.live.dead.get(entry.location))
+
+
+def _unmasked(old: TableState | None, new: TableState) -> Iterator[tuple[Leaf, BitMap]]:
+    """Leaves, and what this snapshot's vectors remove of them."""
     for location, rows in new.live.mask_rows.items():
         if old is not None and old.live.mask_rows.get(location) is rows:
             continue
         for row in rows:
             if row.entry.version_info.status is Status.ADDED:
-                leaf = new.leaves[location]
-                yield from (leaf.entry(ordinal) for ordinal in mask_of(row.entry))
+                yield new.leaves[location], mask_of(row.entry, new.live.stored)
+
+
+def _added_leaf(entry: ContentEntry, new: TableState, first: int) -> Iterator[str]:
+    info, stats = entry.version_info, entry.manifest_stats
+    snapshot = new.header.snapshot
+    number = info.sequence_number
+    if number is None or number != info.file_sequence_number or not first < number <= snapshot.sequence_number:
+        yield f"{entry.location}: sequence number {number} is not one of this root's"
+    if info.snapshot_id != snapshot.snapshot_id:
+        yield f"{entry.location}: ADDED by another snapshot"
+    if stats is None or stats.added_files_count != entry.record_count:
+        yield f"{entry.location}: the leaf is ADDED, not all of its entries are"
+    elif stats.min_sequence_number != number and not (
+        stats.min_sequence_number <= first and RESTORED_VERSIONS in snapshot.summary
+    ):
+        yield f"{entry.location}: sequence number {stats.min_sequence_number} is not one of this root's"
+    if entry.content_type is ContentType.DELETE_MANIFEST:
+        for target, ordinal in new.live.lookups[entry.location].vectors.items():
+            is_live = not new.live.is_dead(entry.location, ordinal)
+            if is_live and new.live.find(EntryPlace(ContentType.DATA, target)) is None:
+                yield f"{entry.location}: a vector of {target}, which is not live"
+    elif stats is not None and (
+        entry.first_row_id is None or entry.first_row_id + stats.added_rows_count > new.header.next_row_id
+    ):
+        yield f"{entry.location}: row ids from {entry.first_row_id} are not below {new.header.next_row_id}"
 
 
 def _added(entry: ContentEntry, new: TableState, first: int) -> Iterator[str]:
     info = entry.version_info
     snapshot = new.header.snapshot
-    number = info.sequence_number
-    if number is None or number != info.file_sequence_number or not first < number <= snapshot.sequence_number:
+    number, file_number = info.sequence_number, info.file_sequence_number
+    if number is None or file_number is None or not first < file_number <= snapshot.sequence_number:
+        yield f"{entry.location}: file sequence number {file_number} is not one of this root's"
+    elif number != file_number and not (number <= first and RESTORED_VERSIONS in snapshot.summary):
         yield f"{entry.location}: sequence number {number} is not one of this root's"
     if info.snapshot_id != snapshot.snapshot_id:
         yield f"{entry.location}: ADDED by another snapshot"
@@ -156,7 +216,7 @@ def _counted(old: TableState | None, new: TableState, added: Tally, removed: Tal
     for name in ("data_files", "vectors", "equality_deletes", "rows", "deleted_rows", "data_bytes"):
         if getattr(totals, name) != getattr(expected, name):
             yield f"total {name} is {getattr(totals, name)}, the root's rows make it {getattr(expected, name)}"
-    in_leaves = sum(row.entry.record_count for row in new.live.leaf_rows.values())
+    in_leaves = sum(_listed(row.entry) for row in new.live.leaf_rows.values())
     live = len(new.live.rows) + in_leaves - sum(len(dead) for dead in new.live.dead.values())
     counted = totals.data_files + totals.vectors + totals.equality_deletes
     if live != counted:
@@ -164,6 +224,11 @@ def _counted(old: TableState | None, new: TableState, added: Tally, removed: Tal
     leaves = totals.data_manifests + totals.delete_manifests
     if leaves != len(new.live.leaf_rows) or new.leaves.keys() != new.live.leaf_rows.keys():
         yield f"the root has {len(new.live.leaf_rows)} leaves, the totals count {leaves}, {len(new.leaves)} are loaded"
+
+
+def _listed(leaf: ContentEntry) -> int:
+    """How many entries of a leaf were live when it was written: those of older formats list DELETED ones too."""
+    return leaf.record_count - (0 if leaf.manifest_stats is None else leaf.manifest_stats.deleted_files_count)
 
 
 __all__ = ["broken", "broken_thoroughly"]

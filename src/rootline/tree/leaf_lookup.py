@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, FileFormat
 from rootline.schemas.leaf_codec import Leaf, LeafContent
+from rootline.tree.leaf_keys import LeafKeys
 
 
 class LeafLookup:
@@ -28,8 +29,13 @@ class LeafLookup:
         """Whether entries of this type can stand in the leaf at all."""
         return (content_type is ContentType.DATA) == (self.leaf.content is LeafContent.DATA)
 
+    @cached_property
+    def keys(self) -> LeafKeys:
+        """For one entry among many leaves."""
+        return LeafKeys(self.leaf)
+
     def ordinal_of(self, place: EntryPlace) -> int | None:
-        """The ordinal of the entry at `place`, dead or not."""
+        """The ordinal of the entry at `place`, dead or not; for many of them: it keeps a dictionary of the leaf's."""
         return self.leaf.ordinal_of(place) if self.holds(place.content_type) else None
 
     def entry(self, ordinal: int) -> ContentEntry:
@@ -41,12 +47,12 @@ class LeafLookup:
         """Data file's location → ordinal of its vector. Empty for leaves of data files."""
         if self.leaf.content is LeafContent.DATA:
             return {}
-        columns = self.leaf.columns(["content_type", "referenced_file"])
-        types, targets = (columns.column(name).to_pylist() for name in columns.column_names)
+        columns = self.leaf.columns(["content_type", "file_format", "referenced_file"])
+        rows = zip(*(columns.column(name).to_pylist() for name in columns.column_names), strict=True)
         return {
-            target: ordinal
-            for ordinal, (content_type, target) in enumerate(zip(types, targets, strict=True))
-            if content_type == ContentType.POSITION_DELETE and target is not None
+            target: ordinal  # a position delete file of Iceberg V2 may name its data file too, and is no vector
+            for ordinal, (content_type, file_format, target) in enumerate(rows)
+            if content_type == ContentType.POSITION_DELETE and file_format == FileFormat.PUFFIN and target is not None
         }
 
     @cached_property

@@ -82,12 +82,14 @@ def _first(run: CommittedRun) -> int:
 
 def _extended(run: CommittedRun, sequence: int, version: Version) -> CommittedRun | None:
     """`run` and the sequence after it as one run, if they make one."""
-    if sequence != run.last + 1 or run.version == VERSION_FORGOTTEN:
+    first, last, began, stride = run
+    if sequence != last + 1 or began == VERSION_FORGOTTEN:
         return None
-    stride = run.stride if run.first != run.last else version - run.version
-    if stride not in (0, 1) or version != run.version + (sequence - run.first) * stride:
+    if first == last:
+        stride = version - began
+    if stride not in (0, 1) or version != began + (sequence - first) * stride:
         return None
-    return CommittedRun(run.first, sequence, run.version, stride)
+    return CommittedRun(first, sequence, began, stride)
 
 
 def _filled(runs: tuple[CommittedRun, ...], sequence: int, version: Version) -> tuple[CommittedRun, ...]:

@@ -6,7 +6,7 @@ Invariants: an entry is live in one place; DELETED rows are in no index; dead = 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,8 +17,13 @@ from rootline.schemas.errors import Corrupt
 from rootline.schemas.leaf_codec import Leaf
 from rootline.schemas.root_codec import Root, Row
 from rootline.schemas.vector_codec import decode_inline
+from rootline.tree.leaf_keys import place_key, vector_key
 from rootline.tree.leaf_lookup import LeafLookup
+from rootline.tree.location_index import LocationIndex
 
+_LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
+StoredAt = tuple[str, int]
+"""A manifest vector's place: Puffin file and offset (bytes)."""
 YOUNG_ROWS_MAX: Final = 16
 """EXISTING rows that stay in the open block of a root, see `next_root`."""
 
@@ -51,15 +56,38 @@ class LiveIndex:
     """Leaf's location → its dead ordinals."""
     lookups: dict[str, LeafLookup] = field(default_factory=dict)
     """Leaf's location → the leaf."""
+    locations: LocationIndex = field(default_factory=lambda: LocationIndex({}), compare=False)
+    """Of all leaves together: which of them to ask for an entry."""
     unsettled: tuple[int, ...] = ()
     """Ordinals of the root's blocks that the next root must rewrite: they show this snapshot's own change."""
+    stored: Mapping[StoredAt, BitMap] = field(default_factory=dict)
+    """The manifest vectors that rest in Puffin files."""
+    orphans: list[Row] = field(default_factory=list)
+    """Vectors of leaves that the root, another writer's, shows as DELETED: they leave with the next root."""
 
     @staticmethod
-    def of(root: Root, leaves: Mapping[str, Leaf]) -> LiveIndex:
-        """Built from nothing. Raises `Corrupt` when the root names a leaf that is not in `leaves`."""
-        index = LiveIndex(unsettled=unsettled_blocks(root))
+    def of(root: Root, leaves: Mapping[str, Leaf], stored: Mapping[StoredAt, BitMap] | None = None) -> LiveIndex:
+        """Built from nothing; `stored`: the manifest vectors in Puffin files.
+
+        Raises:
+            Corrupt: the root names a leaf that is not in `leaves`, or a vector that is not in `stored`.
+
+        """
+        lookups: dict[str, LeafLookup] = {}
+        index = LiveIndex(
+            lookups=lookups,
+            locations=LocationIndex(lookups),
+            unsettled=unsettled_blocks(root),
+            stored=stored or {},
+        )
+        dropped: set[str] = set()
         for row in root.rows:
             index.insert(row)
+            if row.entry.content_type in _LEAVES and row.entry.version_info.status is Status.DELETED:
+                dropped.add(row.entry.location)
+        for location in dropped - index.leaf_rows.keys():
+            index.orphans.extend(index.mask_rows.pop(location, ()))
+            index.dead.pop(location, None)
         for location in index.leaf_rows:
             leaf = leaves.get(location)
             if leaf is None:
@@ -78,7 +106,9 @@ class LiveIndex:
         if entry.version_info.status is Status.DELETED:
             return
         content_type = entry.content_type
-        if content_type <= ContentType.EQUALITY_DELETE:
+        if content_type is ContentType.DATA:
+            self.rows[entry.place] = row
+        elif content_type <= ContentType.EQUALITY_DELETE:
             place = entry.place
             self.rows[place] = row
             if content_type is ContentType.POSITION_DELETE:
@@ -86,9 +116,9 @@ class LiveIndex:
             elif content_type is ContentType.EQUALITY_DELETE:
                 self.equality_deletes[place] = row
         elif content_type is ContentType.MANIFEST_DV:
-            location = entry.location
+            location = entry.referenced_file or entry.location
             self.mask_rows[location] = (*self.mask_rows.get(location, ()), row)
-            self.dead[location] = self.dead.get(location, BitMap()) | mask_of(entry)
+            self.dead[location] = self.dead.get(location, BitMap()) | mask_of(entry, self.stored)
         else:
             self.leaf_rows[entry.location] = row
 
@@ -97,10 +127,10 @@ class LiveIndex:
         row = self.rows.get(place)
         if row is not None:
             return Live(row.entry, row=row)
-        for location, lookup in self.lookups.items():
-            ordinal = lookup.ordinal_of(place)
-            if ordinal is not None and not self.is_dead(location, ordinal):
-                return Live(lookup.entry(ordinal), leaf=location, ordinal=ordinal)
+        for lookup in self.leaves_of(place_key(place)):
+            ordinal = lookup.keys.find(place)
+            if ordinal is not None and not self.is_dead(lookup.location, ordinal):
+                return Live(lookup.entry(ordinal), leaf=lookup.location, ordinal=ordinal)
         return None
 
     def vector_of(self, data_location: str) -> Live | None:
@@ -108,11 +138,15 @@ class LiveIndex:
         row = self.vectors.get(data_location)
         if row is not None:
             return Live(row.entry, row=row)
-        for location, lookup in self.lookups.items():
-            ordinal = lookup.vectors.get(data_location)
-            if ordinal is not None and not self.is_dead(location, ordinal):
-                return Live(lookup.entry(ordinal), leaf=location, ordinal=ordinal)
+        for lookup in self.leaves_of(vector_key(data_location)):
+            ordinal = lookup.keys.find_vector(data_location)
+            if ordinal is not None and not self.is_dead(lookup.location, ordinal):
+                return Live(lookup.entry(ordinal), leaf=lookup.location, ordinal=ordinal)
         return None
+
+    def leaves_of(self, key: Hashable) -> Iterable[LeafLookup]:
+        """The leaves that may hold a key of `leaf_keys`."""
+        return (self.lookups[name] for name in self.locations.leaves_of(key))
 
     def is_dead(self, leaf: str, ordinal: int) -> bool:
         """Whether a manifest vector of `leaf` holds `ordinal`."""
@@ -131,11 +165,20 @@ class LiveIndex:
                     yield Live(entry, leaf=location, ordinal=ordinal)
 
 
-def mask_of(entry: ContentEntry) -> BitMap:
-    """The ordinals that a manifest vector's row holds. Raises `Corrupt` when it is not inline."""
+def mask_of(entry: ContentEntry, stored: Mapping[StoredAt, BitMap] | None = None) -> BitMap:
+    """The ordinals that a manifest vector's row holds; `stored`: those that rest in Puffin files.
+
+    Raises:
+        Corrupt: `vector-corrupt`, it cannot be decoded, or is not in `stored`.
+
+    """
     vector = entry.deletion_vector
     if vector is None or vector.inline_content is None:
-        raise Corrupt("vector-corrupt", f"the manifest vector of {entry.location} is not inline; this is not read here")
+        found = None if vector is None or stored is None else stored.get((entry.location, vector.offset or 0))
+        if found is None:
+            reason = f"the manifest vector of {entry.referenced_file} in {entry.location} was not read"
+            raise Corrupt("vector-corrupt", reason)
+        return found
     return decode_inline(
         vector.inline_content, name=f"manifest vector of {entry.location}", cardinality=entry.record_count
     )

@@ -1,8 +1,8 @@
 """The manifest vectors of the next root: fold what was, show what this snapshot removes.
 
-Owns: which vector rows leave, stay and come. Does not own: which ordinals are removed (`draft`) or masked
+Owns: which vector rows leave, stay and come. Does not own: which ordinals are removed or moved (`draft`) or masked
 (`apply_flush`).
-Invariants: at most one EXISTING and one ADDED vector per leaf, disjoint; bits only grow; always inline.
+Invariants: at most one EXISTING and one ADDED vector per leaf, disjoint; bits only grow; what is made here is inline.
 
 Source: format page, "Manifest vectors".
 """
@@ -24,7 +24,8 @@ from rootline.schemas.content_entry import (
 from rootline.schemas.entry_codec import EntryCodec
 from rootline.schemas.root_codec import Row
 from rootline.schemas.vector_codec import encode_inline
-from rootline.tree.draft import Draft
+from rootline.tree.change import FlushedLeaf
+from rootline.tree.draft import Draft, is_added_leaf
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,17 @@ def mask_updates(draft: Draft) -> dict[str, MaskUpdate]:
     updates: dict[str, MaskUpdate] = {}
     for location, rows in draft.live.mask_rows.items():
         folds = any(row.entry.version_info.status is Status.ADDED for row in rows)
-        if location not in draft.dropped_leaves and (folds or location in draft.removed_ordinals):
+        changes = location in {*draft.removed_ordinals, *draft.moved_ordinals, *draft.stored_masks}
+        if location not in draft.dropped_leaves and (folds or changes):
             updates[location] = _update_of_known(draft, location, rows, folds)
-    for location in draft.removed_ordinals:
-        if location not in updates and location not in draft.flushed:
-            updates[location] = _update(draft, location, (), (), BitMap())
+    for location in (*draft.removed_ordinals, *draft.moved_ordinals):
+        if location not in updates and location not in draft.flushed and location not in draft.dropped_leaves:
+            updates[location] = _update_of_known(draft, location, (), folds=False)
     for location, flushed in draft.flushed.items():
+        if is_added_leaf(flushed):
+            if location in draft.removed_ordinals:
+                updates[location] = _never_live(draft, location, flushed)
+            continue
         existing: tuple[Row, ...] = ()
         if flushed.masked:
             numbers = flushed.row.entry.version_info
@@ -58,13 +64,27 @@ def mask_updates(draft: Draft) -> dict[str, MaskUpdate]:
 
 
 def _update_of_known(draft: Draft, location: str, rows: tuple[Row, ...], folds: bool) -> MaskUpdate:
-    dead = draft.live.dead[location]
-    if not folds:
+    dead = draft.live.dead.get(location, BitMap())
+    moved = draft.moved_ordinals.get(location)
+    if moved is not None:
+        dead, numbers = dead | moved, draft.moved_at[location]
+    elif location in draft.stored_masks:
+        return _update(draft, location, rows, (draft.stored_masks[location].row,), dead)
+    elif not folds:
         return _update(draft, location, (), (), dead, kept=rows)
-    newest = max((row.entry.version_info for row in rows), key=lambda info: info.sequence_number or 0)
-    numbers = VersionInfo(Status.EXISTING, newest.snapshot_id, newest.sequence_number, newest.file_sequence_number)
+    else:
+        newest = max((row.entry.version_info for row in rows), key=lambda info: info.sequence_number or 0)
+        numbers = VersionInfo(Status.EXISTING, newest.snapshot_id, newest.sequence_number, newest.file_sequence_number)
     folded = _row(draft.live.leaf_rows[location].entry, dead, numbers, draft.codec)
     return _update(draft, location, rows, (folded,), dead)
+
+
+def _never_live(draft: Draft, location: str, leaf: FlushedLeaf) -> MaskUpdate:
+    """What one root adds in a leaf and removes again was dead before it: it is in no change."""
+    dead, number = draft.removed_ordinals[location], draft.removed_at[location]
+    numbers = VersionInfo(Status.EXISTING, draft.snapshot_id, number, number)
+    row = _row(leaf.row.entry, dead, numbers, draft.codec)
+    return MaskUpdate((), (row,), (row,), dead)
 
 
 def _update(

@@ -24,7 +24,7 @@ from rootline.tree.header_limits import HeaderLimits
 from rootline.tree.ledger_spill import fit_ledger
 from rootline.tree.outcome_spill import fit_outcomes
 from rootline.tree.outcomes import Acknowledged, advanced, kept
-from rootline.tree.summary import operation_of, summary_of
+from rootline.tree.summary import CHANGED_TAGS, RESTORED_VERSIONS, changed_tags, operation_of, summary_of
 from rootline.tree.table_pages import NO_PAGES, TablePages
 from rootline.tree.table_state import TableState
 
@@ -63,7 +63,10 @@ def next_header(
         sequence_number=sequence_number,
         timestamp_ms=timestamp_ms,
         operation=operation_of(draft.effect),
-        summary=summary_of(draft.tally_added, draft.tally_removed, totals, decisions.summary),
+        summary={
+            **summary_of(draft.tally_added, draft.tally_removed, totals, decisions.summary),
+            **_history(draft, before),
+        },
     )
     earlier = Outcomes() if before is None else kept(before.outcomes, acknowledged)
     pages = NO_PAGES if parent is None else parent.pages  # all of them, or nothing would have been decided
@@ -96,8 +99,17 @@ def next_header(
         ledger=ledger.header,
         ledger_pages=tuple([page.reference for page in ledger.pages]),
         oldest_version=Version(0) if before is None else before.oldest_version,
-        tags={} if before is None else before.tags,
+        tags=draft.addressable.tags,
         next_row_id=draft.next_row_id,
         totals=totals,
+        restored_at=draft.restored_at,
+        earlier_bytes=0 if parent is None else parent.header.earlier_bytes + parent.root.size_in_bytes,
     )
     return NextHeader(header, TablePages(ledger.pages, outcomes.pages), (*outcomes.objects, *ledger.objects))
+
+
+def _history(draft: Draft, before: RootHeader | None) -> dict[str, str]:
+    """What the root says of tags and restores, so that neither happens unseen."""
+    changed = changed_tags({} if before is None else before.tags, draft.addressable.tags)
+    said = {CHANGED_TAGS: changed, RESTORED_VERSIONS: ",".join(map(str, draft.restored))}
+    return {name: text for name, text in said.items() if text}

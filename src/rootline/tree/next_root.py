@@ -50,13 +50,15 @@ def next_root(
     carried = _Carried(draft, sync)
     if parent is not None:
         carried.take(parent.root.blocks, parent.live.unsettled, gone)
-    carried.fresh += [flushed.row for flushed in draft.flushed.values()]
+    leaf_rows = [*(flushed.row for flushed in draft.flushed.values()), *draft.reaffiliated.values()]
+    carried.fresh += leaf_rows
     mask_rows = [row for update in masks.values() for row in update.fresh]
-    young = [*carried.young, *(flushed.row for flushed in draft.flushed.values())]
+    young = [*carried.young, *(row for row in leaf_rows if row.entry.version_info.status is Status.EXISTING)]
     young += [row for row in mask_rows if row.entry.version_info.status is Status.EXISTING]
     added = list(draft.added.values())
     shown = [
         *added,
+        *(row for row in leaf_rows if row.entry.version_info.status is Status.ADDED),
         *(_deleted(draft, row) for row in draft.removed.values()),
         *(row for row in mask_rows if row.entry.version_info.status is not Status.EXISTING),
     ]
@@ -132,6 +134,8 @@ def _gone(draft: Draft, masks: dict[str, MaskUpdate]) -> set[int]:
     """The identities of the parent's row objects that do not stand in the next root as they are."""
     gone = {id(row) for rows in (draft.removed, draft.moved) for row in rows.values()}
     gone.update(id(row) for update in masks.values() for row in update.gone)
+    gone.update(id(draft.live.leaf_rows[location]) for location in draft.reaffiliated)
+    gone.update(id(row) for row in draft.live.orphans)
     for location in draft.dropped_leaves:
         gone.add(id(draft.live.leaf_rows[location]))
         gone.update(id(row) for row in draft.live.mask_rows.get(location, ()))

@@ -29,6 +29,7 @@ def plain_row(draft: Draft, intent: Intent) -> Row | None:
         or intent.kind is not IntentKind.APPEND
         or intent.isolation is not Isolation.SNAPSHOT
         or intent.summary
+        or intent.add_manifests
     ):
         return None
     definition, codec, file = draft.definition, draft.codec, files[0]

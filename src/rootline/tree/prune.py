@@ -15,11 +15,13 @@ from typing import Final
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, FloatType, PrimitiveType
+from pyiceberg.types import DoubleType, FloatType
 
 from rootline.schemas.content_entry import ContentEntry, ContentType
+from rootline.schemas.expression_types import Function
 from rootline.schemas.statistics import ContentStats
 from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.expression_tests import project_single, project_together
 from rootline.tree.filter_projection import project_inclusive, project_strict
 from rootline.tree.filters import AllOf, AnyOf, BoundFilter, Condition, Test, all_of, any_of, bind_filter
 from rootline.tree.value_range import ValueRange, may_satisfy, must_satisfy, range_of
@@ -41,6 +43,7 @@ class PruningFilter:
     strict: Condition
     float_ids: frozenset[int]
     spec_members: Mapping[int, frozenset[int]]
+    definition: TableDefinition
 
     @staticmethod
     def of(
@@ -63,6 +66,7 @@ class PruningFilter:
                 if isinstance(field.type, FloatType | DoubleType)
             ),
             {spec.spec_id: frozenset(spec.expr_ids) for spec in definition.partition_specs},
+            definition,
         )
 
     @cached_property
@@ -74,6 +78,22 @@ class PruningFilter:
     def must(self) -> Check:
         """`must_match`, compiled: arguments as of `may`."""
         return _compiled(self.strict, self.float_ids, must_satisfy, unknown=False)
+
+    @cached_property
+    def _checks(self) -> dict[Test, tuple[Check, Check]]:
+        return {}
+
+    def checks_of(self, test: Test) -> tuple[Check, Check]:
+        """(`may`, `must`) of one test of the filter alone; arguments as of `may`."""
+        known = self._checks.get(test)
+        if known is None:
+            inclusive = _expanded(test, self.definition, is_strict=False)
+            strict = _expanded(test, self.definition, is_strict=True)
+            known = self._checks[test] = (
+                _compiled(inclusive, self.float_ids, may_satisfy, unknown=True),
+                _compiled(strict, self.float_ids, must_satisfy, unknown=False),
+            )
+        return known
 
     def members_of(self, spec_id: int | None) -> Collection[int]:
         """The ids whose statistics are partition values in spec `spec_id`; none when it is unknown."""
@@ -111,17 +131,23 @@ def entry_must_match(pruning: PruningFilter, entry: ContentEntry) -> bool:
 def _expanded(condition: Condition, definition: TableDefinition, *, is_strict: bool) -> Condition:
     if not isinstance(condition, Test):
         parts = tuple(_expanded(part, definition, is_strict=is_strict) for part in condition.parts)
-        return all_of(parts) if isinstance(condition, AllOf) else any_of(parts)
+        if not isinstance(condition, AllOf):
+            return any_of(parts)
+        return all_of(parts if is_strict else (*parts, *project_together(condition.parts, definition)))
     tracked = definition.tracked_by_id.get(condition.field_id)
     if tracked is None:  # a struct, list or map: no statistics at all
         return AnyOf() if is_strict else AllOf()
     found: list[Condition] = [condition]
     for expression in definition.expressions:
-        if expression.source_ids == (condition.field_id,) and isinstance(tracked.type, PrimitiveType):
+        if condition.field_id not in expression.source_ids:
+            continue
+        if definition.function_of(expression) is Function.TRANSFORM:
             project = project_strict if is_strict else project_inclusive
             projected = project(condition, expression.parsed, tracked.type, expression.expr_id)
-            if projected is not None:
-                found.append(projected)
+        else:
+            projected = project_single(condition, expression, definition, is_strict=is_strict)
+        if projected is not None:
+            found.append(projected)
     return any_of(tuple(found)) if is_strict else all_of(tuple(found))
 
 

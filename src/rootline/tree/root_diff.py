@@ -1,26 +1,34 @@
 """What one snapshot changed, read from its root alone.
 
-Owns: status and manifest vectors → changes. Does not own: changes over several versions (fold these).
-Invariants: maintenance shows as nothing; a file that a root adds and removes again is in no change.
+Owns: status and manifest vectors → changes, whoever of the format's writers made them. Does not own: changes over
+several versions (`net_changes`), reading leaves (`rootline.storage.change_reader`).
+Invariants: maintenance shows as nothing; a file that a root adds and removes again is in no change; one leaf at a time
+is enough, except those that a rewrite has just written.
 
-Source: format page, "Status" and "Manifest vectors".
+Theory. Our writers show a leaf's change by its ADDED vector. Others may (change detection in the proposal)
+- drop a leaf, and its vectors, as DELETED: its ADDED vector is the change, else its entries minus the prior vectors;
+- write leaves anew as ADDED: their EXISTING entries are carried over, their ADDED ones came, their DELETED ones went;
+- do both at once: what a dropped leaf still held and a new one carries over has only moved.
+
+Source: format page, "Status", "Manifest vectors" and "Reading must also understand".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from pyroaring import BitMap
 
-from rootline.schemas.content_entry import ContentEntry, ContentType, Status
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.errors import Corrupt
-from rootline.schemas.leaf_codec import Leaf
+from rootline.schemas.leaf import Leaf
 from rootline.schemas.root_codec import Root
-from rootline.tree.live_index import mask_of
+from rootline.tree.file_task import inherited
+from rootline.tree.live_index import StoredAt, mask_of
 
-_FILES = (ContentType.DATA, ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE)
-_LEAVES = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
+StoredMasks = Mapping[StoredAt, BitMap]
+"""The manifest vectors that rest in Puffin files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,73 +70,123 @@ class Changes:
         return bool(self.added or self.removed)
 
 
-def diff(root: Root, leaves: Mapping[str, Leaf]) -> Changes:
+@dataclass(slots=True)
+class RootDiff:
+    """One root's changes, leaf by leaf: `of_root`, then `of_leaf` for each of `changed`, after `carry` for `carriers`.
+
+    Raises `Corrupt` (`vector-corrupt`) when a manifest vector cannot be read.
+    """
+
+    root: Root
+    stored: StoredMasks = field(default_factory=dict)
+    changed: tuple[ContentEntry, ...] = field(init=False)
+    """Root rows of the leaves that the snapshot changed, added or dropped."""
+    carriers: tuple[ContentEntry, ...] = field(init=False)
+    """Root rows of the leaves that may hold what a dropped leaf held."""
+    _masks: dict[str, dict[Status, BitMap]] = field(init=False)
+    _carried: set[EntryPlace] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._masks = _masks_of(self.root, self.stored)
+        leaves = [row.entry for row in self.root.rows if row.entry.content_type in _LEAVES]
+        self.changed = tuple(entry for entry in leaves if _status(entry) is not Status.EXISTING or self._removed(entry))
+        self.carriers = ()
+        if any(self._is_dropped_whole(entry) for entry in self.changed):
+            own = self.root.header.snapshot.snapshot_id
+            fresh = (entry for entry in leaves if entry.version_info.snapshot_id == own)
+            self.carriers = tuple(entry for entry in fresh if _status(entry) is not Status.DELETED)
+            rows = (row.entry for row in self.root.rows if row.entry.content_type in _FILES)
+            self._carried |= {entry.place for entry in rows if _status(entry) is not Status.ADDED}
+
+    def carry(self, manifest: ContentEntry, leaf: Leaf) -> None:
+        """Take note of what one of `carriers` carries over."""
+        dead = self._prior(manifest)
+        for ordinal, entry in enumerate(leaf.entries()):
+            if _status(entry) is not Status.ADDED and ordinal not in dead:
+                self._carried.add(entry.place)
+
+    def of_root(self) -> Changes:
+        """What came and went in the root's own rows."""
+        files = [row.entry for row in self.root.rows if row.entry.content_type in _FILES]
+        return Changes(
+            tuple(entry for entry in files if _status(entry) is Status.ADDED),
+            tuple(entry for entry in files if _status(entry) is Status.DELETED),
+        )
+
+    def of_leaf(self, manifest: ContentEntry, leaf: Leaf) -> Changes:
+        """What came and went with one of `changed`."""
+        removed = self._removed(manifest)
+        if _status(manifest) is Status.EXISTING:
+            return Changes((), tuple(_living(manifest, leaf, removed)))
+        prior = self._prior(manifest)
+        if _status(manifest) is Status.DELETED:
+            if removed:
+                return Changes((), tuple(_living(manifest, leaf, removed)))
+            rest = _living(manifest, leaf, BitMap(range(leaf.length)) - prior)
+            return Changes((), tuple(entry for entry in rest if entry.place not in self._carried))
+        came: list[ContentEntry] = []
+        went: list[ContentEntry] = []
+        for ordinal, entry in enumerate(leaf.entries()):
+            if ordinal in prior:
+                continue
+            if _status(entry) is Status.ADDED and ordinal not in removed:
+                came.append(inherited(entry, manifest))
+            elif _status(entry) is Status.DELETED or (_status(entry) is Status.EXISTING and ordinal in removed):
+                went.append(entry)
+        return Changes(tuple(came), tuple(went))
+
+    def _removed(self, manifest: ContentEntry) -> BitMap:
+        return self._masks.get(manifest.location, {}).get(Status.ADDED, _NOTHING)
+
+    def _prior(self, manifest: ContentEntry) -> BitMap:
+        masks = self._masks.get(manifest.location, {})
+        return masks.get(Status.EXISTING, _NOTHING) | masks.get(Status.DELETED, _NOTHING)
+
+    def _is_dropped_whole(self, manifest: ContentEntry) -> bool:
+        return _status(manifest) is Status.DELETED and not self._removed(manifest)
+
+
+def diff(root: Root, leaves: Mapping[str, Leaf], stored: StoredMasks | None = None) -> Changes:
     """The changes of `root`'s snapshot.
 
     Args:
         root: any root.
-        leaves: at least those that the snapshot removed entries of (see `leaves_changed`).
+        leaves: at least those that `RootDiff` names as `changed` and `carriers`.
+        stored: the manifest vectors that rest in Puffin files.
 
     Raises:
-        Corrupt: `object-missing`, such a leaf is not in `leaves`.
+        Corrupt: `object-missing`, such a leaf is not in `leaves`; `vector-corrupt`.
 
     """
-    added: list[ContentEntry] = []
-    removed: list[ContentEntry] = []
-    masks: dict[str, dict[Status, BitMap]] = {}
-    manifests: list[ContentEntry] = []
-    for row in root.rows:
-        entry, status = row.entry, row.entry.version_info.status
-        if entry.content_type in _FILES:
-            if status is Status.ADDED:
-                added.append(entry)
-            elif status is Status.DELETED:
-                removed.append(entry)
-        elif entry.content_type is ContentType.MANIFEST_DV:
-            masks.setdefault(entry.location, {})[status] = mask_of(entry)
-        else:
-            manifests.append(entry)
-    for manifest in manifests:
-        came, went = _of_leaf(manifest, masks.get(manifest.location, {}), leaves)
-        added += came
-        removed += went
-    return Changes(tuple(added), tuple(removed))
-
-
-def leaves_changed(root: Root) -> frozenset[str]:
-    """The leaves that `diff` needs: those that a vector of this snapshot, or their own status, says were changed."""
-    return frozenset(
-        row.entry.location
-        for row in root.rows
-        if row.entry.content_type not in _FILES and row.entry.version_info.status is not Status.EXISTING
+    work = RootDiff(root, stored or {})
+    for manifest in work.carriers:
+        work.carry(manifest, _leaf(manifest, leaves))
+    parts = [work.of_root(), *(work.of_leaf(manifest, _leaf(manifest, leaves)) for manifest in work.changed)]
+    return Changes(
+        tuple(entry for part in parts for entry in part.added),
+        tuple(entry for part in parts for entry in part.removed),
     )
 
 
-def _of_leaf(
-    manifest: ContentEntry, masks: Mapping[Status, BitMap], leaves: Mapping[str, Leaf]
-) -> tuple[list[ContentEntry], list[ContentEntry]]:
-    """What came and went with one leaf, foreign writers' ways included."""
-    status = manifest.version_info.status
-    removed = masks.get(Status.ADDED, BitMap())
-    if status is Status.EXISTING:
-        return [], list(_entries(manifest, removed, leaves)) if removed else []
-    leaf = _leaf(manifest, leaves)
-    before = masks.get(Status.EXISTING, BitMap())
-    if status is Status.DELETED:
-        gone = removed or BitMap(range(leaf.length)) - before
-        return [], [entry for entry in _entries(manifest, gone, leaves) if _lives(entry)]
-    came = [
-        entry
-        for ordinal, entry in enumerate(leaf.entries())
-        if entry.version_info.status is Status.ADDED and ordinal not in before and ordinal not in removed
-    ]
-    went = [entry for entry in _entries(manifest, removed, leaves) if entry.version_info.status is Status.EXISTING]
-    return came, went
+_FILES = (ContentType.DATA, ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE)
+_LEAVES = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
+_NOTHING = BitMap()
 
 
-def _entries(manifest: ContentEntry, ordinals: BitMap, leaves: Mapping[str, Leaf]) -> Iterator[ContentEntry]:
-    leaf = _leaf(manifest, leaves)
-    return (leaf.entry(ordinal) for ordinal in ordinals)
+def _masks_of(root: Root, stored: StoredMasks) -> dict[str, dict[Status, BitMap]]:
+    masks: dict[str, dict[Status, BitMap]] = {}
+    for row in root.rows:
+        entry = row.entry
+        if entry.content_type is ContentType.MANIFEST_DV:
+            of_leaf = masks.setdefault(entry.referenced_file or entry.location, {})
+            of_leaf[_status(entry)] = of_leaf.get(_status(entry), _NOTHING) | mask_of(entry, stored)
+    return masks
+
+
+def _living(manifest: ContentEntry, leaf: Leaf, ordinals: Iterable[int]) -> Iterator[ContentEntry]:
+    for entry in leaf.entries_at(sorted(ordinals)):
+        if _status(entry) is not Status.DELETED:
+            yield inherited(entry, manifest)
 
 
 def _leaf(manifest: ContentEntry, leaves: Mapping[str, Leaf]) -> Leaf:
@@ -138,8 +196,8 @@ def _leaf(manifest: ContentEntry, leaves: Mapping[str, Leaf]) -> Leaf:
     return leaf
 
 
-def _lives(entry: ContentEntry) -> bool:
-    return entry.version_info.status is not Status.DELETED
+def _status(entry: ContentEntry) -> Status:
+    return entry.version_info.status
 
 
 def _of_type(entries: tuple[ContentEntry, ...], content_type: ContentType) -> tuple[ContentEntry, ...]:

@@ -1,9 +1,9 @@
 """What a scan reads: which leaves, then which files, each with its vectors and what is left of the filter.
 
 Owns: planning over a root and its leaves. Does not own: fetching leaves (`rootline.storage.table_loader`), masks over
-a leaf (`leaf_mask`), the tasks themselves (`file_task`).
+a leaf (`leaf_mask`), the tasks themselves (`file_task`), which delete files go with which data files (`delete_index`).
 Invariants: deterministic order (the root's data files in its order, then each leaf's by ordinal); never a dead entry;
-every live vector of a file is on its task; where a live equality delete may apply, the plan is refused.
+every live vector and delete file that may delete a row of a file which is asked for is on its task.
 
 Source: format page, "Manifest vectors"; the Iceberg specification, "Scan Planning".
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 import numpy as np
 from pyroaring import BitMap
@@ -22,23 +23,25 @@ from rootline.schemas.leaf import Leaf
 from rootline.schemas.root_codec import Root
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.vector_codec import decode_inline
-from rootline.tree.equality_rules import refuse_if_deletes_apply
-from rootline.tree.file_task import FilesOfLeaf, FileTask, VectorsOfLeaf, VectorSource, inherited
+from rootline.tree.delete_index import DeleteIndex
+from rootline.tree.file_task import FilesOfLeaf, FileTask, TaskContext, VectorsOfLeaf, VectorSource, inherited
 from rootline.tree.leaf_mask import leaf_masks
 from rootline.tree.prune import PruningFilter, entry_may_match, entry_must_match
 
 
+class DeletesFor(Enum):
+    """Which rows the delete files of a plan must be right for."""
+
+    MATCHING_ROWS = "matching rows"  # delete files that touch no row which matches the filter are left out
+    EVERY_ROW = "every row"  # of the planned files: for whoever rewrites the rows that do not match
+
+
 @dataclass(frozen=True, slots=True)
 class LeavesToRead:
-    """Root rows of the leaves that a plan needs.
-
-    `affiliated` is keyed by the location of the data leaf that it belongs to: only if an entry of that one matches.
-    `pruned`: data leaves that cannot match.
-    """
+    """Root rows of the leaves that a plan needs, all of them read at once. `pruned`: data leaves that cannot match."""
 
     data: tuple[ContentEntry, ...]
     delete: tuple[ContentEntry, ...]
-    affiliated: Mapping[str, ContentEntry]
     pruned: tuple[ContentEntry, ...] = ()
 
 
@@ -97,7 +100,10 @@ def manifest_vectors(root: Root, stored: Mapping[tuple[str, int], BitMap] | None
 
 
 def leaves_to_read(root: Root, pruning: PruningFilter) -> LeavesToRead:
-    """The leaves that a plan needs, by the root's statistics of them."""
+    """The leaves that a plan needs, by the root's statistics of them.
+
+    A delete leaf that belongs to a pruned data leaf is not needed, nor one of whose partitions none can match.
+    """
     data: list[ContentEntry] = []
     pruned: list[ContentEntry] = []
     deletes: list[ContentEntry] = []
@@ -109,51 +115,52 @@ def leaves_to_read(root: Root, pruning: PruningFilter) -> LeavesToRead:
             (data if entry_may_match(pruning, entry) else pruned).append(entry)
         elif entry.content_type is ContentType.DELETE_MANIFEST:
             deletes.append(entry)
-    wanted, unwanted = {entry.location for entry in data}, {entry.location for entry in pruned}
-    affiliated = {entry.referenced_file: entry for entry in deletes if entry.referenced_file in wanted}
-    by_affinity = {entry.location for entry in affiliated.values()}
-    rest = [entry for entry in deletes if entry.location not in by_affinity and entry.referenced_file not in unwanted]
-    return LeavesToRead(
-        tuple(data), tuple(rest), {name or "": entry for name, entry in affiliated.items()}, tuple(pruned)
-    )
+    unwanted = {entry.location for entry in pruned}
+    rest = [entry for entry in deletes if entry.referenced_file not in unwanted and _may_touch(pruning, entry)]
+    return LeavesToRead(tuple(data), tuple(rest), tuple(pruned))
+
+
+def _may_touch(pruning: PruningFilter, delete_leaf: ContentEntry) -> bool:
+    """Whether its deletes may be of data files that match: only partition values say that of every kind of delete."""
+    members = pruning.members_of(delete_leaf.partition_spec_id)
+    stats = {member: delete_leaf.content_stats[member] for member in members if member in delete_leaf.content_stats}
+    return not stats or pruning.may(stats, None, frozenset())
 
 
 @dataclass
 class ScanPlanner:
-    """One scan's planning, step by step: read the leaves that are `missing` until none is, then `plan`."""
+    """One scan's planning: read the leaves that are `missing`, data and delete leaves at once, then `plan`."""
 
     root: Root
     definition: TableDefinition
     pruning: PruningFilter
-    dead: Mapping[str, BitMap]
+    deletes_for: DeletesFor = DeletesFor.MATCHING_ROWS
     wanted: LeavesToRead = field(init=False)
-    _files: dict[str, FilesOfLeaf] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.wanted = leaves_to_read(self.root, self.pruning)
 
     def missing(self, leaves: Mapping[str, Leaf]) -> tuple[ContentEntry, ...]:
-        """Root rows of leaves that are needed and not in `leaves`; affiliated ones once their data leaf is there."""
-        needed = [*self.wanted.data, *self.wanted.delete]
-        for row in self.wanted.data:
-            affiliated = self.wanted.affiliated.get(row.location)
-            if affiliated is not None and row.location in leaves and len(self._matching(row, leaves)):
-                needed.append(affiliated)
-        return tuple(row for row in needed if row.location not in leaves)
+        """Root rows of leaves that are needed and not in `leaves`."""
+        return tuple(row for row in (*self.wanted.data, *self.wanted.delete) if row.location not in leaves)
 
-    def plan(self, leaves: Mapping[str, Leaf]) -> ScanPlan:
-        """The plan, from all leaves that it needs.
+    def plan(self, leaves: Mapping[str, Leaf], dead: Mapping[str, BitMap]) -> ScanPlan:
+        """The plan, from all leaves that it needs and the ordinals that are dead in them (`manifest_vectors`).
 
         Raises:
-            Corrupt: `object-missing`, a leaf is not in `leaves`.
+            Corrupt: `object-missing`, a leaf is not in `leaves`; `leaf-corrupt`, `entry-invalid`.
             Invalid: `equality-delete-unread`.
 
         """
         for row in self.missing(leaves):
             raise Corrupt("object-missing", f"leaf {row.location} was not read")
+        for row in (*self.wanted.data, *self.wanted.delete):
+            if len(leaves[row.location]) != row.record_count:
+                held = f"holds {len(leaves[row.location])} entries, its root row says {row.record_count}"
+                raise Corrupt("leaf-corrupt", f"{row.location}: {held}")
         vectors = VectorsOfLeaf()
         in_root: list[ContentEntry] = []
-        equality: list[ContentEntry] = []
+        delete_files: list[ContentEntry] = []
         for root_row in self.root.rows:
             entry = root_row.entry
             if entry.version_info.status is Status.DELETED:
@@ -163,39 +170,32 @@ class ScanPlanner:
             elif entry.content_type is ContentType.POSITION_DELETE:
                 vectors.add(entry.referenced_file or "", VectorSource(entry, entry.record_count))
             elif entry.content_type is ContentType.EQUALITY_DELETE:
-                equality.append(entry)
-        for row in self._delete_rows(leaves):
-            equality.extend(vectors.take(leaves[row.location], row, self.dead.get(row.location)))
-        found = ScanPlan(
-            tuple(self._task(entry, vectors) for entry in in_root if entry_may_match(self.pruning, entry)),
-            tuple(self._matching(row, leaves).with_vectors(vectors) for row in self.wanted.data),
+                delete_files.append(entry)
+        for row in self.wanted.delete:
+            delete_files.extend(vectors.take(leaves[row.location], row, dead.get(row.location)))
+        asked = self.pruning if self.deletes_for is DeletesFor.MATCHING_ROWS else None
+        index = DeleteIndex.of(delete_files, self.definition, asked) if delete_files else None
+        context = TaskContext(self.pruning, index)
+        return ScanPlan(
+            tuple(self._task(entry, context, vectors) for entry in in_root if entry_may_match(self.pruning, entry)),
+            tuple(
+                self._matching(row, leaves[row.location], dead.get(row.location), context, vectors)
+                for row in self.wanted.data
+            ),
             len(self.wanted.data),
             len(self.wanted.pruned),
         )
-        refuse_if_deletes_apply(equality, found.tasks(), self.definition)
-        return found
 
-    def _delete_rows(self, leaves: Mapping[str, Leaf]) -> Iterator[ContentEntry]:
-        yield from self.wanted.delete
-        for row in self.wanted.data:
-            affiliated = self.wanted.affiliated.get(row.location)
-            if affiliated is not None and len(self._matching(row, leaves)):
-                yield affiliated
+    def _task(self, entry: ContentEntry, context: TaskContext, vectors: VectorsOfLeaf) -> FileTask:
+        whole = entry_must_match(self.pruning, entry)
+        return FileTask.of_plan(context, entry, vectors.of(entry.location), is_whole=whole)
 
-    def _task(self, entry: ContentEntry, vectors: VectorsOfLeaf) -> FileTask:
-        residual = None if entry_must_match(self.pruning, entry) else self.pruning.bound
-        return FileTask(entry, vectors.of(entry.location), residual)
-
-    def _matching(self, row: ContentEntry, leaves: Mapping[str, Leaf]) -> FilesOfLeaf:
-        known = self._files.get(row.location)
-        if known is None:
-            leaf = leaves[row.location]
-            masks = leaf_masks(self.pruning, leaf, row.partition_spec_id)
-            live = live_mask(leaf, self.dead.get(row.location))
-            ordinals = np.flatnonzero(masks.may & live)
-            known = FilesOfLeaf(leaf, row, ordinals, masks.must[ordinals], self.pruning.bound)
-            self._files[row.location] = known
-        return known
+    def _matching(
+        self, row: ContentEntry, leaf: Leaf, dead: BitMap | None, context: TaskContext, vectors: VectorsOfLeaf
+    ) -> FilesOfLeaf:
+        masks = leaf_masks(self.pruning, leaf, row.partition_spec_id)
+        ordinals = np.flatnonzero(masks.may & live_mask(leaf, dead))
+        return FilesOfLeaf(leaf, row, ordinals, masks.must[ordinals], context, vectors)
 
 
 def live_mask(leaf: Leaf, dead: BitMap | None) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -215,18 +215,21 @@ def plan(
     leaves: Mapping[str, Leaf],
     pruning: PruningFilter,
     dead: Mapping[str, BitMap] | None = None,
+    deletes_for: DeletesFor = DeletesFor.MATCHING_ROWS,
 ) -> ScanPlan:
     """The plan of a scan whose leaves are all at hand; `dead` is `manifest_vectors(root)` unless given.
 
     Raises:
-        Corrupt: `object-missing`, `vector-corrupt`.
+        Corrupt: `object-missing`, `vector-corrupt`, `entry-invalid`.
         Invalid: `equality-delete-unread`.
 
     """
-    return ScanPlanner(root, definition, pruning, manifest_vectors(root) if dead is None else dead).plan(leaves)
+    known = manifest_vectors(root) if dead is None else dead
+    return ScanPlanner(root, definition, pruning, deletes_for).plan(leaves, known)
 
 
 __all__ = [
+    "DeletesFor",
     "FileTask",
     "LeavesToRead",
     "ScanPlan",

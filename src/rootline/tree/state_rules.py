@@ -15,6 +15,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.entry_rules import ManifestKind, broken_rules
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import snapshot_id_of
+from rootline.tree.adopted_rows import faults_of_adopted, is_adopted
 from rootline.tree.aggregates import aggregates_of
 from rootline.tree.ledger import LedgerDraft
 from rootline.tree.live_index import LiveIndex
@@ -70,9 +71,12 @@ def _pages(state: TableState) -> Iterator[str]:
 def _entries(state: TableState) -> Iterator[str]:
     for row in state.root.rows:
         yield from _entry(row.entry, ManifestKind.ROOT, state)
-    for leaf in state.leaves.values():
+    for location, leaf in state.leaves.items():
+        leaf_row = state.live.leaf_rows.get(location)
+        is_old = leaf_row is not None and is_adopted(leaf_row.entry)
+        kind = ManifestKind.ADOPTED_LEAF if is_old else ManifestKind.LEAF
         for entry in leaf.entries():
-            yield from _entry(entry, ManifestKind.LEAF, state)
+            yield from _entry(entry, kind, state)
 
 
 def _entry(entry: ContentEntry, kind: ManifestKind, state: TableState) -> Iterator[str]:
@@ -101,11 +105,11 @@ def _entry(entry: ContentEntry, kind: ManifestKind, state: TableState) -> Iterat
 def _index(state: TableState) -> Iterator[str]:
     """The index that followed the commits equals one made from nothing."""
     try:
-        fresh = LiveIndex.of(state.root, state.leaves)
+        fresh = LiveIndex.of(state.root, state.leaves, state.live.stored)
     except Corrupt as error:
         yield error.message
         return
-    for name in ("rows", "vectors", "equality_deletes", "leaf_rows", "mask_rows", "dead"):
+    for name in ("rows", "vectors", "equality_deletes", "leaf_rows", "mask_rows", "dead", "stored"):
         if getattr(fresh, name) != getattr(state.live, name):
             yield f"the index of {name} does not follow from the root"
     if fresh.unsettled != state.live.unsettled:
@@ -124,7 +128,7 @@ def _live(state: TableState) -> Iterator[str]:
         if place in seen:
             yield f"{entry.location} is live in two places"
         seen.add(place)
-        if entry.content_type is ContentType.POSITION_DELETE:
+        if entry.deletion_vector is not None:
             target = entry.referenced_file or ""
             if target in targets:
                 yield f"{target} has two deletion vectors"
@@ -145,13 +149,17 @@ def _leaves(state: TableState) -> Iterator[str]:
         if any(item.partition_spec_id != entry.partition_spec_id for item in leaf.entries()):
             yield f"{location} has entries of another spec than its row's, {entry.partition_spec_id}"
         found = aggregates_of(leaf, state.definition.spec_by_id(entry.partition_spec_id).expr_ids)
-        if found.manifest_stats != entry.manifest_stats:
+        if is_adopted(entry):
+            yield from (f"{location}: {fault}" for fault in faults_of_adopted(entry, found))
+        elif found.manifest_stats != entry.manifest_stats:
             yield f"the counts of {location} are {entry.manifest_stats}, its entries make them {found.manifest_stats}"
-        if dict(found.content_stats) != dict(entry.content_stats):
+        if not is_adopted(entry) and dict(found.content_stats) != dict(entry.content_stats):
             yield f"the statistics of {location} do not follow from its entries"
         owner = entry.referenced_file
         if owner is not None and owner not in state.live.leaf_rows:
             yield f"{location} belongs to {owner}, which is no leaf of the table"
+        elif owner is not None:
+            yield from _affinity(state, location, owner)
         dead = state.live.dead.get(location)
         if dead is not None and dead.max() >= leaf.length:
             yield f"the manifest vector of {location} names entry {dead.max()}, which it does not have"
@@ -160,9 +168,21 @@ def _leaves(state: TableState) -> Iterator[str]:
             yield f"{location} has manifest vectors of status {statuses}"
 
 
+def _affinity(state: TableState, location: str, owner: str) -> Iterator[str]:
+    """A scan that prunes the owner does not open the delete leaf: nothing else may need it."""
+    live = state.live
+    for target, ordinal in live.lookups[location].vectors.items():
+        at = live.lookups[owner].ordinal_of(EntryPlace(ContentType.DATA, target))
+        if not live.is_dead(location, ordinal) and (at is None or live.is_dead(owner, at)):
+            yield f"{location} belongs to {owner}, but has a vector of {target}, which is not live there"
+    for ordinal, entry in live.lookups[location].equality_deletes:
+        if not live.is_dead(location, ordinal):
+            yield f"{location} belongs to {owner}, but holds {entry.location}, no vector"
+
+
 def _summary(state: TableState) -> Iterator[str]:
     """What the summary counts is what the root shows."""
-    changes = diff(state.root, state.leaves)
+    changes = diff(state.root, state.leaves, state.live.stored)
     added, removed = Tally(), Tally()
     for entry in changes.added:
         added.count(entry)

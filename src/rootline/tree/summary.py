@@ -17,6 +17,10 @@ from rootline.tree.change import Effect
 from rootline.tree.totals import Tally
 
 USER_SUMMARY_CHARS_MAX: Final = 4_096
+CHANGED_TAGS: Final = "rootline.changed-tags"
+"""In a snapshot's summary: the tags that its intents set, moved or deleted."""
+RESTORED_VERSIONS: Final = "rootline.restored-versions"
+"""In a snapshot's summary: the versions that its intents restored, in their order."""
 _RESERVED: Final = ("added-", "removed-", "deleted-", "total-", "changed-partition-count", "operation", "rootline.")
 
 
@@ -70,3 +74,8 @@ def summary_of(added: Tally, removed: Tally, totals: Totals, user: Mapping[str, 
     }
     counted = {key: str(value) for key, value in changed.items() if value}
     return {**user, **counted, **{key: str(value) for key, value in live.items()}}
+
+
+def changed_tags(before: Mapping[str, int], after: Mapping[str, int]) -> str:
+    """The names of the tags that are not where they were, ascending, with commas between them."""
+    return ",".join(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))

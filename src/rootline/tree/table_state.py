@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from rootline.schemas.content_entry import ContentEntry, EntryPlace
+from pyroaring import BitMap
+
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Internal
 from rootline.schemas.leaf_codec import Leaf
 from rootline.schemas.root_codec import Root
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.live_index import Live, LiveIndex
+from rootline.tree.live_index import Live, LiveIndex, StoredAt
 from rootline.tree.table_pages import NO_PAGES, TablePages
+
+_LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +37,21 @@ class TableState:
 
     @staticmethod
     def of(
-        root: Root, definition: TableDefinition, leaves: Mapping[str, Leaf], pages: TablePages = NO_PAGES
+        root: Root,
+        definition: TableDefinition,
+        leaves: Mapping[str, Leaf],
+        pages: TablePages = NO_PAGES,
+        stored_masks: Mapping[StoredAt, BitMap] | None = None,
     ) -> TableState:
-        """The state of a table just read. Raises `Corrupt` when the root names a leaf that is not in `leaves`."""
-        return TableState(root, definition, leaves, LiveIndex.of(root, leaves), pages)
+        """The state of a table just read; `stored_masks`: the manifest vectors in Puffin files.
+
+        Raises:
+            Corrupt: the root names a leaf that is not in `leaves`, or a manifest vector that is not in `stored_masks`.
+
+        """
+        rows = {row.entry.location: row.entry for row in root.rows if row.entry.content_type in _LEAVES}
+        held = {name: leaf.of_row(rows[name]) if name in rows else leaf for name, leaf in leaves.items()}
+        return TableState(root, definition, held, LiveIndex.of(root, held, stored_masks), pages)
 
     @property
     def header(self) -> RootHeader:

@@ -53,6 +53,11 @@ class Tally:
         elif content_type is ContentType.DELETE_MANIFEST:
             self.delete_manifests += times
 
+    def take(self, other: Tally, times: int = 1) -> None:
+        """Take in all that `other` counted; `times` = -1 takes it away again."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + times * getattr(other, name))
+
 
 def totals_after(before: Totals, added: Tally, removed: Tally) -> Totals:
     """The live totals when `added` came and `removed` went."""

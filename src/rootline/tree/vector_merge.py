@@ -1,8 +1,9 @@
 """Prove the vector that an intent adds, and merge it with the one that is live by now.
 
 Owns: what must be fetched, when a merge is allowed, and its result. Does not own: the blob (`merged_puffin`).
-Invariants: the result holds every position of both; an intent that also adds files merges only if its own new
-positions are disjoint from those deleted since it read (else two updates of one row would both land).
+Invariants: the result holds every position of the live vector and every one that the intent is the first to delete;
+what the writer read as deleted and a restore has brought back since stays; an intent that also adds files merges only
+if its own new positions are disjoint from those deleted since it read (else two updates of one row would both land).
 
 Source: protocol page, section 2, "Validation", `row_delta`.
 """
@@ -14,7 +15,7 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from rootline.schemas.content_entry import ContentEntry
+from rootline.schemas.content_entry import ContentEntry, ContentType
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.intent import AddedVector, Intent
 from rootline.tree.batch import Library, VectorAt
@@ -40,9 +41,10 @@ def wanted(intent: Intent, vector: AddedVector, current: ContentEntry, draft: Dr
     """What must be read besides the added vector; one that this batch merged itself is at hand."""
     places: set[VectorAt] = set()
     if (current.referenced_file or "") not in draft.merged:
-        places.add(_place(current))
-    if _adds_files(intent) and vector.replaces_vector is not None:
-        places.add(VectorAt(vector.replaces_vector.location, vector.replaces_vector.offset))
+        places.add(place_of_vector(current))
+    read = vector.replaces_vector
+    if read is not None and all((at.location, at.offset) != (read.location, read.offset) for at in places):
+        places.add(VectorAt(read.location, read.offset))
     return places
 
 
@@ -70,7 +72,7 @@ def merge(
     draft: Draft,
     library: Library,
 ) -> BitMap64 | Settled:
-    """The union; `AS_ADDED` when the added vector is the union already, `AS_IT_WAS` when the live one is.
+    """The live vector and what the intent adds to the one it read; `AS_ADDED`, `AS_IT_WAS` when that is one of them.
 
     Raises:
         Invalid: `vector-invalid`, one cannot be read or does not agree with its entry; `row-conflict`.
@@ -78,10 +80,10 @@ def merge(
     """
     target = current.referenced_file or ""
     theirs = _live_positions(current, draft, library)
-    if _adds_files(intent):
-        base = BitMap64()
-        if vector.replaces_vector is not None:
-            base = _read(library, VectorAt(vector.replaces_vector.location, vector.replaces_vector.offset), None)
+    base = BitMap64()
+    if vector.replaces_vector is not None:
+        base = _read(library, VectorAt(vector.replaces_vector.location, vector.replaces_vector.offset), None)
+    if adds_files(intent):
         both = (ours - base) & (theirs - base)
         if both:
             raise Invalid(
@@ -89,10 +91,10 @@ def merge(
                 f"row {both.min()} of {target!r} (and {len(both) - 1} more) was deleted by another intent "
                 "after the writer read",
             )
-    union = ours | theirs
-    if len(union) == len(theirs):
+    union = theirs | (ours - base)
+    if union == theirs:
         return Settled.AS_IT_WAS
-    return Settled.AS_ADDED if len(union) == len(ours) else union
+    return Settled.AS_ADDED if union == ours else union
 
 
 def check_keeps(ours: BitMap64, current: ContentEntry, draft: Draft, library: Library) -> None:
@@ -113,14 +115,17 @@ def check_keeps(ours: BitMap64, current: ContentEntry, draft: Draft, library: Li
 
 def _live_positions(current: ContentEntry, draft: Draft, library: Library) -> BitMap64:
     merged = draft.merged.get(current.referenced_file or "")
-    return merged.positions if merged is not None else _read(library, _place(current), current.record_count)
+    return merged.positions if merged is not None else _read(library, place_of_vector(current), current.record_count)
 
 
-def _adds_files(intent: Intent) -> bool:
-    return bool(intent.add_data_files)
+def adds_files(intent: Intent) -> bool:
+    """Whether an intent adds data files, by name or in leaves."""
+    leaves = (manifest.content_type for manifest in intent.add_manifests)
+    return bool(intent.add_data_files) or ContentType.DATA_MANIFEST in leaves
 
 
-def _place(entry: ContentEntry) -> VectorAt:
+def place_of_vector(entry: ContentEntry) -> VectorAt:
+    """Where a vector rests, every byte of it said. Raises `Corrupt` when its entry does not say."""
     stored = entry.deletion_vector
     if stored is None or stored.offset is None or stored.size_in_bytes is None or entry.file_size_in_bytes is None:
         raise Corrupt("vector-corrupt", f"the entry of {entry.location!r} does not say where its vector is")

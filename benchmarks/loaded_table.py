@@ -1,0 +1,52 @@
+"""`python -m benchmarks.loaded_table FOLDER`: load a table as a coordinator does, print what of memory is its own.
+
+Owns: the load, in a process of its own. Does not own: the table (`large_table`).
+Invariants: pages of mapped files are not counted, the operating system takes them back when it needs them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+
+from benchmarks.sample_table import TABLE
+from rootline.adapters.local_object_store import LocalObjectStore
+from rootline.schemas.content_entry import ContentType, EntryPlace
+from rootline.storage.head_finder import find_head
+from rootline.storage.table_loader import load_to_build_on
+
+
+def anonymous_bytes(folder: Path) -> int:
+    """Of a process that has loaded the table in `folder`."""
+    command = [sys.executable, "-m", "benchmarks.loaded_table", str(folder)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+async def _loaded(folder: Path) -> int:
+    store = LocalObjectStore(folder)
+    head = await find_head(store, TABLE)
+    assert head is not None
+    state = await load_to_build_on(store, TABLE, head.version)
+    assert state.find(EntryPlace(ContentType.DATA, "data/none.parquet")) is None
+    held = _held_now()
+    await store.close()
+    return held
+
+
+def _held_now() -> int:
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    ctypes.CDLL(None).malloc_trim(0)
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (held,) = (int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
+    return held
+
+
+if __name__ == "__main__":
+    print(asyncio.run(_loaded(Path(sys.argv[1]))))

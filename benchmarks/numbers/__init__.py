@@ -1,0 +1,1 @@
+"""Numbers that the specification asks for, each with the command that makes it."""

@@ -1,0 +1,129 @@
+"""Manifest lists of Iceberg V1 to V3 as rows of a root.
+
+Owns: manifest-list entries → content entries of types 3 and 4. Does not own: the manifests themselves
+(`manifest_codec`), the root around the rows, where the objects rest, the command that adopts a table.
+Invariants: one row for each entry, all EXISTING, because a migration changes no data; a summary becomes the statistics
+of its spec's member; the next free row id only grows.
+
+Source: the Single File Commits proposal, "How existing manifest list fields map to Proposed V4 content entry fields"
+and "Upgrade"; the Iceberg specification, "Manifest Lists" and "First Row ID Assignment"; docs/decisions/0029.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyiceberg.types import DoubleType, FloatType
+
+from rootline.schemas.content_entry import (
+    ContentEntry,
+    ContentType,
+    FileFormat,
+    ManifestStats,
+    Status,
+    VersionInfo,
+)
+from rootline.schemas.errors import Corrupt
+from rootline.schemas.iceberg_avro import Record, read_avro
+from rootline.schemas.single_values import bound_of_bytes
+from rootline.schemas.statistics import FieldStatistics
+from rootline.schemas.table_definition import TableDefinition
+
+_PATH, _LENGTH, _SPEC_ID, _ADDED_SNAPSHOT_ID = 500, 501, 502, 503
+_CONTENT, _SEQUENCE_NUMBER, _MIN_SEQUENCE_NUMBER = 517, 515, 516
+_FILE_COUNTS, _ROW_COUNTS = (504, 505, 506), (512, 513, 514)
+_PARTITIONS, _KEY_METADATA, _FIRST_ROW_ID = 507, 519, 520
+_CONTAINS_NULL, _CONTAINS_NAN, _LOWER_BOUND, _UPPER_BOUND = 509, 518, 510, 511
+
+_TYPES = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
+
+
+@dataclass(frozen=True, slots=True)
+class MigratedList:
+    """Rows of a root, in the list's order, and the next free row id after them."""
+
+    rows: tuple[ContentEntry, ...]
+    next_row_id: int
+
+
+def decode_manifest_list(body: bytes, definition: TableDefinition, *, name: str, next_row_id: int = 0) -> MigratedList:
+    """The rows that a manifest list's entries are in a root.
+
+    Args:
+        body: the whole object.
+        definition: the table's, with all its partition specs; a member of a spec is found by its place.
+        name: what an error calls the list.
+        next_row_id: data manifests without a `first_row_id` (V1, V2) get ids from here on.
+
+    Raises:
+        Corrupt: `leaf-corrupt`, not a manifest list, or one that does not count its manifests' files and rows.
+        Invalid: `spec-unknown`.
+
+    """
+    rows: list[ContentEntry] = []
+    for index, record in enumerate(read_avro(body, name=name).records):
+        try:
+            row = _row_of(record, definition)
+        except (KeyError, ValueError, TypeError, IndexError) as error:
+            raise Corrupt("leaf-corrupt", f"{name}: entry {index} cannot be read: {error!s:.200}") from error
+        counts = row.manifest_stats
+        if row.content_type is ContentType.DATA_MANIFEST and counts is not None:
+            wanted = counts.added_rows_count + counts.existing_rows_count
+            if row.first_row_id is None:
+                row, next_row_id = replace(row, first_row_id=next_row_id), next_row_id + wanted
+            else:
+                next_row_id = max(next_row_id, row.first_row_id + wanted)
+        rows.append(row)
+    return MigratedList(tuple(rows), next_row_id)
+
+
+def _row_of(record: Record, definition: TableDefinition) -> ContentEntry:
+    content_type = _TYPES[record.get(_CONTENT) or 0]
+    number = record.get(_SEQUENCE_NUMBER) or 0  # V1 has none
+    files, rows = (_counts(record, ids) for ids in (_FILE_COUNTS, _ROW_COUNTS))
+    return ContentEntry(
+        content_type=content_type,
+        location=record[_PATH],
+        file_format=FileFormat.AVRO,
+        version_info=VersionInfo(Status.EXISTING, record[_ADDED_SNAPSHOT_ID], number, number),
+        partition_spec_id=record[_SPEC_ID],
+        record_count=sum(files),
+        file_size_in_bytes=record[_LENGTH],
+        manifest_stats=ManifestStats(*files, *rows, record.get(_MIN_SEQUENCE_NUMBER) or 0),
+        key_metadata=record.get(_KEY_METADATA),
+        first_row_id=record.get(_FIRST_ROW_ID) if content_type is ContentType.DATA_MANIFEST else None,
+        content_stats=_statistics_of(record.get(_PARTITIONS) or (), record[_SPEC_ID], definition),
+    )
+
+
+def _counts(record: Record, field_ids: Sequence[int]) -> tuple[int, int, int]:
+    added, existing, deleted = (record.get(field_id) for field_id in field_ids)
+    if added is None or existing is None or deleted is None:
+        raise ValueError("it does not count its manifest's files and rows: rewrite it with a later version first")
+    return added, existing, deleted
+
+
+def _statistics_of(
+    summaries: Sequence[Record], spec_id: int, definition: TableDefinition
+) -> dict[int, FieldStatistics]:
+    """By member of the spec. A summary says whether there are nulls and NaNs, not how many."""
+    members = definition.spec_by_id(spec_id).expr_ids
+    if summaries and len(summaries) != len(members):
+        raise ValueError(f"{len(summaries)} partition summaries, spec {spec_id} has {len(members)} members")
+    found: dict[int, FieldStatistics] = {}
+    for member, summary in zip(members, summaries, strict=False):
+        tracked = definition.tracked_by_id.get(member)
+        if tracked is None:
+            continue
+        is_float = isinstance(tracked.type, FloatType | DoubleType)
+        found[member] = FieldStatistics(
+            lower_bound=bound_of_bytes(tracked.type, summary.get(_LOWER_BOUND)),
+            upper_bound=bound_of_bytes(tracked.type, summary.get(_UPPER_BOUND)),
+            null_value_count=None if summary[_CONTAINS_NULL] else 0,
+            nan_value_count=0 if is_float and summary.get(_CONTAINS_NAN) is False else None,
+        )
+    return found
+
+
+__all__ = ["MigratedList", "decode_manifest_list"]

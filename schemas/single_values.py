@@ -1,0 +1,56 @@
+"""Bounds of Iceberg V1 to V3 as physical values: single-value bytes, and partition values as Avro stores them.
+
+Owns: reading them under the table's newest types, promotions included. Does not own: the statistics they belong to
+(`manifest_codec`, `manifest_list_codec`), what writers of today send (`generic_statistics`).
+Invariants: a value that is not of its type, or is NaN where that bounds nothing, is `None`: unknown, so it never
+prunes.
+
+Source: the Iceberg specification, Appendix D (binary single-value serialization) and "Schema Evolution".
+"""
+
+from __future__ import annotations
+
+import struct
+from decimal import Decimal
+from typing import Any, Final
+
+from pyiceberg.conversions import from_bytes
+from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, LongType, PrimitiveType
+
+from rootline.schemas.bound_codec import bound_codec
+from rootline.schemas.errors import Invalid
+from rootline.schemas.statistics import Bound
+
+_SHORTER: Final[dict[type[PrimitiveType], PrimitiveType]] = {LongType: IntegerType(), DoubleType: FloatType()}
+_SHORT_BYTES: Final = 4
+
+
+def bound_of_bytes(kind: PrimitiveType, data: bytes | None) -> Bound | None:
+    """A bound from its single-value bytes, which may be of the type that `kind` was promoted from."""
+    if data is None:
+        return None
+    shorter = _SHORTER.get(type(kind))
+    written = shorter if shorter is not None and len(data) == _SHORT_BYTES else kind
+    try:
+        return _fitting(kind, from_bytes(written, data))
+    except (ValueError, TypeError, ArithmeticError, struct.error):
+        return None
+
+
+def bound_of_avro(kind: PrimitiveType, value: Any) -> Bound | None:
+    """A partition value from a manifest, its logical type not converted; NaN is a value like any other."""
+    if isinstance(kind, DecimalType) and isinstance(value, bytes):
+        unscaled = int.from_bytes(value, "big", signed=True)
+        return Decimal(unscaled).scaleb(-kind.scale)
+    return None if value is None else _fitting(kind, value, allow_nan=True)
+
+
+def _fitting(kind: PrimitiveType, value: Any, *, allow_nan: bool = False) -> Bound | None:
+    if value != value and not allow_nan:
+        return None
+    try:
+        bound_codec(kind, allow_nan=True).encode(value)
+    except (ValueError, TypeError, ArithmeticError, struct.error, Invalid):
+        return None
+    bound: Bound = value
+    return bound

@@ -1,0 +1,134 @@
+"""A table and its past, as a program sees them.
+
+Owns: the public methods of a table that look back, name what was, and return to it. Does not own: how each is carried
+out (its neighbours in this folder), reading and changing rows (`table_handle`).
+Invariants: holds no connection, only names one; every change waits for its verdict.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rootline.client.commit import Commit
+from rootline.client.producer import DEFAULT_TIMEOUT_S
+from rootline.client.session import Session
+from rootline.client.time_travel import Moment, PointInTime, read_head
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.root_header import RootHeader
+
+if TYPE_CHECKING:
+    from rootline.client.changes import TableChanges
+    from rootline.client.lake import Lake
+
+
+class TableHistory:
+    """The part of a `TableHandle` that is about versions."""
+
+    def __init__(self, lake: Lake, name: TableName) -> None:
+        self._lake = lake
+        self.name = name
+
+    def history(self, *, limit: int = 20) -> list[RootHeader]:
+        """The headers of the newest `limit` addressable versions, newest first: snapshot, totals, ledger."""
+        from rootline.client.history import read_history
+
+        return self._lake.holder.run(lambda session: read_history(session.store, self.name, limit))
+
+    def changes(self, *, from_version: int, to_version: int | None = None) -> TableChanges:
+        """What changed after `from_version` up to and with `to_version` (without it, the head), taken together.
+
+        Data files and delete files that came and went, and in files that stayed the rows that were deleted. Read from
+        the roots in between, each of which shows its own change; maintenance shows as nothing.
+
+        Raises:
+            Invalid: `version-unknown`, a version of the range has expired or is not there yet; `setting-invalid`.
+
+        """
+        from rootline.client.changes import read_changes
+
+        return self._lake.holder.run(lambda session: read_changes(session.store, self.name, from_version, to_version))
+
+    def tag(
+        self,
+        name: str,
+        *,
+        version: int | None = None,
+        move: bool = False,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> Commit:
+        """Name a version, the head's unless `version` says another; `move` lets a tag that is elsewhere come here.
+
+        A tagged version stays addressable when the versions around it expire.
+
+        Raises:
+            Invalid: `tag-conflict`, the tag is elsewhere; `tag-invalid`, `version-unknown`.
+            OutcomeUnknown: `verdict-timeout`; setting it again is safe.
+
+        """
+        from rootline.client.tags import set_tag
+
+        return self._lake.holder.run(
+            lambda session: set_tag(
+                session, self._lake.stamp, self.name, name, version, may_move=move, timeout_s=timeout_s
+            )
+        )
+
+    def untag(self, name: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Commit:
+        """Delete a tag. Raises as `tag`, and `Invalid` (`tag-unknown`) when there is none."""
+        from rootline.client.tags import delete_tag
+
+        return self._lake.holder.run(
+            lambda session: delete_tag(session, self._lake.stamp, self.name, name, timeout_s=timeout_s)
+        )
+
+    def tags(self) -> dict[str, int]:
+        """The versions that have tags, by tag."""
+        return dict(self.head().tags)
+
+    def restore(
+        self,
+        version: int | None = None,
+        *,
+        timestamp: Moment | None = None,
+        snapshot_id: int | None = None,
+        tag: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> Commit:
+        """Make the table's content that of an earlier version, named as in `scan`, as a new version.
+
+        Nothing is lost: the versions in between stay, and can be restored in their turn. Row ids and the reach of
+        equality deletes are as they were then; tags and what was decided for writers stay as they are.
+
+        Raises:
+            Invalid: `version-unknown`, `tag-unknown`, `restore-impossible`, `root-full`.
+            OutcomeUnknown: `verdict-timeout`.
+
+        """
+        from rootline.client.restore_version import restore_version
+
+        point = PointInTime(version, snapshot_id, timestamp, tag)
+        return self._lake.holder.run(
+            lambda session: restore_version(session, self._lake.stamp, self.name, point, timeout_s=timeout_s)
+        )
+
+    def preview_restore(
+        self,
+        version: int | None = None,
+        *,
+        timestamp: Moment | None = None,
+        snapshot_id: int | None = None,
+        tag: str | None = None,
+    ) -> TableChanges:
+        """What `restore` would change now; nothing is published. Raises as `restore`."""
+        from rootline.client.restore_version import preview_restore
+
+        point = PointInTime(version, snapshot_id, timestamp, tag)
+        return self._lake.holder.run(lambda session: preview_restore(session.store, self.name, point))
+
+    def head(self) -> RootHeader:
+        """The newest version's header. Raises `Invalid` (`table-unknown`)."""
+
+        async def operation(session: Session) -> RootHeader:
+            return (await read_head(session.store, self.name)).header
+
+        return self._lake.holder.run(operation)

@@ -1,0 +1,63 @@
+"""When leaves are due to be written anew: a table's thresholds, as its properties say them.
+
+Owns: names, defaults and bounds of the `rootline.compact.*` table properties. Does not own: what is chosen once a
+threshold is reached (`leaf_load`, `vector_compaction_plan`).
+Invariants: a value that cannot be used is refused by name, never replaced in silence; one compaction moves a bounded
+number of entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rootline.maintenance.flush_limits import FlushLimits
+from rootline.maintenance.property_values import whole_number
+
+ENTRIES_MAX: Final = 200_000
+"""Live entries that one compaction reads and writes again, unless a single leaf has more."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionLimits:
+    """`leaves`: small leaves of about one size, or delete leaves of one data leaf, that become one when so many.
+
+    `dead_percent`: a leaf of which so much is dead is written anew. `leaf_entries`: as for a flush. `vector_bytes`,
+    `root_vector_bytes`: manifest vectors move out of a root when one of them, or all together, are larger.
+    """
+
+    leaves: int = 8
+    dead_percent: int = 50
+    leaf_entries: int = 50_000
+    vector_bytes: int = 16_384
+    root_vector_bytes: int = 524_288
+
+    @staticmethod
+    def of_properties(properties: Mapping[str, str]) -> CompactionLimits:
+        """The limits that a table's properties set; defaults for the rest.
+
+        Raises:
+            Invalid: `setting-invalid`, a property is not a whole number within its bounds.
+
+        """
+        defaults = CompactionLimits()
+        return CompactionLimits(
+            leaves=max(2, whole_number(properties, "rootline.compact.leaves", defaults.leaves)),
+            dead_percent=whole_number(properties, "rootline.compact.dead-percent", defaults.dead_percent, 100),
+            leaf_entries=FlushLimits.of_properties(properties).leaf_entries,
+            vector_bytes=whole_number(properties, "rootline.compact.vector-bytes", defaults.vector_bytes),
+            root_vector_bytes=whole_number(
+                properties, "rootline.compact.root-vector-bytes", defaults.root_vector_bytes
+            ),
+        )
+
+    @property
+    def small(self) -> int:
+        """Live entries up to which a leaf is small."""
+        return self.leaf_entries // 2
+
+    @property
+    def now(self) -> CompactionLimits:
+        """What an operator asks for by hand: whatever can become fewer leaves does, and no dead entry stays."""
+        return replace(self, leaves=2, dead_percent=1)

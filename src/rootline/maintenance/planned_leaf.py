@@ -1,0 +1,61 @@
+"""A leaf that shall be written: what it holds, in which order, and what it belongs to.
+
+Owns: the form of entries in a leaf that takes them over, and how many entries fill how many leaves. Does not own: which
+entries (`flush_plan`, `leaf_compaction_plan`), their order (`clustering`), the leaf's bytes.
+Invariants: a leaf holds one spec, and data or deletes; every entry is EXISTING with the explicit snapshot id, sequence
+numbers and first row id of the place that it came from.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from rootline.maintenance.clustering import cluster, cut
+from rootline.schemas.content_entry import ContentEntry, Status
+from rootline.schemas.leaf_codec import LeafContent
+from rootline.schemas.table_definition import TableDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class InPlan:
+    """Affiliated with a data leaf of the same plan, by its index among the plan's leaves."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class InRoot:
+    """Affiliated with a data leaf that the root names already."""
+
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLeaf:
+    """One leaf to write: its entries in order, of one spec. `affinity`: the data leaf that its vectors belong to."""
+
+    content: LeafContent
+    spec_id: int
+    entries: tuple[ContentEntry, ...]
+    affinity: InPlan | InRoot | None = None
+
+
+def planned_leaves(
+    content: LeafContent,
+    entries: Iterable[ContentEntry],
+    definition: TableDefinition,
+    entries_max: int,
+    affinity: InPlan | InRoot | None,
+) -> list[PlannedLeaf]:
+    """Leaves of at most `entries_max` of `entries`, by spec, clustered."""
+    of_spec: dict[int, list[ContentEntry]] = defaultdict(list)
+    for entry in entries:
+        existing = replace(entry.version_info, status=Status.EXISTING)
+        of_spec[entry.partition_spec_id].append(entry.with_version_info(existing))
+    return [
+        PlannedLeaf(content, spec_id, tuple(piece), affinity)
+        for spec_id in sorted(of_spec)
+        for piece in cut(cluster(of_spec[spec_id], definition, spec_id), entries_max)
+    ]

@@ -1,0 +1,152 @@
+"""Which leaves become one, and what delete leaves belong to then."""
+
+from __future__ import annotations
+
+import pytest
+
+from rootline.maintenance.compaction_limits import CompactionLimits
+from rootline.maintenance.flush_limits import FlushLimits
+from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan
+from rootline.maintenance.leaf_load import LeafLoad
+from rootline.maintenance.planned_leaf import InPlan, InRoot
+from rootline.schemas.content_entry import ContentType, Status
+from rootline.schemas.errors import Invalid
+from rootline.schemas.leaf_codec import LeafContent
+from tests.maintenance.table_builder import TableBuilder, location_of
+
+NOW = CompactionLimits().now
+
+
+async def with_leaves(*sizes: int) -> TableBuilder:
+    """A table with a data leaf of each size."""
+    builder = TableBuilder()
+    await builder.create()
+    first = 0
+    for size in sizes:
+        await builder.append(*range(first, first + size))
+        await builder.flush()
+        first += size
+    return builder
+
+
+def plan(builder: TableBuilder, limits: CompactionLimits = NOW) -> LeafCompactionPlan:
+    return builder.compaction_plan(limits)
+
+
+def data_leaves(builder: TableBuilder) -> list[str]:
+    return [row.location for row in builder.rows_of(ContentType.DATA_MANIFEST)]
+
+
+async def test_many_small_leaves_of_one_size_become_one() -> None:
+    builder = await with_leaves(2, 2, 2)
+    assert plan(builder, CompactionLimits(leaves=4)).leaves == ()
+    made = plan(builder, CompactionLimits(leaves=3))
+    assert set(made.replaces) == set(data_leaves(builder))
+    (leaf,) = made.leaves
+    assert {entry.location for entry in leaf.entries} == {location_of(number) for number in range(6)}
+    assert {entry.version_info.status for entry in leaf.entries} == {Status.EXISTING}
+    assert made.made_from_version == builder.state.header.version
+
+
+async def test_a_large_leaf_is_not_written_again_with_each_small_one() -> None:
+    builder = await with_leaves(40, 2, 2, 2)
+    small = data_leaves(builder)[1:]
+    assert set(plan(builder, CompactionLimits(leaves=3)).replaces) == set(small)
+
+
+async def test_a_leaf_that_is_mostly_dead_is_written_anew_without_what_is_dead() -> None:
+    builder = await with_leaves(4)
+    await builder.remove(0)
+    assert plan(builder, CompactionLimits()).leaves == ()
+    await builder.remove(1)
+    (leaf,) = plan(builder, CompactionLimits()).leaves
+    assert {entry.location for entry in leaf.entries} == {location_of(2), location_of(3)}
+
+
+async def test_a_leaf_that_is_dead_as_a_whole_is_left_to_the_next_maintenance() -> None:
+    builder = await with_leaves(2)
+    await builder.remove(0, 1)
+    assert LeafLoad.of(builder.state.root).chosen(NOW) == ()
+
+
+async def test_leaves_of_two_specs_do_not_become_one() -> None:
+    builder = await with_leaves(2, 2)
+    await builder.append(10, 11, spec_id=1)
+    await builder.flush()
+    made = plan(builder)
+    assert {leaf.spec_id for leaf in made.leaves} == {0}
+    assert len(made.replaces) == 2
+
+
+async def test_vectors_of_joined_leaves_are_joined_beside_them() -> None:
+    builder = await with_leaves(2, 2)
+    for number in (0, 1, 2):
+        await builder.delete_rows({number: [1]})
+        await builder.flush()
+    made = plan(builder)
+    data, deletes = made.leaves
+    assert (data.content, deletes.content) == (LeafContent.DATA, LeafContent.DELETE)
+    assert deletes.affinity == InPlan(0)
+    assert len(deletes.entries) == 3
+
+
+async def test_a_single_delete_leaf_follows_without_being_written_again() -> None:
+    builder = await with_leaves(2, 2)
+    await builder.delete_rows({0: [1]})
+    await builder.flush()
+    (delete_leaf,) = builder.rows_of(ContentType.DELETE_MANIFEST)
+    made = plan(builder)
+    assert [leaf.content for leaf in made.leaves] == [LeafContent.DATA]
+    assert made.reaffiliate == ((delete_leaf.location, InPlan(0)),)
+
+
+async def test_delete_leaves_of_one_data_leaf_become_one() -> None:
+    builder = await with_leaves(4)
+    for number in range(3):
+        await builder.delete_rows({number: [1]})
+        await builder.flush()
+    (owner,) = data_leaves(builder)
+    (leaf,) = plan(builder, CompactionLimits(leaves=3)).leaves
+    assert (leaf.affinity, len(leaf.entries)) == (InRoot(owner), 3)
+
+
+async def test_loose_vectors_find_the_leaf_of_their_data_file() -> None:
+    builder = await with_leaves(2, 2)
+    for number in (0, 2):
+        await builder.delete_rows({number: [1]})
+        await builder.flush_loose()
+    one, two = data_leaves(builder)
+    made = plan(builder, CompactionLimits(leaves=2, dead_percent=100, leaf_entries=2))
+    assert {leaf.affinity: len(leaf.entries) for leaf in made.leaves} == {InRoot(one): 1, InRoot(two): 1}
+
+
+async def test_one_compaction_moves_a_bounded_number_of_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = await with_leaves(3, 3, 3, 3)
+    monkeypatch.setattr("rootline.maintenance.leaf_load.ENTRIES_MAX", 7)
+    assert plan(builder).entries == 6
+
+
+async def test_what_a_plan_made_can_be_committed_and_leaves_less_to_do() -> None:
+    builder = await with_leaves(3, 3, 3)
+    await builder.delete_rows({0: [1], 4: [2]})
+    await builder.remove(1)
+    before = builder.live_files()
+    await builder.committed(await builder.compaction_intent(plan(builder)))
+    assert builder.live_files() == before
+    assert len(data_leaves(builder)) == 1
+    assert builder.rows_of(ContentType.MANIFEST_DV) == []
+    assert plan(builder).leaves == ()
+    assert await builder.findings() == []
+
+
+def test_limits_come_from_the_tables_properties() -> None:
+    properties = {
+        "rootline.compact.leaves": "3",
+        "rootline.compact.dead-percent": "20",
+        "rootline.flush.leaf-entries": "9",
+    }
+    assert CompactionLimits.of_properties(properties) == CompactionLimits(3, 20, 9)
+    for name, value in (("leaves", "no"), ("dead-percent", "101"), ("leaves", "0")):
+        with pytest.raises(Invalid, match=f"rootline.compact.{name}"):
+            CompactionLimits.of_properties({f"rootline.compact.{name}": value})
+    assert FlushLimits.of_properties({}).leaf_entries == CompactionLimits().leaf_entries

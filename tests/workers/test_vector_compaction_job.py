@@ -1,0 +1,72 @@
+"""A worker moves manifest vectors out of the root once they are large; everybody reads them there."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rootline.adapters.memory_intent_log import MemoryIntentLog
+from rootline.adapters.system_environment import SystemEnvironment
+from rootline.maintenance.compaction_limits import CompactionLimits
+from rootline.maintenance.vector_compaction_plan import large_vectors
+from rootline.schemas.content_entry import ContentType
+from rootline.storage.table_loader import load_table
+from rootline.workers.jobs.flush_job import flush_job
+from rootline.workers.jobs.maintenance_job import JobOutcome
+from rootline.workers.jobs.vector_compaction_job import vector_compaction_job
+from rootline.workers.settings import WorkerSettings
+from tests.maintenance.table_builder import TableBuilder, location_of
+from tests.workers.log_coordinator import LogCoordinator
+
+
+async def a_table(**properties: str) -> TableBuilder:
+    """A leaf of eight files, of which three are dead."""
+    builder = TableBuilder(**properties)
+    await builder.create()
+    await builder.append(*range(8))
+    await builder.flush()
+    await builder.remove(0, 1)
+    await builder.remove(5)
+    return builder
+
+
+async def test_a_large_vector_moves_and_the_table_is_what_it_was() -> None:
+    builder, log = await a_table(**{"rootline.compact.vector-bytes": "10"}), MemoryIntentLog()
+    before = builder.live_files()
+    serving = asyncio.create_task(LogCoordinator(log, builder).serve())
+    job = vector_compaction_job(builder.store, log, SystemEnvironment(), WorkerSettings())
+    report = await job.run(builder.table)
+    assert (report.outcome, report.entries) == (JobOutcome.COMMITTED, 1)
+    (mask,) = builder.rows_of(ContentType.MANIFEST_DV)
+    assert mask.location.startswith("metadata/vectors/")
+    assert mask.record_count == 3
+    assert (await job.run(builder.table)).outcome is JobOutcome.NOTHING_DUE
+    read = await load_table(builder.store, builder.table)
+    assert read is not None
+    assert {live.entry.location for live in read.live.entries()} == before == builder.live_files()
+    assert await builder.findings() == []
+    serving.cancel()
+
+
+async def test_vectors_of_data_files_still_find_their_leaf_for_a_flush() -> None:
+    builder, log = (
+        await a_table(**{"rootline.compact.vector-bytes": "10", "rootline.flush.vectors": "1"}),
+        MemoryIntentLog(),
+    )
+    serving = asyncio.create_task(LogCoordinator(log, builder).serve())
+    await vector_compaction_job(builder.store, log, SystemEnvironment(), WorkerSettings()).run(builder.table)
+    await builder.delete_rows({3: [1]})
+    report = await flush_job(builder.store, log, SystemEnvironment(), WorkerSettings()).run(builder.table)
+    serving.cancel()
+    assert (report.outcome, report.entries) == (JobOutcome.COMMITTED, 1)
+    (deletes,) = builder.rows_of(ContentType.DELETE_MANIFEST)
+    assert deletes.referenced_file is not None
+    assert builder.state.vector_of(location_of(3)) is not None
+    assert await builder.findings() == []
+
+
+def test_vectors_are_large_alone_or_all_together() -> None:
+    limits = CompactionLimits(vector_bytes=1_000, root_vector_bytes=4_000)
+    assert large_vectors({"a": 1_000, "b": 1_001, "c": 10}, limits) == ["b"]
+    many = {f"{number}": 900 for number in range(5)}
+    assert large_vectors(many, limits) == ["0", "1", "2"]
+    assert large_vectors({f"{number}": 100 for number in range(50)}, limits) == []

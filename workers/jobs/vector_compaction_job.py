@@ -1,0 +1,53 @@
+"""Compactions of manifest vectors: large ones go from the root into Puffin files.
+
+Owns: what is read to plan that. Does not own: which vectors move (`rootline.maintenance.vector_compaction_plan`), the
+steps of a job (`maintenance_job`).
+Invariants: no vector is read while none is due.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rootline.maintenance.compaction_limits import CompactionLimits
+from rootline.maintenance.vector_compaction_plan import (
+    VectorCompactionPlan,
+    inline_bytes,
+    large_vectors,
+    plan_vector_compaction,
+)
+from rootline.ports.environment import Environment
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import IntentKind
+from rootline.schemas.root_codec import Root
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.table_loader import read_stored_manifest_vectors
+from rootline.tree.scan_plan import manifest_vectors
+from rootline.workers.jobs.maintenance_job import MaintenanceJob, WorkerLog
+from rootline.workers.settings import WorkerSettings
+
+
+class VectorCompactionPlanner:
+    """Plans compactions of manifest vectors."""
+
+    kind: Final = IntentKind.COMPACT_VECTORS
+    stale: Final = "compaction-stale"
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> VectorCompactionPlan | None:
+        """What is due in `root`. Raises `Corrupt`, `Unavailable`, and `Invalid` (`setting-invalid`)."""
+        limits = CompactionLimits.of_properties(definition.properties)
+        if not large_vectors(inline_bytes(root), limits):
+            return None
+        dead = manifest_vectors(root, await read_stored_manifest_vectors(self._store, root))
+        return plan_vector_compaction(root, limits, dead)
+
+
+def vector_compaction_job(
+    store: ObjectStore, log: WorkerLog, environment: Environment, settings: WorkerSettings
+) -> MaintenanceJob:
+    """A job that moves large manifest vectors out of roots; arguments as `MaintenanceJob`."""
+    return MaintenanceJob(store, log, environment, settings, VectorCompactionPlanner(store))
