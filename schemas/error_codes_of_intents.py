@@ -196,6 +196,6 @@ CODES_OF_INTENTS: Final = (
         "restore-impossible",
         "Invalid",
         "The version to restore is addressable, but it cannot be read, has another definition, or differs in too much.",
-        "The message says why. `rootline scan --version` still reads its rows, unless `rootline check` finds it damaged.",
+        "The message says why. `rootline scan --version` still reads its rows, unless `rootline check` finds damage.",
     ),
 )
