@@ -275,7 +275,7 @@ _MAY_CARRY: Final[dict[IntentKind, set[str]]] = {
 _MUST_CARRY_ONE_OF: Final[dict[IntentKind, set[str]]] = {
     **_MAY_CARRY,
     IntentKind.ROW_DELTA: {"add_equality_deletes", "add_vectors", "add_manifests"},
-    IntentKind.COMPACT_LEAVES: {"add_manifests", "reaffiliate"},
+    IntentKind.COMPACT_LEAVES: {"add_manifests", "replaces", "reaffiliate"},
 }
 
 __all__ = [

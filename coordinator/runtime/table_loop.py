@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
 import structlog
@@ -212,7 +213,7 @@ class TableLoop:
         after = self._machine
         if after.queue is not before.queue or after.batch is not before.batch:
             self._queued_bytes = sum(record.held_bytes for record in (*after.batch, *after.queue))
-            self._shelf.keep((*after.batch, *after.queue))
+        self._shelf.keep(chain(after.batch, after.queue))
         for effect in effects:
             self._start(effect, tasks)
         self._tell_held(self.held_bytes + self._shelf.held_bytes)

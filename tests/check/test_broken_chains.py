@@ -109,6 +109,8 @@ async def test_a_head_that_is_made_anew_without_a_change_is_sound() -> None:
             ),
             "progress-lost",
         ),
+        (lambda header: replace(header, tags={"unseen": 1}), "tags-wrong"),
+        (lambda header: replace(header, restored_at=SequenceNumber(1)), "snapshot-wrong"),
         (lambda header: replace(header, totals=replace(header.totals, rows=1)), "totals-wrong"),
         (snapshot_with(operation=Operation.REPLACE), "live-set-wrong"),
     ],

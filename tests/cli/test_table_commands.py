@@ -71,6 +71,11 @@ def test_describe_reads_well(run: Run, lake: Path) -> None:
     assert "partitioned by: carrier" in text
     assert "carrier  string" in text
     assert "3 data files" in text
+    (described,) = run("table", "describe", "demo.flights", "--warehouse", lake, "--json").records
+    roots = described["roots"]
+    assert roots["retained"] == described["version"] + 1
+    assert roots["retained_bytes"] > roots["bytes"] > 0
+    assert f"{roots['retained_bytes']:,} bytes" in text
 
 
 def test_a_taken_name_ends_with_one(run: Run, lake: Path, tmp_path: Path) -> None:

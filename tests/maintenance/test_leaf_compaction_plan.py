@@ -7,7 +7,6 @@ import pytest
 from rootline.maintenance.compaction_limits import CompactionLimits
 from rootline.maintenance.flush_limits import FlushLimits
 from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan
-from rootline.maintenance.leaf_load import LeafLoad
 from rootline.maintenance.planned_leaf import InPlan, InRoot
 from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.errors import Invalid
@@ -63,10 +62,18 @@ async def test_a_leaf_that_is_mostly_dead_is_written_anew_without_what_is_dead()
     assert {entry.location for entry in leaf.entries} == {location_of(2), location_of(3)}
 
 
-async def test_a_leaf_that_is_dead_as_a_whole_is_left_to_the_next_maintenance() -> None:
-    builder = await with_leaves(2)
+async def test_a_leaf_that_is_dead_as_a_whole_leaves_without_another_in_its_place() -> None:
+    builder = await with_leaves(2, 2)
+    dead, live = data_leaves(builder)
     await builder.remove(0, 1)
-    assert LeafLoad.of(builder.state.root).chosen(NOW) == ()
+    made = plan(builder, CompactionLimits())
+    assert (made.leaves, made.replaces) == ((), (dead,))
+    await builder.committed(await builder.compaction_intent(made))
+    assert data_leaves(builder) == [live]
+    assert builder.rows_of(ContentType.MANIFEST_DV) == []
+    (verdict,) = await builder.apply(await builder.compaction_intent(made))
+    assert verdict.code == "compaction-stale"
+    assert await builder.findings() == []
 
 
 async def test_leaves_of_two_specs_do_not_become_one() -> None:

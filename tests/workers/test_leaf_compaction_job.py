@@ -7,11 +7,9 @@ import asyncio
 from rootline.adapters.memory_intent_log import MemoryIntentLog
 from rootline.adapters.memory_object_store import MemoryObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
-from rootline.maintenance.flush_limits import FLUSH_NOW
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import IntentKind
 from rootline.workers.app import WorkerService
-from rootline.workers.jobs.flush_job import flush_job
 from rootline.workers.jobs.leaf_compaction_job import leaf_compaction_job
 from rootline.workers.jobs.maintenance_job import JobOutcome, MaintenanceJob
 from rootline.workers.settings import WorkerSettings
@@ -52,18 +50,17 @@ async def test_below_the_thresholds_nothing_is_read_and_nothing_published() -> N
     assert await log.end_offset() == 0
 
 
-async def test_a_compaction_of_leaves_that_died_meanwhile_changes_nothing() -> None:
+async def test_a_compaction_of_leaves_that_died_meanwhile_is_planned_anew() -> None:
     builder, log = await a_table_with_leaves(2), MemoryIntentLog()
     coordinator = LogCoordinator(log, builder)
     await coordinator.publish(builder.removal(0, 1, 2, 3))  # ahead of the compaction on the log, after it in the plan
     await coordinator.publish(builder.intent(IntentKind.APPEND, add_data_files=(data_file(9),)))
     serving = asyncio.create_task(coordinator.serve())
     report = await job_of(builder, log, now=True).run(builder.table)
-    assert (report.outcome, report.code) == (JobOutcome.STALE, "compaction-stale")
-    flush = flush_job(builder.store, log, SystemEnvironment(), WorkerSettings(), limits=FLUSH_NOW)
-    assert (await flush.run(builder.table)).outcome is JobOutcome.COMMITTED
     serving.cancel()
-    assert len(builder.rows_of(ContentType.DATA_MANIFEST)) == 1  # those that were dead as a whole have left
+    assert (report.outcome, report.leaves, report.entries) == (JobOutcome.COMMITTED, 0, 0)
+    assert builder.rows_of(ContentType.DATA_MANIFEST) == []  # those that were dead as a whole have left
+    assert len(builder.live_files()) == 1
     assert await builder.findings() == []
 
 

@@ -41,14 +41,14 @@ class LeafCompactionPlanner:
         limits = limits.now if self._now else limits
         load = LeafLoad.of(root)
         chosen = load.chosen(limits)
-        if not chosen:
+        if not chosen and not load.dead:
             return None
         leaves = await self._leaves.leaves(self._store, table, leaves_to_read(load, chosen), definition)
         dead = manifest_vectors(root, await read_stored_manifest_vectors(self._store, root))
         plan = await asyncio.to_thread(
             plan_leaf_compaction, root, definition, limits, load=load, chosen=chosen, leaves=leaves, dead=dead
         )
-        return plan if plan.leaves else None
+        return plan if plan.leaves or plan.replaces else None
 
 
 def leaf_compaction_job(

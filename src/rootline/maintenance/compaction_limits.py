@@ -15,7 +15,7 @@ from typing import Final
 from rootline.maintenance.flush_limits import FlushLimits
 from rootline.maintenance.property_values import whole_number
 
-ENTRIES_MAX: Final = 200_000
+ENTRIES_MAX: Final = 100_000
 """Live entries that one compaction reads and writes again, unless a single leaf has more."""
 
 

@@ -31,7 +31,7 @@ OWNERS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class LeafCompactionPlan:
-    """Leaves to write, those that they replace, and delete leaves that stay but belong to another leaf from now on."""
+    """Leaves to write, those that they replace or that are dead, and delete leaves that belong to another one then."""
 
     made_from_version: Version
     leaves: tuple[PlannedLeaf, ...] = ()
@@ -85,7 +85,7 @@ def plan_leaf_compaction(
     return LeafCompactionPlan(
         root.header.version,
         tuple(planned),
-        tuple(leaf.location for leaf in chosen),
+        (*(leaf.location for leaf in chosen), *load.dead),
         _moved_along(load, sources, replaced, planned),
     )
 

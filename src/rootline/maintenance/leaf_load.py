@@ -66,6 +66,11 @@ class LeafLoad:
                 rows.append(entry)
         return LeafLoad(tuple(LoadedLeaf(row, row.record_count - _gone(row) - dead[row.location]) for row in rows))
 
+    @property
+    def dead(self) -> tuple[str, ...]:
+        """Leaves in which nothing is live."""
+        return tuple(leaf.location for leaf in self.leaves if leaf.live == 0)
+
     def chosen(self, limits: CompactionLimits) -> tuple[LoadedLeaf, ...]:
         """Leaves that are to be replaced: data leaves first, each with the delete leaves that go along."""
         data = _bounded(_due([leaf for leaf in self.leaves if leaf.is_data], limits))

@@ -25,6 +25,7 @@ from rootline.schemas.root_codec import Row
 from rootline.tree.aggregates import aggregates_of
 from rootline.tree.batch import Library, Needs
 from rootline.tree.change import Change, Effect, FlushedLeaf
+from rootline.tree.dead_leaves import is_dead_as_a_whole
 from rootline.tree.draft import Draft
 from rootline.tree.leaf_lookup import LeafLookup
 from rootline.tree.leaf_sources import LeafSources
@@ -60,7 +61,8 @@ def flush(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
     reaffiliate = {
         item.location: item.referenced_file for item in intent.reaffiliate if item.location in draft.live.leaf_rows
     }
-    if not work.flushed and (intent.add_manifests or not reaffiliate):
+    has_use = bool(reaffiliate) or any(is_dead_as_a_whole(draft, location) for location in intent.replaces)
+    if not work.flushed and (intent.add_manifests or not has_use):
         places = [*(manifest.location for manifest in intent.add_manifests), *intent.replaces]
         names = ", ".join(repr(place) for place in places[:4])
         raise Invalid(stale, f"nothing of {names} is live any more in the place that it came from")

@@ -32,16 +32,21 @@ def drop_dead_leaves(draft: Draft) -> None:
             draft.belong(entry, best)
 
 
+def is_dead_as_a_whole(draft: Draft, location: str) -> bool:
+    """Whether nothing is live in a leaf of the parent, and this batch did not remove the last of it."""
+    index = draft.live
+    row = index.leaf_rows.get(location)
+    if row is None or location in draft.removed_ordinals:
+        return False
+    gone = index.dead.get(location, BitMap()) | draft.moved_ordinals.get(location, BitMap())
+    stats = row.entry.manifest_stats
+    never_live = 0 if stats is None else stats.deleted_files_count
+    return len(gone) + never_live >= row.entry.record_count
+
+
 def _dead(draft: Draft) -> set[str]:
-    index, moved = draft.live, draft.moved_ordinals
-    dead: set[str] = set()
-    for location in index.dead.keys() | moved.keys():
-        row = index.leaf_rows[location].entry
-        gone = index.dead.get(location, BitMap()) | moved.get(location, BitMap())
-        never_live = 0 if row.manifest_stats is None else row.manifest_stats.deleted_files_count
-        if len(gone) + never_live >= row.record_count and location not in draft.removed_ordinals:
-            dead.add(location)
-    return dead
+    places = draft.live.dead.keys() | draft.moved_ordinals.keys()
+    return {location for location in places if is_dead_as_a_whole(draft, location)}
 
 
 def _delete_leaves(draft: Draft) -> list[ContentEntry]:

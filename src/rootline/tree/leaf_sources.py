@@ -26,6 +26,7 @@ from rootline.tree.draft import Draft
 from rootline.tree.leaf_lookup import LeafLookup
 
 _KEYS: Final = ("content_type", "location", "offset", "status", "file_sequence_number")
+_TYPES: Final = {int(content_type): content_type for content_type in ContentType}
 _COMPARED: Final = (
     "file_format",
     "snapshot_id",
@@ -109,7 +110,9 @@ class LeafSources:
     def _keys(self, leaf: Leaf) -> tuple[list[EntryPlace], list[int | None]]:
         """Places and file sequence numbers of the entries. Raises `Invalid` as `origins`."""
         types, locations, offsets, statuses, numbers = (leaf.rows.column(name).to_pylist() for name in _KEYS)
-        places = list(map(EntryPlace, map(ContentType, types), locations, offsets))
+        if not _TYPES.keys() >= set(types):
+            raise Invalid("leaf-invalid", f"{leaf.location!r} holds entries of types that there are not")
+        places = list(map(EntryPlace, map(_TYPES.__getitem__, types), locations, offsets))
         known = len(self._seen)
         for place, status in zip(places, statuses, strict=True):
             self._seen.add(place)
