@@ -18,7 +18,7 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram bench numbers simulate chaos clean clean-venv
+.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram bench numbers properties simulate chaos clean clean-venv
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -72,6 +72,9 @@ numbers: setup ## measure what the proposal asks for; writes docs/numbers.md
 
 bench: setup ## measure against the yardsticks; writes benchmarks/results/
 	$(STAGE) bench $(BIN)/python -m benchmarks $(ARGS)
+
+properties: setup ## more random intents against the reference model: make properties EXAMPLES=5000
+	ROOTLINE_EXAMPLES=$(or $(EXAMPLES),3000) $(STAGE) properties $(BIN)/python -m pytest tests/tree/test_against_reference.py $(ARGS)
 
 simulate: setup ## faults and crashes against the real machine, seeded: make simulate SEED=7 STEPS=2000
 	$(STAGE) simulate $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(ARGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from dataclasses import dataclass, field, replace
 
 import hypothesis.strategies as st
@@ -18,6 +19,8 @@ from tests.tree.reference_model import Outcome, Plan, PlannedVector, ReferenceTa
 from tests.tree.tables import Lake, new_lake
 
 CARRIERS = ("AA", "UA")
+EXAMPLES = int(os.environ.get("ROOTLINE_EXAMPLES", "120"))
+"""Of about sixteen intents each; `make properties EXAMPLES=5000` tries more."""
 
 
 @dataclass(frozen=True)
@@ -269,7 +272,7 @@ def rows_by_sequence(lake: Lake, model: ReferenceTable) -> dict[str, set[int]]:
     return found
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.lists(draws, min_size=4, max_size=30))
 def test_batches_do_what_the_model_does_and_what_their_intents_do_one_by_one(sequence: list[Draw]) -> None:
     trial = Trial()
