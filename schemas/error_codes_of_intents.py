@@ -97,6 +97,13 @@ CODES_OF_INTENTS: Final = (
         "Do not publish the same files again: rows deleted meanwhile would come back.",
     ),
     ErrorCode(
+        "row-count-mismatch",
+        "Invalid",
+        "The files of a rewrite hold more rows than those that they replace, or fewer than no delete can explain.",
+        "Read the files again, with their deletes applied, and write every row that is left, once.",
+        "Do not publish it as an overwrite: rows would be lost, or double.",
+    ),
+    ErrorCode(
         "row-conflict",
         "Invalid",
         "Rows that this intent deletes or updates were deleted by another intent meanwhile.",

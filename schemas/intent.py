@@ -49,6 +49,7 @@ class IntentKind(StrEnum):
     COMPACT_VECTORS = "compact_vectors"
     TAG = "tag"
     RESTORE = "restore"
+    REWRITE = "rewrite"
 
 
 MAINTENANCE_KINDS: Final = frozenset({IntentKind.FLUSH, IntentKind.COMPACT_LEAVES, IntentKind.COMPACT_VECTORS})
@@ -232,6 +233,8 @@ class Intent(WireModel):
             raise ValueError(f"kind {self.kind} must carry {' or '.join(sorted(_MUST_CARRY_ONE_OF[self.kind]))}")
         if self.kind in MAINTENANCE_KINDS and self.made_from_version is None:
             raise ValueError(f"kind {self.kind} must name made_from_version, the root that it was made from")
+        if self.kind is IntentKind.REWRITE and self.read_sequence_number is None:
+            raise ValueError("kind rewrite must name read_sequence_number: what is newer still reaches the new files")
         if self.ref is not None:
             _check_reference(self.kind, self.ref)
         if self.isolation is Isolation.SERIALIZABLE and (self.read_sequence_number is None or self.filter is None):
@@ -271,11 +274,13 @@ _MAY_CARRY: Final[dict[IntentKind, set[str]]] = {
     IntentKind.COMPACT_VECTORS: {"add_vectors"},
     IntentKind.TAG: {"ref"},
     IntentKind.RESTORE: {"ref"},
+    IntentKind.REWRITE: {"add_data_files", "remove_files"},
 }
 _MUST_CARRY_ONE_OF: Final[dict[IntentKind, set[str]]] = {
     **_MAY_CARRY,
     IntentKind.ROW_DELTA: {"add_equality_deletes", "add_vectors", "add_manifests"},
     IntentKind.COMPACT_LEAVES: {"add_manifests", "replaces", "reaffiliate"},
+    IntentKind.REWRITE: {"remove_files"},
 }
 
 __all__ = [

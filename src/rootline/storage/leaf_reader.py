@@ -22,6 +22,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.stored_file import read_stored
 
 LEAVES_AT_ONCE: Final = 8
+_SMALL_BYTES: Final = 65_536
 
 
 async def read_leaf(
@@ -42,10 +43,10 @@ async def read_leaf(
     body = await read_stored(store, table, entry.location, code="leaf-corrupt", length=entry.file_size_in_bytes)
     key = key_of(table, entry.location)
     try:
-        if entry.file_format is FileFormat.PARQUET or definition is None:
-            leaf = decode_leaf(body, location=entry.location)
-        else:
-            leaf = decode_manifest(body, definition, entry, name=entry.location)
+        if len(body) <= _SMALL_BYTES:
+            leaf = _decoded(body, entry, definition)
+        else:  # everything else goes on meanwhile
+            leaf = await asyncio.to_thread(_decoded, body, entry, definition)
     except Corrupt as error:  # a location says where in its table; whoever restores the object needs the whole key
         raise Corrupt(error.code, f"{key}: {error.message.removeprefix(f'{entry.location}: ')}") from error
     if len(leaf) != entry.record_count:
@@ -54,6 +55,12 @@ async def read_leaf(
     if leaf.content is not expected:
         raise Corrupt("leaf-corrupt", f"{key}: lists {leaf.content} files, its root row says {expected}")
     return leaf.of_row(entry)
+
+
+def _decoded(body: bytes, entry: ContentEntry, definition: TableDefinition | None) -> Leaf:
+    if entry.file_format is FileFormat.PARQUET or definition is None:
+        return decode_leaf(body, location=entry.location)
+    return decode_manifest(body, definition, entry, name=entry.location)
 
 
 async def read_leaves(

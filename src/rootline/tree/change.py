@@ -82,5 +82,9 @@ class Change:
     """Leaf → ordinals that leave, many at once; those of `removed` are not among them."""
     leaves: tuple[EncodedLeaf, ...] = ()
     """Leaves to store before the root: those of `flushed` that the coordinator wrote itself."""
+    replaced: tuple[Live, ...] = ()
+    """Live entries that leave because `rewritten` holds their rows now: no root shows them as removed."""
+    rewritten: tuple[Row, ...] = ()
+    """EXISTING rows of the files that hold the rows of `replaced`."""
     restored: Version | None = None
     """The version that the table's content is now that of."""

@@ -18,6 +18,7 @@ from rootline.schemas.verdict import Verdict
 from rootline.tree import answers
 from rootline.tree.apply_files import append, overwrite, remove
 from rootline.tree.apply_flush import flush
+from rootline.tree.apply_rewrite import rewrite
 from rootline.tree.apply_row_delta import row_delta
 from rootline.tree.apply_vector_compaction import compact_vectors
 from rootline.tree.batch import Library, Needs, PendingObject, Record, VectorAt
@@ -152,6 +153,8 @@ class Decisions:
                 return remove(draft, intent)
             case IntentKind.OVERWRITE:
                 return overwrite(draft, intent, self._library)
+            case IntentKind.REWRITE:
+                return rewrite(draft, intent)
             case IntentKind.ROW_DELTA:
                 return row_delta(draft, intent, self._library)
             case IntentKind.FLUSH | IntentKind.COMPACT_LEAVES:

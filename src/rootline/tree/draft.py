@@ -74,8 +74,13 @@ class Draft:
         self.restored: list[Version] = []
         self.restored_at = SequenceNumber(0 if parent is None else parent.header.restored_at)
         self.addressable = Addressable.of(None if parent is None else parent.header)
+        self.read_number_max = self.sequence_number
+        self.rewritten: dict[EntryPlace, Row] = {}
+        self.rewritten_removed: list[Row] = []
         self.tally_added = Tally()
         self.tally_removed = Tally()
+        self.tally_rewritten = Tally()
+        self.tally_replaced = Tally()
         self._vectors: dict[str, ContentEntry] = {}
 
     @staticmethod
@@ -91,12 +96,14 @@ class Draft:
     @property
     def totals(self) -> Totals:
         """The live totals as the batch leaves them so far."""
-        return totals_after(self.totals_before, self.tally_added, self.tally_removed)
+        totals = totals_after(self.totals_before, self.tally_added, self.tally_removed)
+        return totals_after(totals, self.tally_rewritten, self.tally_replaced)
 
     @property
     def data_bytes(self) -> int:
         """The live data files' bytes so far."""
-        return self.totals_before.data_bytes + self.tally_added.data_bytes - self.tally_removed.data_bytes
+        came = self.tally_added.data_bytes + self.tally_rewritten.data_bytes
+        return self.totals_before.data_bytes + came - self.tally_removed.data_bytes - self.tally_replaced.data_bytes
 
     def numbers(self, status: Status = Status.ADDED) -> VersionInfo:
         """Snapshot id and sequence numbers of what the next accepted intent adds."""
@@ -113,7 +120,7 @@ class Draft:
         added = self.added.get(place)
         if added is not None:
             return Live(added.entry)
-        row = self.root_row(place)
+        row = self.rewritten.get(place) or self.root_row(place)
         return Live(row.entry, row=row) if row is not None else self._find_in_leaves(place)
 
     def vector_of(self, data_location: str) -> Live | None:
@@ -132,6 +139,8 @@ class Draft:
         for place in ((ContentType.DATA, location, None), (ContentType.EQUALITY_DELETE, location, None)):
             if place in self.added or (place in rows and place not in self.removed and place not in self.moved):
                 return True
+            if place in self.rewritten:
+                return True
         if not self.live.lookups and not self.flushed:
             return False
         return (
@@ -144,6 +153,8 @@ class Draft:
         for place, row in self.live.rows.items():
             if place not in self.removed and place not in self.moved:
                 yield Live(row.entry, row=row)
+        for row in self.rewritten.values():
+            yield Live(row.entry, row=row)
         for row in self.added.values():
             yield Live(row.entry)
 
@@ -203,6 +214,10 @@ class Draft:
             self.effect |= change.effect
         for live in change.removed:
             self._remove(live, number)
+        for live in change.replaced:
+            self._replace(live, number)
+        for row in change.rewritten:
+            self._take_rewritten(row)
         for leaf, ordinals in change.removed_from.items():
             self._remove_from(leaf, ordinals, number)
         for row in change.added:
@@ -295,10 +310,34 @@ class Draft:
         else:
             self.tally_removed.take(tally)
 
+    def _replace(self, live: Live, number: SequenceNumber) -> None:
+        """Let an entry that the parent has leave without a trace: what holds its rows comes with the same change."""
+        self.tally_replaced.count(live.entry)
+        if live.row is not None:
+            self.moved[live.entry.place] = live.row
+            return
+        assert live.leaf is not None, "an entry that the parent has"
+        flushed, ordinal = self.flushed.get(live.leaf), BitMap([live.ordinal])
+        if flushed is not None:
+            self.flushed[live.leaf] = replace(flushed, masked=flushed.masked | ordinal)
+        else:
+            self.moved_ordinals[live.leaf] = self.moved_ordinals.get(live.leaf, BitMap()) | ordinal
+            self.moved_at[live.leaf] = VersionInfo(Status.EXISTING, self.snapshot_id, number, number)
+
+    def _take_rewritten(self, row: Row) -> None:
+        entry = row.entry
+        self.rewritten[entry.place] = row
+        self.added_bytes += len(row.tail)
+        self.tally_rewritten.count(entry)
+        self.next_row_id = max(self.next_row_id, (entry.first_row_id or 0) + entry.record_count)
+
     def _remove(self, live: Live, number: SequenceNumber) -> None:
         entry = live.entry
         place = entry.place
-        if live.leaf is not None:
+        if live.row is not None and live.row is self.rewritten.get(place):
+            self.rewritten_removed.append(self.rewritten.pop(place))
+            self.tally_removed.count(entry)
+        elif live.leaf is not None:
             self.removed_ordinals.setdefault(live.leaf, BitMap()).add(live.ordinal)
             self.removed_at[live.leaf] = number
             if is_added_leaf(self.flushed.get(live.leaf)):

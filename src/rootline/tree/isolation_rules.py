@@ -43,20 +43,22 @@ def check_isolation(draft: Draft, intent: Intent) -> None:
             raise Invalid(
                 "isolation-conflict",
                 f"{entry.location!r} may match the filter and was added at sequence number "
-                f"{entry.version_info.file_sequence_number}, after {read}, which the writer read",
+                f"{entry.version_info.sequence_number}, after {read}, which the writer read",
             )
 
 
 def entries_after(draft: Draft, sequence_number: int, pruning: PruningFilter) -> Iterator[ContentEntry]:
-    """Live entries that came after that number, new or restored; a leaf that is older as a whole is not opened.
+    """Live entries with rows of after that number; a leaf that is older as a whole is not opened.
+
+    The data sequence number decides: what a rewrite made is as old as what it read. Restores are looked at before.
 
     Of data leaves only entries that may match: those are found over columns, because a leaf may be new as a whole.
     """
-    for row in draft.added.values():
-        if (row.entry.version_info.file_sequence_number or 0) > sequence_number:
+    for row in (*draft.added.values(), *draft.rewritten.values()):
+        if (row.entry.version_info.sequence_number or 0) > sequence_number:
             yield row.entry
     for place, row in draft.live.rows.items():
-        if (row.entry.version_info.file_sequence_number or 0) > sequence_number and draft.root_row(place) is not None:
+        if (row.entry.version_info.sequence_number or 0) > sequence_number and draft.root_row(place) is not None:
             yield row.entry
     leaves = [(lookup, draft.live.leaf_rows[lookup.location]) for lookup in draft.live.lookups.values()]
     leaves += [(flushed.lookup, flushed.row) for flushed in draft.flushed.values()]
@@ -71,7 +73,7 @@ def entries_after(draft: Draft, sequence_number: int, pruning: PruningFilter) ->
 
 def _ordinals_after(lookup: LeafLookup, row: ContentEntry, sequence_number: int, pruning: PruningFilter) -> list[int]:
     numbers = lookup.leaf.columns(["version_info"]).column(0).combine_chunks()
-    newer = pc.greater(pc.struct_field(numbers, "file_sequence_number"), sequence_number)
+    newer = pc.greater(pc.struct_field(numbers, "sequence_number"), sequence_number)
     newer = pc.and_(newer, pc.not_equal(pc.struct_field(numbers, "status"), int(Status.DELETED)))
     flags = pc.fill_null(newer, False).to_numpy(zero_copy_only=False)
     if lookup.holds(ContentType.DATA):

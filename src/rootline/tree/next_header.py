@@ -24,7 +24,15 @@ from rootline.tree.header_limits import HeaderLimits
 from rootline.tree.ledger_spill import fit_ledger
 from rootline.tree.outcome_spill import fit_outcomes
 from rootline.tree.outcomes import Acknowledged, advanced, kept
-from rootline.tree.summary import CHANGED_TAGS, RESTORED_VERSIONS, changed_tags, operation_of, summary_of
+from rootline.tree.summary import (
+    CHANGED_TAGS,
+    REPLACED_FILES,
+    RESTORED_VERSIONS,
+    REWRITTEN_FILES,
+    changed_tags,
+    operation_of,
+    summary_of,
+)
 from rootline.tree.table_pages import NO_PAGES, TablePages
 from rootline.tree.table_state import TableState
 
@@ -109,7 +117,10 @@ def next_header(
 
 
 def _history(draft: Draft, before: RootHeader | None) -> dict[str, str]:
-    """What the root says of tags and restores, so that neither happens unseen."""
+    """What the root says of tags, restores and rewrites, so that none happens unseen."""
     changed = changed_tags({} if before is None else before.tags, draft.addressable.tags)
     said = {CHANGED_TAGS: changed, RESTORED_VERSIONS: ",".join(map(str, draft.restored))}
+    if draft.tally_replaced.data_files:
+        said[REPLACED_FILES] = str(draft.tally_replaced.data_files)
+        said[REWRITTEN_FILES] = str(draft.tally_rewritten.data_files)
     return {name: text for name, text in said.items() if text}

@@ -53,13 +53,19 @@ def next_root(
     leaf_rows = [*(flushed.row for flushed in draft.flushed.values()), *draft.reaffiliated.values()]
     carried.fresh += leaf_rows
     mask_rows = [row for update in masks.values() for row in update.fresh]
-    young = [*carried.young, *(row for row in leaf_rows if row.entry.version_info.status is Status.EXISTING)]
+    rewritten = list(draft.rewritten.values())
+    carried.fresh += rewritten
+    young = [
+        *carried.young,
+        *(row for row in leaf_rows if row.entry.version_info.status is Status.EXISTING),
+        *rewritten,
+    ]
     young += [row for row in mask_rows if row.entry.version_info.status is Status.EXISTING]
     added = list(draft.added.values())
     shown = [
         *added,
         *(row for row in leaf_rows if row.entry.version_info.status is Status.ADDED),
-        *(_deleted(draft, row) for row in draft.removed.values()),
+        *(_deleted(draft, row) for row in (*draft.removed.values(), *draft.rewritten_removed)),
         *(row for row in mask_rows if row.entry.version_info.status is not Status.EXISTING),
     ]
     blocks = carried.settled

@@ -20,16 +20,16 @@ ADDED_BYTES_MAX: Final = 64 * 1024 * 1024
 
 def has_room(draft: Draft, rows: int, size_in_bytes: int) -> bool:
     """Whether so many more rows fit, whose tails have so many bytes."""
-    live = len(draft.live.rows) + len(draft.added) + len(draft.removed)
+    live = len(draft.live.rows) + len(draft.added) + len(draft.rewritten) + len(draft.removed)
     return live + rows <= ROWS_MAX and draft.added_bytes + size_in_bytes <= ADDED_BYTES_MAX
 
 
 def check_room(draft: Draft, change: Change) -> None:
     """Raises `Invalid` (`root-full`) when the root would have too many rows or bytes with `change`."""
-    rows = len(change.added) + len(change.removed)
-    size = sum([len(row.tail) for row in change.added])
+    rows = len(change.added) + len(change.rewritten) + len(change.removed)
+    size = sum([len(row.tail) for row in (*change.added, *change.rewritten)])
     if not has_room(draft, rows, size):
-        rows += len(draft.live.rows) + len(draft.added) + len(draft.removed)
+        rows += len(draft.live.rows) + len(draft.added) + len(draft.rewritten) + len(draft.removed)
         size += draft.added_bytes
         raise Invalid(
             "root-full",

@@ -21,6 +21,9 @@ CHANGED_TAGS: Final = "rootline.changed-tags"
 """In a snapshot's summary: the tags that its intents set, moved or deleted."""
 RESTORED_VERSIONS: Final = "rootline.restored-versions"
 """In a snapshot's summary: the versions that its intents restored, in their order."""
+REPLACED_FILES: Final = "rootline.replaced-data-files"
+REWRITTEN_FILES: Final = "rootline.rewritten-data-files"
+"""In a snapshot's summary: how many data files its rewrites replaced, and by how many; no other count knows of them."""
 _RESERVED: Final = ("added-", "removed-", "deleted-", "total-", "changed-partition-count", "operation", "rootline.")
 
 

@@ -189,7 +189,7 @@ def named_locations(intent: Intent) -> list[str]:
 
 
 def _in_root(draft: Draft) -> list[str]:
-    places = (*draft.live.rows, *draft.added)
+    places = (*draft.live.rows, *draft.rewritten, *draft.added)
     return [place.location for place in places if place.content_type in _FILES]
 
 

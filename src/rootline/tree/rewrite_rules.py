@@ -1,0 +1,137 @@
+"""What a root's rewrites did without showing it, found by comparing the two live sets, and what must hold of it.
+
+Owns: finding it in loaded states, and the rules. Does not own: which rewrites are accepted (`apply_rewrite`), the same
+question on stored bytes (`rootline.storage.check_rewrites`).
+Invariants: pure; costs next to nothing where the root says that nothing was rewritten; nothing of what applying noted
+is believed.
+
+Source: format page, "Rewrites"; decision 0034.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pyroaring import BitMap
+
+from rootline.schemas.content_entry import ContentEntry, ContentType, Status
+from rootline.tree.live_index import mask_of
+from rootline.tree.summary import REPLACED_FILES, REWRITTEN_FILES
+from rootline.tree.table_state import TableState
+from rootline.tree.totals import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrites:
+    """`came`: files that rewrites of a root made, those that it removed again included; `went`: what they replaced."""
+
+    came: tuple[ContentEntry, ...] = ()
+    went: tuple[ContentEntry, ...] = ()
+    came_tally: Tally = field(init=False)
+    went_tally: Tally = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name, entries in (("came_tally", self.came), ("went_tally", self.went)):
+            tally = Tally()
+            for entry in entries:
+                tally.count(entry)
+            object.__setattr__(self, name, tally)
+
+
+def rewrites_of(old: TableState | None, new: TableState) -> Rewrites:
+    """What the step from `old` to `new` rewrote."""
+    if old is None:
+        return Rewrites()
+    came = tuple(_came(old, new))
+    said = says_rewrites(new.header.snapshot.summary)
+    return Rewrites(came, tuple(_went(old, new)) if said or came else ())
+
+
+def says_rewrites(summary: Mapping[str, str]) -> bool:
+    """Whether a snapshot's summary says that its root rewrote files."""
+    return REPLACED_FILES in summary or REWRITTEN_FILES in summary
+
+
+def faults_of_rewrites(
+    found: Rewrites, summary: Mapping[str, str], first: int, last: int, next_row_id: int, *, is_exact: bool
+) -> Iterator[str]:
+    """The rules that a root's rewrites break, in words.
+
+    Args:
+        found: what was rewritten.
+        summary: of the root's snapshot.
+        first: the sequence number of the version before.
+        last: the root's own.
+        next_row_id: the root's.
+        is_exact: whether no equality delete can have deleted rows of what went.
+
+    """
+    said = tuple(int(summary.get(key, "0")) for key in (REPLACED_FILES, REWRITTEN_FILES))
+    counted = (found.went_tally.data_files, found.came_tally.data_files)
+    if said != counted:
+        yield f"the summary says that {said[0]} files became {said[1]}, the root makes it {counted[0]} and {counted[1]}"
+    for entry in found.came:
+        info = entry.version_info
+        number, own = info.sequence_number, info.file_sequence_number
+        if entry.content_type is not ContentType.DATA:
+            yield f"{entry.location} came as EXISTING, and is no data file"
+        if number is None or own is None or not number <= first < own <= last:
+            yield f"{entry.location} was rewritten with sequence numbers {number} and {own}"
+        if entry.first_row_id is None or entry.first_row_id + entry.record_count > next_row_id:
+            yield f"{entry.location}: row ids from {entry.first_row_id} are not below {next_row_id}"
+    before, after = found.went_tally.rows - found.went_tally.deleted_rows, found.came_tally.rows
+    if after > before or (is_exact and after != before):
+        yield f"rewrites made {after} rows of {before}"
+    if found.went_tally.equality_deletes:
+        yield "rewrites made equality deletes vanish"
+
+
+def _came(old: TableState, new: TableState) -> Iterator[ContentEntry]:
+    """Root rows of this snapshot that are not shown as added; removed ones too."""
+    snapshot, first = new.header.snapshot.snapshot_id, old.header.snapshot.sequence_number
+    known = {id(block) for block in old.root.blocks}
+    for block in new.root.blocks:
+        if id(block) in known:
+            continue
+        for row in block.rows:
+            entry, info = row.entry, row.entry.version_info
+            if entry.content_type > ContentType.EQUALITY_DELETE or info.snapshot_id != snapshot:
+                continue
+            is_own = info.status is Status.DELETED and (info.file_sequence_number or 0) > first
+            if info.status is Status.EXISTING or is_own:
+                yield entry
+
+
+def _went(old: TableState, new: TableState) -> Iterator[ContentEntry]:
+    """What was live, is not any more in the same identity, and is not shown as removed."""
+    shown = {
+        (row.entry.place, row.entry.version_info.file_sequence_number)
+        for row in new.root.rows
+        if row.entry.version_info.status is Status.DELETED
+    }
+    for place, row in old.live.rows.items():
+        number = row.entry.version_info.file_sequence_number
+        if (place, number) not in shown and not _is_live(new, row.entry):
+            yield row.entry
+    for location, lookup in old.live.lookups.items():
+        dead = old.live.dead.get(location, BitMap())
+        if location in new.live.lookups:
+            gone = new.live.dead.get(location, BitMap()) - dead - _removed(new, location)
+        else:
+            gone = BitMap(range(lookup.leaf.length)) - dead
+        for entry in lookup.leaf.entries_at(list(gone)):
+            if entry.version_info.status is not Status.DELETED and not _is_live(new, entry):
+                yield entry
+
+
+def _removed(new: TableState, location: str) -> BitMap:
+    rows = new.live.mask_rows.get(location, ())
+    added = (row.entry for row in rows if row.entry.version_info.status is Status.ADDED)
+    return BitMap.union(BitMap(), *(mask_of(entry, new.live.stored) for entry in added))
+
+
+def _is_live(state: TableState, entry: ContentEntry) -> bool:
+    found = state.live.find(entry.place)
+    numbers = entry.version_info.file_sequence_number
+    return found is not None and found.entry.version_info.file_sequence_number == numbers
