@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import Verdict, VerdictKind
 
+_MAINTENANCE = (IntentKind.FLUSH, IntentKind.COMPACT_LEAVES, IntentKind.COMPACT_VECTORS)
+
 
 @dataclass(slots=True)
 class Reference:
@@ -32,6 +34,8 @@ class Reference:
 
     def apply(self, intent: Intent, vectors: Mapping[tuple[str, int], frozenset[int]]) -> None:
         """What an accepted intent does."""
+        if intent.kind in _MAINTENANCE:
+            return
         if intent.kind is IntentKind.RESTORE and intent.ref is not None:
             wanted = intent.ref.version or 0
             then = next(files for version, files in reversed(self.past) if version <= wanted)
