@@ -99,7 +99,7 @@ CODES_OF_INTENTS: Final = (
     ErrorCode(
         "row-count-mismatch",
         "Invalid",
-        "The files of a rewrite hold more rows than those that they replace, or fewer than no delete can explain.",
+        "The files of a rewrite hold more rows than those that they replace, or fewer than deletes can explain.",
         "Read the files again, with their deletes applied, and write every row that is left, once.",
         "Do not publish it as an overwrite: rows would be lost, or double.",
     ),

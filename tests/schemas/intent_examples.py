@@ -165,4 +165,16 @@ def intents() -> list[Intent]:
             ref=VersionReference(version=7, tag="release-2.1", seen_version=4),
         ),
         Intent(intent_id="i-restore", table="db.events", kind=IntentKind.RESTORE, ref=VersionReference(version=7)),
+        Intent(
+            intent_id="i-rewrite",
+            table="db.events",
+            kind=IntentKind.REWRITE,
+            read_version=4,
+            read_sequence_number=9,
+            add_data_files=(FILE,),
+            remove_files=(
+                RemovedFile(location="data/a.parquet"),
+                RemovedFile(location="data/b.parquet", vector=VectorReference(location="data/v.puffin", offset=44)),
+            ),
+        ),
     ]

@@ -212,8 +212,8 @@ def test_avro_cannot_carry_what_the_model_refuses() -> None:
 
 
 def test_an_unknown_kind_has_a_code_of_its_own() -> None:
-    error = refused(as_json(kind="rewrite"), JSON)
-    assert (error.code, "rewrite" in error.message, "append" in error.message) == ("kind-unknown", True, True)
+    error = refused(as_json(kind="upsert"), JSON)
+    assert (error.code, "upsert" in error.message, "append" in error.message) == ("kind-unknown", True, True)
     assert refused(framed({"intent_id": "1", "table": "t.t", "kind": "x" * 5_000})).code == "kind-unknown"
 
 

@@ -179,11 +179,28 @@ class Migrated:
         await self.commit(Intent(intent_id="r", table=self.name, kind=IntentKind.REMOVE, remove_files=(item,)))
 
     async def append(self, name: str, rows: dict[str, list[Any]]) -> None:
+        added = (self._written(name, rows),)
+        await self.commit(Intent(intent_id="a", table=self.name, kind=IntentKind.APPEND, add_data_files=added))
+
+    async def replace(self, source: str, name: str, rows: dict[str, list[Any]]) -> None:
+        """What is left of a file without a vector, in a new one."""
+        number = self.state.header.snapshot.sequence_number
+        intent = Intent(
+            intent_id="w",
+            table=self.name,
+            kind=IntentKind.REWRITE,
+            read_sequence_number=number,
+            add_data_files=(self._written(name, rows),),
+            remove_files=(RemovedFile(location=source),),
+        )
+        await self.commit(intent)
+
+    def _written(self, name: str, rows: dict[str, list[Any]]) -> DataFile:
         self.write_rows(name, rows)
         statistics = EntryCodec.of_definition(self.definition).statistics
         carrier = rows["carrier"][0]
         values = {CARRIER: FieldStatistics(carrier, carrier), DAY: FieldStatistics(ONE_DAY, ONE_DAY)}
-        data_file = DataFile(
+        return DataFile(
             location=f"data/{name}.parquet",
             partition_spec_id=3,
             record_count=len(rows["id"]),
@@ -191,7 +208,6 @@ class Migrated:
             content_stats=statistics.encode(values),
             stats_schema=statistics.fingerprint,
         )
-        await self.commit(Intent(intent_id="a", table=self.name, kind=IntentKind.APPEND, add_data_files=(data_file,)))
 
     async def rewrite(self, *locations: str) -> str:
         """Write what is live in these leaves into one of ours, and replace them by it; its location."""

@@ -269,6 +269,11 @@ async def test_position_delete_files_of_version_2_are_carried_out() -> None:
     assert await table.ids() == [0, *range(3, 10)]
     assert broken_thoroughly(table.state) == []
     assert await findings_of(table) == []
+    left = {name: [values[0], *values[3:]] for name, values in rows_of(0, "UA").items()}
+    await table.replace("data/a.parquet", "rewritten", left)
+    assert await table.ids() == [0, *range(3, 10)]
+    assert broken_thoroughly(table.state) == []
+    assert await findings_of(table) == []
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ class Outcome:
     compactions: int
     vector_compactions: int
     restores: int
+    rewrites: int
 
 
 def simulate(
@@ -213,17 +214,14 @@ async def _outcome(seed: int, world: World, processes: Sequence[Process], states
         virtual_s=asyncio.get_running_loop().time(),
         leaves=sum(len(state.leaves) for state in states),
         pages=pages,
-        restores=sum(
-            world.log.verdicts[record.position].kind is VerdictKind.COMMITTED
-            for record in world.log.records()
-            if b"\x0erestore" in record.value
-        ),
+        restores=_committed(world, b"\x0erestore"),
+        rewrites=_committed(world, b"\x0erewrite"),
         compactions=_committed(world, b"compact_leaves"),
         vector_compactions=_committed(world, b"compact_vectors"),
     )
 
 
 def _committed(world: World, kind: bytes) -> int:
-    """Intents of a kind that only a worker sends."""
+    """Intents of a kind; `kind` occurs in no others."""
     records = [record for record in world.log.records() if kind in record.value]
     return sum(world.log.verdicts[record.position].kind is VerdictKind.COMMITTED for record in records)

@@ -124,8 +124,10 @@ class Writer:
                 return self._intent(IntentKind.REMOVE, remove_files=removed)
             if roll < 0.78:
                 return self._intent(IntentKind.OVERWRITE, add_data_files=self._files(1), remove_files=removed)
-            if roll < 0.94:
+            if roll < 0.90:
                 return await self._row_delta(view, chosen)
+            if roll < 0.94:
+                return self._rewrite(view, live)
             if roll < 0.98:
                 return self._history(view, roll)
         except RootlineError:
@@ -136,7 +138,7 @@ class Writer:
     async def _in_leaf(self, view: TableState, intent: Intent) -> Intent:
         """The same intent, its files in a leaf of the writer's own; now and then the leaf is not there."""
         files = intent.add_data_files
-        if not files or any(".." in file.location for file in files):
+        if not files or intent.kind is IntentKind.REWRITE or any(".." in file.location for file in files):
             return intent
         definition = view.definition
         entries = [
@@ -198,6 +200,23 @@ class Writer:
             )
         added = self._files(1) if self.rng.random() < 0.3 else ()
         return self._intent(IntentKind.ROW_DELTA, add_vectors=tuple(vectors), add_data_files=added)
+
+    def _rewrite(self, view: TableState, live: list[str]) -> Intent:
+        """Two files become one, without the rows that are deleted in them."""
+        sources = self.rng.sample(live, k=2)
+        entries = [found.entry for found in view.live.entries()]
+        rows = sum(entry.record_count for entry in entries if entry.location in sources)
+        rows -= sum(entry.record_count for entry in entries if entry.referenced_file in sources)
+        [file] = self._files(1)
+        counted = file.statistics[0].model_copy(update={"value_count": rows})
+        return self._intent(
+            IntentKind.REWRITE,
+            read_sequence_number=view.header.snapshot.sequence_number,
+            add_data_files=(
+                file.model_copy(update={"record_count": rows, "statistics": (counted, *file.statistics[1:])}),
+            ),
+            remove_files=tuple(RemovedFile(location=name, vector=seen_vector(view, name)) for name in sources),
+        )
 
     def _history(self, view: TableState, roll: float) -> Intent:
         """Back to a version of late, or a tag on one; some of them are not there any more, or yet."""

@@ -139,9 +139,15 @@ class ReferenceTable:
             for name, file in self.files.items()
         }
 
+    def values(self) -> list[int]:
+        """The values of all rows that no delete has reached."""
+        return sorted(self.files[name].ids[position] for name, rows in self.rows().items() for position in rows)
+
     def _check(self, plan: Plan, view: ReferenceTable) -> None:
         if plan.serializable is not None:
             self._check_isolation(plan.serializable, view.number)
+        if plan.kind is IntentKind.REWRITE:
+            self._check_sources(plan.removes, view)
         for name in plan.removes:
             if name not in self.files:
                 raise Rejected("file-not-live")
@@ -153,6 +159,8 @@ class ReferenceTable:
         for name in [name for name, _, _ in (*plan.adds, *plan.equality)]:
             if name in self.files or name in self.equality:
                 raise Rejected("file-already-live")
+        if plan.kind is IntentKind.REWRITE:
+            self._check_counts(plan, view.number)
         if plan.vectors_in_leaf:
             self._check_leaf_of_vectors(plan.vectors, view.number)
             return
@@ -176,17 +184,40 @@ class ReferenceTable:
         if self.restored_at > read:
             raise Rejected("isolation-conflict")
         for file in self.files.values():
-            if max(file.came, file.vector_number) > read and min(file.ids) <= value <= max(file.ids):
+            if max(file.number, file.vector_number) > read and min(file.ids) <= value <= max(file.ids):
                 raise Rejected("isolation-conflict")
-        if any(delete.came > read and delete.value == value for delete in self.equality.values()):
+        if any(delete.number > read and delete.value == value for delete in self.equality.values()):
             raise Rejected("isolation-conflict")
+
+    def _check_sources(self, names: Sequence[FileName], view: ReferenceTable) -> None:
+        """Files and vectors are the very ones that were read, and nothing was brought back since."""
+        if self.restored_at > view.number:
+            raise Rejected("stale-source")
+        for name in names:
+            if name not in self.files or max(self.files[name].came, self.files[name].vector_number) > view.number:
+                raise Rejected("stale-source")
+
+    def _check_counts(self, plan: Plan, read: int) -> None:
+        least = most = 0
+        for file in (self.files[name] for name in plan.removes):
+            rows = len(file.ids) - len(file.deleted)
+            most += rows
+            least += (
+                0
+                if any(delete.number <= read and self._near(delete, file) for delete in self.equality.values())
+                else rows
+            )
+        if not least <= sum(len(ids) for _, _, ids in plan.adds) <= most:
+            raise Rejected("row-count-mismatch")
+
+    def _near(self, delete: EqualityDelete, file: File) -> bool:
+        is_within = min(file.ids) <= delete.value <= max(file.ids)
+        return delete.number > file.number and delete.carrier in (None, file.carrier) and is_within
 
     def _check_unseen_deletes(self, removes: Sequence[FileName], read: int) -> None:
         for file in (self.files[name] for name in removes):
             for delete in self.equality.values():
-                newer = delete.came > read and delete.number > file.number
-                near = delete.carrier in (None, file.carrier) and min(file.ids) <= delete.value <= max(file.ids)
-                if newer and near:
+                if delete.came > read and self._near(delete, file):
                     raise Rejected("stale-source")
 
     def _check_target(self, plan: Plan, vector: PlannedVector) -> None:
@@ -259,6 +290,7 @@ class ReferenceTable:
                 spec = "all" if self.equality[name].carrier is None else "carrier"
                 self.equality[name].leaf = f"{plan.intent_id}/{spec}"
             return
+        values = self.values()
         for name in plan.removes:
             del self.files[name]
         for vector in plan.vectors:
@@ -272,8 +304,10 @@ class ReferenceTable:
                 file.deleted = union
         for name, carrier, ids in plan.adds:
             leaf = f"{plan.intent_id}/adds" if plan.adds_in_leaf else None
-            self.files[name] = File(ids, carrier, self.number, self.next_row_id, leaf=leaf)
+            number = view.number if plan.kind is IntentKind.REWRITE else self.number
+            self.files[name] = File(ids, carrier, number, self.next_row_id, leaf=leaf, came=self.number)
             self.next_row_id += len(ids)
+        assert plan.kind is not IntentKind.REWRITE or self.values() == values
         for name, carrier_of_delete, value in plan.equality:
             self.equality[name] = EqualityDelete(value, carrier_of_delete, self.number)
 

@@ -23,6 +23,9 @@ EXAMPLES = int(os.environ.get("ROOTLINE_EXAMPLES", "120"))
 """Of about sixteen intents each; `make properties EXAMPLES=5000` tries more."""
 
 
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+
 @dataclass(frozen=True)
 class Draw:
     """Small numbers that a plan is made from; `lag`: how many batches ago the writer read."""
@@ -52,6 +55,8 @@ draws = st.builds(
             IntentKind.COMPACT_LEAVES,
             IntentKind.RESTORE,
             IntentKind.TAG,
+            IntentKind.REWRITE,
+            IntentKind.REWRITE,
         ]
     ),
     lag=st.integers(0, 3),
@@ -92,6 +97,8 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
     if draw.kind is IntentKind.OVERWRITE:
         kept = tuple(add for add in adds if add[0] not in chosen)
         return replace(plan, removes=(chosen[0],), adds=kept)
+    if draw.kind is IntentKind.REWRITE:
+        return _rewrite(chosen, number, view, plan)
     vectors = tuple(
         PlannedVector(name, frozenset(view.files[name].deleted | {pick % len(view.files[name].ids)}))
         for name, pick in dict(zip(chosen, picks[4:], strict=True)).items()
@@ -103,6 +110,15 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
         adds=tuple(add for add in adds[:1] if draw.flag and add[0] not in chosen),
         equality=equality,
     )
+
+
+def _rewrite(chosen: list[str], number: int, view: ReferenceTable, plan: Plan) -> Plan:
+    """One file of the rows that are left in one or two of a carrier; no file if none are."""
+    carrier = view.files[chosen[0]].carrier
+    sources = tuple(name for name in dict.fromkeys(chosen) if view.files[name].carrier == carrier)
+    rows = view.rows()
+    ids = tuple(view.files[name].ids[position] for name in sources for position in sorted(rows[name]))
+    return replace(plan, removes=sources, adds=((f"r{number}", carrier, ids),) if ids else ())
 
 
 def _flush(draw: Draw, view: ReferenceTable, plan: Plan) -> Plan | None:
@@ -179,7 +195,9 @@ class Trial:
             self.waiting.append(self.earlier[draw.picks[0] % len(self.earlier)])
             return
         plan = plan_of(draw, number, self.views[at][0])
-        if plan is not None and plan.adds and plan.writer is not None:  # without one, a leaf cannot come back
+        if (
+            plan is not None and plan.adds and plan.writer is not None and plan.kind is not IntentKind.REWRITE
+        ):  # without one, a leaf cannot come back
             plan = replace(plan, adds_in_leaf=draw.leaf)
         if plan is not None and plan.vectors and plan.writer is not None:
             plan = replace(plan, vectors_in_leaf=draw.leaf)
@@ -237,9 +255,14 @@ def outcomes(verdicts: list[Verdict]) -> list[Outcome]:
 
 
 def ranked(lake: Lake) -> dict[tuple[ContentType, str], int]:
-    """Each live entry's rank by data sequence number: rejections take numbers of their own when they are alone."""
+    """Each live entry's rank by data sequence number: rejections take numbers of their own when they are alone.
+
+    Without what rewrites made: that is as old as a version, which may be as old as its last entry, or newer.
+    """
     found = {
-        (entry.content_type, entry.referenced_file or entry.location): number(entry) for entry in lake.live().values()
+        (entry.content_type, entry.referenced_file or entry.location): number(entry)
+        for entry in lake.live().values()
+        if not entry.location.startswith("data/r")
     }
     ranks = {value: rank for rank, value in enumerate(sorted(set(found.values())))}
     return {key: ranks[value] for key, value in found.items()}
@@ -272,7 +295,7 @@ def rows_by_sequence(lake: Lake, model: ReferenceTable) -> dict[str, set[int]]:
     return found
 
 
-@settings(deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(deadline=None, max_examples=EXAMPLES, suppress_health_check=SLOW)
 @given(st.lists(draws, min_size=4, max_size=30))
 def test_batches_do_what_the_model_does_and_what_their_intents_do_one_by_one(sequence: list[Draw]) -> None:
     trial = Trial()

@@ -25,8 +25,9 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile
 from rootline.schemas.statistics import Bound, FieldStatistics
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.arrow_types import arrow_schema_of
+from rootline.storage.arrow_types import arrow_field_of, arrow_schema_of
 from rootline.storage.field_matching import find_by_name
+from rootline.storage.metadata_columns import LAST_UPDATED, ROW_ID, metadata_field
 from rootline.storage.row_projection import RowProjection
 
 TARGET_FILE_SIZE_BYTES: Final = 256 * 1024 * 1024
@@ -59,7 +60,36 @@ def write_files(
         Invalid: `rows-invalid`, naming the column that does not fit; `definition-invalid`.
 
     """
-    rows = checked_rows(table, definition)
+    return _files_of(checked_rows(table, definition), definition, fresh_ids, target_file_size_bytes)
+
+
+def write_rewritten_files(
+    rows: pa.Table,
+    definition: TableDefinition,
+    fresh_ids: Iterable[uuid.UUID],
+    *,
+    target_file_size_bytes: int = TARGET_FILE_SIZE_BYTES,
+) -> list[WrittenFile]:
+    """As `write_files`, of rows that the table has: their lineage, the last two columns, goes into the files as well.
+
+    Raises:
+        Invalid: `rows-invalid`, the table has columns of its own of these names.
+
+    """
+    for name in (ROW_ID, LAST_UPDATED):
+        if any(field.name == name for field in definition.schema.fields):
+            raise Invalid("rows-invalid", f"the table has a column {name!r} of its own: it cannot be rewritten")
+    checked = checked_rows(rows.drop_columns([ROW_ID, LAST_UPDATED]), definition)
+    for name in (ROW_ID, LAST_UPDATED):
+        field = metadata_field(name, definition)
+        assert field is not None, "one of the metadata columns"
+        checked = checked.append_column(arrow_field_of(field), rows.column(name))
+    return _files_of(checked, definition, fresh_ids, target_file_size_bytes)
+
+
+def _files_of(
+    rows: pa.Table, definition: TableDefinition, fresh_ids: Iterable[uuid.UUID], target_bytes: int
+) -> list[WrittenFile]:
     paths = column_paths(definition.schema)
     spec = definition.spec_by_id(definition.default_spec_id)
     describe = FileDescriber(definition, paths)
@@ -68,7 +98,7 @@ def write_files(
     for part in split_by_partition(rows, definition, spec, paths):
         ordered, sort_order_id = _in_order(part, definition, paths)
         folder = partition_folder(definition, part.values)
-        for file in _parquet_files(ordered, target_file_size_bytes):
+        for file in _parquet_files(ordered, target_bytes):
             location = f"data/{folder}{next(ids)}.parquet"
             data_file = describe.data_file(
                 location, file.rows, len(file.body), part.values, sort_order_id, file.split_offsets

@@ -188,6 +188,32 @@ class TableHandle(TableHistory):
         options = _options(isolation, timeout_s, DEFAULT_TARGET_BYTES, summary)
         return self._changing(lambda session: delete_rows(session, self._lake.stamp, self.name, where, options))
 
+    def rewrite(
+        self,
+        *,
+        where: str | None = None,
+        target_file_size_bytes: int = DEFAULT_TARGET_BYTES,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        summary: Mapping[str, str] | None = None,
+    ) -> tuple[Commit, ...]:
+        """Write the files that may match `where` anew: small ones together, without the rows that are deleted.
+
+        No row changes, and none its `_row_id`; no change feed shows it. Each group of files is one commit. Deletes that
+        land meanwhile are not undone: they reach the new files, or the group is rejected and nothing is tried again.
+
+        Returns:
+            The commits; none when no file is worth it.
+
+        Raises:
+            Invalid: `filter-invalid`, or a rejection, such as `stale-source`: what came before it is committed.
+            OutcomeUnknown: `verdict-timeout`, of one group.
+
+        """
+        from rootline.client.rewrite_files import RewriteOptions, rewrite_files
+
+        options = RewriteOptions(timeout_s, target_file_size_bytes, dict(summary or {}))
+        return self._changing(lambda session: rewrite_files(session, self._lake.stamp, self.name, where, options))
+
     def scan(
         self,
         where: str | None = None,

@@ -23,6 +23,7 @@ from rootline.storage.check_findings import FindingBook
 from rootline.storage.check_live_set import LiveSet, Step
 from rootline.storage.check_objects import LiveKey, ObjectCheck, aggregates_under
 from rootline.tree.adopted_rows import faults_of_adopted, is_adopted
+from rootline.tree.rewrite_rules import Rewrites, faults_of_rewrites, has_older_deletes, says_rewrites
 from rootline.tree.summary import RESTORED_VERSIONS
 
 _FILES_MAX = ContentType.EQUALITY_DELETE
@@ -60,7 +61,7 @@ class EntryCheck:
         self._check_numbers(old, step)
         if old is not None and step.is_whole:
             self._check_moved(step)
-            self._check_shown(step, added)
+            self._check_shown(old, step, added)
         for entry in added.values():
             if entry.content_type in (ContentType.DATA, ContentType.EQUALITY_DELETE):
                 self.data_files[entry.location] = entry.file_size_in_bytes
@@ -219,9 +220,12 @@ class EntryCheck:
             if now is not None and _settled(before) != _settled(now):
                 self._add(step, "entry-changed", f"{now.content_type.name} {now.location} is not what it was before")
 
-    def _check_shown(self, step: Step, added: dict[LiveKey, ContentEntry]) -> None:
-        shown_added, shown_removed = set(self._shown_added(step)), set(self._shown_removed(step))
-        really_added, really_removed = set(added), {key.place for key in step.removed}
+    def _check_shown(self, old: Root, step: Step, added: dict[LiveKey, ContentEntry]) -> None:
+        shown_added, removed_keys = set(self._shown_added(step)), set(self._shown_removed(step))
+        really_added, gone = set(added), set(step.removed)
+        if says_rewrites(step.root.header.snapshot.summary):
+            really_added, gone, removed_keys = self._check_rewrites(old, step, added, shown_added, removed_keys)
+        shown_removed, really_removed = {key.place for key in removed_keys}, {key.place for key in gone}
         for key in sorted(shown_added ^ really_added)[:3]:
             what = "shown as added, but was there before" if key in shown_added else "new, but not shown as added"
             self._add(step, "live-set-wrong", f"{key.place.content_type.name} {key.place.location} is {what}")
@@ -231,6 +235,30 @@ class EntryCheck:
         if step.root.header.snapshot.operation is Operation.REPLACE and (really_added or really_removed):
             reason = f"it says that it only moved entries, but {len(really_added)} came and {len(really_removed)} went"
             self._add(step, "live-set-wrong", reason)
+
+    def _check_rewrites(
+        self,
+        old: Root,
+        step: Step,
+        added: dict[LiveKey, ContentEntry],
+        shown_added: set[LiveKey],
+        shown_removed: set[LiveKey],
+    ) -> tuple[set[LiveKey], set[LiveKey], set[LiveKey]]:
+        """What came, what went and what is shown as removed, without all that rewrites of this root did."""
+        first = old.header.snapshot.sequence_number
+        briefly = {
+            LiveKey(entry.place, entry.version_info.file_sequence_number): entry
+            for entry in step.changing
+            if entry.version_info.status is Status.DELETED and (entry.version_info.file_sequence_number or 0) > first
+        }
+        came = {key: entry for key, entry in added.items() if key not in shown_added}
+        went = {key: entry for key, entry in step.removed.items() if key not in shown_removed}
+        found = Rewrites((*came.values(), *briefly.values()), tuple(went.values()))
+        older = (row.entry for row in old.rows)
+        is_exact = not (old.header.totals.equality_deletes or has_older_deletes(older))
+        for fault in faults_of_rewrites(found, old.header, step.root.header, is_exact=is_exact):
+            self._add(step, "live-set-wrong", fault)
+        return set(added) - came.keys(), step.removed.keys() - went.keys(), shown_removed - briefly.keys()
 
     def _shown_added(self, step: Step) -> Iterator[LiveKey]:
         for entry in step.changing:
@@ -242,15 +270,15 @@ class EntryCheck:
                 facts = self._live.facts[entry.location]
                 yield from (facts.keys[ordinal] for ordinal in self._live.live_ordinals(entry.location))
 
-    def _shown_removed(self, step: Step) -> Iterator[EntryPlace]:
+    def _shown_removed(self, step: Step) -> Iterator[LiveKey]:
         for entry in step.changing:
             if entry.version_info.status is Status.DELETED and entry.content_type <= _FILES_MAX:
-                yield entry.place
+                yield LiveKey(entry.place, entry.version_info.file_sequence_number)
             elif entry.content_type is ContentType.MANIFEST_DV and entry.version_info.status is Status.ADDED:
                 facts = self._live.facts.get(entry.referenced_file or entry.location)
                 for ordinal in self._live.bits_of(step, entry) if facts is not None else ():
                     if facts is not None and ordinal < len(facts.leaf):
-                        yield facts.keys[ordinal].place
+                        yield facts.keys[ordinal]
 
 
 def _rows_of(entry: ContentEntry) -> int:

@@ -31,6 +31,7 @@ from rootline.tree.live_deletes import live_equality_deletes
 from rootline.tree.live_index import Live
 from rootline.tree.partition_tuple import is_unpartitioned
 from rootline.tree.removal_rules import removals
+from rootline.tree.rewrite_rules import has_older_deletes
 
 
 def rewrite(draft: Draft, intent: Intent) -> Change:
@@ -119,11 +120,12 @@ def _check_counts(draft: Draft, leaving: Sequence[Live], coming: Sequence[Row], 
     """Every row that no delete up to `read` can have reached is there, and none that a vector deletes."""
     seen = [equality for equality in live_equality_deletes(draft) if _came_at(equality) <= read]
     deleted = {live.entry.referenced_file: live.entry.record_count for live in leaving if not _is_data(live)}
+    has_older = has_older_deletes(row.entry for row in draft.live.leaf_rows.values())
     most = least = 0
     for live in filter(_is_data, leaving):
         rows = live.entry.record_count - deleted.get(live.entry.location, 0)
         most += rows
-        if not any(may_delete_rows(equality, live.entry, draft.definition) for equality in seen):
+        if not (has_older or any(may_delete_rows(equality, live.entry, draft.definition) for equality in seen)):
             least += rows
     written = sum(row.entry.record_count for row in coming)
     if not least <= written <= most:

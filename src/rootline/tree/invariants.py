@@ -23,7 +23,7 @@ from rootline.tree.leaf_tally import tally_of_leaf
 from rootline.tree.live_index import mask_of
 from rootline.tree.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
 from rootline.tree.page_rules import broken_page_rules
-from rootline.tree.rewrite_rules import faults_of_rewrites, rewrites_of
+from rootline.tree.rewrite_rules import faults_of_rewrites, has_older_deletes, rewrites_of
 from rootline.tree.state_rules import broken_thoroughly
 from rootline.tree.summary import RESTORED_VERSIONS
 from rootline.tree.table_state import TableState
@@ -110,15 +110,16 @@ def _contents(old: TableState | None, new: TableState) -> Iterator[str]:
         else:
             removed.take(tally_of_leaf(leaf, BitMap(range(leaf.length)) - ordinals))
     rewrites = rewrites_of(old, new)
-    is_exact = old is None or not old.header.totals.equality_deletes
-    snapshot = new.header.snapshot
-    yield from faults_of_rewrites(
-        rewrites, snapshot.summary, first, snapshot.sequence_number, new.header.next_row_id, is_exact=is_exact
-    )
+    is_exact = old is None or not (old.header.totals.equality_deletes or has_older_deletes(_leaf_rows(old)))
+    yield from faults_of_rewrites(rewrites, None if old is None else old.header, new.header, is_exact=is_exact)
     added.take(rewrites.came_tally)
     removed.take(rewrites.went_tally)
     yield from _masks(old, new)
     yield from _counted(old, new, added, removed)
+
+
+def _leaf_rows(state: TableState) -> Iterator[ContentEntry]:
+    return (row.entry for row in state.live.leaf_rows.values())
 
 
 def _shown(new: TableState) -> Iterator[ContentEntry]:

@@ -1,7 +1,7 @@
 """What a root's rewrites did without showing it, found by comparing the two live sets, and what must hold of it.
 
 Owns: finding it in loaded states, and the rules. Does not own: which rewrites are accepted (`apply_rewrite`), the same
-question on stored bytes (`rootline.storage.check_rewrites`).
+question on stored bytes (`rootline.storage.check_entries`).
 Invariants: pure; costs next to nothing where the root says that nothing was rewritten; nothing of what applying noted
 is believed.
 
@@ -10,12 +10,14 @@ Source: format page, "Rewrites"; decision 0034.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pyroaring import BitMap
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
+from rootline.schemas.root_header import RootHeader
+from rootline.tree.adopted_rows import is_adopted
 from rootline.tree.live_index import mask_of
 from rootline.tree.summary import REPLACED_FILES, REWRITTEN_FILES
 from rootline.tree.table_state import TableState
@@ -53,24 +55,23 @@ def says_rewrites(summary: Mapping[str, str]) -> bool:
     return REPLACED_FILES in summary or REWRITTEN_FILES in summary
 
 
-def faults_of_rewrites(
-    found: Rewrites, summary: Mapping[str, str], first: int, last: int, next_row_id: int, *, is_exact: bool
-) -> Iterator[str]:
+def faults_of_rewrites(found: Rewrites, old: RootHeader | None, new: RootHeader, *, is_exact: bool) -> Iterator[str]:
     """The rules that a root's rewrites break, in words.
 
     Args:
         found: what was rewritten.
-        summary: of the root's snapshot.
-        first: the sequence number of the version before.
-        last: the root's own.
-        next_row_id: the root's.
-        is_exact: whether no equality delete can have deleted rows of what went.
+        old: the header of the version before.
+        new: the root's.
+        is_exact: whether nothing but vectors can have deleted rows of what went.
 
     """
-    said = tuple(int(summary.get(key, "0")) for key in (REPLACED_FILES, REWRITTEN_FILES))
-    counted = (found.went_tally.data_files, found.came_tally.data_files)
+    first, last = 0 if old is None else old.snapshot.sequence_number, new.snapshot.sequence_number
+    lowest = 0 if old is None else old.next_row_id
+    summary = new.snapshot.summary
+    said = [summary.get(key, "0") for key in (REPLACED_FILES, REWRITTEN_FILES)]
+    counted = [str(tally.data_files) for tally in (found.went_tally, found.came_tally)]
     if said != counted:
-        yield f"the summary says that {said[0]} files became {said[1]}, the root makes it {counted[0]} and {counted[1]}"
+        yield f"its summary says that {' files became '.join(said)}, its rows show {' that became '.join(counted)}"
     for entry in found.came:
         info = entry.version_info
         number, own = info.sequence_number, info.file_sequence_number
@@ -78,13 +79,19 @@ def faults_of_rewrites(
             yield f"{entry.location} came as EXISTING, and is no data file"
         if number is None or own is None or not number <= first < own <= last:
             yield f"{entry.location} was rewritten with sequence numbers {number} and {own}"
-        if entry.first_row_id is None or entry.first_row_id + entry.record_count > next_row_id:
-            yield f"{entry.location}: row ids from {entry.first_row_id} are not below {next_row_id}"
+        row_id = entry.first_row_id
+        if row_id is None or not lowest <= row_id <= new.next_row_id - entry.record_count:
+            yield f"{entry.location}: row ids from {row_id} are not in {lowest}..{new.next_row_id - 1}"
     before, after = found.went_tally.rows - found.went_tally.deleted_rows, found.came_tally.rows
     if after > before or (is_exact and after != before):
         yield f"rewrites made {after} rows of {before}"
     if found.went_tally.equality_deletes:
         yield "rewrites made equality deletes vanish"
+
+
+def has_older_deletes(leaf_rows: Iterable[ContentEntry]) -> bool:
+    """Whether some leaf of these rows may hold position delete files, whose rows nobody counts without reading them."""
+    return any(row.content_type is ContentType.DELETE_MANIFEST and is_adopted(row) for row in leaf_rows)
 
 
 def _came(old: TableState, new: TableState) -> Iterator[ContentEntry]:
