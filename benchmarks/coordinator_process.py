@@ -29,7 +29,7 @@ from benchmarks.store_trace import Put, TracingStore, read_notes
 from rootline.adapters.kafka_settings import KafkaSettings
 from rootline.adapters.open import open_coordinator_log, open_store
 from rootline.coordinator.app import CoordinatorService
-from rootline.coordinator.runtime.collector import calm_collector
+from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.coordinator.settings import CoordinatorSettings
 from tests.services.s3_service import S3Service
 
@@ -120,7 +120,7 @@ async def _serve(warehouse: str, log: str, notes: Path) -> None:
         store = TracingStore(open_store(warehouse), lines)
         service = CoordinatorService(store=store, log=open_coordinator_log(log), settings=CoordinatorSettings())
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, service.request_stop)
-        calm_collector()
+        settle_memory()
         running = asyncio.ensure_future(service.run())
         deadline_s = time.monotonic() + _START_S
         while not service.readiness().ready and not running.done() and time.monotonic() < deadline_s:  # noqa: ASYNC110

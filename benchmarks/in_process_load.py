@@ -19,7 +19,7 @@ from benchmarks.store_trace import Put, TracingStore
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory_intent_log import MemoryIntentLog
 from rootline.coordinator.app import CoordinatorService
-from rootline.coordinator.runtime.collector import calm_collector
+from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.coordinator.settings import CoordinatorSettings
 from tests.services.s3_service import S3Service
 
@@ -47,7 +47,7 @@ def measure() -> list[Result]:
 
 
 async def _measure(service: S3Service) -> list[Phases]:
-    calm_collector()  # as a coordinator's process does
+    settle_memory()  # as a coordinator's process does
     log = MemoryIntentLog()
     here = _Here(TracingStore(service.store()))
     coordinator = CoordinatorService(

@@ -29,13 +29,13 @@ import fastavro
 
 from benchmarks.measure import Result, Spread, load_average
 from benchmarks.sample_table import TABLE, append_record, create_record, data_file, definition, statistics
-from rootline.cli.collector import settle_collector
 from rootline.coordinator.protocol.commit_machine import step
 from rootline.coordinator.protocol.effects import PublishVerdicts, PutRoot
 from rootline.coordinator.protocol.events import Arrived, PutReplied, Tick, VerdictsPublished
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
+from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.coordinator.runtime.record_decoding import decoded
 from rootline.ports.object_store import PutAnswer, PutReply
 from rootline.schemas.avro_framing import shipped_schema
@@ -136,7 +136,7 @@ def measure() -> list[Result]:
 @contextlib.contextmanager
 def _collector_of_a_service() -> Iterator[None]:
     thresholds = gc.get_threshold()
-    settle_collector()
+    settle_memory()
     try:
         yield
     finally:

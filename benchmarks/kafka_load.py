@@ -25,7 +25,7 @@ from benchmarks.load_phases import (
 from benchmarks.measure import Result
 from rootline.adapters.kafka_settings import KafkaSettings
 from rootline.adapters.kafka_writer_log import KafkaWriterLog
-from rootline.coordinator.runtime.collector import calm_collector
+from rootline.coordinator.runtime.process_memory import settle_memory
 
 _PHASES: Final = 5
 
@@ -46,7 +46,7 @@ def measure() -> list[Result]:
 
 
 async def _measure(far: Far, settings: KafkaSettings, coordinator: CoordinatorProcess) -> list[Phases]:
-    calm_collector()  # the writers' process is not what is measured
+    settle_memory()  # the writers' process is not what is measured
     log = KafkaWriterLog(settings)
     found = [Phases(writers, way("Kafka")) for writers in (64, 32, 1)]
     try:

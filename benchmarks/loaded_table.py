@@ -13,10 +13,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
-
 from benchmarks.sample_table import TABLE
 from rootline.adapters.local_object_store import LocalObjectStore
+from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.schemas.content_entry import ContentType, EntryPlace
 from rootline.storage.head_finder import find_head
 from rootline.storage.table_loader import load_to_build_on
@@ -41,7 +40,6 @@ async def _loaded(folder: Path) -> int:
 
 def _held_now() -> int:
     gc.collect()
-    pa.default_memory_pool().release_unused()
     ctypes.CDLL(None).malloc_trim(0)
     lines = Path("/proc/self/status").read_text().splitlines()
     (held,) = (int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
@@ -49,4 +47,5 @@ def _held_now() -> int:
 
 
 if __name__ == "__main__":
+    settle_memory()  # as a coordinator's process does
     print(asyncio.run(_loaded(Path(sys.argv[1]))))

@@ -10,6 +10,7 @@ shows what its entries inherit from it, in rows and in columns alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final
@@ -33,7 +34,7 @@ from rootline.schemas.leaf_schema import CONTENT_STATS, ROW_FIELDS, physical_col
 from rootline.schemas.statistics import ContentStats, FieldStatistics
 
 _CHUNK_ROWS: Final = 1024
-_KEPT: Final = KeptColumns(["_ordinals", "_rows", "_written_rows"])
+_KEPT: Final = KeptColumns(["_ordinals", "_rows", "_written_rows", "_open_group"])
 _ROW_COLUMNS: Final = [field.name for field in ROW_FIELDS]
 _MEMBERS: Final = (
     "lower_bound",
@@ -61,6 +62,8 @@ class Leaf:
     tenth of a millisecond, because Arrow's reader crashes the process when two threads read by it at once.
     """
 
+    _open_group: tuple[int, pa.StructArray] | None = None
+
     def __init__(
         self,
         location: str,
@@ -76,10 +79,9 @@ class Leaf:
         self.size_in_bytes = size_in_bytes
         self.length: int = metadata.num_rows
         self._body = body
-        self._metadata = metadata
+        self._metadata: pq.FileMetaData | None = metadata
         groups = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
         self._group_starts = [sum(groups[:index]) for index in range(len(groups) + 1)]
-        self._open_group: tuple[int, pa.StructArray] | None = None
 
     def __len__(self) -> int:
         return self.length
@@ -88,11 +90,15 @@ class Leaf:
         return f"Leaf({self.location!r}, {self.length} entries)"
 
     def kept_by(self, keep: Callable[[bytes], bytes | pa.Buffer]) -> Leaf:
-        """The same leaf, its bytes where `keep` puts them; itself if they were put somewhere before."""
+        """The same leaf, its bytes where `keep` puts them; itself if they were put somewhere before.
+
+        The parsed footer, a megabyte of a large leaf, is not kept: parsing it anew takes a millisecond.
+        """
         if not isinstance(self._body, bytes):
             return self
-        kept = keep(self._body)
-        return Leaf(self.location, self.content, kept, self._metadata, self.size_in_bytes, self.lent)
+        other = self._copy(self.lent)
+        other._body, other._metadata = keep(self._body), None
+        return other
 
     def of_row(self, row: ContentEntry) -> Leaf:
         """The same leaf under the root row that names it, from which its entries inherit; itself if it is that."""
@@ -102,10 +108,14 @@ class Leaf:
         """The same leaf, its entries inheriting what is `lent`. A row lends the same as long as it stands."""
         if lent == self.lent:
             return self
-        view = Leaf(self.location, self.content, self._body, self._metadata, self.size_in_bytes, lent)
-        if "_written_rows" in self.__dict__:
-            view.__dict__["_written_rows"] = self._written_rows
-        return view
+        return self._copy(lent)
+
+    def _copy(self, lent: Lent | None) -> Leaf:
+        other = copy(self)
+        other.lent = lent
+        for name in ("table", "_rows", "_ordinals"):
+            other.__dict__.pop(name, None)
+        return other
 
     @cached_property
     def table(self) -> pa.Table:
@@ -119,7 +129,8 @@ class Leaf:
     @cached_property
     def tracked_ids(self) -> tuple[int, ...]:
         """Ids of the columns and expressions that some entry of this leaf has statistics of."""
-        schema: pa.Schema = self._metadata.schema.to_arrow_schema()
+        footer = self._metadata or pq.read_metadata(pa.BufferReader(self._body))
+        schema: pa.Schema = footer.schema.to_arrow_schema()
         index = schema.get_field_index(CONTENT_STATS)
         return () if index < 0 else tuple(int(field.name[1:]) for field in schema.field(index).type)
 
@@ -225,6 +236,7 @@ class Leaf:
     def _group(self, group: int) -> pa.StructArray:
         opened = self._open_group
         if opened is None or opened[0] != group:
+            _KEPT.add(self)
             opened = self._open_group = group, _one_chunk(self._read([CONTENT_STATS], group).column(0))
         return opened[1]
 

@@ -73,9 +73,7 @@ def _run(warehouse: str, log: str | None, roles: Role, http_port: int | None, le
     from functools import partial
 
     from rootline.cli import output
-    from rootline.cli.collector import settle_collector
     from rootline.cli.services import log_to_stderr, run_services
 
     log_to_stderr(level)
-    settle_collector()
     asyncio.run(run_services(warehouse, log, roles, partial(output.line, as_json), http_port=http_port))

@@ -19,7 +19,7 @@ import structlog
 
 from rootline.connect import LakeParts, embedded_settings, open_parts
 from rootline.coordinator.app import CoordinatorService
-from rootline.coordinator.runtime.collector import calm_collector
+from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.schemas.errors import Invalid
 from rootline.workers.app import WorkerService
@@ -71,7 +71,7 @@ async def _run(
         if Role.WORKER in roles:
             worker = WorkerService(store=parts.store, log=parts.log)
             running.append(asyncio.ensure_future(worker.run()))
-        calm_collector()
+        settle_memory()
         names = [role.name.lower() for role in roles if role.name]
         text = f"{' and '.join(names)} of {warehouse}" + (f" on {listens}" if listens else "")
         announce({"event": "listening", "warehouse": warehouse, "url": listens, "roles": names}, text)
