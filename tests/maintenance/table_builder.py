@@ -21,7 +21,7 @@ from rootline.maintenance.flush_limits import FLUSH_NOW, FlushLimits
 from rootline.maintenance.flush_plan import FlushPlan, plan_flush
 from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan, plan_leaf_compaction
 from rootline.maintenance.leaf_load import LeafLoad
-from rootline.maintenance.planned_leaf import InPlan, InRoot, PlannedLeaf
+from rootline.maintenance.planned_leaf import PlannedLeaf, manifest_of
 from rootline.ports.object_store import ObjectStore, PutAnswer
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status, VersionInfo
 from rootline.schemas.entry_codec import EntryCodec
@@ -272,22 +272,7 @@ class TableBuilder:
             leaf_uuid = uuid.uuid5(self.table_uuid, f"leaf {self._names}")
             leaf = encode_leaf(planned.entries, self.definition, leaf_uuid=leaf_uuid, content=planned.content)
             await self.put(leaf.location, leaf.body)
-            is_data = planned.content is LeafContent.DATA
-            referenced = None
-            if isinstance(planned.affinity, InPlan):
-                referenced = manifests[planned.affinity.index].location
-            elif isinstance(planned.affinity, InRoot):
-                referenced = planned.affinity.location
-            manifests.append(
-                AddedManifest(
-                    location=leaf.location,
-                    content_type=ContentType.DATA_MANIFEST if is_data else ContentType.DELETE_MANIFEST,
-                    file_size_in_bytes=len(leaf.body),
-                    record_count=len(planned.entries),
-                    partition_spec_id=planned.spec_id,
-                    referenced_file=referenced,
-                )
-            )
+            manifests.append(manifest_of(planned, leaf, manifests))
         return tuple(manifests)
 
     async def flush_loose(self) -> None:

@@ -23,17 +23,16 @@ from pyroaring import BitMap64
 
 from rootline.maintenance.flush_plan import FlushPlan
 from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan
-from rootline.maintenance.planned_leaf import InPlan, InRoot, PlannedLeaf
+from rootline.maintenance.planned_leaf import manifest_of
 from rootline.maintenance.vector_compaction_plan import VectorCompactionPlan
 from rootline.ports.environment import Environment
 from rootline.ports.intent_log import IntentSink, VerdictSource
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.content_entry import ContentType, FileFormat
 from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX, AddedManifest, AddedVector, Intent, IntentKind, Reaffiliation
 from rootline.schemas.intent_codec import encode_intent
-from rootline.schemas.leaf_codec import EncodedLeaf, LeafContent, encode_leaf
+from rootline.schemas.leaf_codec import encode_leaf
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.puffin_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.root_codec import Root
@@ -208,7 +207,7 @@ class MaintenanceJob:
             )
             async with _deadline(self._settings.request_timeout_s, f"writing leaf {leaf.location} of {table}"):
                 await write_leaf(self._store, table, leaf)
-            manifests.append(_manifest(planned, leaf, manifests))
+            manifests.append(manifest_of(planned, leaf, manifests))
         if isinstance(plan, FlushPlan):
             return {"add_manifests": tuple(manifests)}
         moved = [
@@ -289,24 +288,6 @@ async def _deadline(seconds: float, what: str) -> AsyncIterator[None]:
             yield
     except TimeoutError as error:
         raise Unavailable("store-unavailable", f"{what} took longer than {seconds:g} s") from error
-
-
-def _manifest(planned: PlannedLeaf, leaf: EncodedLeaf, before: list[AddedManifest]) -> AddedManifest:
-    referenced: str | None = None
-    if isinstance(planned.affinity, InPlan):
-        referenced = before[planned.affinity.index].location
-    elif isinstance(planned.affinity, InRoot):
-        referenced = planned.affinity.location
-    is_data = planned.content is LeafContent.DATA
-    return AddedManifest(
-        location=leaf.location,
-        content_type=ContentType.DATA_MANIFEST if is_data else ContentType.DELETE_MANIFEST,
-        file_format=FileFormat.PARQUET,
-        file_size_in_bytes=len(leaf.body),
-        record_count=len(planned.entries),
-        partition_spec_id=planned.spec_id,
-        referenced_file=referenced,
-    )
 
 
 def _has_leaves(root: Root) -> bool:

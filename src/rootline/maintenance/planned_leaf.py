@@ -1,7 +1,7 @@
 """A leaf that shall be written: what it holds, in which order, and what it belongs to.
 
-Owns: the form of entries in a leaf that takes them over, and how many entries fill how many leaves. Does not own: which
-entries (`flush_plan`, `leaf_compaction_plan`), their order (`clustering`), the leaf's bytes.
+Owns: the form of entries in a leaf that takes them over, how many entries fill how many leaves, and how an intent names
+one. Does not own: which entries (`flush_plan`, `leaf_compaction_plan`), their order (`clustering`), the leaf's bytes.
 Invariants: a leaf holds one spec, and data or deletes; every entry is EXISTING with the explicit snapshot id, sequence
 numbers and first row id of the place that it came from.
 """
@@ -9,12 +9,13 @@ numbers and first row id of the place that it came from.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rootline.maintenance.clustering import cluster, cut
-from rootline.schemas.content_entry import ContentEntry, Status
-from rootline.schemas.leaf_codec import LeafContent
+from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status
+from rootline.schemas.intent import AddedManifest
+from rootline.schemas.leaf_codec import EncodedLeaf, LeafContent
 from rootline.schemas.table_definition import TableDefinition
 
 
@@ -40,6 +41,25 @@ class PlannedLeaf:
     spec_id: int
     entries: tuple[ContentEntry, ...]
     affinity: InPlan | InRoot | None = None
+
+
+def manifest_of(planned: PlannedLeaf, leaf: EncodedLeaf, before: Sequence[AddedManifest]) -> AddedManifest:
+    """What an intent says of `leaf`, the encoded `planned` one; `before`: the same of the plan's leaves before it."""
+    owner: str | None = None
+    if isinstance(planned.affinity, InPlan):
+        owner = before[planned.affinity.index].location
+    elif isinstance(planned.affinity, InRoot):
+        owner = planned.affinity.location
+    is_data = planned.content is LeafContent.DATA
+    return AddedManifest(
+        location=leaf.location,
+        content_type=ContentType.DATA_MANIFEST if is_data else ContentType.DELETE_MANIFEST,
+        file_format=FileFormat.PARQUET,
+        file_size_in_bytes=len(leaf.body),
+        record_count=len(planned.entries),
+        partition_spec_id=planned.spec_id,
+        referenced_file=owner,
+    )
 
 
 def planned_leaves(

@@ -16,11 +16,9 @@ from typing import Final
 
 from rootline.maintenance.flush_limits import FlushLimits
 from rootline.maintenance.flush_plan import plan_flush
-from rootline.maintenance.planned_leaf import InPlan, InRoot, PlannedLeaf
-from rootline.schemas.content_entry import ContentType, FileFormat
+from rootline.maintenance.planned_leaf import PlannedLeaf, manifest_of
 from rootline.schemas.errors import Invalid
-from rootline.schemas.intent import AddedManifest
-from rootline.schemas.leaf_codec import LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.leaf_codec import decode_leaf, encode_leaf
 from rootline.tree.self_flush import OwnLeaf
 from rootline.tree.table_state import TableState
 
@@ -61,19 +59,5 @@ def _written(state: TableState, planned: PlannedLeaf, before: list[OwnLeaf]) -> 
     name = f"self-flush/{state.root.digest.hex()}/{len(before)}"
     leaf_uuid = uuid.uuid5(state.header.table_uuid, name)
     leaf = encode_leaf(planned.entries, state.definition, leaf_uuid=leaf_uuid, content=planned.content)
-    owner: str | None = None
-    if isinstance(planned.affinity, InPlan):
-        owner = before[planned.affinity.index].manifest.location
-    elif isinstance(planned.affinity, InRoot):
-        owner = planned.affinity.location
-    is_data = planned.content is LeafContent.DATA
-    manifest = AddedManifest(
-        location=leaf.location,
-        content_type=ContentType.DATA_MANIFEST if is_data else ContentType.DELETE_MANIFEST,
-        file_format=FileFormat.PARQUET,
-        file_size_in_bytes=len(leaf.body),
-        record_count=len(planned.entries),
-        partition_spec_id=planned.spec_id,
-        referenced_file=owner,
-    )
+    manifest = manifest_of(planned, leaf, [own.manifest for own in before])
     return OwnLeaf(manifest, leaf.body, decode_leaf(leaf.body, location=leaf.location))

@@ -19,7 +19,7 @@ from pyroaring import BitMap
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, FileFormat, Status
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind
-from rootline.schemas.leaf_codec import MAX_ENTRIES, Leaf, LeafContent
+from rootline.schemas.leaf_codec import MAX_ENTRIES, Leaf
 from rootline.schemas.location_rules import check_location
 from rootline.schemas.root_codec import Row
 from rootline.tree.aggregates import aggregates_of
@@ -29,12 +29,8 @@ from rootline.tree.dead_leaves import is_dead_as_a_whole
 from rootline.tree.draft import Draft
 from rootline.tree.leaf_lookup import LeafLookup
 from rootline.tree.leaf_sources import LeafSources
+from rootline.tree.named_leaves import CONTENT_OF, LEAVES_PREFIX, check_stated
 
-LEAVES_PREFIX: Final = "metadata/leaves/"
-_CONTENT_OF: Final = {
-    ContentType.DATA_MANIFEST: LeafContent.DATA,
-    ContentType.DELETE_MANIFEST: LeafContent.DELETE,
-}
 _STALE: Final = {IntentKind.FLUSH: "flush-stale", IntentKind.COMPACT_LEAVES: "compaction-stale"}
 
 
@@ -159,7 +155,7 @@ def _check_manifest(draft: Draft, manifest: AddedManifest, stale: str) -> None:
     check_location(manifest.location)
     if not manifest.location.startswith(LEAVES_PREFIX):
         raise Invalid("location-invalid", f"leaf {manifest.location[:80]!r} is not in {LEAVES_PREFIX}")
-    if manifest.content_type not in _CONTENT_OF:
+    if manifest.content_type not in CONTENT_OF:
         raise Invalid("leaf-invalid", f"{manifest.location!r}: content type {int(manifest.content_type)} is no leaf's")
     if manifest.file_format is not FileFormat.PARQUET:
         raise Invalid("leaf-invalid", f"{manifest.location!r}: a flushed leaf is Parquet, not {manifest.file_format}")
@@ -175,14 +171,7 @@ def _proven(manifest: AddedManifest, leaf: Leaf | None) -> Leaf:
     name = repr(manifest.location)
     if leaf is None:
         raise Invalid("leaf-invalid", f"{name} is absent or cannot be read")
-    if leaf.content is not _CONTENT_OF[manifest.content_type]:
-        raise Invalid("leaf-invalid", f"{name} holds {leaf.content} entries, the intent says otherwise")
-    if leaf.length != manifest.record_count or leaf.size_in_bytes != manifest.file_size_in_bytes:
-        raise Invalid(
-            "leaf-invalid",
-            f"{name} has {leaf.length} entries in {leaf.size_in_bytes} bytes, the intent says "
-            f"{manifest.record_count} in {manifest.file_size_in_bytes}",
-        )
+    check_stated(manifest, leaf, name)
     if leaf.length > MAX_ENTRIES:
         raise Invalid("leaf-invalid", f"{name} has {leaf.length} entries, at most {MAX_ENTRIES} can be masked inline")
     specs = set(leaf.columns(["partition_spec_id"]).column(0).to_pylist())

@@ -30,14 +30,10 @@ from rootline.tree.change import FlushedLeaf
 from rootline.tree.draft import LONG_MAX, Draft
 from rootline.tree.leaf_lookup import LeafLookup
 from rootline.tree.leaf_proof import LeafProof, prove_leaf
+from rootline.tree.named_leaves import CONTENT_OF, LEAVES_PREFIX, check_stated
 
-LEAVES_PREFIX: Final = "metadata/leaves/"
 LEAVES_BYTES_MAX: Final = 512 * 1024 * 1024
 """Of the leaves of one intent: they are in memory at once while it is decided. A million files or two."""
-_CONTENT_OF: Final = {
-    ContentType.DATA_MANIFEST: LeafContent.DATA,
-    ContentType.DELETE_MANIFEST: LeafContent.DELETE,
-}
 _FILES: Final = (ContentType.DATA, ContentType.EQUALITY_DELETE)
 
 
@@ -98,7 +94,7 @@ def _check_manifest(draft: Draft, intent: Intent, manifest: AddedManifest) -> No
     check_location(manifest.location)
     if not manifest.location.startswith(LEAVES_PREFIX):
         raise Invalid("location-invalid", f"{name} is not in {LEAVES_PREFIX}: write it there")
-    allowed = list(_CONTENT_OF) if intent.kind is IntentKind.ROW_DELTA else [ContentType.DATA_MANIFEST]
+    allowed = list(CONTENT_OF) if intent.kind is IntentKind.ROW_DELTA else [ContentType.DATA_MANIFEST]
     if manifest.content_type not in allowed:
         raise Invalid(
             "leaf-invalid", f"{name}: an intent of kind {intent.kind} adds no content type {int(manifest.content_type)}"
@@ -121,14 +117,7 @@ def _stated(manifest: AddedManifest, library: Library) -> Leaf:
         if trouble is None:
             raise Invalid("leaf-missing", f"{name} does not exist: store it, then publish the intent")
         raise Invalid("leaf-invalid", f"{name}: {trouble}")
-    if leaf.content is not _CONTENT_OF[manifest.content_type]:
-        raise Invalid("leaf-invalid", f"{name} holds {leaf.content} entries, the intent says otherwise")
-    if leaf.length != manifest.record_count or leaf.size_in_bytes != manifest.file_size_in_bytes:
-        raise Invalid(
-            "leaf-invalid",
-            f"{name} has {leaf.length} entries in {leaf.size_in_bytes} bytes, the intent says "
-            f"{manifest.record_count} in {manifest.file_size_in_bytes}",
-        )
+    check_stated(manifest, leaf, name)
     return leaf
 
 
