@@ -15,6 +15,7 @@ import structlog
 
 from benchmarks import (
     backlog_memory,
+    export_cost,
     idle_tables,
     in_process_load,
     intent_cpu,
@@ -84,6 +85,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "takeover": takeover.measure,
     "idle-tables": idle_tables.measure,
     "many-files": many_files.measure,
+    "export": export_cost.measure,
 }
 
 

@@ -1,4 +1,4 @@
-"""The files of `large_table` in a table of Iceberg V2, written and planned by PyIceberg: goal 10's yardstick.
+"""The files of `large_table` in a table of Iceberg V2, written, planned and committed to by PyIceberg: a yardstick.
 
 Owns: its manifests and metadata, as a writer of manifests of 8 MB leaves them. Does not own: the files.
 Invariants: the same files with the same bounds and counts; a plan is cold: nothing is kept from the one before.
@@ -12,6 +12,7 @@ import uuid
 from pathlib import Path
 from typing import Final
 
+from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.conversions import to_bytes
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -26,7 +27,9 @@ from pyiceberg.manifest import (
     write_manifest_list,
 )
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
-from pyiceberg.table import StaticTable
+from pyiceberg.serializers import ToOutputFile
+from pyiceberg.table import CommitTableResponse, StaticTable, Table
+from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import Record
 
 from benchmarks.measure import Spread
@@ -48,6 +51,48 @@ def plan_seconds(folder: Path, files: int, where: str) -> dict[str, Spread]:
             taken[which].append(time.perf_counter() - began)
             assert found == (files if which == "all" else 50), found
     return {which: Spread.of(seconds) for which, seconds in taken.items()}
+
+
+class _FreeCatalog(NoopCatalog):
+    """Commits as PyIceberg's catalogs do, but for the swap of the pointer, which costs nothing here."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("free")
+        self._folder = folder
+        self._commits = 0
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        for requirement in requirements:
+            requirement.validate(table.metadata)
+        metadata = update_table_metadata(table.metadata, updates)
+        self._commits += 1
+        location = str(self._folder / f"v{self._commits + 1}.metadata.json")
+        ToOutputFile.table_metadata(metadata, table.io.new_output(location))
+        return CommitTableResponse(metadata=metadata, metadata_location=location)
+
+
+class IcebergWriter:
+    """A table that PyIceberg wrote in `folder`, and commits to; `seconds` and `size` are of its manifests."""
+
+    def __init__(self, folder: Path, files: int) -> None:
+        began = time.perf_counter()
+        location = _written(folder, files)
+        self.seconds = time.perf_counter() - began
+        self.size = sum(path.stat().st_size for path in folder.glob("manifest-*.avro"))
+        self.files = files
+        static = StaticTable.from_metadata(location)
+        self._table = Table(("bench", "events"), static.metadata, location, static.io, _FreeCatalog(folder))
+
+    def commit(self) -> float:
+        """The seconds of a fast append of one file."""
+        file = _data_file(self.files)
+        self.files += 1
+        began = time.perf_counter()
+        with self._table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+            append.append_data_file(file)
+        return time.perf_counter() - began
 
 
 def _written(folder: Path, files: int) -> str:
@@ -95,6 +140,11 @@ def _written(folder: Path, files: int) -> str:
 
 
 def _entry(number: int) -> ManifestEntry:
+    file = _data_file(number)
+    return ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=_SNAPSHOT, data_file=file)
+
+
+def _data_file(number: int) -> DataFile:
     held = statistics(number)
     types = {field.field_id: field.field_type for field in definition().schema.fields}
     file = DataFile.from_args(
@@ -110,4 +160,5 @@ def _entry(number: int) -> ManifestEntry:
         lower_bounds={column: to_bytes(types[column], found.lower_bound) for column, found in held.items()},
         upper_bounds={column: to_bytes(types[column], found.upper_bound) for column, found in held.items()},
     )
-    return ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=_SNAPSHOT, data_file=file)
+    file.spec_id = 0
+    return file

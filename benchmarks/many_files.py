@@ -71,7 +71,7 @@ async def _commits(folders: dict[int, Path]) -> list[Result]:
     async with AsyncExitStack() as stack:
         tables = {}
         for size, folder in folders.items():
-            tables[size] = await _served(stack, folder, size)
+            tables[size] = await served_table(stack, folder, size)
         for _ in range(_COMMITS):
             for size, table in tables.items():
                 taken[size].append(await table.commit())
@@ -96,8 +96,8 @@ async def _commits(folders: dict[int, Path]) -> list[Result]:
     ]
 
 
-async def _served(stack: AsyncExitStack, folder: Path, files: int) -> Table:
-    """A coordinator of the table in `folder`."""
+async def served_table(stack: AsyncExitStack, folder: Path, files: int) -> Table:
+    """A coordinator of the table of `files` files in `folder`, until the stack is closed."""
     store = CountingStore(LocalObjectStore(folder))
     stack.push_async_callback(store.close)
     log = MemoryIntentLog()
@@ -158,7 +158,7 @@ async def _cold(folder: Path) -> list[Result]:
     for number in range(3):
         began = time.perf_counter()
         async with AsyncExitStack() as stack:
-            table = await _served(stack, folder, SIZES[-1] * (number + 2))
+            table = await served_table(stack, folder, SIZES[-1] * (number + 2))
             await table.commit()
             ours.append(time.perf_counter() - began)
         theirs.append(await _location_columns(folder))

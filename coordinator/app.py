@@ -29,7 +29,7 @@ from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Fenced, Unavailable
-from rootline.schemas.identifiers import TableName
+from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.store_probe import probe_store
@@ -129,6 +129,15 @@ class CoordinatorService:
     def tables(self) -> dict[TableName, tuple[Phase, str]]:
         """The phase of every table that this process has met, and why it is quarantined if it is."""
         return {table: (loop.phase, loop.why) for table, loop in self._consumer.tables.items()}
+
+    def heads(self) -> dict[TableName, tuple[Version, int]]:
+        """Version and timestamp, in milliseconds, of the newest root of every table that is in memory."""
+        found = {}
+        for table, loop in self._consumer.tables.items():
+            if loop.machine.head is not None:
+                header = loop.machine.head.header
+                found[table] = (header.version, header.snapshot.timestamp_ms)
+        return found
 
     async def measure(self) -> None:
         """Bring the gauges up to date; called when they are about to be read."""

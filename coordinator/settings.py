@@ -38,6 +38,9 @@ class CoordinatorSettings(BaseSettings):
     unpublished_roots_max: int = Field(default=64, ge=1, description="Roots whose verdicts wait; then commits pause.")
     stop_timeout_s: float = Field(default=20.0, gt=0, description="How long a clean stop may take.")
     poll_wait_s: float = Field(default=1.0, gt=0, description="Longest wait for new records on the log.")
-    http_host: str = Field(default="127.0.0.1", description="Address of /healthz, /readyz and /metrics.")
+    http_host: str = Field(default="127.0.0.1", description="Address of /healthz, /readyz, /metrics and /v1.")
     http_port: int = Field(default=0, ge=0, le=65_535, description="0: the system picks one.")
+    http_catalog: bool = Field(
+        default=True, description="Whether other engines find an Iceberg REST catalog under /v1 of the same port."
+    )
     probe_rounds: int = Field(default=3, ge=0, description="Rounds of the store probe at start; 0: no probe.")

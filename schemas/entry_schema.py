@@ -199,7 +199,7 @@ def _struct_field(field: TrackedField, nan_bounds: bool, defined: set[str]) -> d
 def _statistics_record(name: str, kind: str, field_type: PrimitiveType) -> dict[str, Any]:
     members: list[tuple[str, AvroType, int]] = []
     if kind != COUNTS_ONLY:
-        lower = _bound_schema(field_type)
+        lower = avro_type_of(field_type)
         upper = lower["name"] if isinstance(lower, dict) and "name" in lower else lower
         members += [
             ("lower_bound", lower, ids.LOWER_BOUND_OFFSET),
@@ -217,7 +217,8 @@ def _statistics_record(name: str, kind: str, field_type: PrimitiveType) -> dict[
     return {"type": "record", "name": name, "fields": fields}
 
 
-def _bound_schema(field_type: PrimitiveType) -> AvroType:
+def avro_type_of(field_type: PrimitiveType) -> AvroType:
+    """The Avro type of the values of a column whose kind is not `counts`, logical type included."""
     if isinstance(field_type, DecimalType):
         return {
             "type": "fixed",

@@ -228,6 +228,12 @@ _CODES_OF_THE_REST: Final = (
         "Wait longer, or publish the same receipt again: it is committed once.",
         "Do not publish the same files under a new intent.",
     ),
+    ErrorCode(
+        "export-unfinished",
+        "Unavailable",
+        "What an engine asked for is still being made: the first export of a large table takes a while.",
+        "Ask again: what is made until then is kept. Or raise ROOTLINE_CATALOG__REQUEST_TIMEOUT_S.",
+    ),
     # use
     ErrorCode(
         "setting-invalid",
@@ -244,8 +250,10 @@ _CODES_OF_THE_REST: Final = (
     ErrorCode(
         "file-unreadable",
         "Invalid",
-        "A file cannot be read as what it is said to be, is encrypted, or a column of it cannot be read for certain.",
-        "Check the file; Parquet, ORC (no timestamps) and Avro without encryption are read (docs/reading.md).",
+        "A file cannot be read as what it is said to be, is encrypted, rests where the warehouse's store does not read, "
+        "or a column of it cannot be read for certain.",
+        "Check the file; Parquet, ORC (no timestamps) and Avro without encryption are read (docs/reading.md). An absolute "
+        "location needs a warehouse in a store that reads it, and ROOTLINE_ABSOLUTE_READS may not exclude it.",
     ),
     ErrorCode(
         "lake-closed",
@@ -284,6 +292,31 @@ _CODES_OF_THE_REST: Final = (
         "A data file's bytes are not what was committed: its length or number of rows differs, or a page is damaged.",
         "Restore the object from a copy. Run `rootline check`.",
         "Do not delete anything.",
+    ),
+    ErrorCode(
+        "export-unsupported",
+        "Invalid",
+        "The table, or one of its files, cannot be said in the format version that other engines asked for.",
+        "Export another version (property `rootline.export.format`), or change what the message names.",
+    ),
+    ErrorCode(
+        "export-corrupt",
+        "Corrupt",
+        "An object under a table's `export/` is not what was written there: other bytes, or another table's.",
+        "Delete what the message says, and restart what exports if an engine saw it: the next export makes it anew.",
+        "Do not delete what is outside `export/`: data, roots and leaves cannot be made anew.",
+    ),
+    ErrorCode(
+        "adoption-unsupported",
+        "Invalid",
+        "The Iceberg table uses something that a table of this version cannot have, or its metadata contradicts itself.",
+        "Change it with the engine that wrote it, if that can be done, and adopt the newest metadata. Nothing was written.",
+    ),
+    ErrorCode(
+        "metadata-unreadable",
+        "Invalid",
+        "The object is no metadata JSON of an Iceberg table.",
+        "Give the location of the metadata.json that the table's catalog names as its current one.",
     ),
     ErrorCode(
         "invariant-broken",

@@ -205,4 +205,11 @@ CODES_OF_INTENTS: Final = (
         "The version to restore is addressable, but it cannot be read, has another definition, or differs in too much.",
         "The message says why. `rootline scan --version` still reads its rows, unless `rootline check` finds damage.",
     ),
+    ErrorCode(
+        "adoption-invalid",
+        "Invalid",
+        "What an intent adopts is not what it says, or breaks a rule: a manifest is absent, was changed, or cannot be "
+        "read; a file is listed twice; a vector has no data file.",
+        "The message names the object. `rootline adopt METADATA_JSON TABLE --dry-run` looks again without a change.",
+    ),
 )

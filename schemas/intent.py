@@ -195,6 +195,14 @@ class VersionReference(WireModel):
     seen_version: Count | None = None
 
 
+class AdoptedRoot(WireModel):
+    """A root that says what an Iceberg table of V1 to V3 is; `digest` is the one in its header."""
+
+    location: str
+    file_size_in_bytes: Count
+    digest: Annotated[bytes, Field(min_length=32, max_length=32)]
+
+
 class Intent(WireModel):
     """One atomic change. `writer_id` and `writer_sequence` come together or not at all."""
 
@@ -220,6 +228,7 @@ class Intent(WireModel):
     replaces: Annotated[tuple[str, ...], Field(fail_fast=True)] = ()
     reaffiliate: Annotated[tuple[Reaffiliation, ...], Field(fail_fast=True)] = ()
     ref: VersionReference | None = None
+    adopt: AdoptedRoot | None = None
 
     @model_validator(mode="after")
     def _shape_of_kind(self) -> Intent:
@@ -262,13 +271,14 @@ _CARGO: Final = (
     "replaces",
     "reaffiliate",
     "ref",
+    "adopt",
 )
 _MAY_CARRY: Final[dict[IntentKind, set[str]]] = {
     IntentKind.APPEND: {"add_data_files", "add_manifests"},
     IntentKind.REMOVE: {"remove_files"},
     IntentKind.OVERWRITE: {"add_data_files", "add_manifests", "remove_files"},
     IntentKind.ROW_DELTA: {"add_data_files", "add_equality_deletes", "add_vectors", "add_manifests"},
-    IntentKind.CREATE: {"definition"},
+    IntentKind.CREATE: {"definition", "adopt"},
     IntentKind.FLUSH: {"add_manifests"},
     IntentKind.COMPACT_LEAVES: {"add_manifests", "replaces", "reaffiliate"},
     IntentKind.COMPACT_VECTORS: {"add_vectors"},
@@ -278,6 +288,7 @@ _MAY_CARRY: Final[dict[IntentKind, set[str]]] = {
 }
 _MUST_CARRY_ONE_OF: Final[dict[IntentKind, set[str]]] = {
     **_MAY_CARRY,
+    IntentKind.CREATE: {"definition"},
     IntentKind.ROW_DELTA: {"add_equality_deletes", "add_vectors", "add_manifests"},
     IntentKind.COMPACT_LEAVES: {"add_manifests", "replaces", "reaffiliate"},
     IntentKind.REWRITE: {"remove_files"},
@@ -286,6 +297,7 @@ _MUST_CARRY_ONE_OF: Final[dict[IntentKind, set[str]]] = {
 __all__ = [
     "MAINTENANCE_KINDS",
     "PROCESS_WRITER_PREFIX",
+    "AdoptedRoot",
     "AddedManifest",
     "AddedVector",
     "DataFile",

@@ -26,7 +26,7 @@ from rootline.schemas.plain_append import read_plain_append
 
 CONTENT_TYPE_HEADER: Final = "content-type"
 JSON_CONTENT_TYPE: Final = b"application/json"
-EARLIER_VERSIONS: Final[tuple[Mapping[str, Any], ...]] = (shipped_schema("intent_1"),)
+EARLIER_VERSIONS: Final[tuple[Mapping[str, Any], ...]] = (shipped_schema("intent_1"), shipped_schema("intent_2"))
 """Schemas of released versions before this one."""
 _FRAMING: Final = RecordFraming(shipped_schema("intent"), EARLIER_VERSIONS)
 _FILE_LISTS: Final = (
@@ -169,6 +169,8 @@ def _locations(intent: Intent) -> Iterable[str]:
         yield moved.location
         if moved.referenced_file is not None:
             yield moved.referenced_file
+    if intent.adopt is not None:
+        yield intent.adopt.location
     for removed in intent.remove_files:
         yield removed.location
         if removed.vector is not None:

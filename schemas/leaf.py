@@ -9,6 +9,7 @@ shows what its entries inherit from it, in rows and in columns alike.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from enum import StrEnum
@@ -16,6 +17,7 @@ from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rootline.schemas.content_entry import (
@@ -34,6 +36,8 @@ from rootline.schemas.leaf_schema import CONTENT_STATS, ROW_FIELDS, physical_col
 from rootline.schemas.statistics import ContentStats, FieldStatistics
 
 _CHUNK_ROWS: Final = 1024
+_NEAR_ROWS: Final = 16
+"""Entries picked by ordinal whose statistics are decoded together: as many as cost no more than one alone."""
 _KEPT: Final = KeptColumns(["_ordinals", "_rows", "_written_rows", "_open_group"])
 _ROW_COLUMNS: Final = [field.name for field in ROW_FIELDS]
 _MEMBERS: Final = (
@@ -144,8 +148,11 @@ class Leaf:
         """The entries at these ordinals, in their order."""
         rows = self._rows.take(pa.array(ordinals, pa.int64()))
         columns = (rows.column(name).to_pylist() for name in _FLAT_COLUMNS)
+        near: dict[int, _ChunkStatistics] = {}
+        for start in sorted({ordinal - ordinal % _NEAR_ROWS for ordinal in ordinals}):
+            near[start] = _ChunkStatistics(self, start, min(start + _NEAR_ROWS, self.length))
         return [
-            _entry_of(row, RowStatistics(_ChunkStatistics(self, ordinal, ordinal + 1), 0))
+            _entry_of(row, RowStatistics(near[ordinal - ordinal % _NEAR_ROWS], ordinal % _NEAR_ROWS))
             for ordinal, row in zip(ordinals, zip(*columns, strict=True), strict=True)
         ]
 
@@ -219,6 +226,23 @@ class Leaf:
             if low < high:
                 found.extend(_statistics_of(self._group(group).slice(low - group_start, high - low)))
         return found
+
+    def statistics_at(self, ordinals: Sequence[int]) -> dict[int, pa.StructArray]:
+        """Column or expression id → the statistics of the entries at these ordinals, which ascend, as a struct each."""
+        if not self.tracked_ids or not ordinals:
+            return {}
+        places = pa.array(ordinals, pa.int64())
+        parts: list[pa.StructArray] = []
+        for group, start in enumerate(self._group_starts[:-1]):
+            stop = self._group_starts[group + 1]
+            low, high = (bisect_left(ordinals, bound) for bound in (start, stop))
+            if low < high:
+                rows, first = self._group(group), ordinals[low] - start
+                is_run = ordinals[high - 1] - ordinals[low] == high - low - 1
+                wanted = None if is_run else pc.subtract(places.slice(low, high - low), start)
+                parts.append(rows.slice(first, high - low) if wanted is None else rows.take(wanted))
+        whole = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+        return {int(field.name[1:]): column for field, column in zip(whole.type, whole.flatten(), strict=True)}
 
     def _read(self, columns: list[str] | None, group: int | None = None) -> pa.Table:
         """Decode columns of the whole leaf, or of one row group; bytes of another writer may still not be Parquet."""

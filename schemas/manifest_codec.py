@@ -137,7 +137,7 @@ def _entry_of(
         sort_order_id=data_file.get(_SORT_ORDER_ID) if content_type is ContentType.DATA else None,
         referenced_file=data_file.get(_REFERENCED_FILE),
         key_metadata=data_file.get(_KEY_METADATA),
-        split_offsets=tuple(offsets) if offsets else None,
+        split_offsets=tuple(offsets) if offsets and offsets == sorted(offsets) else None,
         equality_ids=tuple(equality_ids) if content_type is ContentType.EQUALITY_DELETE and equality_ids else None,
         first_row_id=data_file.get(_FIRST_ROW_ID),
         content_stats=_statistics_of(data_file, members, definition, row.partition_spec_id),
@@ -187,6 +187,10 @@ def _of_columns(data_file: Record, definition: TableDefinition) -> dict[int, Fie
             continue
         values, nulls, nans = (count.get(tracked_id) for count in counts)
         low, high = (bound_of_bytes(tracked.type, bounds.get(tracked_id)) for bounds in (lower, upper))
+        if low is not None and high is not None and low > high:  # type: ignore[operator]
+            low = high = None  # what contradicts itself is not known
+        if values is not None and (nulls or 0) + (nans or 0) > values:
+            values = nulls = nans = None
         found[tracked_id] = FieldStatistics(low, high, None, values, nulls, nans)
     return found
 

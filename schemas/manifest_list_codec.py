@@ -11,7 +11,7 @@ and "Upgrade"; the Iceberg specification, "Manifest Lists" and "First Row ID Ass
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.types import DoubleType, FloatType
@@ -47,7 +47,36 @@ class MigratedList:
     next_row_id: int
 
 
-def decode_manifest_list(body: bytes, definition: TableDefinition, *, name: str, next_row_id: int = 0) -> MigratedList:
+@dataclass(frozen=True, slots=True)
+class ListedManifest:
+    """What a manifest list says of one manifest whose files and rows it does not count (V1)."""
+
+    location: str
+    length: int
+    partition_spec_id: int
+    added_snapshot_id: int
+
+
+def uncounted_manifests(body: bytes, *, name: str) -> tuple[ListedManifest, ...]:
+    """The manifests whose files and rows the list does not count. Raises `Corrupt`: `leaf-corrupt`."""
+    try:
+        return tuple(
+            ListedManifest(record[_PATH], record[_LENGTH], record[_SPEC_ID], record[_ADDED_SNAPSHOT_ID])
+            for record in read_avro(body, name=name).records
+            if any(record.get(field_id) is None for field_id in (*_FILE_COUNTS, *_ROW_COUNTS))
+        )
+    except KeyError as error:
+        raise Corrupt("leaf-corrupt", f"{name}: its entries lack field {error}") from error
+
+
+def decode_manifest_list(
+    body: bytes,
+    definition: TableDefinition,
+    *,
+    name: str,
+    next_row_id: int = 0,
+    counted: Mapping[str, ManifestStats] | None = None,
+) -> MigratedList:
     """The rows that a manifest list's entries are in a root.
 
     Args:
@@ -55,6 +84,7 @@ def decode_manifest_list(body: bytes, definition: TableDefinition, *, name: str,
         definition: the table's, with all its partition specs; a member of a spec is found by its place.
         name: what an error calls the list.
         next_row_id: data manifests without a `first_row_id` (V1, V2) get ids from here on.
+        counted: what is in the manifests that the list does not count.
 
     Raises:
         Corrupt: `leaf-corrupt`, not a manifest list, or one that does not count its manifests' files and rows.
@@ -64,7 +94,7 @@ def decode_manifest_list(body: bytes, definition: TableDefinition, *, name: str,
     rows: list[ContentEntry] = []
     for index, record in enumerate(read_avro(body, name=name).records):
         try:
-            row = _row_of(record, definition)
+            row = _row_of(record, definition, counted or {})
         except (KeyError, ValueError, TypeError, IndexError) as error:
             raise Corrupt("leaf-corrupt", f"{name}: entry {index} cannot be read: {error!s:.200}") from error
         counts = row.manifest_stats
@@ -78,19 +108,22 @@ def decode_manifest_list(body: bytes, definition: TableDefinition, *, name: str,
     return MigratedList(tuple(rows), next_row_id)
 
 
-def _row_of(record: Record, definition: TableDefinition) -> ContentEntry:
+def _row_of(record: Record, definition: TableDefinition, counted: Mapping[str, ManifestStats]) -> ContentEntry:
     content_type = _TYPES[record.get(_CONTENT) or 0]
     number = record.get(_SEQUENCE_NUMBER) or 0  # V1 has none
-    files, rows = (_counts(record, ids) for ids in (_FILE_COUNTS, _ROW_COUNTS))
+    stats = counted.get(record[_PATH])
+    if stats is None:
+        files, rows = (_counts(record, ids) for ids in (_FILE_COUNTS, _ROW_COUNTS))
+        stats = ManifestStats(*files, *rows, record.get(_MIN_SEQUENCE_NUMBER) or 0)
     return ContentEntry(
         content_type=content_type,
         location=record[_PATH],
         file_format=FileFormat.AVRO,
         version_info=VersionInfo(Status.EXISTING, record[_ADDED_SNAPSHOT_ID], number, number),
         partition_spec_id=record[_SPEC_ID],
-        record_count=sum(files),
+        record_count=stats.added_files_count + stats.existing_files_count + stats.deleted_files_count,
         file_size_in_bytes=record[_LENGTH],
-        manifest_stats=ManifestStats(*files, *rows, record.get(_MIN_SEQUENCE_NUMBER) or 0),
+        manifest_stats=stats,
         key_metadata=record.get(_KEY_METADATA),
         first_row_id=record.get(_FIRST_ROW_ID) if content_type is ContentType.DATA_MANIFEST else None,
         content_stats=_statistics_of(record.get(_PARTITIONS) or (), record[_SPEC_ID], definition),
@@ -126,4 +159,4 @@ def _statistics_of(
     return found
 
 
-__all__ = ["MigratedList", "decode_manifest_list"]
+__all__ = ["ListedManifest", "MigratedList", "decode_manifest_list", "uncounted_manifests"]

@@ -13,8 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pyroaring import BitMap64
@@ -74,10 +74,7 @@ def encode_puffin(blobs: Sequence[VectorBlob]) -> EncodedPuffin:
         places.append(place)
         described.append(_describe(blob.referenced_data_file, place))
         offset += len(encoded)
-    payload = json.dumps(
-        {"blobs": described, "properties": {"created-by": "Rootline"}}, separators=(",", ":"), ensure_ascii=False
-    ).encode()
-    parts += [MAGIC, payload, len(payload).to_bytes(4, "little"), bytes(4), MAGIC]
+    parts.append(_footer(described))
     return EncodedPuffin(b"".join(parts), tuple(places))
 
 
@@ -93,6 +90,41 @@ def _describe(referenced_data_file: str, place: BlobPlace) -> dict[str, Any]:
     }
 
 
+def spread_puffin(body: bytes, renamed: Callable[[str], str], *, name: str) -> bytes:
+    """The file's vectors with a gap of zeros before each but the first, at `spread_offset` of their offsets.
+
+    `renamed`: what the footer calls a data file → what the new one does. `name`: the file's location.
+
+    Raises:
+        Corrupt: `vector-corrupt`, as `decode_puffin`.
+
+    """
+    vectors = sorted(decode_puffin(body, name=name), key=lambda blob: blob.place.offset)
+    parts, described = bytearray(MAGIC), list[dict[str, Any]]()
+    for blob in vectors:
+        place = replace(blob.place, offset=spread_offset(blob.place.offset))
+        if place.offset < len(parts):
+            raise Corrupt("vector-corrupt", f"{name}: the vector at {blob.place.offset} overlaps another")
+        parts += bytes(place.offset - len(parts))
+        parts += body[blob.place.offset : blob.place.offset + place.size]
+        described.append(_describe(renamed(blob.referenced_data_file), place))
+    return bytes(parts) + _footer(described)
+
+
+def spread_offset(offset: int) -> int:
+    """Where `spread_puffin` puts the vector at `offset`; whoever knows the one offset knows the other.
+
+    A vector has more than 16 bytes, so of two that touch each other the second moves by one byte more at least.
+    """
+    return offset + offset // 16
+
+
+def _footer(described: Sequence[dict[str, Any]]) -> bytes:
+    footer = {"blobs": described, "properties": {"created-by": "Rootline"}}
+    payload = json.dumps(footer, separators=(",", ":"), ensure_ascii=False).encode()
+    return b"".join((MAGIC, payload, len(payload).to_bytes(4, "little"), bytes(4), MAGIC))
+
+
 def decode_puffin(body: bytes, *, name: str) -> list[DecodedBlob]:
     """Every vector of a file, each one proven; `name` is the file's location and what an error calls it.
 
@@ -101,7 +133,7 @@ def decode_puffin(body: bytes, *, name: str) -> list[DecodedBlob]:
 
     """
     verify_puffin_name(name, body)
-    payload, blobs_end = _payload_of(body, name)
+    payload, blobs_end = payload_of(body, name)
     try:
         items = [_blob_of(item) for item in json.loads(payload)["blobs"] if item["type"] == BLOB_TYPE]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -118,7 +150,8 @@ def decode_puffin(body: bytes, *, name: str) -> list[DecodedBlob]:
     return found
 
 
-def _payload_of(body: bytes, name: str) -> tuple[bytes, int]:
+def payload_of(body: bytes, name: str) -> tuple[bytes, int]:
+    """(the footer's JSON, where the footer begins). Raises `Corrupt` (`vector-corrupt`)."""
     size_at = len(body) - _TAIL_BYTES
     if size_at < 2 * len(MAGIC) or not body.startswith(MAGIC) or not body.endswith(MAGIC):
         raise Corrupt("vector-corrupt", f"{name}: not a Puffin file, or cut short: its magic numbers are missing")

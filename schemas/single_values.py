@@ -15,7 +15,19 @@ from decimal import Decimal
 from typing import Any, Final
 
 from pyiceberg.conversions import from_bytes
-from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, LongType, PrimitiveType
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+)
 
 from rootline.schemas.bound_codec import bound_codec
 from rootline.schemas.errors import Invalid
@@ -25,10 +37,35 @@ _SHORTER: Final[dict[type[PrimitiveType], PrimitiveType]] = {LongType: IntegerTy
 _SHORT_BYTES: Final = 4
 
 
+_INT, _LONG = struct.Struct("<i"), struct.Struct("<q")
+_WHOLE_NUMBERS: Final[dict[type[PrimitiveType], dict[int, struct.Struct]]] = {
+    IntegerType: {4: _INT},
+    DateType: {4: _INT},
+    LongType: {4: _INT, 8: _LONG},
+    TimeType: {8: _LONG},
+    TimestampType: {8: _LONG},
+    TimestamptzType: {8: _LONG},
+}
+"""By length. The commonest bounds: of a manifest with 20 columns the general way takes half a second a thousand files."""
+
+
 def bound_of_bytes(kind: PrimitiveType, data: bytes | None) -> Bound | None:
     """A bound from its single-value bytes, which may be of the type that `kind` was promoted from."""
     if data is None:
         return None
+    number = _WHOLE_NUMBERS.get(type(kind), {}).get(len(data))
+    if number is not None:
+        found: int = number.unpack(data)[0]
+        return found
+    return _general_bound(kind, data)
+
+
+def _general_bound(kind: PrimitiveType, data: bytes) -> Bound | None:
+    if isinstance(kind, StringType):
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return None
     shorter = _SHORTER.get(type(kind))
     written = shorter if shorter is not None and len(data) == _SHORT_BYTES else kind
     try:

@@ -48,10 +48,16 @@ class Expression:
 
 @dataclass(frozen=True)
 class PartitionSpec:
-    """Ids of schema fields (identity) or expressions, in order. An empty one means unpartitioned."""
+    """Ids of schema fields (identity) or expressions, in order. An empty one means unpartitioned.
+
+    `field_ids`, `names`: what each member is called in the Iceberg table that the spec was adopted from, in the same
+    order; empty for specs of our own.
+    """
 
     spec_id: int
     expr_ids: tuple[int, ...] = ()
+    field_ids: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -184,8 +190,7 @@ class TableDefinition:
             "current-schema-id": self.current_schema_id,
             "expressions": [_expression_json(expression) for expression in self.expressions],
             "partition-specs": [
-                {"spec-id": spec.spec_id, "fields": [{"expr-id": expr_id} for expr_id in spec.expr_ids]}
-                for spec in self.partition_specs
+                {"spec-id": spec.spec_id, "fields": _members_json(spec)} for spec in self.partition_specs
             ],
             "default-spec-id": self.default_spec_id,
             "sort-orders": [
@@ -235,6 +240,26 @@ def _expression_json(expression: Expression) -> dict[str, Any]:
     return body
 
 
+def _members_json(spec: PartitionSpec) -> list[dict[str, Any]]:
+    members: list[dict[str, Any]] = [{"expr-id": expr_id} for expr_id in spec.expr_ids]
+    for key, values in (("partition-field-id", spec.field_ids), ("name", spec.names)):
+        if values:
+            for member, value in zip(members, values, strict=True):
+                member[key] = value
+    return members
+
+
+def _spec_of(body: dict[str, Any]) -> PartitionSpec:
+    members = body["fields"]
+    kept = []
+    for key in ("partition-field-id", "name"):
+        values = tuple(member[key] for member in members if key in member)
+        if len(values) not in (0, len(members)):
+            raise ValueError(f"partition spec {body['spec-id']}: some of its members have a {key}, others none")
+        kept.append(values)
+    return PartitionSpec(body["spec-id"], tuple(member["expr-id"] for member in members), *kept)
+
+
 def _sort_field_json(field: SortField) -> dict[str, Any]:
     return {
         "source-id": field.source_id,
@@ -261,10 +286,7 @@ def _definition_from(body: dict[str, Any]) -> TableDefinition:
             )
             for item in body["expressions"]
         ),
-        partition_specs=tuple(
-            PartitionSpec(spec["spec-id"], tuple(field["expr-id"] for field in spec["fields"]))
-            for spec in body["partition-specs"]
-        ),
+        partition_specs=tuple(_spec_of(spec) for spec in body["partition-specs"]),
         default_spec_id=body["default-spec-id"],
         sort_orders=tuple(
             SortOrder(

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.content_entry import ContentEntry
-from rootline.schemas.identifiers import ObjectKey, TableName
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.leaf_codec import Leaf
-from rootline.schemas.object_keys import key_of
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.leaf_reader import read_leaf
 
@@ -23,7 +22,7 @@ class LeafCache:
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._kept: OrderedDict[ObjectKey, tuple[Leaf, int]] = OrderedDict()
+        self._kept: OrderedDict[tuple[TableName, str], tuple[Leaf, int]] = OrderedDict()
         self._bytes = 0
 
     async def leaves(
@@ -39,7 +38,7 @@ class LeafCache:
     async def _leaf(
         self, store: ObjectStore, table: TableName, entry: ContentEntry, definition: TableDefinition | None
     ) -> Leaf:
-        key = key_of(table, entry.location)
+        key = (table, entry.location)
         kept = self._kept.get(key)
         if kept is not None:
             self._kept.move_to_end(key)
@@ -48,7 +47,7 @@ class LeafCache:
         self._keep(key, leaf, entry.file_size_in_bytes or 0)
         return leaf
 
-    def _keep(self, key: ObjectKey, leaf: Leaf, size_in_bytes: int) -> None:
+    def _keep(self, key: tuple[TableName, str], leaf: Leaf, size_in_bytes: int) -> None:
         if key in self._kept or size_in_bytes > self._bytes_max:
             return
         self._kept[key] = (leaf, size_in_bytes)

@@ -1,29 +1,27 @@
-"""/healthz, /readyz and /metrics of one coordinator.
+"""/healthz, /readyz, /metrics of one coordinator, and the catalog for other engines beside them.
 
-Owns: the routes, and the server's life inside a running event loop. Does not own: what they report.
+Owns: the coordinator's routes. Does not own: what they report, the catalog (`rootline.catalog.rest_routes`), the
+server's life (`rootline.catalog.rest_serving`).
 Invariants: read-only; port 0 lets the system pick; signals are left to whoever runs the process.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import socket
-from collections.abc import AsyncIterator, Iterator
-from typing import Final
+import time
+from collections.abc import AsyncIterator
 
-import uvicorn
 from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from rootline.catalog.rest_routes import ServedCatalog, catalog_app
+from rootline.catalog.rest_serving import serve_app
 from rootline.coordinator.app import CoordinatorService
 
-_GRACE_S: Final = 5  # then a client that does not read its answer no longer holds the process
 
-
-def http_app(service: CoordinatorService) -> FastAPI:
-    """The routes over `service`."""
+def http_app(service: CoordinatorService, catalog: ServedCatalog | None = None) -> FastAPI:
+    """The routes over `service`, and the Iceberg REST catalog under /v1 if there is one."""
     app = FastAPI(title="Rootline coordinator", docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.get("/healthz")
@@ -43,30 +41,19 @@ def http_app(service: CoordinatorService) -> FastAPI:
     async def metrics() -> Response:
         """The registry in Prometheus' text format."""
         await service.measure()
+        if catalog is not None:
+            catalog.catalog.metrics.measure(int(time.time() * 1000), service.heads())
         return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
+    if catalog is not None:
+        app.mount("/v1", catalog_app(catalog))
     return app
 
 
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 @contextlib.asynccontextmanager
-async def serve(service: CoordinatorService, host: str, port: int) -> AsyncIterator[str]:
+async def serve(
+    service: CoordinatorService, host: str, port: int, *, catalog: ServedCatalog | None = None
+) -> AsyncIterator[str]:
     """Serve until the block ends; yields the URL that it listens on. Raises `OSError` when the port is taken."""
-    listener = socket.create_server((host, port))
-    url = f"http://{host}:{listener.getsockname()[1]}"
-    config = uvicorn.Config(
-        http_app(service), log_level="warning", lifespan="off", access_log=False, timeout_graceful_shutdown=_GRACE_S
-    )
-    server = _Server(config)
-    serving = asyncio.ensure_future(server.serve(sockets=[listener]))
-    try:
+    async with serve_app(http_app(service, catalog), host, port) as url:
         yield url
-    finally:
-        server.should_exit = True
-        await serving
-        listener.close()

@@ -28,6 +28,7 @@ from rootline.coordinator.protocol.events import (
     RootReadBack,
 )
 from rootline.coordinator.runtime.library_reader import LeavesAhead, read_library
+from rootline.coordinator.runtime.timed_reads import TimedReads
 from rootline.ports.object_store import ObjectStore, PutAnswer, PutReply
 from rootline.schemas.errors import Corrupt, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -45,7 +46,7 @@ HeadCheck = Callable[[RootHeader], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class EffectRunner:
-    """The store requests of one table. `timeout_s` bounds each effect."""
+    """The store requests of one table. `timeout_s` bounds each effect, and of those that read much, each request."""
 
     store: ObjectStore
     table: TableName
@@ -55,7 +56,7 @@ class EffectRunner:
     async def run(self, effect: StoreEffect, ahead: LeavesAhead | None = None) -> Event:
         """The event that answers `effect`; `ahead` lends leaves that were read already. Only cancellation escapes."""
         try:
-            async with asyncio.timeout(self.timeout_s):
+            async with asyncio.timeout(None if isinstance(effect, LoadHead | Fetch) else self.timeout_s):
                 try:
                     return await self._carry_out(effect, ahead)
                 except Corrupt:
@@ -77,7 +78,7 @@ class EffectRunner:
             case LoadHead():
                 return await self._load_head(effect)
             case Fetch():
-                return Fetched(await read_library(self.store, self.table, effect.needs, ahead))
+                return Fetched(await read_library(self._timed, self.table, effect.needs, ahead))
             case StoreObjects():
                 for item in effect.objects:
                     await self._store_object(item)
@@ -91,13 +92,18 @@ class EffectRunner:
                 return HeadListed(None, None) if head is None else HeadListed(head.version, head.store_ms)
 
     async def _load_head(self, effect: LoadHead) -> Event:
-        head = await find_head(self.store, self.table)
+        head = await find_head(self._timed, self.table)
         if head is None:
             return HeadLoaded(None, None)
-        state = await load_to_build_on(self.store, self.table, head.version, effect.known)
+        state = await load_to_build_on(self._timed, self.table, head.version, effect.known)
         if effect.known is None:
-            await self.check_head(state.header)
+            async with asyncio.timeout(self.timeout_s):
+                await self.check_head(state.header)
         return HeadLoaded(state, head.store_ms)
+
+    @property
+    def _timed(self) -> ObjectStore:
+        return TimedReads(self.store, self.timeout_s)
 
     async def _store_object(self, item: PendingObject) -> None:
         key = key_of(self.table, item.location)

@@ -18,16 +18,20 @@ from typing import Final, Protocol
 import structlog
 from pyroaring import BitMap64
 
+from rootline.coordinator.runtime.adoption_reader import read_adopted
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Invalid, RootlineError
+from rootline.schemas.content_entry import ContentEntry
+from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.leaf_codec import Leaf, decode_leaf
-from rootline.schemas.object_keys import key_of, root_key
+from rootline.schemas.object_keys import root_key
 from rootline.schemas.root_codec import Root
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.vector_codec import decode_vector
+from rootline.storage import leaf_reader
 from rootline.storage.mapped_bytes import mapped
 from rootline.storage.root_reader import proven_root
+from rootline.storage.stored_file import stored_key
 from rootline.tree.batch import UNKNOWN_SIZE, Library, Needs, VectorAt
 from rootline.tree.leaf_proof import LeafProof, prove_leaf
 
@@ -67,6 +71,9 @@ async def read_library(store: ObjectStore, table: TableName, needs: Needs, ahead
     async def leaf_at(location: str) -> tuple[str, ReadLeaf]:
         definition = needs.proving.get(location)
         found = None if ahead is None else await ahead.find(location)
+        older = needs.older.get(location)
+        if older is not None:
+            return location, await read_older_leaf(store, table, *older)
         if found is None:
             async with at_once:
                 return location, await read_leaf(store, table, location, definition)
@@ -89,6 +96,7 @@ async def read_library(store: ObjectStore, table: TableName, needs: Needs, ahead
         {location: found.trouble for location, found in leaves.items() if found.trouble is not None},
         {location: found.proof for location, found in leaves.items() if found.proof is not None},
         {version: await _root(store, table, version) for version in sorted(needs.versions)},
+        {key: await read_adopted(store, table, *item) for key, item in needs.adopting.items()},
     )
 
 
@@ -110,6 +118,19 @@ async def read_leaf(
     return found
 
 
+async def read_older_leaf(
+    store: ObjectStore, table: TableName, row: ContentEntry, definition: TableDefinition
+) -> ReadLeaf:
+    """A leaf that is a manifest of an older format. Raises `Unavailable` when the store does not answer."""
+    found = ReadLeaf(None)
+    for _ in range(2):
+        try:
+            return ReadLeaf(await leaf_reader.read_leaf(store, table, row, definition=definition))
+        except (Corrupt, Invalid) as error:
+            found = ReadLeaf(None, error.message)
+    return found
+
+
 async def _root(store: ObjectStore, table: TableName, version: Version) -> Root | None:
     """An older root; `None` when it is absent or corrupt."""
     for _ in range(2):
@@ -125,9 +146,9 @@ async def _root(store: ObjectStore, table: TableName, version: Version) -> Root 
 
 async def _body(store: ObjectStore, table: TableName, location: str) -> bytes | None:
     try:
-        found = await store.get(key_of(table, location))
+        found = await store.get(stored_key(table, location))
     except Invalid:
-        return None  # no store can hold a key like this
+        return None  # no store can hold a key like this, or this one does not read it
     return None if found is None else found.body
 
 

@@ -22,6 +22,8 @@ from typing import Any, Final, Literal
 import structlog
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
+from rootline.adapters.engine_access import engine_storage as engine_storage
+from rootline.adapters.engine_access import warehouse_url as warehouse_url
 from rootline.adapters.lake_lock import LakeLock
 from rootline.adapters.open import (
     WriterLog,
@@ -179,8 +181,8 @@ class EmbeddableLake:
             await host.stop()
             await parts.close()
 
-        cache = ReadCache(self.cache_bytes)
-        return Session(parts.store, parts.log, SystemEnvironment(), close, host.trouble, cache)
+        cache, base_url = ReadCache(self.cache_bytes), warehouse_url(self.warehouse)
+        return Session(parts.store, parts.log, SystemEnvironment(), close, host.trouble, cache, base_url)
 
     async def _open_guest(self) -> Session:
         store = open_store(self.warehouse)
@@ -190,7 +192,8 @@ class EmbeddableLake:
             await log.close()
             await store.close()
 
-        return Session(store, log, SystemEnvironment(), close, lambda _: None, ReadCache(self.cache_bytes))
+        cache, base_url = ReadCache(self.cache_bytes), warehouse_url(self.warehouse)
+        return Session(store, log, SystemEnvironment(), close, lambda _: None, cache, base_url)
 
 
 class CoordinatorHost:

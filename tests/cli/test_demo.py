@@ -18,6 +18,7 @@ def test_the_demo_agrees_with_pandas_and_can_be_run_again(run: Run, tmp_path: Pa
         assert report["agrees"]
         assert report["table"] == table
         assert report["rows_read"] == report["rows_expected"] == 27_004 - 521
+        assert report["rows_read_by_pyiceberg"] == report["rows_expected"]
         assert report["objects_per_commit"] == 1
         assert report["files_flushed"] > 0
         assert Path(report["picture"]).read_text().startswith("<svg")

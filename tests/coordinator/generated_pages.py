@@ -15,14 +15,19 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from rootline.adapters.kafka_settings import KafkaSettings
+from rootline.adapters.open import StoreSettings
 from rootline.adapters.s3_settings import S3Settings
+from rootline.catalog.rest_metrics import CatalogMetrics
+from rootline.catalog.rest_settings import CatalogSettings
 from rootline.coordinator.runtime.metrics import TABLES_MAX, CoordinatorMetrics
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.workers.settings import WorkerSettings
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 
-_SETTINGS_HEADER: Final = """# Settings
+_ABSOLUTE_READS: Final = StoreSettings.model_fields["absolute_reads"].description
+
+_SETTINGS_HEADER: Final = f"""# Settings
 
 Environment variables, read when a process starts. What belongs to a table is a table property instead. This page is
 generated from the code (`python -m tests.coordinator.generated_pages`); a test keeps it in step. `rootline config
@@ -34,7 +39,8 @@ print` shows the values in force, with secrets masked.
 |---|---|
 | `ROOTLINE_WAREHOUSE` | The warehouse: a path, `file:///dir`, or `s3://bucket/prefix`. `--warehouse` says the same. |
 | `ROOTLINE_LOG` | The intent log: `kafka://host:port`, `sqlite:///dir` or a path; none: the warehouse's own. |
-| `ROOTLINE_SECRETS_DIR` | A folder whose files are S3 or Kafka settings, named as the variables in small letters. |
+| `ROOTLINE_ABSOLUTE_READS` | {_ABSOLUTE_READS} |
+| `ROOTLINE_SECRETS_DIR` | A folder whose files are settings of S3, Kafka or the catalog, named in small letters. |
 
 A log on Kafka may name several servers, `kafka://host:port,host:port`; [operations.md](operations.md) tells how to run
 it.
@@ -44,6 +50,9 @@ _METRICS_HEADER: Final = f"""# Metrics
 
 What the coordinator shows under `/metrics`: names and labels are a contract. This page is generated from the registry
 (`python -m tests.coordinator.generated_pages`); a test keeps it in step.
+
+Those of exports and of the catalog (`rootline_export_…`, `rootline_catalog_…`) are also all that
+`rootline catalog serve` shows.
 
 The label `table` is given to at most {TABLES_MAX} tables, and only to tables that exist; the rest share `_other` in
 counters and have no gauges. `topic` is the identity of the log, `embedded/<uuid>` for an embedded one. Times are in
@@ -59,6 +68,7 @@ def settings_page() -> str:
     sections: list[tuple[str, str, type[BaseModel]]] = [
         ("The coordinator", "ROOTLINE_COORDINATOR__", CoordinatorSettings),
         ("The worker", "ROOTLINE_WORKER__", WorkerSettings),
+        ("The catalog for other engines", "ROOTLINE_CATALOG__", CatalogSettings),
         ("An S3 store", "ROOTLINE_S3__", S3Settings),
         ("A log on Kafka", "ROOTLINE_KAFKA__", KafkaSettings),
     ]
@@ -103,7 +113,8 @@ def metrics_page() -> str:
 
 def metrics() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
     """(name as it is scraped, type, labels, text) of every metric."""
-    for collector in CoordinatorMetrics().registry._collector_to_names:
+    registry = CatalogMetrics(CoordinatorMetrics().registry).registry
+    for collector in registry._collector_to_names:
         described: Any = collector
         [metric] = described.describe()
         name = f"{metric.name}_total" if metric.type == "counter" else metric.name

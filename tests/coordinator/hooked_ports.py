@@ -72,7 +72,10 @@ class HookedStore:
         return found
 
     async def folders(self, prefix: str) -> Sequence[str]:
-        return await self.inner.folders(prefix)
+        await self._begin("folders", prefix)
+        found = await self.inner.folders(prefix)
+        await self.after("folders", prefix)
+        return found
 
     async def close(self) -> None:
         await self.inner.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 
 import httpx
 import pytest
@@ -11,6 +12,10 @@ import pytest
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory_intent_log import MemoryIntentLog
 from rootline.adapters.memory_object_store import MemoryObjectStore
+from rootline.catalog.exporter import TableExporter
+from rootline.catalog.rest_catalog import RestCatalog
+from rootline.catalog.rest_metrics import CatalogMetrics
+from rootline.catalog.rest_routes import ServedCatalog
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.http.server import http_app, serve
 from rootline.coordinator.settings import CoordinatorSettings
@@ -37,6 +42,11 @@ CONTRACT = {
     "rootline_table_state": ("table", "state"),
 }
 OUR_OWN: dict[str, tuple[str, ...]] = {
+    "rootline_export_lag_seconds": ("table",),
+    "rootline_export_seconds": (),
+    "rootline_export_requests_total": ("kind",),
+    "rootline_export_failures_total": ("code",),
+    "rootline_catalog_requests_total": ("route", "code"),
     "rootline_store_failures_total": ("table",),
     "rootline_assigned_partitions": (),
     "rootline_queue_bytes": (),
@@ -152,6 +162,41 @@ async def test_an_unreadable_log_takes_the_lag_away_and_nothing_else() -> None:
         await service.create()
         log.down = True
         assert (await scraped(service))['rootline_put_total{outcome="landed"}'] == 1
+
+
+async def test_the_catalog_is_beside_the_coordinator_and_its_lag_follows_the_commits() -> None:
+    async with running() as service:
+        registry = service.service.metrics.registry
+        exporter = TableExporter(service.store, "memory://lake")
+        catalog = ServedCatalog(RestCatalog(service.store, exporter, CatalogMetrics(registry)))
+        app = http_app(service.service, catalog)
+        lag = f'rootline_export_lag_seconds{{table="{TABLE}"}}'
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://coordinator") as client:
+
+            async def sample(name: str) -> float | None:
+                lines = (await client.get("/metrics")).text.splitlines()
+                return next((float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"{name} ")), None)
+
+            await service.create()
+            assert await sample(lag) is None, "nobody has read it"
+            namespace, name = TABLE.split(".")
+            answer = await client.get(f"/v1/namespaces/{namespace}/tables/{name}")
+            assert answer.json()["metadata"]["properties"]["rootline.version"] == "0"
+            assert await sample(lag) == 0
+            await service.commit(append_intent("one"))
+            [(_, committed_ms)] = service.service.heads().values()
+            least_ms = int(time.time() * 1000) - committed_ms
+            lag_s = await sample(lag)
+            assert lag_s is not None
+            assert round(lag_s * 1000) >= least_ms
+            await client.get(f"/v1/namespaces/{namespace}/tables/{name}")
+            assert await sample(lag) == 0
+            assert (await client.get("/healthz")).text == "ok\n"
+
+
+async def test_without_a_catalog_nothing_is_under_v1() -> None:
+    async with running() as service, client_of(service.service) as client:
+        assert (await client.get("/v1/config")).status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/redoc", "/"])

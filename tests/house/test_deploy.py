@@ -12,6 +12,7 @@ import yaml
 
 from rootline.adapters.kafka_settings import KafkaSettings
 from rootline.adapters.s3_settings import S3Settings
+from rootline.catalog.rest_settings import CatalogSettings
 from rootline.cli.app import app
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.workers.settings import WorkerSettings
@@ -24,6 +25,7 @@ KNOWN_SETTINGS = {
     *(f"ROOTLINE_S3__{name.upper()}" for name in S3Settings.model_fields),
     *(f"ROOTLINE_COORDINATOR__{name.upper()}" for name in CoordinatorSettings.model_fields),
     *(f"ROOTLINE_WORKER__{name.upper()}" for name in WorkerSettings.model_fields),
+    *(f"ROOTLINE_CATALOG__{name.upper()}" for name in CatalogSettings.model_fields),
 }
 
 

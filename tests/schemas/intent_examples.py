@@ -8,6 +8,7 @@ from rootline.schemas.content_entry import ContentType, FileFormat
 from rootline.schemas.intent import (
     AddedManifest,
     AddedVector,
+    AdoptedRoot,
     DataFile,
     EqualityDeleteFile,
     GenericStatistics,
@@ -165,6 +166,13 @@ def intents() -> list[Intent]:
             ref=VersionReference(version=7, tag="release-2.1", seen_version=4),
         ),
         Intent(intent_id="i-restore", table="db.events", kind=IntentKind.RESTORE, ref=VersionReference(version=7)),
+        Intent(
+            intent_id="i-adopt",
+            table="db.events",
+            kind=IntentKind.CREATE,
+            definition='{"format-version":4}',
+            adopt=AdoptedRoot(location="metadata/adopted/0f.avro", file_size_in_bytes=9_000, digest=bytes(range(32))),
+        ),
         Intent(
             intent_id="i-rewrite",
             table="db.events",

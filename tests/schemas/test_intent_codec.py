@@ -20,6 +20,7 @@ from tests.schemas.intent_examples import FILE, intents
 
 JSON = {"content-type": b"application/json"}
 FIRST_RELEASED_FINGERPRINT = bytes.fromhex("1c0689b9a901c7ae")
+SECOND_RELEASED_FINGERPRINT = bytes.fromhex("ea56fa2e8689e87b")
 KINDS_OF_VERSION_1 = ("append", "remove", "overwrite", "row_delta", "create", "flush")
 
 
@@ -55,25 +56,45 @@ def test_an_intent_reads_back_in_both_framings(intent: Intent) -> None:
 
 @pytest.mark.parametrize("intent", intents(), ids=lambda intent: str(intent.kind))
 def test_intents_that_were_released_stay_readable(intent: Intent) -> None:
-    assert decode_intent(golden(f"intent-2-{intent.kind}.avro", encode_intent(intent))) == intent
-    assert decode_intent(golden(f"intent-{intent.kind}.json", encode_intent_json(intent)), JSON) == intent
+    assert decode_intent(golden(f"intent-3-{_name_of(intent)}.avro", encode_intent(intent))) == intent
+    assert decode_intent(golden(f"intent-{_name_of(intent)}.json", encode_intent_json(intent)), JSON) == intent
 
 
 @pytest.mark.parametrize(
-    "intent", [intent for intent in intents() if intent.kind in KINDS_OF_VERSION_1], ids=lambda intent: str(intent.kind)
+    "intent",
+    [intent for intent in intents() if intent.kind in KINDS_OF_VERSION_1 and intent.adopt is None],
+    ids=lambda intent: str(intent.kind),
 )
 def test_intents_of_the_first_version_read_as_todays(intent: Intent) -> None:
-    record = intent.model_dump()
-    if intent.table_uuid is not None:
-        record["table_uuid"] = str(intent.table_uuid)
-    held = golden(f"intent-{intent.kind}.avro", RecordFraming(shipped_schema("intent_1")).encode(record))
+    held = golden(f"intent-{intent.kind}.avro", _in_version(1, intent))
     assert held[:10] == b"\xc3\x01" + FIRST_RELEASED_FINGERPRINT
     assert decode_intent(held) == intent
 
 
-def test_the_first_schema_is_the_one_that_was_released() -> None:
+@pytest.mark.parametrize(
+    "intent", [intent for intent in intents() if intent.adopt is None], ids=lambda intent: str(intent.kind)
+)
+def test_intents_of_the_second_version_read_as_todays(intent: Intent) -> None:
+    held = golden(f"intent-2-{intent.kind}.avro", _in_version(2, intent))
+    assert held[:10] == b"\xc3\x01" + SECOND_RELEASED_FINGERPRINT
+    assert decode_intent(held) == intent
+
+
+def _in_version(version: int, intent: Intent) -> bytes:
+    record = intent.model_dump(exclude={"adopt"})
+    if intent.table_uuid is not None:
+        record["table_uuid"] = str(intent.table_uuid)
+    return RecordFraming(shipped_schema(f"intent_{version}")).encode(record)
+
+
+def _name_of(intent: Intent) -> str:
+    return "adopt" if intent.adopt is not None else str(intent.kind)
+
+
+def test_earlier_schemas_are_those_that_were_released() -> None:
     assert fingerprint_of(shipped_schema("intent_1")) == FIRST_RELEASED_FINGERPRINT
-    assert fingerprint_of(shipped_schema("intent")) != FIRST_RELEASED_FINGERPRINT
+    assert fingerprint_of(shipped_schema("intent_2")) == SECOND_RELEASED_FINGERPRINT
+    assert fingerprint_of(shipped_schema("intent")) not in {FIRST_RELEASED_FINGERPRINT, SECOND_RELEASED_FINGERPRINT}
 
 
 def test_a_fingerprint_is_computed_as_the_avro_specification_says() -> None:
@@ -285,5 +306,5 @@ def test_base64_is_read_in_both_alphabets() -> None:
     assert "content_stats" in refused(as_json(add_data_files=[{**file, "content_stats": "!"}]), JSON).message
 
 
-def test_the_first_version_is_listed_among_the_earlier_ones() -> None:
-    assert (shipped_schema("intent_1"),) == intent_codec.EARLIER_VERSIONS
+def test_the_released_versions_are_listed_as_the_earlier_ones() -> None:
+    assert (shipped_schema("intent_1"), shipped_schema("intent_2")) == intent_codec.EARLIER_VERSIONS

@@ -9,15 +9,26 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from pyiceberg.conversions import from_bytes
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.partitioning import PartitionSpec as IcebergSpec
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import TableVersion
+from pyiceberg.types import (
+    DateType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+)
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVector, FileFormat, Status
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.leaf import Leaf, LeafContent
 from rootline.schemas.manifest_codec import decode_manifest
+from rootline.schemas.single_values import bound_of_bytes
 from rootline.schemas.statistics import FieldStatistics
 from rootline.tree.aggregates import aggregates_of
 from rootline.tree.leaf_mask import leaf_masks
@@ -164,6 +175,34 @@ def test_an_identity_value_takes_the_place_of_the_columns_bounds() -> None:
     assert only(read(manifest(2, [record("a", **stored)]))).content_stats[CARRIER] == FieldStatistics(
         "UA", "UA", None, 10, 0
     )
+
+
+def test_what_contradicts_itself_is_taken_for_unknown() -> None:
+    said = record(
+        "a",
+        split_offsets=[100, 4],
+        value_counts=pairs({ID: 5}),
+        null_value_counts=pairs({ID: 9}),
+        lower_bounds=pairs({ID: struct.pack("<q", 7)}),
+        upper_bounds=pairs({ID: struct.pack("<q", 3)}),
+    )
+    entry = only(read(manifest(2, [said])))
+    assert entry.split_offsets is None
+    assert entry.content_stats[ID] == FieldStatistics()
+
+
+def test_whole_numbers_and_texts_are_read_as_the_general_way_reads_them() -> None:
+    texts = [b"", b"UA", "größe".encode(), b"\xff"]
+    bodies = [b"", b"\x01", *(struct.pack("<i", one) for one in (-(2**31), -1, 0, 2**31 - 1))]
+    bodies += [struct.pack("<q", one) for one in (-(2**63), -1, 2**63 - 1)]
+    for kind in (IntegerType(), DateType(), LongType(), TimeType(), TimestampType(), TimestamptzType(), StringType()):
+        for body in texts if isinstance(kind, StringType) else bodies:
+            try:
+                written = IntegerType() if isinstance(kind, LongType) and len(body) == 4 else kind
+                wanted = from_bytes(written, body)
+            except (struct.error, UnicodeDecodeError):
+                wanted = None
+            assert bound_of_bytes(kind, body) == wanted, (kind, body)
 
 
 def test_a_position_delete_file_of_version_2_is_of_type_1_without_a_vector() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+from itertools import pairwise
 
 import pytest
 from pyroaring import BitMap64
@@ -15,6 +16,8 @@ from rootline.schemas.puffin_codec import (
     decode_puffin,
     encode_puffin,
     puffin_name,
+    spread_offset,
+    spread_puffin,
     verify_puffin_name,
 )
 from rootline.schemas.vector_codec import decode_vector
@@ -138,3 +141,42 @@ def test_blobs_of_other_types_are_passed_over() -> None:
 
 def test_places_are_values() -> None:
     assert encode_puffin(BLOBS).places[0] == BlobPlace(4, encode_puffin(BLOBS).places[0].size, 4)
+
+
+def test_spread_vectors_do_not_touch_and_stand_where_their_old_place_says() -> None:
+    blobs = [*BLOBS, *(VectorBlob(f"data/{at}.parquet", BitMap64([at])) for at in range(300))]
+    encoded = encode_puffin(blobs)
+    spread = spread_puffin(encoded.body, "s3://b/t/{}".format, name="v.puffin")
+    found = decode_puffin(spread, name="v.puffin")
+    assert [(one.referenced_data_file, one.vector) for one in found] == [
+        (f"s3://b/t/{blob.referenced_data_file}", blob.vector) for blob in blobs
+    ]
+    assert [one.place for one in found] == [
+        BlobPlace(spread_offset(place.offset), place.size, place.cardinality) for place in encoded.places
+    ]
+    for one, following in pairwise(found):
+        end = one.place.offset + one.place.size
+        assert end < following.place.offset
+        assert not any(spread[end : following.place.offset])
+    assert len(spread) < 1.2 * len(encoded.body) + len(blobs) * len("s3://b/t/")
+
+
+def test_the_first_vector_stays_where_it_is_and_other_kinds_of_blobs_are_left_out() -> None:
+    encoded = encode_puffin(BLOBS[:1])
+    footer_at = encoded.body.rindex(b"PFA1{")
+    footer = json.loads(encoded.body[footer_at + 4 : -12])
+    footer["blobs"].insert(0, {"type": "apache-datasketches-theta-v1", "fields": [1], "offset": 4, "length": 0})
+    payload = json.dumps(footer).encode()
+    body = encoded.body[: footer_at + 4] + payload + len(payload).to_bytes(4, "little") + bytes(4) + b"PFA1"
+    assert spread_puffin(body, str, name="v.puffin") == encoded.body
+
+
+def test_what_is_no_sound_puffin_file_is_not_spread() -> None:
+    encoded = encode_puffin(BLOBS)
+    flipped = bytearray(encoded.body)
+    flipped[encoded.places[0].offset + 9] ^= 1
+    for body in (b"", encoded.body[:-1], encoded.body.replace(b'"blobs"', b'"blabs"'), bytes(flipped)):
+        with pytest.raises(Corrupt, match=r"v\.puffin"):
+            spread_puffin(body, str, name="v.puffin")
+    with pytest.raises(Corrupt, match="digest"):
+        spread_puffin(encoded.body, str, name="v-0123456789abcdef.puffin")

@@ -8,11 +8,8 @@ cannot be had fails the tests with one line that says what to install.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
-import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from tests.services.go_tools import cache_folder
+from tests.services.java_runtime import java_runtime
 from tests.services.slow_step import run_saying, say_progress
 
 _VERSION = "4.3.1"
-_JAVA_NEEDED = 17
 _INSTEAD = ", or set ROOTLINE_TEST_KAFKA=host:port to use a running broker"
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -55,34 +52,18 @@ class KafkaSoftware:
 
 def kafka_software(record: Callable[[KafkaSoftware], None]) -> KafkaSoftware:
     """The software, from the cache or fetched into it; `record` runs a broker once for the archive of classes."""
-    java, version = _java()
+    java = java_runtime("Kafka", instead=_INSTEAD)
     folder = cache_folder() / f"kafka-{_VERSION}"
     with (cache_folder() / "kafka.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             _fetch(folder)
         jars = sorted(map(str, folder.glob("*.jar")))
-        software = KafkaSoftware(java, os.pathsep.join(jars), folder / f"classes-{version}.jsa")
+        software = KafkaSoftware(java.command, os.pathsep.join(jars), folder / f"classes-{java.version}.jsa")
         if not software.archive.exists():
             say_progress(f"starting Kafka {_VERSION} a first time, so that later starts are quick …")
             record(software)
     return software
-
-
-def _java() -> tuple[str, str]:
-    """The Java that runs, and a name for its very version."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin/java")) if home else shutil.which("java")
-    said = ""
-    if java is not None and shutil.which(java):
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
-    found = re.search(r' version "(\d+)', said)
-    if java is None or found is None or int(found[1]) < _JAVA_NEEDED:
-        pytest.fail(
-            f"Kafka needs Java: install Java {_JAVA_NEEDED} or newer (openjdk-17-jre-headless){_INSTEAD}",
-            pytrace=False,
-        )
-    return java, f"{found[1]}-{hashlib.sha256(said.encode()).hexdigest()[:8]}"
 
 
 def _fetch(folder: Path) -> None:

@@ -50,6 +50,7 @@ from rootline.storage.scan_executor import scan_table
 from rootline.storage.table_loader import plan_scan
 from rootline.tree.prune import PruningFilter
 from rootline.tree.scan_plan import ScanPlan
+from rootline.tree.statistics_rules import partition_statistics
 from tests.storage.adopted_leaves import adopted
 
 TABLE = TableName("test.rows")
@@ -120,6 +121,9 @@ class StoredTable:
             len(puffin.body),
             DeletionVector(place.offset, place.size),
             referenced_file=data.location,
+            content_stats=partition_statistics(
+                data.content_stats, self.definition.spec_by_id(data.partition_spec_id).expr_ids
+            ),
         )
 
     def leaf(

@@ -30,7 +30,7 @@ from pyiceberg.types import (
 from rootline.client.definition_builder import build_definition
 from rootline.schemas.content_entry import FileFormat
 from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.identifiers import Version
+from rootline.schemas.identifiers import ObjectKey, Version
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.arrow_types import arrow_schema_of
@@ -135,11 +135,17 @@ def test_what_is_not_plain_parquet_is_refused(table: StoredTable, change: dict[s
     assert caught.value.code == "file-unreadable"
 
 
-def test_files_outside_the_tables_folder_are_refused(table: StoredTable) -> None:
+def test_files_outside_the_tables_folder_are_read_where_the_store_can(table: StoredTable) -> None:
     (file,) = table.write(flights(1))
-    table.entries = [replace(file, location="s3://elsewhere/data.parquet")]
+    body = asyncio.run(table.store.get(key_of(TABLE, file.location)))
+    assert body is not None
+    table.store.place(ObjectKey("s3://elsewhere/a b%20.parquet"), body.body)
+    table.entries = [replace(file, location="s3://elsewhere/a b%20.parquet")]
     table.commit()
-    with pytest.raises(Invalid, match="s3://elsewhere"):
+    assert ids_of(table.scan()) == [1]
+    table.entries = [replace(file, location="hdfs://elsewhere/data.parquet")]
+    table.commit()
+    with pytest.raises(Invalid, match=r"hdfs://elsewhere/data.parquet: .*reads absolute locations of file:, s3:"):
         table.scan()
 
 

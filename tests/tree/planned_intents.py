@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 
 from rootline.schemas.content_entry import (
     ContentEntry,
@@ -28,7 +29,7 @@ from rootline.schemas.leaf_codec import LeafContent
 from rootline.schemas.statistics import ContentStats
 from rootline.tree.statistics_rules import partition_statistics
 from rootline.tree.table_state import TableState
-from tests.tree.reference_model import STALE, Plan
+from tests.tree.reference_model import STALE, Plan, leaf_of
 from tests.tree.tables import (
     BY_CARRIER,
     CARRIER,
@@ -46,8 +47,23 @@ def location(name: str) -> str:
     return f"data/{name}.parquet"
 
 
-def intent_of(plan: Plan, lake: Lake, view: TableState) -> Intent:
+class DescribedFiles:
+    """What a writer says of its files, which nobody has written."""
+
+    def data(self, name: str, carrier: str | None, ids: tuple[int, ...]) -> DataFile:
+        return data_file(name, carrier=carrier, ids=ids, partition_spec_id=_spec(carrier))
+
+    def equality(self, name: str, carrier: str | None, value: int) -> EqualityDeleteFile:
+        return equality_delete(name, value, carrier, spec=_spec(carrier))
+
+
+def _spec(carrier: str | None) -> int:
+    return UNPARTITIONED if carrier is None else BY_CARRIER
+
+
+def intent_of(plan: Plan, lake: Lake, view: TableState, written: DescribedFiles | None = None) -> Intent:
     """The intent of a writer who read `view`, one of `lake`'s versions; what it names is stored in the lake."""
+    described = written or DescribedFiles()
     cargo: dict[str, object] = {}
     if plan.writer is not None:
         cargo |= {"writer_id": plan.writer, "writer_sequence": plan.sequence}
@@ -71,7 +87,7 @@ def intent_of(plan: Plan, lake: Lake, view: TableState) -> Intent:
         version = None if plan.untags else view.header.version
         ref = VersionReference(version=version, tag=plan.tags, seen_version=view.header.tags.get(plan.tags))
         return intent(plan.kind, plan.intent_id, ref=ref, **cargo)
-    files = [_data(name, carrier, ids) for name, carrier, ids in plan.adds]
+    files = [described.data(name, carrier, ids) for name, carrier, ids in plan.adds]
     vectors = [
         lake.vector(
             f"{plan.intent_id}-{vector.target}",
@@ -88,10 +104,10 @@ def intent_of(plan: Plan, lake: Lake, view: TableState) -> Intent:
         read_sequence_number=view.header.snapshot.sequence_number,
         add_data_files=[] if plan.adds_in_leaf else files,
         add_manifests=[
-            *([_written(plan, lake, files)] if plan.adds_in_leaf else []),
-            *([_written_vectors(plan, lake, view, vectors)] if plan.vectors_in_leaf else []),
+            *(_written(plan, lake, files) if plan.adds_in_leaf else []),
+            *(_written_vectors(plan, lake, view, vectors) if plan.vectors_in_leaf else []),
         ],
-        add_equality_deletes=[_equality(name, carrier, value) for name, carrier, value in plan.equality],
+        add_equality_deletes=[described.equality(name, carrier, value) for name, carrier, value in plan.equality],
         remove_files=[
             RemovedFile(location=location(name), vector=seen_vector(view, location(name))) for name in plan.removes
         ],
@@ -100,59 +116,62 @@ def intent_of(plan: Plan, lake: Lake, view: TableState) -> Intent:
     )
 
 
-def _written(plan: Plan, lake: Lake, files: list[DataFile]) -> AddedManifest:
-    """The files of the plan in a leaf of the writer's own."""
-    return lake.written_leaf(*(new_entry(file) for file in files), leaf_uuid=_uuid(plan.intent_id, "adds"))
+def _written(plan: Plan, lake: Lake, files: list[DataFile]) -> list[AddedManifest]:
+    """The files of the plan in leaves of the writer's own."""
+    entries = [new_entry(file) for file in files]
+    return [lake.written_leaf(*one, leaf_uuid=_uuid(plan, "adds", spec)) for spec, one in _by_spec(entries)]
 
 
-def _written_vectors(plan: Plan, lake: Lake, view: TableState, vectors: list[AddedVector]) -> AddedManifest:
-    """The vectors of the plan in a leaf of the writer's own."""
+def _written_vectors(plan: Plan, lake: Lake, view: TableState, vectors: list[AddedVector]) -> list[AddedManifest]:
+    """The vectors of the plan in leaves of the writer's own."""
+    targets = [_row(view, EntryPlace(ContentType.DATA, vector.referenced_file)) for vector in vectors]
     entries = [
         ContentEntry(
             content_type=ContentType.POSITION_DELETE,
             location=vector.location,
             file_format=FileFormat.PUFFIN,
             version_info=VersionInfo(Status.ADDED),
-            partition_spec_id=BY_CARRIER,
+            partition_spec_id=target.partition_spec_id,
             record_count=vector.cardinality,
             file_size_in_bytes=vector.file_size_in_bytes,
             deletion_vector=DeletionVector(vector.offset, vector.size_in_bytes),
             referenced_file=vector.referenced_file,
-            content_stats=_partition_of(_row(view, EntryPlace(ContentType.DATA, vector.referenced_file))),
+            content_stats=_partition_of(target),
         )
-        for vector in vectors
+        for vector, target in zip(vectors, targets, strict=True)
     ]
-    return lake.written_leaf(*entries, leaf_uuid=_uuid(plan.intent_id, "deletes"))
+    return [lake.written_leaf(*one, leaf_uuid=_uuid(plan, "deletes", spec)) for spec, one in _by_spec(entries)]
 
 
 def _partition_of(entry: ContentEntry) -> ContentStats:
-    return partition_statistics(entry.content_stats, (CARRIER,))
+    return partition_statistics(entry.content_stats, (CARRIER,) if entry.partition_spec_id == BY_CARRIER else ())
 
 
-def _data(name: str, carrier: str, ids: tuple[int, ...]) -> DataFile:
-    return data_file(name, carrier=carrier, ids=ids)
-
-
-def _equality(name: str, carrier: str | None, value: int) -> EqualityDeleteFile:
-    return equality_delete(name, value, carrier, spec=UNPARTITIONED if carrier is None else BY_CARRIER)
+def _by_spec(entries: Iterable[ContentEntry]) -> list[tuple[int, list[ContentEntry]]]:
+    """The spec of the first entry comes first: row ids are given in this order."""
+    found: dict[int, list[ContentEntry]] = {}
+    for entry in entries:
+        found.setdefault(entry.partition_spec_id, []).append(entry)
+    return list(found.items())
 
 
 def _leaves(plan: Plan, lake: Lake, view: TableState) -> list[AddedManifest]:
-    """The leaves of maintenance: one of data files, one of vectors, one each of equality deletes of a spec."""
+    """The leaves of maintenance: of each spec one of data files, one of vectors, one of equality deletes."""
     manifests: list[AddedManifest] = []
+    owners: dict[int, str] = {}
     files = [_row(view, EntryPlace(ContentType.DATA, location(name))) for name in plan.flushed_files]
-    if files:
-        manifests.append(lake.leaf(files, leaf_uuid=_uuid(plan.intent_id, "data")))
+    for spec, of_spec in _by_spec(files):
+        manifests.append(lake.leaf(of_spec, leaf_uuid=_uuid(plan, "data", spec)))
+        owners[spec] = manifests[-1].location
     vectors = [vector for name in plan.flushed_vectors if (vector := view.vector_of(location(name))) is not None]
-    if vectors:
-        owner = manifests[0].location if plan.affiliated else None
-        leaf_uuid = _uuid(plan.intent_id, "vectors")
-        manifests.append(lake.leaf(vectors, content=LeafContent.DELETE, leaf_uuid=leaf_uuid, belongs_to=owner))
+    for spec, of_spec in _by_spec(vectors):
+        owner = owners[spec] if plan.affiliated else None
+        leaf_uuid = _uuid(plan, "vectors", spec)
+        manifests.append(lake.leaf(of_spec, content=LeafContent.DELETE, leaf_uuid=leaf_uuid, belongs_to=owner))
     deletes = [_row(view, EntryPlace(ContentType.EQUALITY_DELETE, location(name))) for name in plan.flushed_equality]
-    for spec, name in ((BY_CARRIER, "carrier"), (UNPARTITIONED, "all")):
-        of_spec = [entry for entry in deletes if entry.partition_spec_id == spec]
-        if of_spec:
-            manifests.append(lake.leaf(of_spec, content=LeafContent.DELETE, leaf_uuid=_uuid(plan.intent_id, name)))
+    for spec, of_spec in _by_spec(deletes):
+        leaf_uuid = _uuid(plan, "equality", spec)
+        manifests.append(lake.leaf(of_spec, content=LeafContent.DELETE, leaf_uuid=leaf_uuid))
     return manifests
 
 
@@ -164,7 +183,7 @@ def _row(view: TableState, place: EntryPlace) -> ContentEntry:
 
 def _leaf_of(name: str, view: TableState) -> str | None:
     """The location of a leaf by the model's name for it, `<intent id>/<what it holds>`."""
-    stem = f"metadata/leaves/{_uuid(*name.split('/'))}-"
+    stem = f"metadata/leaves/{uuid.uuid5(uuid.NAMESPACE_OID, name)}-"
     return next((location for location in view.leaves if location.startswith(stem)), None)
 
 
@@ -176,5 +195,6 @@ def _moved_along(plan: Plan, view: TableState, manifests: list[AddedManifest]) -
     return [{"location": name, "referenced_file": data} for name in deletes] if plan.affiliated else []
 
 
-def _uuid(intent_id: str, what: str) -> uuid.UUID:
-    return uuid.uuid5(uuid.NAMESPACE_OID, f"{intent_id}/{what}")
+def _uuid(plan: Plan, what: str, spec: int) -> uuid.UUID:
+    name = leaf_of(plan.intent_id, what, None if spec == UNPARTITIONED else "of a carrier")
+    return uuid.uuid5(uuid.NAMESPACE_OID, name)

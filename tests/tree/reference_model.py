@@ -17,12 +17,14 @@ STALE = {IntentKind.FLUSH: "flush-stale", IntentKind.COMPACT_LEAVES: "compaction
 class File:
     """A live data file. `vector` names its deletion vector: the intent that wrote it, or that it was merged for.
 
+    `carrier`: its partition; `None`: it is of the spec without partitions.
+
     `number`: how old its rows are; `came`: when it last came, which a restore makes newer. `vector_number`: likewise.
     `leaf`, `vector_leaf`: the leaf that holds it, named by the intent that brought the leaf; `None`: the root does.
     """
 
     ids: tuple[int, ...]
-    carrier: str
+    carrier: str | None
     number: int
     first_row_id: int
     deleted: set[int] = field(default_factory=set)
@@ -70,7 +72,7 @@ class Plan:
     kind: IntentKind
     writer: str | None = None
     sequence: int = 0
-    adds: tuple[tuple[FileName, str, tuple[int, ...]], ...] = ()
+    adds: tuple[tuple[FileName, str | None, tuple[int, ...]], ...] = ()
     equality: tuple[tuple[FileName, str | None, int], ...] = ()
     removes: tuple[FileName, ...] = ()
     vectors: tuple[PlannedVector, ...] = ()
@@ -85,6 +87,11 @@ class Plan:
     tags: str | None = None
     """The tag that is set to the version that the writer read, or deleted (`untags`)."""
     untags: bool = False
+
+
+def leaf_of(intent_id: str, what: str, carrier: str | None) -> str:
+    """The name of a leaf that an intent brings: one of each sort for each spec."""
+    return f"{intent_id}/{what}" if carrier is not None else f"{intent_id}/{what} of all"
 
 
 class Rejected(Exception):
@@ -283,12 +290,11 @@ class ReferenceTable:
         if plan.kind in STALE:
             files, vectors, equality = self._moving(plan, view)
             for name in files:
-                self.files[name].leaf = f"{plan.intent_id}/data"
+                self.files[name].leaf = leaf_of(plan.intent_id, "data", self.files[name].carrier)
             for name in vectors:
-                self.files[name].vector_leaf = f"{plan.intent_id}/vectors"
+                self.files[name].vector_leaf = leaf_of(plan.intent_id, "vectors", self.files[name].carrier)
             for name in equality:
-                spec = "all" if self.equality[name].carrier is None else "carrier"
-                self.equality[name].leaf = f"{plan.intent_id}/{spec}"
+                self.equality[name].leaf = leaf_of(plan.intent_id, "equality", self.equality[name].carrier)
             return
         values = self.values()
         for name in plan.removes:
@@ -300,10 +306,10 @@ class ReferenceTable:
                 is_its_own = file.vector == view.files[vector.target].vector or union == vector.positions
                 file.vector = plan.intent_id if is_its_own else f"{plan.intent_id}, merged"
                 file.vector_number = self.number
-                file.vector_leaf = f"{plan.intent_id}/deletes" if plan.vectors_in_leaf else None
+                file.vector_leaf = leaf_of(plan.intent_id, "deletes", file.carrier) if plan.vectors_in_leaf else None
                 file.deleted = union
         for name, carrier, ids in plan.adds:
-            leaf = f"{plan.intent_id}/adds" if plan.adds_in_leaf else None
+            leaf = leaf_of(plan.intent_id, "adds", carrier) if plan.adds_in_leaf else None
             number = view.number if plan.kind is IntentKind.REWRITE else self.number
             self.files[name] = File(ids, carrier, number, self.next_row_id, leaf=leaf, came=self.number)
             self.next_row_id += len(ids)

@@ -18,7 +18,7 @@ from tests.tree.range_changes import check_every_range
 from tests.tree.reference_model import Outcome, Plan, PlannedVector, ReferenceTable
 from tests.tree.tables import Lake, new_lake
 
-CARRIERS = ("AA", "UA")
+CARRIERS = ("AA", "UA", None)
 EXAMPLES = int(os.environ.get("ROOTLINE_EXAMPLES", "120"))
 """Of about sixteen intents each; `make properties EXAMPLES=5000` tries more."""
 
@@ -78,7 +78,7 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
     plan = Plan(f"i{number}", draw.kind, writer, number // 2, serializable=draw.narrow)
     chosen = [files[pick % len(files)] for pick in picks[:2]] if files else []
     names = (f"f{picks[2]}", f"f{picks[3]}")
-    adds = tuple((name, CARRIERS[picks[4] % 2], _ids(name)) for name in dict.fromkeys(names))
+    adds = tuple((name, CARRIERS[picks[4] % 3], _ids(name)) for name in dict.fromkeys(names))
     if draw.kind is IntentKind.APPEND:
         return replace(plan, adds=adds[: 1 + draw.flag])
     if draw.kind is IntentKind.FLUSH:
@@ -103,7 +103,7 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
         PlannedVector(name, frozenset(view.files[name].deleted | {pick % len(view.files[name].ids)}))
         for name, pick in dict(zip(chosen, picks[4:], strict=True)).items()
     )
-    equality = ((f"e{picks[5]}", (None, *CARRIERS)[picks[3] % 3], picks[4] % 7),) if picks[2] % 3 == 0 else ()
+    equality = ((f"e{picks[5]}", CARRIERS[picks[3] % 3], picks[4] % 7),) if picks[2] % 3 == 0 else ()
     return replace(
         plan,
         vectors=vectors if picks[2] % 4 or not equality else (),
@@ -285,7 +285,7 @@ def rows_by_sequence(lake: Lake, model: ReferenceTable) -> dict[str, set[int]]:
             delete.content_stats[1].lower_bound
             for delete in deletes
             if number(delete) > number(entry)
-            and (delete.partition_spec_id == 1 or delete.content_stats[2] == entry.content_stats[2])
+            and (delete.partition_spec_id == 1 or partition(delete) == partition(entry))
         }
         found[name] = {
             position
@@ -293,6 +293,10 @@ def rows_by_sequence(lake: Lake, model: ReferenceTable) -> dict[str, set[int]]:
             if position not in deleted[entry.location] and value not in values
         }
     return found
+
+
+def partition(entry: ContentEntry) -> object:
+    return None if entry.partition_spec_id == 1 else entry.content_stats[2].lower_bound
 
 
 @settings(deadline=None, max_examples=EXAMPLES, suppress_health_check=SLOW)

@@ -66,6 +66,7 @@ def test_a_removed_file_may_come_back() -> None:
         ("../other/data/a.parquet", "location-invalid"),
         ("s3://other/data/a.parquet", "location-invalid"),
         ("metadata/roots/a.avro", "location-invalid"),
+        ("export/v3/a.parquet", "location-invalid"),
         ("data/%2e%2e/a.parquet", "location-invalid"),
         ("", "location-invalid"),
     ],

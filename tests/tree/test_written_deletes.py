@@ -182,3 +182,18 @@ def test_removing_the_data_file_removes_its_vector_from_its_leaf(lake: Lake) -> 
     assert lake.deleted_rows() == {B: {2}}
     assert len(lake.head.live.mask_rows) == 2
     assert broken_thoroughly(lake.head) == []
+
+
+def test_a_leaf_that_changes_owner_in_the_very_next_root_is_not_added_again() -> None:
+    lake = new_lake()
+    data = leaf_of(lake, "a", "b")
+    lake.put(adding("s0", data))
+    deletes = lake.written_leaf(vector_entry(lake, "dv1", A, [1]))
+    lake.put(delta(lake, "s1", deletes))
+    lake.put(lake.compaction("m", replaces=(), reaffiliate={deletes.location: data.location}))
+    row = lake.head.live.leaf_rows[deletes.location].entry
+    assert (row.referenced_file, row.version_info.status) == (data.location, Status.EXISTING)
+    assert row.version_info.sequence_number == lake.head.header.snapshot.sequence_number - 1
+    assert lake.deleted_rows() == {A: {1}, B: set()}
+    assert lake.head.header.totals.vectors == 1
+    assert broken_thoroughly(lake.head) == []

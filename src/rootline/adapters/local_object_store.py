@@ -3,7 +3,8 @@
 Owns: the calls, their order and the locks (architecture: embedded mode). Does not own: where the folder may lie
 (`local_file_system`: network file systems are refused by the probe), keys (`object_key_rules`).
 Invariants: a name appears only with its whole body, synced; CREATED is answered after the folder is synced too; a
-root is read back only after its folder is synced; creation holds a shared `flock` on the folder (deletion holds it
+root is read back only after its folder is synced; absolute keys (`absolute_keys`) are read only, and regular files
+only; creation holds a shared `flock` on the folder (deletion holds it
 exclusively); temporary files can never be keys and are hidden from LIST.
 """
 
@@ -14,6 +15,7 @@ import errno
 import fcntl
 import heapq
 import os
+import stat
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -23,10 +25,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from rootline.adapters.absolute_keys import FILE_SCHEMES, AbsoluteKeys
 from rootline.adapters.blocking_calls import BlockingCalls
 from rootline.adapters.object_key_rules import RESERVED_PREFIX, check_key, check_prefix
 from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
-from rootline.schemas.errors import Unavailable
+from rootline.schemas.absolute_locations import is_absolute
+from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey
 
 _ROOTS_FOLDER: Final = "/metadata/roots/"
@@ -44,10 +48,14 @@ class _FirstName:
 
 
 class LocalObjectStore:
-    """One warehouse in the folder `root`, which the first put makes when it is missing."""
+    """One warehouse in the folder `root`, which the first put makes when it is missing.
 
-    def __init__(self, root: Path) -> None:
+    `absolute_reads`: files elsewhere are read only below these locations; empty: wherever they are.
+    """
+
+    def __init__(self, root: Path, absolute_reads: Sequence[str] = ()) -> None:
         self._root = root.absolute()
+        self._absolute = AbsoluteKeys.limited(f"the folder {self._root}", FILE_SCHEMES, absolute_reads)
         self._durable_folders: set[Path] = set()
         self._first_names: dict[Path, _FirstName] = {}
         self._calls = BlockingCalls("rootline-files", _THREADS)
@@ -57,6 +65,8 @@ class LocalObjectStore:
 
     async def get(self, key: ObjectKey) -> StoredObject | None:
         """The whole object, or `None` when there is none; a root's folder is synced first."""
+        if is_absolute(key):
+            return await self._calls.run(partial(_get_elsewhere, key, Path(self._absolute.place_of(key))))
         check_key(key)
         return await self._calls.run(partial(self._get, key))
 
@@ -156,6 +166,20 @@ class LocalObjectStore:
         _remove_leftovers(folder)
         self._durable_folders.add(folder)
         return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _get_elsewhere(key: ObjectKey, path: Path) -> StoredObject | None:
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return None  # a device or a pipe may never end
+        return StoredObject(key, path.read_bytes(), None, None)
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP):  # nobody has to wait for it
+            reason = f"{key}: {error.strerror}: let the user of this process read it"
+            raise Invalid("file-unreadable", reason) from error
+        raise _unavailable(path, error) from error
 
 
 def _create(folder: int, path: Path, body: bytes) -> PutReply:

@@ -2,7 +2,8 @@
 
 Owns: nothing that outlives the process. Does not own: faults (`rootline.testing.faulty_object_store`).
 Invariants: passes the contract of every store; with a clock it dates its answers as S3 does and ignores `after`,
-without one it checks `after` as a local folder does.
+without one it checks `after` as a local folder does; absolute keys are names like others, which only `place` makes and
+no listing shows.
 """
 
 from __future__ import annotations
@@ -10,10 +11,15 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import Final
 
+from rootline.adapters.absolute_keys import FILE_SCHEMES, S3_SCHEMES, AbsoluteKeys
 from rootline.adapters.object_key_rules import check_key, check_prefix
 from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
+from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.identifiers import ObjectKey
+
+_ABSOLUTE: Final = AbsoluteKeys("a store in memory", (*FILE_SCHEMES, *S3_SCHEMES))
 
 
 class MemoryObjectStore:
@@ -25,8 +31,11 @@ class MemoryObjectStore:
         self._keys: list[ObjectKey] = []
 
     async def get(self, key: ObjectKey) -> StoredObject | None:
-        """The whole object, or `None` when there is none."""
-        check_key(key)
+        """The whole object, or `None` when there is none; an absolute key only as it was placed."""
+        if is_absolute(key):
+            _ABSOLUTE.place_of(key)
+        else:
+            check_key(key)
         found = self._objects.get(key)
         return None if found is None else StoredObject(key, found[0], found[1], self._now_ms())
 
@@ -56,14 +65,17 @@ class MemoryObjectStore:
         """Keep everything: a test may go on looking."""
 
     def place(self, key: ObjectKey, body: bytes) -> None:
-        """Write or replace an object outside the port: for tests that damage bytes and for stores that lie."""
-        if key not in self._objects:
+        """Write or replace an object outside the port: for tests that damage bytes and for stores that lie.
+
+        The key may be absolute, and is then one that only `get` finds.
+        """
+        if key not in self._objects and not is_absolute(key):
             insort(self._keys, key)
         self._objects[key] = (bytes(body), self._now_ms())
 
     def discard(self, key: ObjectKey) -> None:
         """Delete an object outside the port, as expiry and operators do."""
-        if self._objects.pop(key, None) is not None:
+        if self._objects.pop(key, None) is not None and not is_absolute(key):
             del self._keys[bisect_left(self._keys, key)]
 
     def _now_ms(self) -> int | None:

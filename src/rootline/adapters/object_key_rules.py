@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Invalid
 
 RESERVED_PREFIX: Final = ".rootline"
@@ -49,9 +50,11 @@ def _fault_of(key: str) -> str | None:
         return "holds control characters or a backslash"
     if len(key.encode("utf-8", "surrogatepass")) > MAX_KEY_BYTES:
         return f"is longer than {MAX_KEY_BYTES} bytes"
+    if is_absolute(key):
+        return "is absolute or has a scheme"
     for part in key.split("/"):
         if part in ("", ".", ".."):
-            return "is absolute or has an empty, '.' or '..' part"
+            return "has an empty, '.' or '..' part"
         if part.startswith(RESERVED_PREFIX):
             return f"has a part that begins with {RESERVED_PREFIX!r}, which is reserved"
         if len(part.encode("utf-8", "surrogatepass")) > MAX_PART_BYTES:

@@ -59,6 +59,11 @@ class StoreSettings(BaseSettings):
         nested_model_default_partial_update=True,
     )
 
+    absolute_reads: tuple[str, ...] = Field(
+        default=(),
+        description="Adopted tables name files outside the warehouse: read only those below these locations, a JSON "
+        'list like `["s3://old/lake"]`; empty: all that the store reaches.',
+    )
     s3: S3Settings = Field(default_factory=S3Settings, description="How an s3:// warehouse is reached.")
     kafka: KafkaSettings = Field(default_factory=KafkaSettings, description="How a kafka:// log is reached.")
 
@@ -92,7 +97,7 @@ def open_store(url: str, settings: StoreSettings | None = None) -> ObjectStore:
     folder = local_folder(url)
     if folder is not None:
         check_file_system(folder)
-        return LocalObjectStore(folder)
+        return LocalObjectStore(folder, (settings or store_settings()).absolute_reads)
     scheme = urlsplit(url).scheme
     if scheme == "memory":
         return MemoryObjectStore()
@@ -240,7 +245,7 @@ def _open_s3(url: str, settings: StoreSettings) -> ObjectStore:
         )
     with _extra("s3", "an s3:// warehouse"):
         from rootline.adapters.s3_object_store import S3ObjectStore
-    return S3ObjectStore(parts.netloc, prefix, settings.s3)
+    return S3ObjectStore(parts.netloc, prefix, settings.s3, settings.absolute_reads)
 
 
 @contextlib.contextmanager

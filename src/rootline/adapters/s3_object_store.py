@@ -4,7 +4,8 @@ Owns: the requests, and which answer each status and each failure is. Does not o
 (`s3_client`), what an unknown outcome leads to (the commit machine), whether the store keeps its word
 (`rootline.storage.store_probe`).
 Invariants: a PUT is sent once; only a 200 is CREATED; whatever may have reached the store and was not answered is
-NO_ANSWER; every request has a deadline; dates are the store's own.
+NO_ANSWER; every request has a deadline; dates are the store's own; absolute keys (`absolute_keys`) are read only, from
+any bucket that the same settings reach.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ from botocore.exceptions import (
     PartialCredentialsError,
 )
 
+from rootline.adapters.absolute_keys import S3_SCHEMES, AbsoluteKeys
 from rootline.adapters.object_key_rules import check_key, check_prefix
 from rootline.adapters.s3_client import s3_client
 from rootline.adapters.s3_settings import S3Settings
 from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
-from rootline.schemas.errors import Fenced, Unavailable
+from rootline.schemas.absolute_locations import is_absolute
+from rootline.schemas.errors import Fenced, Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey
 
 _PAGE_KEYS_MAX: Final = 1_000
@@ -43,6 +46,12 @@ _SENT_AT_ONCE_BYTES_MAX: Final = 1 << 20
 _NOT_SENT: Final = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, ParamValidationError)
 _NO_ANSWER: Final = (BotoCoreError, aiohttp.ClientError, OSError, TimeoutError)
 _DROPPED: Final = (ConnectionClosedError, EndpointConnectionError)
+_NOT_TO_BE_READ: Final = frozenset(
+    ("AccessDenied", "AllAccessDisabled", "NoSuchBucket", "InvalidBucketName", "KeyTooLongError", "InvalidObjectState",
+     "PermanentRedirect", "AuthorizationHeaderMalformed", "MethodNotAllowed")
+)  # fmt: skip
+"""What is said of an object elsewhere, not of the store: asking again does not help, and nobody has to wait for it."""
+_WHAT_TO_ALLOW: Final = "files outside the warehouse are read with its own endpoint, region and keys: allow them to"
 _WHAT_TO_CHECK: Final = {
     "NoSuchBucket": "the bucket does not exist: create it, or correct the warehouse URL",
     "AccessDenied": "access is denied: check the key's permissions on the bucket (get, put, list)",
@@ -56,13 +65,17 @@ _WHAT_TO_CHECK: Final = {
 
 
 class S3ObjectStore:
-    """One warehouse in `bucket` under `prefix` (empty, or without `/` at its ends); for one event loop."""
+    """One warehouse in `bucket` under `prefix` (empty, or without `/` at its ends); for one event loop.
 
-    def __init__(self, bucket: str, prefix: str, settings: S3Settings) -> None:
+    `absolute_reads`: objects elsewhere are read only below these locations; empty: wherever they are.
+    """
+
+    def __init__(self, bucket: str, prefix: str, settings: S3Settings, absolute_reads: Sequence[str] = ()) -> None:
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
         self._settings = settings
         self._name = f"s3://{bucket}/{prefix} at {settings.endpoint or 'Amazon S3'}"
+        self._absolute = AbsoluteKeys.limited(self._name, S3_SCHEMES, absolute_reads)
         self._resources = contextlib.AsyncExitStack()
         self._opening = asyncio.Lock()
         self._client: Any = None
@@ -72,14 +85,23 @@ class S3ObjectStore:
 
     async def get(self, key: ObjectKey) -> StoredObject | None:
         """The whole object, or `None` when there is none."""
-        check_key(key)
+        bucket, name = self._bucket, self._prefix + key
+        if is_absolute(key):
+            bucket, _, name = self._absolute.place_of(key).partition("/")
+        else:
+            check_key(key)
+        read = partial(self._get, key=key, place={"Bucket": bucket, "Key": name})
         try:
             async with self._reading(f"GET {key}"):
-                found: StoredObject = await _twice(lambda client: self._get(client, key), await self._opened())
+                found: StoredObject = await _twice(read, await self._opened())
                 return found
         except ClientError as error:
-            if _code_of(error) == "NoSuchKey":
+            code = _code_of(error)
+            if code == "NoSuchKey":
                 return None
+            if is_absolute(key) and code in _NOT_TO_BE_READ:
+                reason = f"{self._name}: GET {key} was answered {_status_of(error)} {code}: {_WHAT_TO_ALLOW}"
+                raise Invalid("file-unreadable", reason) from error
             raise self._refused(f"GET {key}", error) from error
 
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
@@ -146,8 +168,8 @@ class S3ObjectStore:
                         raise Unavailable("store-unavailable", f"{self._name}: {error}") from error
         return self._client
 
-    async def _get(self, client: Any, key: ObjectKey) -> StoredObject:
-        answer = await client.get_object(Bucket=self._bucket, Key=self._prefix + key)
+    async def _get(self, client: Any, key: ObjectKey, place: Mapping[str, str]) -> StoredObject:
+        answer = await client.get_object(**place)
         async with answer["Body"] as stream:
             body: bytes = await stream.read()
         if len(body) != answer["ContentLength"]:

@@ -15,6 +15,8 @@ from typing import Annotated
 import typer
 
 from rootline.cli import (
+    adopt_command,
+    catalog_commands,
     change_command,
     check_command,
     config_commands,
@@ -53,6 +55,8 @@ for room in (
     change_command,
     tag_command,
     restore_command,
+    adopt_command,
+    catalog_commands,
     check_command,
     trace_command,
     explain_command,
@@ -60,6 +64,7 @@ for room in (
     room.add_to(app)
 app.add_typer(table_commands.app, name="table")
 app.add_typer(maintenance_commands.app, name="maintenance")
+app.add_typer(catalog_commands.app, name="catalog")
 app.add_typer(store_commands.app, name="store")
 app.add_typer(topics_commands.app, name="topics")
 app.add_typer(dlq_commands.app, name="dlq")

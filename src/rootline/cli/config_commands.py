@@ -79,6 +79,7 @@ async def _reach(warehouse: str, log: str | None) -> None:
 def _settings(warehouse: str | None, log: str | None) -> dict[str, Any]:
     from pydantic import ValidationError
 
+    from rootline.catalog.rest_settings import catalog_settings
     from rootline.connect import store_settings
     from rootline.coordinator.settings import CoordinatorSettings
     from rootline.workers.settings import WorkerSettings
@@ -94,6 +95,7 @@ def _settings(warehouse: str | None, log: str | None) -> dict[str, Any]:
                 for fault in error.errors(include_input=False, include_url=False)
             )
             raise Invalid("setting-invalid", "; ".join(faults)) from None
+    shown |= _flat("ROOTLINE_CATALOG", catalog_settings().model_dump())
     return {name: masked(name, value) for name, value in shown.items()}
 
 

@@ -36,7 +36,7 @@ def demo(
     from rootline.cli.demo import run_demo
 
     folder = str(root) if root is not None else warehouse or "demo-lake"
-    with output.progress("flights of New York", total=7) as advance:
+    with output.progress("flights of New York", total=8) as advance:
         report = run_demo(folder, log, months, lambda: advance(1))
     if as_json:
         output.line(True, asdict(report) | {"agrees": report.agrees}, "")

@@ -31,11 +31,16 @@ def history(
     """The newest versions of a table."""
     import datetime as dt
 
+    from rootline.catalog.adopted_definition import ADOPTED_FROM
     from rootline.cli import output
     from rootline.connect import connect
+    from rootline.tree.adoption import ADOPTED_SNAPSHOT
 
     with connect(required(warehouse), log=log, coordinator="elsewhere") as lake:
         found = lake.table(table).history(limit=limit)
+        before = None
+        if ADOPTED_SNAPSHOT in found[-1].snapshot.summary:
+            before = lake.table(table).definition().properties.get(ADOPTED_FROM)
     tags = found[0].tags
     records = [
         {
@@ -55,7 +60,11 @@ def history(
         for item in found
     ]
     shown = ["version", "timestamp", "operation", "rows", "deleted_rows", "data_files", "snapshot_id"]
+    if before is not None:
+        records[-1]["adopted_from"] = before
     output.rows(as_json, records, shown, empty=f"{table}: no versions")
+    if before is not None and not as_json:
+        typer.echo(f"its history before version {found[-1].version} is in {before}")
 
 
 def tree(

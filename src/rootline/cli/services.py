@@ -1,6 +1,7 @@
 """Running services in this process until a signal asks for a stop.
 
-Owns: composing coordinator, worker and HTTP; signals; log lines on stderr. Does not own: the services.
+Owns: composing coordinator, worker and HTTP; signals; log lines on stderr. Does not own: the services, the catalog
+beside the coordinator (`catalog_service`).
 Invariants: SIGTERM and SIGINT stop cleanly, a second one ends at once; the worker stops before the coordinator that
 decides its intents; the lake's lock is given back last.
 """
@@ -17,6 +18,8 @@ from typing import Any, Final
 
 import structlog
 
+from rootline.catalog.rest_settings import catalog_settings
+from rootline.cli.catalog_service import open_catalog, warn_if_open
 from rootline.connect import LakeParts, embedded_settings, open_parts
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.runtime.process_memory import settle_memory
@@ -45,7 +48,7 @@ async def run_services(
 
     """
     stop = asyncio.Event()
-    with _signals(stop):
+    with signals(stop):
         parts = await open_parts(warehouse, log)
         try:
             if Role.COORDINATOR in roles and not await _locked(parts, stop, announce):
@@ -66,7 +69,7 @@ async def _run(
         listens = None
         if Role.COORDINATOR in roles:
             coordinator = CoordinatorService(store=parts.store, log=parts.coordinator_log(), settings=settings)
-            listens = await _serve_http(around, coordinator, settings, http_port)
+            listens = await _serve_http(around, warehouse, coordinator, settings, http_port)
             running.append(asyncio.ensure_future(coordinator.run()))
         if Role.WORKER in roles:
             worker = WorkerService(store=parts.store, log=parts.log)
@@ -109,7 +112,11 @@ async def _locked(parts: LakeParts, stop: asyncio.Event, announce: Announce) -> 
 
 
 async def _serve_http(
-    around: contextlib.AsyncExitStack, service: CoordinatorService, settings: CoordinatorSettings, port: int | None
+    around: contextlib.AsyncExitStack,
+    warehouse: str,
+    service: CoordinatorService,
+    settings: CoordinatorSettings,
+    port: int | None,
 ) -> str | None:
     try:
         from rootline.coordinator.http.server import serve
@@ -117,8 +124,13 @@ async def _serve_http(
         structlog.get_logger().warning("no HTTP: install the extra `server`", action="http-absent", missing=error.name)
         return None
     port = settings.http_port if port is None else port
+    catalog = None
+    if settings.http_catalog and not warehouse.startswith("memory:"):  # whose files nobody else could read
+        chosen = catalog_settings()
+        catalog = await around.enter_async_context(open_catalog(warehouse, chosen, service.metrics.registry))
+        warn_if_open(settings.http_host, catalog.token)
     try:
-        return await around.enter_async_context(serve(service, settings.http_host, port))
+        return await around.enter_async_context(serve(service, settings.http_host, port, catalog=catalog))
     except OSError as error:
         raise Invalid(
             "setting-invalid",
@@ -128,13 +140,14 @@ async def _serve_http(
 
 
 @contextlib.contextmanager
-def _signals(stop: asyncio.Event) -> Iterator[None]:
+def signals(stop: asyncio.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT set `stop`; the second one ends the process as it does any other."""
     loop = asyncio.get_running_loop()
 
     def first() -> None:
         stop.set()
         for number in _SIGNALS:
-            loop.remove_signal_handler(number)  # the second one ends the process as it does any other
+            loop.remove_signal_handler(number)
 
     for number in _SIGNALS:
         loop.add_signal_handler(number, first)

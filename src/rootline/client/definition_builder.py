@@ -19,6 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import UnknownTransform, parse_transform
 from pyiceberg.types import NestedField, PrimitiveType
 
+from rootline.catalog.export_properties import check_export_properties
 from rootline.client.arrow_schema import iceberg_schema
 from rootline.maintenance.flush_limits import FlushLimits
 from rootline.schemas.errors import Invalid
@@ -62,6 +63,7 @@ def build_definition(
 
     """
     FlushLimits.of_properties(properties or {})  # refused now, not by a worker's log line tonight
+    check_export_properties(properties or {})
     iceberg = iceberg_schema(schema) if isinstance(schema, pa.Schema) else schema
     if not iceberg.fields:
         raise Invalid("definition-invalid", "a table needs at least one column")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.schema import Schema
 
+    from rootline.client.adopt_table import Adopted
     from rootline.client.table_handle import TableHandle
 
 CLOSE_PATIENCE_S: Final = 30.0
@@ -86,6 +87,36 @@ class Lake:
         )
         self.holder.run(lambda session: create_table(session, self.stamp, checked, definition, timeout_s=timeout_s))
         return TableHandle(self, checked)
+
+    def adopt(
+        self, metadata_location: str, name: str, *, dry_run: bool = False, timeout_s: float | None = None
+    ) -> Adopted:
+        """Make an Iceberg table of V1 to V3 the table `name` of this lake, without rewriting a file.
+
+        Stop its writers first: what they commit afterwards is not in this table. The old table's files and metadata
+        stay where they are, untouched; its history until now is read by its own metadata.
+
+        Args:
+            metadata_location: of its current metadata.json: a URL (`file:`, `s3:`), or a path of this machine.
+            name: the new table's, `namespace.table`.
+            dry_run: only say what would be.
+            timeout_s: how long to wait for the verdict; `None`: long.
+
+        Raises:
+            Invalid: `table-exists`, `adoption-unsupported`, `adoption-invalid`, `metadata-unreadable`,
+                `file-unreadable`, `table-name-invalid`.
+            Corrupt: `object-missing`, `leaf-corrupt`: of what the metadata names.
+            OutcomeUnknown: `verdict-timeout`.
+
+        """
+        from rootline.client.adopt_table import ADOPTION_TIMEOUT_S, adopt_table
+
+        checked, wait_s = table_name(name), ADOPTION_TIMEOUT_S if timeout_s is None else timeout_s
+        return self.holder.run(
+            lambda session: adopt_table(
+                session, self.stamp, checked, metadata_location, dry_run=dry_run, timeout_s=wait_s
+            )
+        )
 
     def table(self, name: str) -> TableHandle:
         """The table `name`. Raises `Invalid` (`table-unknown`) when the warehouse has none of this name."""

@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from concurrent.futures import CancelledError, Future, wait
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from rootline.client.loop_thread import LoopThread
 from rootline.ports.environment import Environment
@@ -26,6 +26,9 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, OutcomeUnknown
 from rootline.schemas.identifiers import TableName
 from rootline.storage.read_cache import ReadCache
+
+if TYPE_CHECKING:
+    from rootline.catalog.exporter import TableExporter
 
 T = TypeVar("T")
 _guards: Final[set[asyncio.Task[None]]] = set()
@@ -49,6 +52,10 @@ class Session:
     """Why intents of a table are not decided, if this process knows; for messages."""
     cache: ReadCache = field(default_factory=ReadCache)
     """What plans have read before."""
+    base_url: str = ""
+    """The warehouse's URL as other engines know it, absolute."""
+    exporters: list[TableExporter] = field(default_factory=list)
+    """The one exporter of this session, once somebody asked for an export."""
 
 
 Opener = Callable[[], Awaitable[Session]]

@@ -22,6 +22,7 @@ from rootline.schemas.intent import AddedManifest, Isolation
 from rootline.schemas.table_definition import TableDefinition
 
 if TYPE_CHECKING:
+    from rootline.catalog.exporter import ExportedTable
     from rootline.client.lake import Lake
     from rootline.client.new_files import FileList
     from rootline.client.overwrite_rows import ChangeOptions
@@ -277,6 +278,24 @@ class TableHandle(TableHistory):
         return self._lake.holder.iterate(
             lambda session: check_table(session.store, self.name, data_files=closely, summary=summary)
         )
+
+    def export(self, format_version: int | str | None = None, version: int | None = None) -> ExportedTable:
+        """Make Iceberg metadata of a version, for other engines; what was made before is only looked up.
+
+        Args:
+            format_version: 2 or 3; what the table's property `rootline.export.format` says without it, else 3.
+            version: the newest without it.
+
+        Returns:
+            Where the metadata.json is, its bytes, and what making it took.
+
+        Raises:
+            Invalid: `version-unknown`, `export-unsupported`, `setting-invalid`.
+
+        """
+        from rootline.client.export_table import export_table
+
+        return self._lake.holder.run(lambda session: export_table(session, self.name, format_version, version))
 
     def __repr__(self) -> str:
         return f"<TableHandle {self.name} of {self._lake!r}>"

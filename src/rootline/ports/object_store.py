@@ -1,8 +1,9 @@
 """Objects in a bucket (or a folder that behaves like one), under one warehouse.
 
 Owns: the port and the values it exchanges. Does not own: what an answer means for a commit (`put_outcome`).
-Invariants: keys are relative to the warehouse; an object never changes once written; `put_if_absent` has exactly one
-winner for a key; a wait has a deadline.
+Invariants: keys are relative to the warehouse; `get` alone also takes absolute ones (`s3://other/key`, `file:///p`,
+`/p`), which are read as they are written; an object never changes once written; `put_if_absent` has exactly one winner
+for a key; a wait has a deadline.
 """
 
 from __future__ import annotations
@@ -66,7 +67,16 @@ class ObjectStore(Protocol):
     """One warehouse. Every method raises `Unavailable` (`store-unavailable`) when the store cannot be reached."""
 
     async def get(self, key: ObjectKey) -> StoredObject | None:
-        """The whole object, or `None` when there is none."""
+        """The whole object, or `None` when there is none.
+
+        An absolute key is an adopted table's file outside the warehouse: a folder reads `file:` locations and paths,
+        a bucket those of any bucket that its settings reach. Nothing in it is percent-decoded.
+
+        Raises:
+            Invalid: `location-invalid`, or `file-unreadable`, an absolute key of a scheme that this store does not
+                read, or outside what `ROOTLINE_ABSOLUTE_READS` allows.
+
+        """
         ...
 
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:

@@ -11,11 +11,11 @@ Source: invariants page; format page, "Integrity".
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from rootline.ports.object_store import ObjectStore, StoredObject
+from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import root_key, roots_prefix, table_prefix, version_of_root_key
@@ -172,34 +172,32 @@ class _TableCheck:
             return
         listing = await self._store.list(table_prefix(self._table))
         present = set(listing.keys)
-        wanted: dict[ObjectKey, int | None] = {}
-        for location, length in self._entries.data_files.items():
-            try:
-                wanted[stored_key(self._table, location)] = length
-            except Invalid:
-                continue  # an absolute location is not ours to list
-        self.summary.data_files = len(wanted)
+        files = {stored_key(self._table, location): length for location, length in self._entries.data_files.items()}
+        elsewhere = {key: length for key, length in files.items() if is_absolute(key)}  # in no listing of ours
+        wanted = {key: length for key, length in files.items() if key not in elsewhere}
+        self.summary.data_files = len(wanted if closely is DataFiles.LISTED else files)
         for key in sorted(wanted.keys() - present):
             self.book.add(key, "object-missing", "an entry names this file, but it does not exist")
         named = wanted.keys() | self._named_objects()
-        roots = roots_prefix(self._table)
-        self.summary.unreferenced_objects = sum(key not in named and not key.startswith(roots) for key in present)
+        others = (roots_prefix(self._table), f"{table_prefix(self._table)}export/")
+        self.summary.unreferenced_objects = sum(key not in named and not key.startswith(others) for key in present)
         if closely is DataFiles.READ:
-            await self._read_lengths({key: length for key, length in wanted.items() if key in present})
+            found = {key: length for key, length in wanted.items() if key in present}
+            await self._read_lengths(found | elsewhere)
 
     def _named_objects(self) -> set[ObjectKey]:
-        named: set[ObjectKey] = set()
-        for location in self._objects.named_locations:
-            with contextlib.suppress(Invalid):
-                named.add(stored_key(self._table, location))
-        return named
+        return {stored_key(self._table, location) for location in self._objects.named_locations}
 
     async def _read_lengths(self, wanted: dict[ObjectKey, int | None]) -> None:
         slots = asyncio.Semaphore(_FILES_AT_ONCE)
 
         async def compare(key: ObjectKey, length: int | None) -> None:
             async with slots:
-                stored = await self._store.get(key)
+                try:
+                    stored = await self._store.get(key)
+                except Invalid as error:
+                    self.book.add_error(key, error)
+                    return
             if stored is None or (length is not None and len(stored.body) != length):
                 held = "nothing" if stored is None else f"{len(stored.body)} bytes"
                 self.book.add(key, "length-wrong", f"the store holds {held}, its entry says {length} bytes")

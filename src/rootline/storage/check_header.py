@@ -15,6 +15,7 @@ from rootline.schemas.identifiers import snapshot_id_of
 from rootline.schemas.root_codec import Root
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.check_findings import Fault
+from rootline.tree.adoption import ADOPTED_SNAPSHOT
 from rootline.tree.summary import RESTORED_VERSIONS
 from rootline.tree.tag_rules import broken_tag_rules
 
@@ -25,8 +26,13 @@ def faults_of_header(header: RootHeader) -> Iterator[Fault]:
     expected = snapshot_id_of(header.table_uuid, header.version)
     if snapshot.snapshot_id != expected:
         yield Fault("snapshot-wrong", f"snapshot id {snapshot.snapshot_id} is not that of its version, {expected}")
-    if (header.version == 0) != (header.parent_digest is None) or (header.version == 0) != (snapshot.parent_id is None):
+    is_first = snapshot.parent_id is None or ADOPTED_SNAPSHOT in snapshot.summary
+    if (header.version == 0) != (header.parent_digest is None) or (header.version == 0) != is_first:
         yield Fault("parent-mismatch", "only version 0 has no parent")
+    if snapshot.summary.get(ADOPTED_SNAPSHOT, str(snapshot.parent_id)) != str(snapshot.parent_id):
+        yield Fault(
+            "parent-mismatch", f"its parent, {snapshot.parent_id}, is not the snapshot that it was adopted from"
+        )
     if header.oldest_version > header.version:
         yield Fault("snapshot-wrong", f"oldest addressable version {header.oldest_version} is after its own")
 

@@ -174,12 +174,12 @@ class ObjectCheck:
 
     async def _body(self, location: str) -> tuple[ObjectKey, bytes] | None:
         self.named_locations.add(location)
+        key = stored_key(self._table, location)
         try:
-            key = stored_key(self._table, location)
+            found = await self._store.get(key)
         except Invalid as error:
-            self._book.add_error(location, error)
+            self._book.add_error(key, error)
             return None
-        found = await self._store.get(key)
         if found is None:
             self._book.add(key, "object-missing", "a root names this object, but it does not exist")
             return None

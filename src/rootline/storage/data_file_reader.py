@@ -36,6 +36,7 @@ from rootline.storage.metadata_columns import (
     FileColumns,
     metadata_field,
 )
+from rootline.storage.partition_constants import constants_of
 from rootline.storage.row_deletes import RowDeletes
 from rootline.storage.row_projection import RowProjection
 from rootline.tree.column_tests import rows_matching
@@ -122,7 +123,8 @@ def read_rows(
     before_keys = (*fields, *wanted.lineage_fields)
     every = (*before_keys, *(field for _, of_key in keys for field in of_key))
     find = finder_for(file.schema, wanted.definition.properties)
-    projection = RowProjection(find, _initial_default, "file-unreadable", entry.location)
+    constants = constants_of(entry, wanted.definition)
+    projection = RowProjection(find, _initial_default, "file-unreadable", entry.location, constants)
     at_once = max((len(key) for key in deletes.keys), default=0)
     start = 0
     for batch in _gathered(_batches(file, every, find(list(file.schema))), at_once):

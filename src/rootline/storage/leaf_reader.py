@@ -17,9 +17,8 @@ from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.leaf_codec import Leaf, LeafContent, decode_leaf
 from rootline.schemas.manifest_codec import decode_manifest
-from rootline.schemas.object_keys import key_of
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.stored_file import read_stored
+from rootline.storage.stored_file import read_stored, stored_key
 
 LEAVES_AT_ONCE: Final = 8
 _SMALL_BYTES: Final = 65_536
@@ -35,13 +34,13 @@ async def read_leaf(
 
     Raises:
         Corrupt: `object-missing` or `leaf-corrupt`.
-        Invalid: `file-unreadable`, an Avro leaf without a definition, or one outside the table's folder.
+        Invalid: `file-unreadable`, an Avro leaf without a definition, or one where the store does not read.
 
     """
     if entry.file_format is not FileFormat.PARQUET and definition is None:
         raise Invalid("file-unreadable", f"{entry.location}: leaves of format {entry.file_format} are not read here")
     body = await read_stored(store, table, entry.location, code="leaf-corrupt", length=entry.file_size_in_bytes)
-    key = key_of(table, entry.location)
+    key = stored_key(table, entry.location)
     try:
         if len(body) <= _SMALL_BYTES:
             leaf = _decoded(body, entry, definition)

@@ -22,9 +22,9 @@ from pyiceberg.types import BooleanType, IntegerType, LongType, NestedField, Pri
 from rootline.schemas import field_ids
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Invalid
-from rootline.schemas.leaf_schema import arrow_type_of_bound, column_of_physical
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.arrow_types import arrow_type_of
+from rootline.storage.partition_constants import one_value
 from rootline.tree.partition_tuple import partition_tuple
 
 FILE: Final = "_file"
@@ -113,17 +113,10 @@ class FileColumns:
         kind = arrow_type_of(field.field_type)
         assert isinstance(field.field_type, StructType)
         columns = []
-        for at, member in enumerate(field.field_type.fields):
+        for member in field.field_type.fields:
             assert isinstance(member.field_type, PrimitiveType)
-            physical = arrow_type_of_bound(member.field_type)
-            value = column_of_physical([known.get(member.field_id)], physical or pa.null())
-            columns.append(_as(value, kind.field(at).type).take(pa.array(np.zeros(length, dtype=np.int64))))
+            value = one_value(known.get(member.field_id), member.field_type)
+            columns.append(value.take(pa.array(np.zeros(length, dtype=np.int64))))
         if not columns:
             return pa.array([{}] * length, kind)
         return pa.StructArray.from_arrays(columns, fields=list(kind))
-
-
-def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    if isinstance(kind, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(kind, array.cast(kind.storage_type))
-    return array.cast(kind)

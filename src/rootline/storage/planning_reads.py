@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
+from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.identifiers import ObjectKey
 from rootline.storage.read_cache import ReadCache
 
@@ -51,7 +52,7 @@ class PlanningReads:
 
     async def get(self, key: ObjectKey) -> StoredObject | None:
         """The object, without its dates when it was kept."""
-        is_kept = _NEVER_CHANGES.match(key) is not None
+        is_kept = _NEVER_CHANGES.match(key) is not None and not is_absolute(key)  # those are not ours to vouch for
         if is_kept and (body := self._cache.body(key)) is not None:
             return StoredObject(key, body, None, None)
         self._gets += 1

@@ -13,7 +13,6 @@ from typing import Final
 
 from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.leaf import Leaf
-from rootline.schemas.object_keys import key_of
 from rootline.schemas.root_codec import Root
 
 CACHE_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -90,4 +89,4 @@ class ReadCache:
 
 
 def _leaf_name(table: TableName, location: str) -> str:
-    return f"leaf {key_of(table, location)}"
+    return f"leaf {table} {location}"  # of one table: an older format's manifest is read by that table's definition

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import key_of
@@ -111,7 +112,7 @@ class DeletesOfScan:
 
     def _names(self, path: str, location: str) -> bool:
         """Whether `path`, a full URI as position deletes have it, is the data file `location` of this table."""
-        return path == location or ("://" not in location and path.endswith("/" + key_of(self._table, location)))
+        return path == location or (not is_absolute(location) and path.endswith("/" + key_of(self._table, location)))
 
     async def _puffin(self, vector: ContentEntry) -> bytes:
         async def read() -> bytes:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.conversions import from_json
@@ -49,12 +50,16 @@ FindField = Callable[[Sequence[pa.Field]], Callable[[NestedField], int | None]]
 
 @dataclass(frozen=True, slots=True)
 class RowProjection:
-    """How rows become rows of the schema. `code` is the error code of rows that cannot; `subject` begins messages."""
+    """How rows become rows of the schema. `code` is the error code of rows that cannot; `subject` begins messages.
+
+    A column that the rows lack has its one value of `constant_of`, where that is not `None`, else its default.
+    """
 
     find: FindField
     default_of: Callable[[NestedField], Any]
     code: str
     subject: str
+    constant_of: Callable[[NestedField], pa.Array | None] | None = None
 
     def columns(self, rows: pa.RecordBatch, fields: Sequence[NestedField]) -> pa.RecordBatch:
         """`rows` as the columns `fields`, in their order.
@@ -93,6 +98,9 @@ class RowProjection:
         return array
 
     def _absent(self, wanted: NestedField, name: str, length: int) -> pa.Array:
+        constant = None if self.constant_of is None else self.constant_of(wanted)
+        if constant is not None:
+            return constant.take(pa.array(np.zeros(length, dtype=np.int64)))
         default = self.default_of(wanted)
         arrow_type = arrow_type_of(wanted.field_type)
         if default is None:

@@ -1,27 +1,22 @@
 """One object that a root names: there, and as long as its entry says.
 
-Owns: turning "absent" and "of another length" into errors that name the object. Does not own: what its bytes mean.
+Owns: under which key a location is read; turning "absent" and "of another length" into errors that name the object.
+Does not own: what its bytes mean, which absolute keys a store reads (`rootline.adapters.absolute_keys`).
 Invariants: never returns bytes of a length other than the expected one.
 """
 
 from __future__ import annotations
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Corrupt, Invalid
+from rootline.schemas.absolute_locations import is_absolute
+from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.object_keys import key_of
 
 
 def stored_key(table: TableName, location: str) -> ObjectKey:
-    """The key of a location of `table`.
-
-    Raises:
-        Invalid: `file-unreadable`, the location is absolute: this version reads files under the table's prefix only.
-
-    """
-    if "://" in location or location.startswith("/"):
-        raise Invalid("file-unreadable", f"{location}: files outside the table's own folder are not read")
-    return key_of(table, location)
+    """The key that a location of `table` is read under: an absolute one is its own key, for `ObjectStore.get` only."""
+    return ObjectKey(location) if is_absolute(location) else key_of(table, location)
 
 
 async def read_stored(
@@ -31,7 +26,7 @@ async def read_stored(
 
     Raises:
         Corrupt: `object-missing`, or `code`.
-        Invalid: `file-unreadable`, as `stored_key`.
+        Invalid: `file-unreadable`, the store does not read such an absolute location.
 
     """
     key = stored_key(table, location)

@@ -67,12 +67,14 @@ def apply_batch(
     decisions = Decisions(state, table, library)
     for record in records:
         decisions.decide(record)
-    if decisions.missing_leaves or decisions.missing_vectors or decisions.missing_versions:
+    if decisions.needs_more:
         return Needs(
             frozenset(decisions.missing_leaves),
             frozenset(decisions.missing_vectors),
             decisions.proving,
             frozenset(decisions.missing_versions),
+            decisions.adopting,
+            decisions.older,
         )
     draft = decisions.draft
     if draft is None:
@@ -95,7 +97,7 @@ def apply_batch(
         writer_retention_s=writer_retention_s,
         limits=limits,
     )
-    after, body = next_root(state, draft, following.header, following.pages)
+    after, body = next_root(state or draft.adopted, draft, following.header, following.pages)
     return Applied(after, body, tuple(decisions.verdicts), (*decisions.objects, *following.objects))
 
 

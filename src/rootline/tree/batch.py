@@ -14,8 +14,10 @@ from typing import Final, NamedTuple
 
 from pyroaring import BitMap64
 
+from rootline.schemas.content_entry import ContentEntry
+from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import CommitId, Location, Version
-from rootline.schemas.intent import Intent
+from rootline.schemas.intent import AdoptedRoot, Intent
 from rootline.schemas.leaf_codec import Leaf
 from rootline.schemas.log_position import Headers, LogPosition
 from rootline.schemas.root_codec import Root
@@ -66,12 +68,20 @@ class VectorAt(NamedTuple):
     file_size_in_bytes: int = UNKNOWN_SIZE
 
 
+class Adopting(NamedTuple):
+    """A root that says what an Iceberg table is, and the definition that the new table is to have."""
+
+    named: AdoptedRoot
+    definition: TableDefinition
+
+
 @dataclass(frozen=True, slots=True)
 class Library:
     """Objects fetched for a batch. `None`: looked for, and absent or unreadable; whoever needs it is rejected.
 
     `troubles`: why a leaf that is there cannot be read. `proofs`: what was found out about leaves already; one that is
-    missing, or of another definition, is worked out again.
+    missing, or of another definition, is worked out again. `adopted`: what a new table stands on, or why it
+    cannot stand on that, under the keys of `Needs.adopting`.
     """
 
     leaves: Mapping[str, Leaf | None] = field(default_factory=dict)
@@ -79,6 +89,7 @@ class Library:
     troubles: Mapping[str, str] = field(default_factory=dict)
     proofs: Mapping[str, LeafProof] = field(default_factory=dict)
     roots: Mapping[Version, Root | None] = field(default_factory=dict)
+    adopted: Mapping[bytes, TableState | Invalid] = field(default_factory=dict)
 
     def with_more(self, more: Library) -> Library:
         """Both; where both know an object, `more` does."""
@@ -88,6 +99,7 @@ class Library:
             {**self.troubles, **more.troubles},
             {**self.proofs, **more.proofs},
             {**self.roots, **more.roots},
+            {**self.adopted, **more.adopted},
         )
 
 
@@ -96,13 +108,16 @@ class Needs:
     """Objects to fetch into the library before the batch can be applied; then apply it again, whole.
 
     `proving`: leaf → the definition that whoever fetches it is to prove it under; leaves of maintenance need none.
-    `versions`: whose roots.
+    `versions`: whose roots. `adopting`: roots that say what an Iceberg table is, with all that they name. `older`: the
+    rows of those leaves that are manifests of older formats, and the definition: they are read by them.
     """
 
     leaves: frozenset[str]
     vectors: frozenset[VectorAt]
     proving: Mapping[str, TableDefinition] = field(default_factory=dict)
     versions: frozenset[Version] = frozenset()
+    adopting: Mapping[bytes, Adopting] = field(default_factory=dict)
+    older: Mapping[str, tuple[ContentEntry, TableDefinition]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

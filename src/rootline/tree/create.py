@@ -61,12 +61,17 @@ def definition_of(intent: Intent) -> TableDefinition:
             "table-uuid-mismatch",
             f"the intent names table uuid {intent.table_uuid}, its definition {definition.table_uuid}",
         )
+    check_definition(definition)
+    return definition
+
+
+def check_definition(definition: TableDefinition) -> None:
+    """Raises `Invalid` (`definition-invalid`, naming the field) unless the definition can be a table's."""
     try:
         for check in (_check_ids, _check_schemas, _check_expressions, _check_specs, _check_orders, _check_encodable):
             check(definition)
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise _invalid(f"a member is of the wrong type: {error!s:.300}") from error
-    return definition
 
 
 def stored_definition(intent: Intent, definition: TableDefinition) -> tuple[PendingObject, DefinitionReference]:
@@ -149,6 +154,12 @@ def _check_specs(definition: TableDefinition) -> None:
     tracked = definition.tracked_by_id
     for spec in definition.partition_specs:
         _unique(f"id in partition spec {spec.spec_id}", spec.expr_ids)
+        _unique(f"partition-field-id in partition spec {spec.spec_id}", spec.field_ids)
+        _unique(f"name in partition spec {spec.spec_id}", spec.names)
+        if not all(type(field_id) is int and 0 < field_id < 2**31 for field_id in spec.field_ids):
+            raise _invalid(f"partition spec {spec.spec_id}: a partition-field-id is no positive 32-bit number")
+        if not all(isinstance(name, str) for name in spec.names):
+            raise _invalid(f"partition spec {spec.spec_id}: a name is no string")
         for expr_id in spec.expr_ids:
             expression = definition.expressions_by_id.get(expr_id)
             if expression is not None:

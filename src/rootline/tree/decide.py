@@ -9,6 +9,7 @@ Source: protocol page, section 2.
 
 from __future__ import annotations
 
+from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Internal, Invalid, RootlineError
 from rootline.schemas.identifiers import SequenceNumber, TableName, Version, WriterId
 from rootline.schemas.intent import Intent, IntentKind, Isolation
@@ -16,12 +17,13 @@ from rootline.schemas.root_header import DefinitionReference, RejectedSequence
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict
 from rootline.tree import answers
+from rootline.tree.adoption import check_named
 from rootline.tree.apply_files import append, overwrite, remove
 from rootline.tree.apply_flush import flush
 from rootline.tree.apply_rewrite import rewrite
 from rootline.tree.apply_row_delta import row_delta
 from rootline.tree.apply_vector_compaction import compact_vectors
-from rootline.tree.batch import Library, Needs, PendingObject, Record, VectorAt
+from rootline.tree.batch import Adopting, Library, Needs, PendingObject, Record, VectorAt
 from rootline.tree.change import Change, Effect
 from rootline.tree.create import definition_of, stored_definition
 from rootline.tree.draft import Draft
@@ -60,6 +62,8 @@ class Decisions:
         self.missing_vectors: set[VectorAt] = set()
         self.proving: dict[str, TableDefinition] = {}
         self.missing_versions: set[Version] = set()
+        self.adopting: dict[bytes, Adopting] = {}
+        self.older: dict[str, tuple[ContentEntry, TableDefinition]] = {}
         self.version = Version(0 if parent is None else parent.header.version + 1)
         self.ledger = (
             LedgerDraft({}) if parent is None else LedgerDraft(parent.header.ledger, parent.known_pages.ledger)
@@ -67,6 +71,12 @@ class Decisions:
         self.outcomes = OutcomeDraft(self.version)
         self.table = table
         self._library = library
+
+    @property
+    def needs_more(self) -> bool:
+        """Whether something must be fetched before anything of it counts."""
+        missing = (self.missing_leaves, self.missing_vectors, self.missing_versions, self.adopting)
+        return any(missing)
 
     def decide(self, record: Record) -> None:
         """Give the next record its verdict, or note what is missing for it."""
@@ -84,6 +94,8 @@ class Decisions:
                 self.missing_vectors |= change.vectors
                 self.proving.update(change.proving)
                 self.missing_versions |= change.versions
+                self.adopting.update(change.adopting)
+                self.older.update(change.older)
                 return
         except Invalid as error:
             self._reject(record, error.code, error.message)
@@ -168,16 +180,26 @@ class Decisions:
             case _:
                 raise Invalid("kind-unknown", f"kind {intent.kind} is not carried out by this version")
 
-    def _create(self, intent: Intent) -> Change:
+    def _create(self, intent: Intent) -> Change | Needs:
         if self.draft is not None:
             raise Invalid("table-exists", f"{self.table} exists already")
         check_user_summary(intent.summary)
         definition = definition_of(intent)
         pending, reference = stored_definition(intent, definition)
-        self.draft = Draft.of_new_table(definition)
+        if intent.adopt is None:
+            self.draft = Draft.of_new_table(definition)
+        else:
+            check_named(intent.adopt)
+            key = intent.adopt.digest + reference.digest
+            adopted = self._library.adopted.get(key)
+            if adopted is None:
+                return Needs(frozenset(), frozenset(), adopting={key: Adopting(intent.adopt, definition)})
+            if isinstance(adopted, Invalid):
+                raise adopted
+            self.draft = Draft.on_adopted(adopted)
         self.definition = reference
         self.objects.append(pending)
-        return Change(Effect.ADDS)
+        return Change(Effect.ADDS if intent.adopt is None else Effect.NOTHING)
 
     def _commit(self, record: Record, draft: Draft, number: SequenceNumber) -> None:
         intent = record.intent

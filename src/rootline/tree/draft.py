@@ -46,13 +46,17 @@ def is_added_leaf(leaf: FlushedLeaf | None) -> bool:
 class Draft:
     """Made with `on` or `of_new_table`; changed by `accept` only."""
 
-    def __init__(self, definition: TableDefinition, codec: EntryCodec, parent: TableState | None) -> None:
+    def __init__(
+        self, definition: TableDefinition, codec: EntryCodec, parent: TableState | None, *, is_first: bool = False
+    ) -> None:
+        """`is_first`: `parent` is no root of the table, but what its root 0 goes on from."""
         self.definition = definition
         self.codec = codec
         self.live = LiveIndex() if parent is None else parent.live
         self.leaves: Mapping[str, Leaf] = {} if parent is None else parent.leaves
         self.totals_before = Totals() if parent is None else parent.header.totals
-        self.version = Version(0 if parent is None else parent.header.version + 1)
+        self.version = Version(0 if parent is None or is_first else parent.header.version + 1)
+        self.adopted = parent if is_first else None
         self.snapshot_id: SnapshotId = snapshot_id_of(definition.table_uuid, self.version)
         self.sequence_number = SequenceNumber(0 if parent is None else parent.header.snapshot.sequence_number)
         self.next_row_id = 0 if parent is None else parent.header.next_row_id
@@ -73,7 +77,7 @@ class Draft:
         self.reaffiliated: dict[str, Row] = {}
         self.restored: list[Version] = []
         self.restored_at = SequenceNumber(0 if parent is None else parent.header.restored_at)
-        self.addressable = Addressable.of(None if parent is None else parent.header)
+        self.addressable = Addressable.of(None if parent is None or is_first else parent.header)
         self.read_number_max = self.sequence_number
         self.rewritten: dict[EntryPlace, Row] = {}
         self.rewritten_removed: list[Row] = []
@@ -92,6 +96,11 @@ class Draft:
     def of_new_table(definition: TableDefinition) -> Draft:
         """A draft of root 0."""
         return Draft(definition, EntryCodec.of_definition(definition), None)
+
+    @staticmethod
+    def on_adopted(adopted: TableState) -> Draft:
+        """A draft of root 0 of a table that goes on from an Iceberg table."""
+        return Draft(adopted.definition, adopted.root.codec, adopted, is_first=True)
 
     @property
     def totals(self) -> Totals:
@@ -147,6 +156,12 @@ class Draft:
             self._ordinal_in_leaves(EntryPlace(ContentType.DATA, location)) is not None
             or self._ordinal_in_leaves(EntryPlace(ContentType.EQUALITY_DELETE, location)) is not None
         )
+
+    def is_listed(self, place: EntryPlace) -> bool:
+        """Whether an entry is live at `place`, or stands in one of the table's leaves, dead or not."""
+        if self.find(place) is not None:
+            return True
+        return any(lookup.keys.find(place) is not None for lookup in self._leaves_of(place_key(place)))
 
     def live_rows(self) -> Iterator[Live]:
         """The live entries outside leaves: the parent's root rows, and what the batch adds."""
@@ -277,12 +292,13 @@ class Draft:
 
     def belong(self, delete_leaf: ContentEntry, owner: str | None) -> None:
         """Let a delete leaf, named by its root row, belong to `owner` from now on."""
-        row = Row.of(replace(delete_leaf, referenced_file=owner), self.codec)
+        entry = replace(delete_leaf, referenced_file=owner)
         flushed = self.flushed.get(delete_leaf.location)
         if flushed is not None:
-            self.flushed[delete_leaf.location] = replace(flushed, row=row)
-        else:
-            self.reaffiliated[delete_leaf.location] = row
+            self.flushed[delete_leaf.location] = replace(flushed, row=Row.of(entry, self.codec))
+        else:  # the parent's, which may have added it
+            settled = replace(entry, version_info=replace(entry.version_info, status=Status.EXISTING))
+            self.reaffiliated[delete_leaf.location] = Row.of(settled, self.codec)
 
     def drop_leaf(self, location: str) -> None:
         """Take out a leaf none of whose entries is live, or leaves in this batch."""

@@ -19,7 +19,8 @@ from rootline.schemas.statistics import ContentStats
 from rootline.tree.draft import LONG_MAX, Draft
 from rootline.tree.statistics_rules import statistics_of
 
-RESERVED_PREFIX: Final = "metadata/"
+RESERVED_PREFIXES: Final = ("metadata/", "export/")
+"""Folders of a table in which no writer puts files: the tree's own objects, and what is exported to other engines."""
 
 
 def added_rows(draft: Draft, intent: Intent) -> list[Row]:
@@ -114,10 +115,11 @@ def check_own_location(draft: Draft, location: str) -> None:
     """Raises `Invalid` (`location-invalid`) unless a writer may put a file there."""
     if not is_plain(location):
         check_location(location, is_live=draft.is_live)
-    if location.startswith(RESERVED_PREFIX):
+    if location.startswith(RESERVED_PREFIXES):
+        folder = location.partition("/")[0]
         raise Invalid(
             "location-invalid",
-            f"location {location[:80]!r} is in {RESERVED_PREFIX}, which holds the table's own objects: use data/",
+            f"location {location[:80]!r} is in {folder}/, which holds the table's own objects: use data/",
         )
 
 

@@ -17,7 +17,7 @@ from pyroaring import BitMap
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import snapshot_id_of
 from rootline.schemas.leaf import Leaf
-from rootline.schemas.root_header import RootHeader, Totals
+from rootline.tree.adoption import faults_of_first, totals_of_leaves
 from rootline.tree.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.leaf_tally import tally_of_leaf
 from rootline.tree.live_index import mask_of
@@ -46,13 +46,8 @@ def broken(
 
     `acknowledged` and `limits` are those that `new` was made with.
     """
-    sentences = list(_first(new.header) if old is None else _chain(old, new))
+    sentences = list(faults_of_first(new.header, _leaf_rows(new)) if old is None else _chain(old, new))
     return [*sentences, *broken_page_rules(old, new, acknowledged, limits), *_contents(old, new)]
-
-
-def _first(header: RootHeader) -> Iterator[str]:
-    if header.version != 0 or header.parent_digest is not None or header.snapshot.parent_id is not None:
-        yield f"root {header.version} has no earlier root, yet it is not 0, or names a parent"
 
 
 def _chain(old: TableState, new: TableState) -> Iterator[str]:
@@ -222,7 +217,7 @@ def _masks(old: TableState | None, new: TableState) -> Iterator[str]:
 def _counted(old: TableState | None, new: TableState, added: Tally, removed: Tally) -> Iterator[str]:
     """The totals follow from the rows shown; what is live can be counted, and maintenance changes none of it."""
     totals = new.header.totals
-    expected = totals_after(Totals() if old is None else old.header.totals, added, removed)
+    expected = totals_after(totals_of_leaves(new) if old is None else old.header.totals, added, removed)
     for name in ("data_files", "vectors", "equality_deletes", "rows", "deleted_rows", "data_bytes"):
         if getattr(totals, name) != getattr(expected, name):
             yield f"total {name} is {getattr(totals, name)}, the root's rows make it {getattr(expected, name)}"

@@ -28,7 +28,7 @@ from rootline.schemas.leaf_schema import CONTENT_STATS
 from rootline.schemas.location_rules import PLAIN_PATTERN, check_location
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.aggregates import LeafAggregates, aggregates_in, exact_sum
-from rootline.tree.file_rules import RESERVED_PREFIX
+from rootline.tree.file_rules import RESERVED_PREFIXES
 from rootline.tree.leaf_statistics_rules import Fault, first_true, statistics_fault
 from rootline.tree.leaf_tally import tally_of_leaf
 from rootline.tree.totals import Tally
@@ -139,8 +139,9 @@ def _files(columns: dict[str, pa.Array], definition: TableDefinition) -> Iterato
 
 
 def _locations(locations: pa.StringArray, content: LeafContent) -> Iterator[Fault]:
-    reason = f"its location is in {RESERVED_PREFIX}, which holds the table's own objects: use data/"
-    yield from _where(pc.starts_with(locations, pattern=RESERVED_PREFIX), "location-invalid", reason)
+    for prefix in RESERVED_PREFIXES:
+        reason = f"its location is in {prefix}, which holds the table's own objects: use data/"
+        yield from _where(pc.starts_with(locations, pattern=prefix), "location-invalid", reason)
     plain = pc.match_substring_regex(locations, pattern=PLAIN_PATTERN)
     plain = pc.and_(plain, pc.less_equal(pc.utf8_length(locations), DEFAULT_LIMITS.max_location_chars))
     for ordinal in pc.indices_nonzero(pc.invert(plain)).to_pylist():

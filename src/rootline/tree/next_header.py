@@ -17,6 +17,7 @@ from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import SequenceNumber, Version
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.root_header import Outcomes, RootHeader, Snapshot
+from rootline.tree.adoption import ADOPTED_SNAPSHOT, NO_SNAPSHOT
 from rootline.tree.batch import PendingObject, Stamp
 from rootline.tree.decide import Decisions
 from rootline.tree.draft import Draft
@@ -60,20 +61,24 @@ def next_header(
     if decisions.definition is None:
         raise Internal("invariant-broken", f"{decisions.table}: a root without a definition")
     before = None if parent is None else parent.header
-    timestamp_ms = stamp.now_ms if before is None else max(stamp.now_ms, before.snapshot.timestamp_ms + 1)
+    earlier_snapshot = _adopted_snapshot(draft) if before is None else before.snapshot
+    timestamp_ms = stamp.now_ms
+    if earlier_snapshot is not None:
+        timestamp_ms = max(stamp.now_ms, earlier_snapshot.timestamp_ms + 1)
     sequence_number = draft.sequence_number
     if before is not None and sequence_number == before.snapshot.sequence_number:
         sequence_number = SequenceNumber(sequence_number + 1)
     totals = draft.totals
     snapshot = Snapshot(
         snapshot_id=draft.snapshot_id,
-        parent_id=None if before is None else before.snapshot.snapshot_id,
+        parent_id=None if earlier_snapshot is None else earlier_snapshot.snapshot_id,
         sequence_number=sequence_number,
         timestamp_ms=timestamp_ms,
         operation=operation_of(draft.effect),
         summary={
             **summary_of(draft.tally_added, draft.tally_removed, totals, decisions.summary),
             **_history(draft, before),
+            **({ADOPTED_SNAPSHOT: str(earlier_snapshot.snapshot_id)} if before is None and earlier_snapshot else {}),
         },
     )
     earlier = Outcomes() if before is None else kept(before.outcomes, acknowledged)
@@ -114,6 +119,13 @@ def next_header(
         earlier_bytes=0 if parent is None else parent.header.earlier_bytes + parent.root.size_in_bytes,
     )
     return NextHeader(header, TablePages(ledger.pages, outcomes.pages), (*outcomes.objects, *ledger.objects))
+
+
+def _adopted_snapshot(draft: Draft) -> Snapshot | None:
+    """The snapshot of an Iceberg table that root 0 goes on from."""
+    if draft.adopted is None or draft.adopted.header.snapshot.snapshot_id == NO_SNAPSHOT:
+        return None
+    return draft.adopted.header.snapshot
 
 
 def _history(draft: Draft, before: RootHeader | None) -> dict[str, str]:

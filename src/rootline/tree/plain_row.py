@@ -17,7 +17,7 @@ from rootline.schemas.location_rules import is_plain
 from rootline.schemas.root_codec import Row
 from rootline.schemas.statistics_codec import LazyStats
 from rootline.tree.draft import LONG_MAX, Draft
-from rootline.tree.file_rules import RESERVED_PREFIX
+from rootline.tree.file_rules import RESERVED_PREFIXES
 from rootline.tree.root_room import has_room
 
 
@@ -48,7 +48,7 @@ def plain_row(draft: Draft, intent: Intent) -> Row | None:
         row_id + record_count > LONG_MAX
         or draft.data_bytes + size > LONG_MAX
         or not is_plain(location)
-        or location.startswith(RESERVED_PREFIX)
+        or location.startswith(RESERVED_PREFIXES)
         or draft.is_live(location)
         or not statistics.proof.holds(encoded, record_count, definition.spec_by_id(file.partition_spec_id).expr_ids)
     ):

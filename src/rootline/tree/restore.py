@@ -23,6 +23,7 @@ from rootline.schemas.leaf import LeafContent
 from rootline.schemas.leaf_codec import EncodedLeaf
 from rootline.schemas.root_codec import Root, Row
 from rootline.schemas.root_header import DefinitionReference
+from rootline.tree.adopted_rows import is_adopted
 from rootline.tree.batch import Library, Needs, VectorAt
 from rootline.tree.change import Change, Effect, FlushedLeaf
 from rootline.tree.draft import Draft
@@ -63,7 +64,8 @@ def restore(draft: Draft, intent: Intent, library: Library, definition: Definiti
     apart = older.leaves_apart(draft)
     missing = frozenset(row.location for row in apart if row.location not in library.leaves)
     if missing:
-        return Needs(missing, frozenset())
+        adopted = {row.location: (row, draft.definition) for row in apart if is_adopted(row)}
+        return Needs(missing, frozenset(), older=adopted)
     leaves = {location: leaf for location, leaf in library.leaves.items() if leaf is not None}
     for row in apart:
         leaf = leaves.get(row.location)

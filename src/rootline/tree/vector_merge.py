@@ -15,7 +15,8 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from rootline.schemas.content_entry import ContentEntry, ContentType
+from rootline.schemas.absolute_locations import is_absolute
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.intent import AddedVector, Intent
 from rootline.tree.batch import Library, VectorAt
@@ -38,12 +39,25 @@ def place_of(vector: AddedVector) -> VectorAt:
 
 
 def wanted(intent: Intent, vector: AddedVector, current: ContentEntry, draft: Draft) -> set[VectorAt]:
-    """What must be read besides the added vector; one that this batch merged itself is at hand."""
+    """What must be read besides the added vector; one that this batch merged itself is at hand.
+
+    Raises:
+        Invalid: `row-conflict`, the writer replaces an adopted table's vector that no leaf lists any more: an intent
+            cannot make anybody read where it pleases.
+
+    """
     places: set[VectorAt] = set()
     if (current.referenced_file or "") not in draft.merged:
         places.add(place_of_vector(current))
     read = vector.replaces_vector
     if read is not None and all((at.location, at.offset) != (read.location, read.offset) for at in places):
+        place = EntryPlace(ContentType.POSITION_DELETE, read.location, read.offset)
+        if is_absolute(read.location) and not draft.is_listed(place):
+            raise Invalid(
+                "row-conflict",
+                f"the vector of {current.referenced_file!r} that the writer read, {read.location!r}, has left the "
+                "table: read the table again, and delete the rows that are still there",
+            )
         places.add(VectorAt(read.location, read.offset))
     return places
 

@@ -1,0 +1,41 @@
+"""A store each of whose reads has a deadline of its own.
+
+Owns: the deadlines. Does not own: what is read, how often it is tried again.
+Invariants: what takes long because there is much of it is never cut off; what hangs is, as `TimeoutError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
+from rootline.schemas.identifiers import ObjectKey
+
+
+@dataclass(frozen=True, slots=True)
+class TimedReads(ObjectStore):
+    """`store`, whose answers may take `timeout_s` each."""
+
+    store: ObjectStore
+    timeout_s: float
+
+    async def get(self, key: ObjectKey) -> StoredObject | None:
+        async with asyncio.timeout(self.timeout_s):
+            return await self.store.get(key)
+
+    async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
+        async with asyncio.timeout(self.timeout_s):
+            return await self.store.list(prefix, limit=limit)
+
+    async def folders(self, prefix: str) -> Sequence[str]:
+        async with asyncio.timeout(self.timeout_s):
+            return await self.store.folders(prefix)
+
+    async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
+        async with asyncio.timeout(self.timeout_s):
+            return await self.store.put_if_absent(key, body, after=after)
+
+    async def close(self) -> None:
+        await self.store.close()

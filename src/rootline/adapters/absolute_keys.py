@@ -1,0 +1,109 @@
+"""Absolute locations as keys that may be read.
+
+Owns: the forms of `file:` and `s3:` locations, which of them a store reads, and the limit that an operator sets. Does
+not own: which locations a table may name (`rootline.schemas.location_rules`), reading.
+Invariants: read, never written or listed; a name is taken as it stands (no percent-decoding, no `?` or `#` cut off);
+with a limit, nothing outside it is read, however its location is spelled.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rootline.schemas.absolute_locations import scheme_of
+from rootline.schemas.errors import Invalid
+
+FILE_SCHEMES: Final = ("file",)
+S3_SCHEMES: Final = ("s3", "s3a", "s3n")
+_BUCKET: Final = re.compile(r"[A-Za-z0-9._\-]{1,255}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class AbsoluteKeys:
+    """What one store reads besides its own keys.
+
+    Args:
+        store: what the store calls itself in errors.
+        schemes: those that it reads.
+        within: only below these absolute locations; empty: no limit.
+
+    """
+
+    store: str
+    schemes: tuple[str, ...]
+    within: tuple[str, ...] = ()
+
+    @staticmethod
+    def limited(store: str, schemes: tuple[str, ...], within: Sequence[str]) -> AbsoluteKeys:
+        """The same; prefixes of other schemes limit other stores.
+
+        Raises:
+            Invalid: `setting-invalid`, a prefix is no absolute location.
+
+        """
+        for prefix in within:
+            try:
+                _folder_of(prefix)
+            except Invalid as error:
+                reason = f"ROOTLINE_ABSOLUTE_READS names {prefix!r}, which is no file:///dir or s3://bucket/prefix"
+                raise Invalid("setting-invalid", reason) from error
+        return AbsoluteKeys(store, schemes, tuple(within))
+
+    def place_of(self, key: str) -> str:
+        """Where `key` leads: a path of this machine, or `bucket/key`.
+
+        Raises:
+            Invalid: `file-unreadable`.
+
+        """
+        scheme = scheme_of(key)
+        if scheme not in self.schemes:
+            known = ", ".join(f"{name}:" for name in self.schemes)
+            raise Invalid(
+                "file-unreadable",
+                f"{key}: {self.store} reads absolute locations of {known} and not of {scheme}: ; open the warehouse "
+                "in a store that reads them, or copy the table's files there before it is adopted",
+            )
+        found, place = _place_of(key)
+        if place.endswith("/"):
+            raise Invalid("file-unreadable", f"{key}: is a folder, not a file")
+        if self.within and not any(_is_below(place, prefix, found) for prefix in self.within):
+            allowed = ", ".join(self.within)
+            raise Invalid("file-unreadable", f"{key}: ROOTLINE_ABSOLUTE_READS allows only what is below {allowed}")
+        return place
+
+
+def _place_of(key: str) -> tuple[str, str]:
+    """(`file` or `s3`, path or `bucket/key`)."""
+    scheme = scheme_of(key)
+    if "\x00" in key:
+        raise Invalid("file-unreadable", f"{key!r} holds a NUL")
+    if scheme in S3_SCHEMES:
+        _, mark, place = key.partition("://")
+        bucket, slash, _ = place.partition("/")
+        if not mark or not slash or not _BUCKET.match(bucket):
+            raise Invalid("file-unreadable", f"{key}: an object in a bucket is named s3://bucket/key")
+        return "s3", place
+    if scheme != "file":
+        raise Invalid("file-unreadable", f"{key}: the scheme {scheme}: is not known here")
+    path = key if key.startswith("/") else key.partition(":")[2]
+    if path.startswith("//"):
+        host, slash, path = path[2:].partition("/")
+        if host not in ("", "localhost"):
+            raise Invalid("file-unreadable", f"{key}: is on machine {host}; files of this one are file:///path")
+        path = slash + path
+    if not path.startswith("/") or ".." in path.split("/"):
+        raise Invalid("file-unreadable", f"{key}: a file is named file:///path, without '..'")
+    return "file", path
+
+
+def _folder_of(prefix: str) -> tuple[str, str]:
+    return _place_of(f"{prefix.rstrip('/')}/" if prefix else "")
+
+
+def _is_below(place: str, prefix: str, found: str) -> bool:
+    kind, folder = _folder_of(prefix)
+    return kind == found and place.startswith(folder)

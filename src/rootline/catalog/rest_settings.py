@@ -1,0 +1,85 @@
+"""The REST catalog's settings.
+
+Owns: names, defaults, units and bounds of `ROOTLINE_CATALOG__*`. Does not own: how the store is reached
+(`ROOTLINE_S3__*`), whether a coordinator serves the catalog (`ROOTLINE_COORDINATOR__HTTP_CATALOG`).
+Invariants: a secret is never printed; keys of the store are given to nobody unless a token is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from rootline.schemas.errors import Invalid
+
+_PREFIX = "ROOTLINE_CATALOG__"
+
+
+class CatalogSettings(BaseSettings):
+    """Units stand last in each name. A file named `rootline_catalog__…` in `ROOTLINE_SECRETS_DIR` says it as well."""
+
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="forbid", frozen=True)
+
+    http_host: str = Field(default="127.0.0.1", description="Address that `rootline catalog serve` listens on.")
+    http_port: int = Field(
+        default=8_181, ge=0, le=65_535, description="Port of `rootline catalog serve`; 0: the system picks one."
+    )
+    token: SecretStr | None = Field(
+        default=None, min_length=1, description="What engines send as bearer token; none: whoever reaches it may read."
+    )
+    token_file: Path | None = Field(default=None, description="A file that holds the token instead.")
+    share_s3_keys: bool = Field(
+        default=False,
+        description="Give the keys of `ROOTLINE_S3__` to every engine that has the token, so that it needs none.",
+    )
+    request_timeout_s: float = Field(
+        default=60.0, gt=0, description="Then an answer is 503; what is being made goes on, and is there for the next."
+    )
+
+    @model_validator(mode="after")
+    def _keys_lie_behind_a_token(self) -> CatalogSettings:
+        if self.token is not None and self.token_file is not None:
+            raise ValueError("give token or token_file, not both")
+        if self.share_s3_keys and self.token is None and self.token_file is None:
+            raise ValueError("share_s3_keys gives the store's keys to everybody who can connect: set a token as well")
+        return self
+
+    def secret(self) -> str | None:
+        """The token, from the setting or its file.
+
+        Raises:
+            Invalid: `setting-invalid`, the file cannot be read or is empty.
+
+        """
+        if self.token_file is None:
+            return None if self.token is None else self.token.get_secret_value()
+        try:
+            token = self.token_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise Invalid("setting-invalid", f"token_file {self.token_file} cannot be read: {error}") from error
+        if not token:
+            raise Invalid("setting-invalid", f"token_file {self.token_file} is empty; write the token into it")
+        return token
+
+
+def catalog_settings() -> CatalogSettings:
+    """The settings in force.
+
+    Raises:
+        Invalid: `setting-invalid`, naming each setting and what is wrong with it.
+
+    """
+    folder = os.environ.get("ROOTLINE_SECRETS_DIR")
+    options: dict[str, Any] = {} if folder is None else {"_secrets_dir": folder}
+    try:
+        return CatalogSettings(**options)
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{_PREFIX}{'__'.join(str(part).upper() for part in fault['loc'])}: {fault['msg']}"
+            for fault in error.errors(include_input=False, include_url=False)
+        )
+        raise Invalid("setting-invalid", faults) from None

@@ -1,0 +1,159 @@
+"""The REST catalog as a service: on a loop and a store of its own, beside a coordinator or alone.
+
+Owns: composing it from settings, its life. Does not own: its answers (`rootline.catalog`), the coordinator's server
+(`services`).
+Invariants: a commit never waits for an export, which runs in another thread; nothing but the warehouse is needed; what
+is opened is given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import structlog
+
+from rootline.client.loop_thread import LoopThread
+from rootline.connect import engine_storage, lake_folder, open_warehouse, store_settings, warehouse_url
+from rootline.schemas.errors import Invalid, Unavailable
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from rootline.catalog.format_version import FormatVersion
+    from rootline.catalog.rest_catalog import RestCatalog
+    from rootline.catalog.rest_routes import ServedCatalog
+    from rootline.catalog.rest_settings import CatalogSettings
+    from rootline.cli.services import Announce
+    from rootline.ports.object_store import ObjectStore
+
+T = TypeVar("T")
+_LOOPBACK: Final = {"127.0.0.1", "::1", "localhost"}
+
+
+async def run_catalog(
+    warehouse: str, announce: Announce, *, host: str | None, port: int | None, default_format: FormatVersion | None
+) -> None:
+    """Serve the catalog alone until a signal. `host` and `port`: as the settings say without them.
+
+    Raises:
+        RootlineError: it cannot start.
+
+    """
+    from prometheus_client import CollectorRegistry
+
+    from rootline.catalog.rest_settings import catalog_settings
+    from rootline.cli.services import signals
+
+    with server_extra("rootline catalog serve"):
+        from rootline.catalog.rest_serving import alone_app, serve_app
+    if warehouse.startswith("memory:"):
+        raise Invalid("setting-invalid", f"warehouse {warehouse!r}: what is in memory only, no other engine can read")
+    folder = lake_folder(warehouse)
+    if folder is not None and not folder.is_dir():
+        raise Unavailable("store-unavailable", f"{folder}: there is no such folder")
+    settings = catalog_settings()
+    host, port = settings.http_host if host is None else host, settings.http_port if port is None else port
+    stop = asyncio.Event()
+    with signals(stop):
+        async with open_catalog(warehouse, settings, CollectorRegistry(), default_format) as served:
+            await served.carry(served.catalog.reach())
+            warn_if_open(host, served.token)
+            async with contextlib.AsyncExitStack() as around:
+                try:
+                    url = await around.enter_async_context(serve_app(alone_app(served), host, port))
+                except OSError as error:
+                    raise Invalid(
+                        "setting-invalid",
+                        f"the catalog cannot listen on {host}:{port}: {error.strerror or error}; give another --port, "
+                        "or 0 to let the system pick one",
+                    ) from error
+                text = f"catalog of {warehouse} on {url}"
+                announce({"event": "listening", "warehouse": warehouse, "url": url, "roles": ["catalog"]}, text)
+                await stop.wait()
+    announce({"event": "stopped"}, "stopped")
+
+
+@contextlib.asynccontextmanager
+async def open_catalog(
+    warehouse: str,
+    settings: CatalogSettings,
+    registry: CollectorRegistry,
+    default_format: FormatVersion | None = None,
+) -> AsyncIterator[ServedCatalog]:
+    """The catalog of a warehouse, on a thread of its own, until the block ends.
+
+    Raises:
+        Invalid: `setting-invalid`.
+
+    """
+    from rootline.catalog.rest_routes import ServedCatalog
+
+    token = settings.secret()
+    thread = LoopThread("rootline catalog")
+
+    def carry(work: Coroutine[Any, Any, T], /) -> Awaitable[T]:
+        return asyncio.wrap_future(thread.submit(work))
+
+    try:
+        store, catalog = await carry(_opened(warehouse, settings, registry, default_format))
+        try:
+            yield ServedCatalog(catalog, token, carry)
+        finally:
+            await carry(_closed(store, catalog))
+    finally:
+        await asyncio.to_thread(thread.close)
+
+
+@contextlib.contextmanager
+def server_extra(what: str) -> Iterator[None]:
+    """Imports of the libraries that the extra `server` brings."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise Invalid(
+            "setting-invalid", f"{what} needs {error.name}: install rootline with its extra server"
+        ) from error
+
+
+def warn_if_open(host: str, token: str | None) -> None:
+    """Say so when whoever reaches this machine may read the metadata of all tables."""
+    if token is None and host not in _LOOPBACK:
+        structlog.get_logger().warning(
+            "the catalog answers everybody who reaches it: set ROOTLINE_CATALOG__TOKEN",
+            action="catalog-open",
+            host=host,
+        )
+
+
+async def _opened(
+    warehouse: str, settings: CatalogSettings, registry: CollectorRegistry, default_format: FormatVersion | None
+) -> tuple[ObjectStore, RestCatalog]:
+    from rootline.catalog.exporter import TableExporter
+    from rootline.catalog.rest_catalog import RestCatalog
+    from rootline.catalog.rest_metrics import CatalogMetrics
+
+    storage = engine_storage(warehouse, store_settings().s3, share_keys=settings.share_s3_keys)
+    if settings.share_s3_keys and storage and "s3.access-key-id" not in storage:
+        raise Invalid(
+            "setting-invalid",
+            "ROOTLINE_CATALOG__SHARE_S3_KEYS is set, but there are no keys to share: set ROOTLINE_S3__ACCESS_KEY_ID "
+            "and its secret, or let engines use keys of their own",
+        )
+    store = open_warehouse(warehouse)
+    catalog = RestCatalog(
+        store,
+        TableExporter(store, warehouse_url(warehouse)),
+        CatalogMetrics(registry),
+        storage=storage,
+        default_format=default_format,
+        request_timeout_s=settings.request_timeout_s,
+    )
+    return store, catalog
+
+
+async def _closed(store: ObjectStore, catalog: RestCatalog) -> None:
+    await catalog.close()
+    await store.close()

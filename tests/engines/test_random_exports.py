@@ -1,0 +1,156 @@
+"""Random tables, exported: PyIceberg and DuckDB read the rows that the reference model has, at every version."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import pyarrow as pa
+from hypothesis import HealthCheck, Phase, given, settings
+
+from rootline.adapters.open import open_store
+from rootline.catalog.exporter import ExportedTable, TableExporter
+from rootline.catalog.format_version import FormatVersion
+from rootline.schemas.identifiers import SnapshotId, Version, snapshot_id_of
+from rootline.schemas.intent import IntentKind
+from tests.engines.duckdb_reader import DuckDBReader, open_duckdb
+from tests.engines.pyiceberg_reader import pyiceberg_rows
+from tests.engines.real_files import WrittenFiles, WrittenLake, carrier_of, expected_rows, store_lake
+from tests.tree.planned_intents import intent_of
+from tests.tree.reference_model import Plan, ReferenceTable
+from tests.tree.tables import TABLE, TABLE_UUID, create
+from tests.tree.test_against_reference import Draw, outcomes, plan_of
+
+EXAMPLES = int(os.environ.get("ROOTLINE_EXAMPLES", "10"))
+"""Of about fifteen intents each; `make properties EXAMPLES=500` tries more."""
+
+
+KINDS = Counter(
+    {
+        IntentKind.APPEND: 5,
+        IntentKind.ROW_DELTA: 9,
+        IntentKind.FLUSH: 2,
+        IntentKind.COMPACT_LEAVES: 2,
+        IntentKind.REWRITE: 1,
+        IntentKind.OVERWRITE: 1,
+        IntentKind.REMOVE: 1,
+        IntentKind.RESTORE: 1,
+        IntentKind.TAG: 1,
+    }
+)
+changes = st.builds(
+    Draw,
+    kind=st.sampled_from(list(KINDS.elements())),
+    lag=st.sampled_from([0, 0, 0, 1]),
+    picks=st.lists(st.integers(0, 11), min_size=6, max_size=6).map(tuple),
+    closes_batch=st.sampled_from([True, True, False]),
+    writer=st.integers(0, 3),
+    resend=st.just(1),
+    flag=st.booleans(),
+    narrow=st.none(),
+    leaf=st.booleans(),
+)
+"""As for the model, with more rows that are deleted: few intents are rejected, few versions are empty."""
+
+
+@dataclass
+class Story:
+    """Plans applied to the model and, in batches, to a lake with real files."""
+
+    model: ReferenceTable = field(default_factory=ReferenceTable)
+    lake: WrittenLake = field(default_factory=WrittenLake)
+    views: list[ReferenceTable] = field(default_factory=list)
+    """One for each version."""
+    waiting: list[tuple[Plan, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.lake.put(create())
+        self._remember()
+
+    def plan(self, draw: Draw, number: int) -> None:
+        at = max(0, len(self.views) - 1 - draw.lag)
+        plan = plan_of(draw, number, self.views[at])
+        if plan is None:
+            return
+        if plan.kind is not IntentKind.REWRITE:
+            adds = tuple((name, carrier_of(name), ids) for name, _, ids in plan.adds)
+            plan = replace(plan, adds=adds, adds_in_leaf=draw.leaf and bool(adds) and plan.writer is not None)
+        named = tuple((f"{name}-{carrier}-{value}", carrier, value) for name, carrier, value in plan.equality)
+        in_leaf = draw.leaf and bool(plan.vectors) and plan.writer is not None
+        self.waiting.append((replace(plan, equality=named, vectors_in_leaf=in_leaf), at))
+
+    def close_batch(self) -> None:
+        if not self.waiting:
+            return
+        files = WrittenFiles(self.lake)
+        intents = [intent_of(plan, self.lake, self.lake.states[at], files) for plan, at in self.waiting]
+        expected = [self.model.apply(plan, self.views[at]) for plan, at in self.waiting]
+        self.waiting = []
+        assert outcomes(self.lake.put(*intents)) == expected
+        self._remember()
+
+    def _remember(self) -> None:
+        self.model.moment = len(self.views)
+        self.views.append(copy.deepcopy(self.model))
+        assert len(self.views) == len(self.lake.states)
+
+
+def told(sequence: list[Draw]) -> Story:
+    story = Story()
+    for number, draw in enumerate(sequence):
+        story.plan(draw, number)
+        if draw.closes_batch:
+            story.close_batch()
+    story.close_batch()
+    return story
+
+
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    columns = [table.column(name).to_pylist() for name in ("id", "carrier", "delay")]
+    return sorted(zip(*columns, strict=True), key=lambda row: row[2])
+
+
+def same_rows(model: ReferenceTable) -> list[tuple[Any, ...]]:
+    return sorted((row[:3] for row in expected_rows(model)), key=lambda row: row[2])
+
+
+def check_both(duckdb: DuckDBReader, exported: ExportedTable, model: ReferenceTable, at: SnapshotId | None) -> None:
+    location = exported.metadata_location
+    assert rows_of(pyiceberg_rows(location, snapshot_id=at)) == same_rows(model)
+    assert rows_of(duckdb.rows(location, snapshot_id=at)) == same_rows(model)
+
+
+# an example takes half a second: one that fails is not worth the minutes that making it smaller would take
+@settings(
+    deadline=None,
+    max_examples=EXAMPLES,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
+@given(st.lists(changes, min_size=10, max_size=24), st.sampled_from(FormatVersion), st.data())
+def test_engines_read_the_rows_of_the_model_at_several_versions(
+    sequence: list[Draw], format_version: FormatVersion, data: st.DataObject
+) -> None:
+    story = told(sequence)
+    head = len(story.views) - 1
+    versions = {data.draw(st.integers(0, head), label="version"), head}
+    with tempfile.TemporaryDirectory() as made, open_duckdb() as duckdb:
+        store_lake(story.lake, Path(made))
+        exporter = TableExporter(open_store(made), Path(made).as_uri())
+        for version in sorted(versions):
+            exported = asyncio.run(exporter.export(TABLE, format_version, Version(version)))
+            check_both(duckdb, exported, story.views[version], None)
+            earlier = data.draw(st.integers(max(0, version - 9), version), label="earlier")
+            snapshot = SnapshotId(snapshot_id_of(TABLE_UUID, Version(earlier)))
+            check_both(duckdb, exported, story.views[earlier], snapshot)
+            if format_version is FormatVersion.V3:
+                found = duckdb.rows(exported.metadata_location, columns=["id", "_row_id"]).to_pylist()
+                wanted = [{"id": row[0], "_row_id": row[3]} for row in expected_rows(story.views[version])]
+                assert sorted(found, key=lambda row: row["_row_id"]) == wanted
