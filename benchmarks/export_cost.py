@@ -30,6 +30,7 @@ SIZES: Final = tuple(int(size) for size in os.environ.get("ROOTLINE_BENCH_FILES"
 _COMPARED: Final = 12_500
 _COMMITS: Final = 40
 _WARM_UP: Final = 5
+_READERS: Final = 20
 
 
 @dataclass(slots=True)
@@ -75,12 +76,12 @@ async def _of_size(folder: Path, size: int, theirs: IcebergWriter) -> list[Resul
             exports.append(await _exported(exporter, store))
             of_iceberg.append(theirs.commit())
         yardsticks = Spread.of(commits[_WARM_UP:]), Spread.of(of_iceberg[_WARM_UP:])
-        again = await _exported(exporter, store)
-        other = await _exported(TableExporter(store, folder.as_uri()), store)
+        again = [await _exported(exporter, store) for _ in range(_READERS)]
+        others = [await _exported(TableExporter(store, folder.as_uri()), store) for _ in range(_READERS)]
     return [
         _first(size, first, theirs),
         *_of_commits(size, exports[_WARM_UP:], *yardsticks, table.store.last_size),
-        _readers(size, again, other, yardsticks[0]),
+        _readers(size, again, others, yardsticks[0]),
     ]
 
 
@@ -138,17 +139,17 @@ def _of_commits(
     ]
 
 
-def _readers(size: int, again: _Export, other: _Export, commits: Spread) -> Result:
-    spread = Spread.of([again.seconds])
+def _readers(size: int, again: list[_Export], others: list[_Export], commits: Spread) -> Result:
+    ours, of_others = (Spread.of([one.seconds for one in exports]) for exports in (again, others))
     return Result(
         "export",
         f"another reader of the same version, {size:,} files",
-        spread,
+        ours,
         commits,
         "the commit",
-        spread.median / commits.median,
+        ours.median / commits.median,
         "0 objects",
         load_average(),
-        f"same process: {again.requests} requests, {again.objects} objects; another process: {other.requests} "
-        f"requests, {other.objects} objects, {1_000 * other.seconds:.1f} ms",
+        f"by the same exporter: {again[-1].requests} request, {again[-1].objects} objects; by a new one, as of another "
+        f"process: {others[-1].requests} requests, {others[-1].objects} objects, {1_000 * of_others.median:.1f} ms",
     )

@@ -250,10 +250,10 @@ _CODES_OF_THE_REST: Final = (
     ErrorCode(
         "file-unreadable",
         "Invalid",
-        "A file cannot be read as what it is said to be, is encrypted, rests where the warehouse's store does not read, "
-        "or a column of it cannot be read for certain.",
-        "Check the file; Parquet, ORC (no timestamps) and Avro without encryption are read (docs/reading.md). An absolute "
-        "location needs a warehouse in a store that reads it, and ROOTLINE_ABSOLUTE_READS may not exclude it.",
+        "A file cannot be read as what it is said to be, is encrypted, rests where the warehouse's store does not "
+        "read, or a column of it cannot be read for certain.",
+        "Check the file; Parquet, ORC (no timestamps) and Avro without encryption are read (docs/reading.md). An "
+        "absolute location needs a warehouse in a store that reads it, and ROOTLINE_ABSOLUTE_READS may not exclude it.",
     ),
     ErrorCode(
         "lake-closed",
@@ -309,8 +309,10 @@ _CODES_OF_THE_REST: Final = (
     ErrorCode(
         "adoption-unsupported",
         "Invalid",
-        "The Iceberg table uses something that a table of this version cannot have, or its metadata contradicts itself.",
-        "Change it with the engine that wrote it, if that can be done, and adopt the newest metadata. Nothing was written.",
+        "The Iceberg table uses something that a table of this version cannot have, or its metadata contradicts "
+        "itself.",
+        "Change it with the engine that wrote it, if that can be done, and adopt the newest metadata. Nothing was "
+        "written.",
     ),
     ErrorCode(
         "metadata-unreadable",

@@ -297,9 +297,9 @@ _MUST_CARRY_ONE_OF: Final[dict[IntentKind, set[str]]] = {
 __all__ = [
     "MAINTENANCE_KINDS",
     "PROCESS_WRITER_PREFIX",
-    "AdoptedRoot",
     "AddedManifest",
     "AddedVector",
+    "AdoptedRoot",
     "DataFile",
     "EqualityDeleteFile",
     "GenericStatistics",

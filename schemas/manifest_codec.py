@@ -30,7 +30,7 @@ from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.iceberg_avro import AvroFile, Record, read_avro
 from rootline.schemas.leaf import Leaf, LeafContent
 from rootline.schemas.leaf_codec import leaf_of_entries
-from rootline.schemas.single_values import bound_of_avro, bound_of_bytes
+from rootline.schemas.single_values import BoundReader, bound_of_avro, bound_reader
 from rootline.schemas.statistics import FieldStatistics
 from rootline.schemas.table_definition import Expression, TableDefinition
 
@@ -38,7 +38,7 @@ from rootline.schemas.table_definition import Expression, TableDefinition
 _STATUS, _SNAPSHOT_ID, _DATA_FILE, _SEQUENCE_NUMBER, _FILE_SEQUENCE_NUMBER = 0, 1, 2, 3, 4
 # data_file
 _FILE_PATH, _FILE_FORMAT, _PARTITION, _RECORD_COUNT, _FILE_SIZE = 100, 101, 102, 103, 104
-_VALUE_COUNTS, _NULL_COUNTS, _NAN_COUNTS, _LOWER_BOUNDS, _UPPER_BOUNDS = 109, 110, 137, 125, 128
+_STATISTICS: Final = (109, 110, 137, 125, 128)  # counts of values, nulls and NaNs; lower and upper bounds
 _KEY_METADATA, _SPLIT_OFFSETS, _CONTENT, _EQUALITY_IDS, _SORT_ORDER_ID = 131, 132, 134, 135, 140
 _FIRST_ROW_ID, _REFERENCED_FILE, _CONTENT_OFFSET, _CONTENT_SIZE = 142, 143, 144, 145
 
@@ -54,6 +54,28 @@ class _Member:
     field_id: int
     tracked_id: int
     type: PrimitiveType
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoding:
+    """What reading the entries of one manifest takes. `readers`: column id → how its bounds are read."""
+
+    file: AvroFile
+    members: list[_Member]
+    spec_id: int
+    expr_ids: tuple[int, ...]
+    readers: Mapping[int, BoundReader]
+
+    @staticmethod
+    def of(file: AvroFile, members: list[_Member], definition: TableDefinition, row: ContentEntry) -> _Decoding:
+        columns = (field for field in definition.tracked_fields if not field.is_expression)
+        return _Decoding(
+            file,
+            members,
+            row.partition_spec_id,
+            definition.spec_by_id(row.partition_spec_id).expr_ids,
+            {column.tracked_id: bound_reader(column.type) for column in columns},
+        )
 
 
 def decode_manifest(body: bytes, definition: TableDefinition, row: ContentEntry, *, name: str) -> Leaf:
@@ -80,7 +102,8 @@ def decode_manifest(body: bytes, definition: TableDefinition, row: ContentEntry,
         raise _corrupt(name, f"it is of partition spec {stated:.20}, its root row says {row.partition_spec_id}")
     try:
         members = _members_of(file.metadata, definition)
-        entries = [_entry_of(record, file, members, definition, row) for record in file.records]
+        decoding = _Decoding.of(file, members, definition, row)
+        entries = [_entry_of(record, decoding) for record in file.records]
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise _corrupt(name, f"an entry cannot be read: {error!s:.200}") from error
     if any(_is_delete(entry) is (content is LeafContent.DATA) for entry in entries):
@@ -117,9 +140,7 @@ def _tracked_id_of(
     return next((one.expr_id for one in (*named, *same)), None)
 
 
-def _entry_of(
-    record: Record, file: AvroFile, members: list[_Member], definition: TableDefinition, row: ContentEntry
-) -> ContentEntry:
+def _entry_of(record: Record, decoding: _Decoding) -> ContentEntry:
     data_file: Record = record[_DATA_FILE]
     content_type = ContentType(data_file.get(_CONTENT) or 0)
     offset = data_file.get(_CONTENT_OFFSET)
@@ -129,8 +150,8 @@ def _entry_of(
         content_type=content_type,
         location=data_file[_FILE_PATH],
         file_format=FileFormat(data_file[_FILE_FORMAT].lower()),
-        version_info=_version_info_of(record, file),
-        partition_spec_id=row.partition_spec_id,
+        version_info=_version_info_of(record, decoding.file),
+        partition_spec_id=decoding.spec_id,
         record_count=data_file[_RECORD_COUNT],
         file_size_in_bytes=data_file[_FILE_SIZE],
         deletion_vector=DeletionVector(offset, data_file[_CONTENT_SIZE]) if is_vector else None,
@@ -140,7 +161,7 @@ def _entry_of(
         split_offsets=tuple(offsets) if offsets and offsets == sorted(offsets) else None,
         equality_ids=tuple(equality_ids) if content_type is ContentType.EQUALITY_DELETE and equality_ids else None,
         first_row_id=data_file.get(_FIRST_ROW_ID),
-        content_stats=_statistics_of(data_file, members, definition, row.partition_spec_id),
+        content_stats=_statistics_of(data_file, decoding),
     )
 
 
@@ -159,13 +180,11 @@ def _version_info_of(record: Record, file: AvroFile) -> VersionInfo:
     return VersionInfo(status, record.get(_SNAPSHOT_ID), number, file_number)
 
 
-def _statistics_of(
-    data_file: Record, members: list[_Member], definition: TableDefinition, spec_id: int
-) -> dict[int, FieldStatistics]:
-    found = _of_columns(data_file, definition)
-    known = {expr_id: found.pop(expr_id, None) for expr_id in definition.spec_by_id(spec_id).expr_ids}
+def _statistics_of(data_file: Record, decoding: _Decoding) -> dict[int, FieldStatistics]:
+    found = _of_columns(data_file, decoding.readers)
+    known = {expr_id: found.pop(expr_id, None) for expr_id in decoding.expr_ids}
     partition: Record = data_file.get(_PARTITION) or {}
-    for member in members:
+    for member in decoding.members:
         stored = partition.get(member.field_id, _ABSENT)
         value = None if stored is _ABSENT else bound_of_avro(member.type, stored)
         if stored is _ABSENT or (value is None and stored is not None):
@@ -177,16 +196,17 @@ def _statistics_of(
     return found
 
 
-def _of_columns(data_file: Record, definition: TableDefinition) -> dict[int, FieldStatistics]:
-    counts = [data_file.get(field_id) or {} for field_id in (_VALUE_COUNTS, _NULL_COUNTS, _NAN_COUNTS)]
-    lower, upper = (data_file.get(field_id) or {} for field_id in (_LOWER_BOUNDS, _UPPER_BOUNDS))
+def _of_columns(data_file: Record, readers: Mapping[int, BoundReader]) -> dict[int, FieldStatistics]:
+    value_counts, null_counts, nan_counts, lower, upper = [data_file.get(field_id) or {} for field_id in _STATISTICS]
     found: dict[int, FieldStatistics] = {}
-    for tracked_id in set().union(*counts, lower, upper):
-        tracked = definition.tracked_by_id.get(tracked_id)
-        if tracked is None or tracked.is_expression:
+    for tracked_id in {**value_counts, **null_counts, **nan_counts, **lower, **upper}:
+        read = readers.get(tracked_id)
+        if read is None:
             continue
-        values, nulls, nans = (count.get(tracked_id) for count in counts)
-        low, high = (bound_of_bytes(tracked.type, bounds.get(tracked_id)) for bounds in (lower, upper))
+        values, nulls, nans = value_counts.get(tracked_id), null_counts.get(tracked_id), nan_counts.get(tracked_id)
+        lowest, highest = lower.get(tracked_id), upper.get(tracked_id)
+        low = None if lowest is None else read(lowest)
+        high = None if highest is None else read(highest)
         if low is not None and high is not None and low > high:  # type: ignore[operator]
             low = high = None  # what contradicts itself is not known
         if values is not None and (nulls or 0) + (nans or 0) > values:

@@ -1,9 +1,9 @@
 """Fetches what a new table that goes on from an Iceberg table stands on.
 
-Owns: the reads, and the check of all of it away from the event loop. Does not own: the rules (`rootline.tree.adoption`),
-who asks (`library_reader`).
-Invariants: whatever is wrong with the objects that an intent names is that intent's fault alone, and believed only after
-a second look; a store that does not answer raises instead, because it proves nothing; nothing is written.
+Owns: the reads, and the check of all of it away from the event loop. Does not own: the rules
+(`rootline.tree.adoption`), who asks (`library_reader`).
+Invariants: whatever is wrong with the objects that an intent names is that intent's fault alone, and believed only
+after a second look; a store that does not answer raises instead, because it proves nothing; nothing is written.
 """
 
 from __future__ import annotations

@@ -22,20 +22,25 @@ class TimedReads(ObjectStore):
     timeout_s: float
 
     async def get(self, key: ObjectKey) -> StoredObject | None:
+        """As the store, in time."""
         async with asyncio.timeout(self.timeout_s):
             return await self.store.get(key)
 
     async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
+        """As the store, in time."""
         async with asyncio.timeout(self.timeout_s):
             return await self.store.list(prefix, limit=limit)
 
     async def folders(self, prefix: str) -> Sequence[str]:
+        """As the store, in time."""
         async with asyncio.timeout(self.timeout_s):
             return await self.store.folders(prefix)
 
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
+        """As the store, in time."""
         async with asyncio.timeout(self.timeout_s):
             return await self.store.put_if_absent(key, body, after=after)
 
     async def close(self) -> None:
+        """As the store."""
         await self.store.close()

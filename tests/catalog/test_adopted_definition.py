@@ -181,6 +181,23 @@ def test_what_a_table_of_ours_cannot_have_is_refused_by_name(more: dict[str, Any
         raise AssertionError(error.message)
 
 
+def test_schemas_that_no_intent_could_carry_are_left_out_the_oldest_first() -> None:
+    wide = [column(key, f"column_{key}_{'x' * 60}") for key in range(10, 1010)]
+    gone = schema(column(2, "at", "timestamptz"), column(3, "gone", "string"), *wide, schema_id=0)
+    later = [schema(column(2, "at", "timestamptz"), *wide, schema_id=key) for key in range(1, 9)]
+    order = [{"source-id": 3, "transform": "identity", "direction": "asc", "null-order": "nulls-first"}]
+    more = {"schemas": [gone, *later], "current-schema-id": 4, "last-column-id": 1010, "default-spec-id": 0}
+    specs = {"partition-specs": [{"spec-id": 0, "fields": [member(2, "day", "d", 1000)]}]}
+    orders = {"sort-orders": [{"order-id": 0, "fields": []}, {"order-id": 4, "fields": order}]}
+    found = adopted_definition(metadata(**more, **specs, **orders), WHERE)
+    kept = [one.schema_id for one in found.definition.schemas]
+    assert kept[:2] == [0, 4]  # an order is by a column that no other schema has; the current one always stays
+    assert 0 < len(kept) < 9
+    assert kept[2:] == list(range(kept[2], 9))
+    assert len(found.definition.to_json()) <= 800_000
+    assert "older schemas are left out" in found.warnings[0]
+
+
 @pytest.mark.parametrize(
     "more", [{"last-column-id": "x"}, {"schemas": 3}, {"partition-specs": [{"fields": []}]}, {"table-uuid": "x"}]
 )

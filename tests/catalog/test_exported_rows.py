@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
+
 import pytest
-from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry
+from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestEntryStatus
 from pyiceberg.table import StaticTable
 
 from rootline.catalog.format_version import FormatVersion
+from rootline.connect import connect
 from tests.catalog.exported_lake import V2, V3, ExportedLake, delete_by_id, long_story, rows, sorted_rows
 
 FILE_PATH = 2147483546
@@ -14,10 +18,16 @@ FILE_PATH = 2147483546
 
 def deletes_of(opened: StaticTable) -> list[ManifestEntry]:
     """The live deletes of the current snapshot."""
+    found = entries_of(opened, ManifestContent.DELETES)
+    return [entry for entry in found if entry.status is not ManifestEntryStatus.DELETED]
+
+
+def entries_of(opened: StaticTable, content: ManifestContent) -> list[ManifestEntry]:
+    """All entries of the current snapshot, those that it removed too."""
     snapshot = opened.current_snapshot()
     assert snapshot is not None
-    manifests = [each for each in snapshot.manifests(opened.io) if each.content is ManifestContent.DELETES]
-    return [entry for each in manifests for entry in each.fetch_manifest_entry(opened.io)]
+    manifests = [each for each in snapshot.manifests(opened.io) if each.content is content]
+    return [entry for each in manifests for entry in each.fetch_manifest_entry(opened.io, discard_deleted=False)]
 
 
 @pytest.mark.parametrize("format_version", [V2, V3])
@@ -94,3 +104,30 @@ def test_a_data_file_has_one_delete(exported: ExportedLake, format_version: Form
     exported.table.delete_where("id = 20")
     targets = [entry.data_file.lower_bounds[FILE_PATH] for entry in deletes_of(exported.opened(format_version))]
     assert len(targets) == len(set(targets)) > 1
+
+
+@pytest.mark.parametrize("format_version", [V2, V3])
+def test_files_of_a_leaf_that_its_writer_wrote_are_added_by_its_snapshot(
+    tmp_path: Path, format_version: FormatVersion
+) -> None:
+    with connect(tmp_path / "lake") as lake:
+        made = ExportedLake(tmp_path / "lake", lake, **{"rootline.append.leaf-files": "2"})
+        made.table.append(rows(*range(20)))
+        made.table.delete_where("id = 3")
+        made.table.append(rows(*range(20, 40)))
+        made.table.overwrite(rows(50), where="id < 8")
+        made.table.append(rows(60))
+        assert made.table.tree().state.leaves
+        for version in range(made.head + 1):
+            opened = made.opened(format_version, version)
+            ours = made.table.scan(version=version).to_arrow()
+            assert sorted_rows(opened.scan().to_arrow()) == sorted_rows(ours), version
+            own = opened.metadata.current_snapshot_id
+            statuses = Counter(
+                entry.status
+                for entry in entries_of(opened, ManifestContent.DATA)
+                if entry.snapshot_id == own and entry.status is not ManifestEntryStatus.EXISTING
+            )
+            summary = made.table.history(limit=100)[made.head - version].snapshot.summary
+            assert statuses[ManifestEntryStatus.ADDED] == int(summary.get("added-data-files", 0))
+            assert statuses[ManifestEntryStatus.DELETED] == int(summary.get("deleted-data-files", 0))

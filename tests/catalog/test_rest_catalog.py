@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,7 +21,9 @@ from rootline.catalog.rest_errors import Refusal
 from rootline.catalog.rest_metrics import CatalogMetrics
 from rootline.catalog.rest_routes import ServedCatalog
 from rootline.catalog.rest_serving import alone_app
+from rootline.catalog.rest_settings import CatalogSettings
 from rootline.catalog.table_directory import TableDirectory
+from rootline.cli.catalog_service import open_catalog
 from rootline.schemas.errors import Corrupt, Unavailable
 from rootline.schemas.identifiers import TableName
 from tests.coordinator.hooked_ports import Hook, HookedStore
@@ -43,9 +47,9 @@ async def tables(before: Hook | None = None) -> AsyncIterator[HookedStore]:
         yield store
 
 
-def catalog_of(store: HookedStore, **options: Any) -> RestCatalog:
-    exporter = TableExporter(store, "s3://bucket/lake")
-    return RestCatalog(store, exporter, CatalogMetrics(CollectorRegistry()), storage=STORAGE, **options)
+def catalog_of(store: HookedStore, exporter: TableExporter | None = None, **options: Any) -> RestCatalog:
+    exporter = exporter or TableExporter(store, "s3://bucket/lake")
+    return RestCatalog(store, exporter, CatalogMetrics(CollectorRegistry()), **{"storage": STORAGE, **options})
 
 
 def client_of(catalog: RestCatalog) -> httpx.AsyncClient:
@@ -90,10 +94,9 @@ async def test_the_answer_tells_how_the_store_is_reached() -> None:
 async def test_an_entity_tag_changes_with_the_settings_of_the_store() -> None:
     async with tables() as store:
         before = await catalog_of(store).load("a", "b", None, SnapshotMode.ALL, None)
-        catalog = RestCatalog(
-            store, TableExporter(store, "s3://bucket/lake"), CatalogMetrics(CollectorRegistry()), storage={}
-        )
-        assert (await catalog.load("a", "b", None, SnapshotMode.ALL, before.etag)).body is not None
+        assert (
+            await catalog_of(store, storage={}).load("a", "b", None, SnapshotMode.ALL, before.etag)
+        ).body is not None
 
 
 async def test_readers_at_once_share_one_making() -> None:
@@ -115,15 +118,13 @@ async def test_a_making_outlives_the_patience_of_who_asked_for_it() -> None:
             await gate.wait()
 
     async with tables(hold) as store:
-        catalog = catalog_of(store, request_timeout_s=1e-9)
+        exporter = TableExporter(store, "s3://bucket/lake")
         with pytest.raises(Unavailable) as refused:
-            await catalog.load("a", "b", None, SnapshotMode.ALL, None)
+            await catalog_of(store, exporter, request_timeout_s=1e-9).load("a", "b", None, SnapshotMode.ALL, None)
         assert refused.value.code == "export-unfinished"
         await at_gate.wait()
         gate.set()
-        patient = catalog_of(store)
-        patient._exporter = catalog._exporter
-        assert (await metadata_of(patient))["metadata"]["properties"]["rootline.version"] == "1"
+        assert (await metadata_of(catalog_of(store, exporter)))["metadata"]["properties"]["rootline.version"] == "1"
 
 
 async def test_what_is_being_made_is_given_up_at_the_end() -> None:
@@ -140,6 +141,17 @@ async def test_what_is_being_made_is_given_up_at_the_end() -> None:
             await catalog.load("a", "b", None, SnapshotMode.ALL, None)
         await at_gate.wait()
         await catalog.close()
+
+
+async def test_a_served_catalog_lives_on_a_thread_and_a_loop_of_its_own(tmp_path: Path) -> None:
+    async def where() -> tuple[threading.Thread, asyncio.AbstractEventLoop]:
+        return threading.current_thread(), asyncio.get_running_loop()
+
+    async with open_catalog(str(tmp_path), CatalogSettings(), CollectorRegistry()) as served:
+        thread, loop = await served.carry(where())
+        assert thread is not threading.current_thread()
+        assert loop is not asyncio.get_running_loop()
+    assert not thread.is_alive()
 
 
 async def test_a_store_that_is_away_is_a_503_that_says_when_to_come_back() -> None:

@@ -257,6 +257,11 @@ def test_what_is_no_route_is_told_so(catalog: httpx.Client, path: str) -> None:
     assert error_of(answer)["type"] == "NotFoundException"
 
 
+@pytest.mark.parametrize("method", ["OPTIONS", "TRACE", "PROPFIND"])
+def test_a_method_that_is_not_there_is_refused_in_the_same_shape(catalog: httpx.Client, method: str) -> None:
+    assert error_of(catalog.request(method, TABLE))["code"] == 405
+
+
 def test_a_token_is_asked_for_on_every_route_but_health_and_metrics(lake: Path) -> None:
     with asked(lake, token="a word") as client:
         for path in ("/v1/config", "/v1/v3/namespaces", TABLE, "/v1/other", "/v1/v3/namespaces/demo/tables/absent"):
@@ -265,7 +270,8 @@ def test_a_token_is_asked_for_on_every_route_but_health_and_metrics(lake: Path) 
                 error = error_of(answer)
                 assert (error["code"], error["type"]) == (401, "NotAuthorizedException")
                 assert answer.headers["www-authenticate"] == "Bearer"
-        assert error_of(client.post(TABLE))["code"] == 401
+        for method in ("POST", "DELETE", "OPTIONS"):
+            assert error_of(client.request(method, TABLE))["code"] == 401
         assert client.get(TABLE, headers={"Authorization": "bearer a word"}).status_code == 200
         for path in ("/healthz", "/readyz", "/metrics"):
             assert client.get(path).status_code == 200

@@ -47,7 +47,7 @@ def test_snapshots_log_and_refs_agree_with_the_history(told: ExportedLake, forma
         assert summary.pop("rootline.version") == str(header.version)
         assert summary == dict(header.snapshot.summary)
     log = opened.inspect.history().to_pylist()
-    assert [row["snapshot_id"] for row in log] == [header.snapshot.snapshot_id for header in expected]
+    assert [row["snapshot_id"] for row in log] == [header.snapshot.snapshot_id for header in history]
     current = history[-1].snapshot.snapshot_id
     assert opened.metadata.current_snapshot_id == current
     refs = {row["name"]: (row["type"], row["snapshot_id"]) for row in opened.inspect.refs().to_pylist()}
@@ -90,6 +90,19 @@ def test_files_carry_the_numbers_of_their_entries(told: ExportedLake, format_ver
             info.snapshot_id,
         )
     assert len(live) == len(found) == len(plan)
+
+
+def test_pyiceberg_shows_entries_and_files(told: ExportedLake) -> None:
+    for format_version in (V2, V3):
+        opened = told.opened(format_version, 8)
+        shown = opened.inspect.entries().to_pylist()
+        data = [
+            row["data_file"]["file_path"] for row in shown if row["data_file"]["content"] == 0 and row["status"] != 2
+        ]
+        assert sorted(data) == sorted(row["file_path"] for row in opened.inspect.data_files().to_pylist())
+        assert sorted(data) == sorted(task.file.file_path for task in opened.scan().plan_files())
+        vectors = sum(len(task.vectors) for task in told.table.scan(version=8).plan())
+        assert opened.inspect.delete_files().num_rows == vectors > 0
 
 
 def test_row_ids_go_on_from_snapshot_to_snapshot_in_v3_only(told: ExportedLake) -> None:
@@ -177,3 +190,11 @@ def test_stored_metadata_is_believed_only_if_it_is_whole_and_its_own(told: Expor
     ):
         with pytest.raises(Corrupt, match="it is of "):
             read_metadata(found.metadata, *other)
+
+
+def test_a_time_between_a_tagged_snapshot_and_the_window_is_not_answered_by_the_tag(told: ExportedLake) -> None:
+    opened = told.opened()
+    tagged, *listed = opened.metadata.snapshots
+    assert opened.snapshot_as_of_timestamp(listed[0].timestamp_ms) == listed[0]
+    assert opened.snapshot_as_of_timestamp(listed[0].timestamp_ms - 1) is None
+    assert opened.snapshot_by_name("before") == tagged

@@ -117,6 +117,18 @@ def test_a_store_that_never_answers_is_given_up_on_after_the_deadline(effect: St
     assert elapsed_s == pytest.approx(10.0)
 
 
+def test_a_table_that_takes_many_requests_is_loaded_however_long_all_of_them_take() -> None:
+    inner = asyncio.run(stored_table())
+
+    async def main() -> tuple[Event, float]:
+        store = HookedStore(inner, before=taking(get=6.0, list=6.0))
+        return await runner(store).run(LoadHead(None)), asyncio.get_running_loop().time()
+
+    event, elapsed_s = run_virtually(main())
+    assert isinstance(event, HeadLoaded)
+    assert elapsed_s > 10.0
+
+
 async def test_cancellation_is_not_swallowed() -> None:
     reached = asyncio.Event()
 

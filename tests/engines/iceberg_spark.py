@@ -16,6 +16,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from tests.services.process_bond import ProcessBond
 from tests.services.slow_step import say_progress
 
 DEADLINE_S = 120.0
+_ARCHIVING_S = 300.0
 _SCRIPT = Path(__file__).with_name("inside_spark.py")
 
 
@@ -67,6 +69,10 @@ class IcebergSpark:
                 "spark.driver.memory": "1g",
                 "spark.driver.extraClassPath": str(software.jar),
                 "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {sharing} -Xlog:disable",
+                # a handful of rows: compiling a plan takes longer than running it as it is
+                "spark.sql.codegen.wholeStage": "false",
+                "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+                "spark.sql.adaptive.enabled": "false",
                 "spark.sql.session.timeZone": "UTC",
                 "spark.sql.shuffle.partitions": "1",
                 "spark.sql.warehouse.dir": str(folder / "spark-warehouse"),
@@ -149,7 +155,7 @@ def running_iceberg_spark(folder: Path) -> Iterator[IcebergSpark]:
     """A Spark that keeps its files in `folder`, until the block ends."""
     software = iceberg_software()
     if not software.archive.exists():
-        say_progress("starting Spark 4.1 a first time, so that later starts take half as long (up to 3 minutes) …")
+        say_progress("starting Spark 4.1 a first time, so that later starts take half as long (a minute or two) …")
         _rehearse(software, folder / "first")
     spark = IcebergSpark(software, folder)
     try:
@@ -161,7 +167,8 @@ def running_iceberg_spark(folder: Path) -> Iterator[IcebergSpark]:
 def _rehearse(software: IcebergSoftware, folder: Path) -> None:
     """Have Java load what the tests will ask for, and write its archive of classes when it ends."""
     folder.mkdir()
-    spark = IcebergSpark(software, folder, recording=True)
+    unfinished = software.archive.with_suffix(f".{os.getpid()}")  # another session may be at it as well
+    spark = IcebergSpark(replace(software, archive=unfinished), folder, recording=True)
     try:
         spark.hadoop_catalog("rehearsal", folder)
         spark.run(
@@ -176,4 +183,5 @@ def _rehearse(software: IcebergSoftware, folder: Path) -> None:
         assert spark.rows("select * from rehearsal.n.t order by id").num_rows == 0
         assert spark.rows("select * from rehearsal.n.t.files").num_rows > 0
     finally:
-        spark.stop(deadline_s=120.0)
+        spark.stop(deadline_s=_ARCHIVING_S)
+    unfinished.rename(software.archive)

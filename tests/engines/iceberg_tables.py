@@ -55,7 +55,8 @@ def _written(
     spark.run(
         f"""create table {table} (id int, carrier string, delay float, day date, price decimal(9, 2)) using iceberg
         tblproperties ('format-version' = '{min(version, 2) if name == "upgraded" else version}',
-        'write.delete.mode' = 'merge-on-read', 'write.update.mode' = 'merge-on-read')"""
+        'write.delete.mode' = 'merge-on-read', 'write.update.mode' = 'merge-on-read',
+        'write.distribution-mode' = 'none', 'write.spark.fanout.enabled' = 'true')"""
     )
     write(spark, table)
     newest = max(

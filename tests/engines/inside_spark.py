@@ -131,4 +131,5 @@ def main() -> None:
     gateway.proc.wait()  # Java may have its classes to archive
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -21,7 +21,7 @@ from rootline.catalog.format_version import FormatVersion
 from rootline.schemas.identifiers import SnapshotId, Version, snapshot_id_of
 from rootline.schemas.intent import IntentKind
 from tests.engines.duckdb_reader import DuckDBReader, open_duckdb
-from tests.engines.pyiceberg_reader import pyiceberg_rows
+from tests.engines.pyiceberg_reader import pyiceberg_rows, pyiceberg_table
 from tests.engines.real_files import WrittenFiles, WrittenLake, carrier_of, expected_rows, store_lake
 from tests.tree.planned_intents import intent_of
 from tests.tree.reference_model import Plan, ReferenceTable
@@ -112,6 +112,16 @@ def told(sequence: list[Draw]) -> Story:
     return story
 
 
+async def exports(folder: Path, versions: list[int], format_version: FormatVersion) -> dict[int, ExportedTable]:
+    """Several versions, one after the other, by one exporter."""
+    store = open_store(str(folder))
+    try:
+        exporter = TableExporter(store, folder.as_uri())
+        return {version: await exporter.export(TABLE, format_version, Version(version)) for version in versions}
+    finally:
+        await store.close()
+
+
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
     columns = [table.column(name).to_pylist() for name in ("id", "carrier", "delay")]
     return sorted(zip(*columns, strict=True), key=lambda row: row[2])
@@ -119,6 +129,10 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
 
 def same_rows(model: ReferenceTable) -> list[tuple[Any, ...]]:
     return sorted((row[:3] for row in expected_rows(model)), key=lambda row: row[2])
+
+
+def snapshot_of(version: int) -> SnapshotId:
+    return SnapshotId(snapshot_id_of(TABLE_UUID, Version(version)))
 
 
 def check_both(duckdb: DuckDBReader, exported: ExportedTable, model: ReferenceTable, at: SnapshotId | None) -> None:
@@ -143,13 +157,14 @@ def test_engines_read_the_rows_of_the_model_at_several_versions(
     versions = {data.draw(st.integers(0, head), label="version"), head}
     with tempfile.TemporaryDirectory() as made, open_duckdb() as duckdb:
         store_lake(story.lake, Path(made))
-        exporter = TableExporter(open_store(made), Path(made).as_uri())
-        for version in sorted(versions):
-            exported = asyncio.run(exporter.export(TABLE, format_version, Version(version)))
+        for version, exported in asyncio.run(exports(Path(made), sorted(versions), format_version)).items():
             check_both(duckdb, exported, story.views[version], None)
+            refs = {name: ref.snapshot_id for name, ref in pyiceberg_table(exported.metadata_location).refs().items()}
+            assert refs == {
+                name: snapshot_of(at) for name, at in {"main": version, **story.views[version].tags}.items()
+            }
             earlier = data.draw(st.integers(max(0, version - 9), version), label="earlier")
-            snapshot = SnapshotId(snapshot_id_of(TABLE_UUID, Version(earlier)))
-            check_both(duckdb, exported, story.views[earlier], snapshot)
+            check_both(duckdb, exported, story.views[earlier], snapshot_of(earlier))
             if format_version is FormatVersion.V3:
                 found = duckdb.rows(exported.metadata_location, columns=["id", "_row_id"]).to_pylist()
                 wanted = [{"id": row[0], "_row_id": row[3]} for row in expected_rows(story.views[version])]

@@ -79,7 +79,7 @@ def test_snapshots_history_and_refs(seen: Served) -> None:
     assert len(snapshots) >= 10
     for row in snapshots:
         snapshot = listed[int(str(row["snapshot_id"]))].snapshot
-        assert row["parent_id"] == snapshot.parent_snapshot_id
+        assert row["parent_id"] == snapshot.parent_id
     history = seen.about("history", "snapshot_id, is_current_ancestor")
     assert history[-1]["snapshot_id"] == seen.table.head().snapshot.snapshot_id
     refs = {row["name"]: (row["type"], row["snapshot_id"]) for row in seen.about("refs")}

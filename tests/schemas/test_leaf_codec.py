@@ -166,6 +166,11 @@ def test_ordinals_run_across_row_groups() -> None:
     for ordinal in (0, ROW_GROUP_ENTRIES - 1, ROW_GROUP_ENTRIES, ROW_GROUP_ENTRIES + 2):
         assert leaf.entry(ordinal) == entries[ordinal]
     assert list(leaf.entries()) == entries
+    picked = [ROW_GROUP_ENTRIES + 2, 0, 17, 15, 16, 17, ROW_GROUP_ENTRIES, ROW_GROUP_ENTRIES - 1]
+    assert leaf.entries_at(picked) == [entries[ordinal] for ordinal in picked]
+    ascending = sorted(set(picked))
+    assert leaf.statistics_at(ascending)[2].field(0).to_pylist() == ascending
+    assert leaf.statistics_at([]) == {}
     with pytest.raises(IndexError):
         leaf.entry(len(entries))
     with pytest.raises(IndexError):

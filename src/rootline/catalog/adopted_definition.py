@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -24,6 +24,8 @@ from rootline.tree.create import check_definition
 
 ADOPTED_FROM: Final = "rootline.adopted-from"
 """Table property: where the metadata rests that the table was adopted from; its history until then is there."""
+DEFINITION_BYTES_MAX: Final = 800_000
+"""An intent has room for a little more than that."""
 _OWN_PROPERTIES: Final = frozenset({"rootline.version", "rootline.table", ADOPTED_FROM})
 """What an export of ours says of itself; a table adopted from one says it anew."""
 _UUIDS: Final = uuid.UUID("0c7de9a1-6a55-5a52-8f0c-0d5a6f1f9b3e")
@@ -97,7 +99,26 @@ class _Reading:
             last_column_id=self.next_id - 1,
             properties=self._properties(),
         )
-        return AdoptedDefinition(definition, tuple(self.warnings))
+        return AdoptedDefinition(self._fitting(definition), tuple(self.warnings))
+
+    def _fitting(self, definition: TableDefinition) -> TableDefinition:
+        """Without its oldest schemas, if an intent could not carry all of them; columns that are needed stay known."""
+        size, kept = len(definition.to_json()), list(definition.schemas)
+        needed = {member for spec in definition.partition_specs for member in spec.expr_ids}
+        needed |= {item.source_id for order in definition.sort_orders for item in order.fields}
+        needed -= definition.expressions_by_id.keys()
+        needed |= {source for one in definition.expressions for source in one.source_ids}
+        for schema in definition.schemas:
+            if size <= DEFINITION_BYTES_MAX:
+                break
+            rest = [one for one in kept if one is not schema]
+            known = {column for one in rest for column in one.field_ids}
+            if schema.schema_id != definition.current_schema_id and needed <= known:
+                kept, size = rest, size - len(schema.model_dump_json())
+        left_out = len(definition.schemas) - len(kept)
+        if left_out:
+            self.warnings.append(f"{left_out} older schemas are left out: all of them are too long for one intent")
+        return replace(definition, schemas=tuple(kept))
 
     def _uuid(self) -> uuid.UUID:
         """The table's own, so that engines see the same table; V1 need not have one."""

@@ -53,6 +53,7 @@ R = TypeVar("R")
 FILES_AT_ONCE: Final = 4
 """Data files in memory, with what deletes rows of them."""
 PUFFINS_AT_ONCE: Final = 8
+PUTS_AT_ONCE: Final = 16
 
 
 def files_to_merge(plan: ScanPlan, format_version: FormatVersion) -> list[FileTask]:
@@ -98,6 +99,7 @@ class ConvertedDeletes:
         self._absolute = absolute
         self._known = known
         self._base = absolute("")
+        self._puts = asyncio.Semaphore(PUTS_AT_ONCE)
         fields = (metadata_field(POS, definition), metadata_field(DELETED, definition))
         self._wanted = RowsWanted(definition, tuple(field for field in fields if field is not None))
 
@@ -112,11 +114,11 @@ class ConvertedDeletes:
             Unavailable: `store-unavailable`.
 
         """
-        of_file: dict[str, list[int]] = {}
+        of_file: dict[tuple[str, bool], list[int]] = {}
         found = list(entries)
         for index, entry in enumerate(entries):
             if self._is_converted(entry):
-                of_file.setdefault(entry.location, []).append(index)
+                of_file.setdefault((entry.location, is_absolute(entry.referenced_file or "")), []).append(index)
 
         async def convert(indexes: list[int]) -> None:
             vectors = [entries[index] for index in indexes]
@@ -170,45 +172,47 @@ class ConvertedDeletes:
 
     async def _positions_of(self, vectors: Sequence[ContentEntry]) -> list[ContentEntry]:
         """Vectors of one Puffin file, which is read if a position delete file is missing."""
-        found: list[ContentEntry] = []
-        body: bytes | None = None
-        for entry in vectors:
-            place = entry.deletion_vector
-            digest = hash_of(
-                [
-                    "positions",
-                    self._base,
-                    entry.location,
-                    None if place is None else place.offset,
-                    entry.referenced_file,
-                ]
+        digests = [self._digest_of_vector(entry) for entry in vectors]
+        stored = {digest: known for digest in digests if (known := self._known.find(digest)) is not None}
+        missing = [pair for pair in zip(vectors, digests, strict=True) if pair[1] not in stored]
+        if missing:
+            body = await self._puffin(vectors[0])
+
+            async def convert(pair: tuple[ContentEntry, str]) -> None:
+                entry, digest = pair
+                stored[digest] = await self._store_rows(digest, entry.referenced_file or "", vector_in(body, entry))
+
+            await _each(missing, convert, PUTS_AT_ONCE)
+        return [
+            replace(
+                entry,
+                location=stored[digest].location,
+                file_format=FileFormat.PARQUET,
+                file_size_in_bytes=stored[digest].numbers[1],
+                deletion_vector=None,
             )
-            stored = self._known.find(digest)
-            if stored is None:
-                body = await self._puffin(entry) if body is None else body
-                positions = vector_in(body, entry)
-                stored = await self._store_rows(digest, entry.referenced_file or "", positions)
-            found.append(
-                replace(
-                    entry,
-                    location=stored.location,
-                    file_format=FileFormat.PARQUET,
-                    file_size_in_bytes=stored.numbers[1],
-                    deletion_vector=None,
-                )
-            )
-        return found
+            for entry, digest in zip(vectors, digests, strict=True)
+        ]
+
+    def _digest_of_vector(self, entry: ContentEntry) -> str:
+        place = entry.deletion_vector
+        offset = None if place is None else place.offset
+        return hash_of(["positions", self._base, entry.location, offset, entry.referenced_file])
 
     async def _copied(self, vectors: Sequence[ContentEntry]) -> list[ContentEntry]:
-        """Vectors of one Puffin file, in the copy for engines."""
+        """Vectors of one Puffin file, in the copy for engines.
+
+        If the entries name their data files by absolute locations, the copy's footer has its names as they are.
+        """
         first = vectors[0]
-        digest = hash_of(["spread", self._base, first.location])
+        names = str if is_absolute(first.referenced_file or "") else self._engine_name
+        digest = hash_of(["spread", self._base, first.location, int(names is str)])
         stored = self._known.find(digest)
         if stored is None:
             body = await self._puffin(first)
             for entry in vectors:
                 vector_in(body, entry)  # agrees with its entry
-            made = await asyncio.to_thread(spread_puffin, body, self._engine_name, name=first.location)
+            made = await asyncio.to_thread(spread_puffin, body, names, name=first.location)
             stored = await self._put(digest, (len(made),), "puffin", made)
         (size,) = stored.numbers
         return [
@@ -289,7 +293,8 @@ class ConvertedDeletes:
         """Store an object. One that is there already is right: its name holds all that went into it."""
         name = name_of(digest, numbers, kind)
         key = key_of(self._table, folder_of(self._format_version) + name)
-        reply = await self._store.put_if_absent(key, body)
+        async with self._puts:
+            reply = await self._store.put_if_absent(key, body)
         if reply.answer not in (PutAnswer.CREATED, PutAnswer.EXISTS) and await self._store.get(key) is None:
             raise Unavailable("store-unavailable", f"{key}: the store did not confirm the export: {reply.detail}")
         self._known.add(name)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 
 from rootline.catalog.adopted_history import NO_HISTORY
-from rootline.catalog.export_memory import Index, TableMemory
+from rootline.catalog.export_memory import ExportMemory, Index, TableMemory
 from rootline.catalog.export_requests import write
 from rootline.catalog.exported_definition import ExportedDefinition
 from rootline.catalog.format_version import FormatVersion
@@ -30,23 +30,23 @@ from rootline.catalog.table_metadata import (
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import Version, snapshot_id_of
 from rootline.schemas.root_codec import Root
-from rootline.schemas.root_header import RootHeader
-from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.read_cache import ReadCache
-from rootline.storage.root_reader import read_definition, read_root
+from rootline.storage.root_reader import read_root
 
 
 class ExportBuilder:
     """One making. `reads` goes through the reader's cache where it may, and counts; `root` is of the version asked."""
 
-    def __init__(self, reads: ObjectStore, cache: ReadCache, memory: TableMemory, root: Root) -> None:
+    def __init__(
+        self, reads: ObjectStore, cache: ReadCache, everything: ExportMemory, memory: TableMemory, root: Root
+    ) -> None:
         self._reads = reads
+        self._everything = everything
         self._cache = cache
         self._memory = memory
         self._folder = memory.folder
         self._root = root
         self._roots: dict[Version, Root] = {root.header.version: root}
-        self._definitions: dict[str, TableDefinition] = {}
         self._before = NO_HISTORY
         self._index = Index()
 
@@ -60,7 +60,7 @@ class ExportBuilder:
 
         """
         header, memory = self._root.header, self._memory
-        definition = await self._definition(header)
+        definition = await self._everything.definition(self._reads, header)
         exported = ExportedDefinition.of(definition, self._folder.format_version)
         wanted = {version: snapshot_id_of(header.table_uuid, version) for version in versions_of(header, definition)}
         *earlier, _ = wanted.values()
@@ -96,7 +96,7 @@ class ExportBuilder:
         """The snapshot of one version, its manifest list stored, and the names of its units."""
         root = await self._root_of(version)
         header, format_version = root.header, self._folder.format_version
-        definition = await self._definition(header)
+        definition = await self._everything.definition(self._reads, header)
         writer = ManifestWriter(self._reads, self._cache, self._memory, definition)
         names = await writer.write(root, self._index)
         records = [self._index.manifests[name] for name in names]
@@ -118,13 +118,6 @@ class ExportBuilder:
             format_version=format_version,
         )
         return snapshot, names
-
-    async def _definition(self, header: RootHeader) -> TableDefinition:
-        location = header.definition.location
-        found = self._definitions.get(location)
-        if found is None:
-            found = self._definitions[location] = await read_definition(self._reads, header)
-        return found
 
     async def _root_of(self, version: Version) -> Root:
         found = self._roots.get(version)

@@ -23,7 +23,9 @@ from rootline.catalog.manifest_list_encoder import ManifestRecord, decode_manife
 from rootline.catalog.table_metadata import SnapshotJson, StoredMetadata, damaged, read_metadata
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import SnapshotId, TableName, Version
+from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.root_reader import read_definition
 
 TABLES_MAX: Final = 64
 FINISHED_MAX: Final = 8
@@ -140,6 +142,7 @@ class ExportMemory:
         self._warehouse = warehouse
         self._tables_max = tables_max
         self._tables: OrderedDict[tuple[TableName, FormatVersion], TableMemory] = OrderedDict()
+        self._definitions: OrderedDict[TableName, tuple[bytes, TableDefinition]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._tables)
@@ -155,6 +158,17 @@ class ExportMemory:
         while len(self._tables) > self._tables_max:
             self._tables.popitem(last=False)
         return found
+
+    async def definition(self, store: ObjectStore, header: RootHeader) -> TableDefinition:
+        """The definition that a root names; the last one of each table is not read again. Raises as the reader does."""
+        digest = header.definition.digest
+        known = self._definitions.pop(header.table, None)
+        if known is None or known[0] != digest:
+            known = digest, await read_definition(store, header)
+        self._definitions[header.table] = known
+        while len(self._definitions) > self._tables_max:
+            self._definitions.popitem(last=False)
+        return known[1]
 
 
 def _name_of(record: ManifestRecord) -> str:

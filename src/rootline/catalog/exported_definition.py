@@ -59,8 +59,11 @@ _UNSORTED: Final = 0
 _NAMED_AS_COLUMN: Final = ("identity", "void")
 """Transforms whose partition field may have its column's name."""
 _DEFAULTS: Final = ("initial-default", "write-default")
-_NOT_IN_TUPLES: Final = (TimestampNanoType, TimestamptzNanoType, UnknownType, GeometryType, GeographyType)
-"""Types of partition values that some engine (PyIceberg: nanoseconds) or all of them cannot read from a manifest."""
+_NOT_IN_TUPLES: Final = (
+    FixedType, TimestampNanoType, TimestamptzNanoType, UnknownType, GeometryType, GeographyType,
+)  # fmt: skip
+"""Types of partition values that some engine cannot read from a manifest (Iceberg's Java: fixed; PyIceberg:
+nanoseconds), or no engine can."""
 _V2_TYPES: Final = (
     BooleanType, IntegerType, LongType, FloatType, DoubleType, DecimalType, DateType, TimeType, TimestampType,
     TimestamptzType, StringType, UUIDType, FixedType, BinaryType,

@@ -25,7 +25,7 @@ from rootline.schemas.root_codec import Root
 from rootline.storage.head_finder import find_head
 from rootline.storage.planning_reads import PlanningReads
 from rootline.storage.read_cache import ReadCache
-from rootline.storage.root_reader import read_definition, read_root
+from rootline.storage.root_reader import read_root
 from rootline.storage.table_names import list_tables
 from rootline.tree.addressable import Addressable
 
@@ -118,7 +118,7 @@ class TableExporter:
         known = self._formats.pop(table, None)
         if known is None or known[0] != version:
             root = await self._root(reads, table, version, head)
-            known = version, format_of((await read_definition(reads, root.header)).properties)
+            known = version, format_of((await self._memory.definition(reads, root.header)).properties)
             self._keep(reads, root)
         self._formats[table] = known
         while len(self._formats) > TABLES_MAX:
@@ -156,7 +156,7 @@ class TableExporter:
                 memory.keep(version, stored)
                 return stored
             root = await self._root(reads, folder.table, version, head)
-            stored = await ExportBuilder(reads, self._cache, memory, root).build()
+            stored = await ExportBuilder(reads, self._cache, self._memory, memory, root).build()
             self._keep(reads, root)
             return stored
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import structlog
 from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
 
 from rootline.catalog.format_version import FormatVersion
 from rootline.catalog.rest_answers import (
@@ -76,6 +77,12 @@ def catalog_app(served: ServedCatalog) -> FastAPI:
         add(f"{one}/views/{{view}}", "view", _READS, routes.view)
     add("/{rest:path}", "write", _WRITES, _refuse_write)
     add("/{rest:path}", "unknown", _READS, _refuse_unknown)
+    refuse_method = _guarded(served, "unknown", _refuse_method)
+
+    async def refuse(request: Request, _: Exception) -> Response:
+        return await refuse_method(request)
+
+    app.add_exception_handler(HTTPException, refuse)
     return app
 
 
@@ -151,6 +158,12 @@ async def _refuse_unknown(request: Request) -> Response:
         404,
         "NotFoundException",
         f"{request.url.path[:200]} is no route of this catalog; GET /v1/config names those it has",
+    )
+
+
+async def _refuse_method(request: Request) -> Response:
+    raise Refusal(
+        405, "BadRequestException", f"{request.method[:20]} is no method of this catalog; it answers GET and HEAD"
     )
 
 

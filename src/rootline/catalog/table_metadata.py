@@ -3,8 +3,8 @@
 Owns: the table metadata's members besides those of the definition, the snapshots' JSON, the digest in it. Does not own:
 schemas and specs (`exported_definition`), manifest lists (`manifest_list_encoder`), where the object rests
 (`export_keys`).
-Invariants: pure; the same roots give the same bytes; the last entry of the snapshot log is the current snapshot;
-every tag's snapshot is among the snapshots; no engine is told that it may delete a file.
+Invariants: pure; the same roots give the same bytes; the snapshot log has no gap and ends in the current snapshot; the
+snapshot of every tag is among the snapshots; no engine is told that it may delete a file.
 
 Source: the Iceberg specification, "Table Metadata Fields", "Snapshots", "Row Lineage", Appendix C.
 """
@@ -120,8 +120,6 @@ def metadata_json(
         VERSION: str(int(header.version)),
         DIGEST: _ZEROS,
     }
-    log = [{"timestamp-ms": each["timestamp-ms"], "snapshot-id": each["snapshot-id"]} for each in snapshots]
-    earlier = [entry for entry in before.log if entry["timestamp-ms"] <= log[0]["timestamp-ms"]]
     lineage = {"next-row-id": header.next_row_id} if folder.format_version is FormatVersion.V3 else {}
     metadata = {
         "format-version": int(folder.format_version),
@@ -134,7 +132,7 @@ def metadata_json(
         "current-snapshot-id": current,
         "refs": {_MAIN: {"snapshot-id": current, "type": "branch"}, **tags},
         "snapshots": [*before.snapshots, *snapshots],
-        "snapshot-log": [*earlier, *log],
+        "snapshot-log": _log(snapshots, before),
         "metadata-log": [],
         "statistics": [],
         "partition-statistics": [],
@@ -142,6 +140,21 @@ def metadata_json(
     }
     body = json.dumps(metadata, ensure_ascii=False, separators=(",", ":")).encode()
     return _with_digest(body, hashlib.sha256(body).hexdigest())
+
+
+def _log(snapshots: Sequence[SnapshotJson], before: AdoptedHistory) -> list[dict[str, int]]:
+    """What was current when, without gaps: engines answer with the last entry before a time.
+
+    So what is older than a version that is not listed, tagged or adopted, is a snapshot, and not in the log.
+    """
+    versions = [int(snapshot["summary"][VERSION]) for snapshot in snapshots]
+    start = len(versions) - 1
+    while start > 0 and versions[start - 1] == versions[start] - 1:
+        start -= 1
+    log = [{"timestamp-ms": each["timestamp-ms"], "snapshot-id": each["snapshot-id"]} for each in snapshots[start:]]
+    if versions[start] > 0:
+        return log
+    return [*(dict(entry) for entry in before.log if entry["timestamp-ms"] <= log[0]["timestamp-ms"]), *log]
 
 
 def read_metadata(body: bytes, folder: ExportFolder, version: Version, table_uuid: uuid.UUID | None) -> StoredMetadata:
