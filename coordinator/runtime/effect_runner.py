@@ -28,7 +28,6 @@ from rootline.coordinator.protocol.events import (
     RootReadBack,
 )
 from rootline.coordinator.runtime.library_reader import LeavesAhead, read_library
-from rootline.coordinator.runtime.timed_reads import TimedReads
 from rootline.ports.object_store import ObjectStore, PutAnswer, PutReply
 from rootline.schemas.errors import Corrupt, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -37,6 +36,7 @@ from rootline.schemas.root_codec import decode_root
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.head_finder import find_head
 from rootline.storage.table_loader import load_to_build_on
+from rootline.storage.timed_reads import TimedReads
 from rootline.tree.batch import PendingObject
 
 StoreEffect = LoadHead | Fetch | StoreObjects | PutRoot | ReadBack | ListHead

@@ -121,13 +121,16 @@ def read_back(entry: ContentEntry, exported: ExportedDefinition, content: LeafCo
     """What an export keeps of an entry."""
     is_v3 = exported.format_version is FormatVersion.V3
     members = {field.tracked_id for field in exported.fields(entry.partition_spec_id)}
+    unread = set(exported.definition.spec_by_id(entry.partition_spec_id).expr_ids) - members
     kept: dict[int, FieldStatistics] = {}
     for tracked_id, item in entry.content_stats.items():
         is_member = tracked_id in members
         is_column = not exported.definition.tracked_by_id[tracked_id].is_expression
+        if tracked_id in unread:
+            continue  # our decoder takes a partition value from the tuple alone
         if is_column and entry.content_type is not ContentType.POSITION_DELETE:
             low, high = _no_nan(item.lower_bound), _no_nan(item.upper_bound)
-            if isinstance(exported.definition.tracked_by_id[tracked_id].type, UUIDType) and low != high:
+            if isinstance(exported.definition.tracked_by_id[tracked_id].type, UUIDType):
                 low = high = None
             plain = replace(item, tight_bounds=None, lower_bound=low, upper_bound=high)
             if plain != FieldStatistics():

@@ -69,15 +69,17 @@ def test_members_that_engines_cannot_read_are_left_out_of_their_spec() -> None:
     assert ExportedDefinition.of(table, FormatVersion.V2).fields(9) == ()
 
 
-def test_nanoseconds_are_in_no_partition_tuple_because_pyiceberg_cannot_read_one_but_their_days_are() -> None:
+def test_types_that_an_engine_reads_wrongly_from_manifests_are_in_no_partition_tuple_but_their_buckets_are() -> None:
     table = definition(
         schemas=(nanosecond_schema(),),
-        expressions=(Expression(101, (17,), "day", "exact_day"),),
-        partition_specs=(PartitionSpec(1, (17, 101)),),
+        expressions=(Expression(101, (17,), "day", "exact_day"), Expression(111, (9,), "bucket[4]", "key_bucket")),
+        partition_specs=(PartitionSpec(1, (17, 101)), PartitionSpec(2, (9, 10, 111))),
         sort_orders=(),
         default_sort_order_id=0,
     )
-    assert [field.transform for field in ExportedDefinition.of(table, FormatVersion.V3).fields(1)] == ["day"]
+    exported = ExportedDefinition.of(table, FormatVersion.V3)
+    assert [field.transform for field in exported.fields(1)] == ["day"]
+    assert [field.transform for field in exported.fields(2)] == ["bucket[4]"]
 
 
 def test_the_same_source_and_transform_have_the_same_field_id_in_every_spec() -> None:

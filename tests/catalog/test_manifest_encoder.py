@@ -226,16 +226,16 @@ def test_pyiceberg_reads_what_was_exported(version: FormatVersion, tmp_path: Pat
 
 def test_pyiceberg_reads_partition_values_of_every_type(tmp_path: Path) -> None:
     values: dict[int, Any] = {
-        4: Decimal("-12.34"), 8: 20_000, 9: uuid.UUID(int=5).bytes, 10: b"abc", 11: b"", 12: False, 13: -7, 14: 0.25,
+        4: Decimal("-12.34"), 8: 20_000, 11: b"", 12: False, 13: -7, 14: 0.25,
     }  # fmt: skip
     stats = {key: FieldStatistics(value) for key, value in values.items()}
     made = encoded([data_file(partition_spec_id=3, content_stats=stats)], FormatVersion.V2, spec_id=3)
     [found] = of_pyiceberg(made, tmp_path)
-    expected = [Decimal("-12.34"), 20_000, uuid.UUID(int=5), b"abc", b"", False, -7, 0.25]
+    expected = [Decimal("-12.34"), 20_000, b"", False, -7, 0.25]
     assert list(found.data_file.partition) == expected
     nothing = {key: FieldStatistics() for key in values}
     [found] = of_pyiceberg(encoded([data_file(partition_spec_id=3, content_stats=nothing)], spec_id=3), tmp_path)
-    assert list(found.data_file.partition) == [None] * 8
+    assert list(found.data_file.partition) == [None] * 6
 
 
 def test_a_vector_is_a_position_delete_of_a_part_of_a_puffin_file_and_names_its_data_file(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_a_manifest_hands_out_row_ids_only_when_every_entry_has_its_own() -> Non
 
 
 def test_nan_partition_values_are_kept_and_are_no_bound() -> None:
-    stats = {key: FieldStatistics() for key in (4, 8, 9, 10, 11, 12, 13)} | {14: FieldStatistics(float("nan"))}
+    stats = {key: FieldStatistics() for key in (4, 8, 11, 12, 13)} | {14: FieldStatistics(float("nan"))}
     made = encoded([data_file(partition_spec_id=3, content_stats=stats)], spec_id=3)
     found = records_of(made)[0]["data_file"]
     assert found["partition"]["ratio"] != found["partition"]["ratio"]
@@ -329,13 +329,12 @@ def test_nan_partition_values_are_kept_and_are_no_bound() -> None:
     assert (summary.contains_nan, summary.contains_null, summary.lower_bound) == (True, False, None)
 
 
-def test_two_uuids_bound_nothing_because_engines_differ_about_their_order() -> None:
-    small, great = uuid.UUID(int=1).bytes, uuid.UUID(int=2**127).bytes
-    for bounds_given, expected in (((small, great), None), ((small, small), [{"key": 9, "value": small}])):
-        stats = {9: FieldStatistics(*bounds_given, value_count=7)}
-        found = records_of(encoded([data_file(partition_spec_id=0, content_stats=stats)], spec_id=0))[0]["data_file"]
-        assert (found["lower_bounds"], found["upper_bounds"]) == (expected, expected)
-        assert found["value_counts"] == [{"key": 9, "value": 7}]
+def test_uuids_have_no_bounds_because_engines_misread_them() -> None:
+    key = uuid.UUID(int=1).bytes
+    stats = {9: FieldStatistics(key, key, value_count=7)}
+    found = records_of(encoded([data_file(partition_spec_id=0, content_stats=stats)], spec_id=0))[0]["data_file"]
+    assert (found["lower_bounds"], found["upper_bounds"]) == (None, None)
+    assert found["value_counts"] == [{"key": 9, "value": 7}]
 
 
 def _with_bounds() -> st.SearchStrategy[tuple[PrimitiveType, Any]]:

@@ -194,6 +194,8 @@ class Trial:
         if draw.resend == 0 and self.earlier:
             self.waiting.append(self.earlier[draw.picks[0] % len(self.earlier)])
             return
+        if draw.kind is IntentKind.REWRITE:
+            at = self._began(at)
         plan = plan_of(draw, number, self.views[at][0])
         if (
             plan is not None and plan.adds and plan.writer is not None and plan.kind is not IntentKind.REWRITE
@@ -204,6 +206,15 @@ class Trial:
         if plan is not None:
             self.waiting.append((plan, at))
             self.earlier.append((plan, at))
+
+    def _began(self, at: int) -> int:
+        """The first version like this one: rejections alone make versions too, whose numbers the model does not know.
+
+        A file rewritten from such a version is as old as it is: a narrow reader of the version before sees a change.
+        """
+        while at > 0 and self.views[at - 1][0].number == self.views[at][0].number:
+            at -= 1
+        return at
 
     def close_batch(self) -> None:
         if not self.waiting:

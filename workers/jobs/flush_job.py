@@ -20,6 +20,7 @@ from rootline.schemas.intent import IntentKind
 from rootline.schemas.root_codec import Root
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.table_loader import read_stored_manifest_vectors
+from rootline.storage.timed_reads import TimedReads
 from rootline.tree.scan_plan import manifest_vectors
 from rootline.workers.jobs.maintenance_job import MaintenanceJob, WorkerLog
 from rootline.workers.leaf_cache import LeafCache
@@ -60,5 +61,5 @@ def flush_job(
     limits: FlushLimits | None = None,
 ) -> MaintenanceJob:
     """A job that flushes tables; arguments as `FlushPlanner` and `MaintenanceJob`."""
-    leaves = leaves or LeafCache(settings.leaf_cache_bytes_max)
-    return MaintenanceJob(store, log, environment, settings, FlushPlanner(store, leaves, limits))
+    leaves, reads = leaves or LeafCache(settings.leaf_cache_bytes_max), TimedReads(store, settings.request_timeout_s)
+    return MaintenanceJob(store, log, environment, settings, FlushPlanner(reads, leaves, limits))

@@ -1,29 +1,39 @@
-"""Compactions of leaves: small ones become one, mostly dead ones lose what is dead.
+"""Compactions of leaves: small ones become one, mostly dead ones lose what is dead, adopted ones become columns.
 
-Owns: what is read to plan a compaction. Does not own: what is moved (`rootline.maintenance.leaf_compaction_plan`), the
-steps of a job (`maintenance_job`).
-Invariants: no leaf is read while none is due.
+Owns: what is read to plan a compaction, and which adopted leaves stay what they are. Does not own: what is moved
+(`rootline.maintenance.leaf_compaction_plan`), the steps of a job (`maintenance_job`).
+Invariants: no leaf is read while none is due; an adopted leaf that columns cannot hold is tried once by a process, one
+that is damaged or gone again and again, and neither keeps the others from being compacted.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+import structlog
+from pyroaring import BitMap
+
+from rootline.maintenance.adopted_leaves import fault_in_columns
 from rootline.maintenance.compaction_limits import CompactionLimits
 from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan, leaves_to_read, plan_leaf_compaction
-from rootline.maintenance.leaf_load import LeafLoad
+from rootline.maintenance.leaf_load import LeafLoad, LoadedLeaf
 from rootline.ports.environment import Environment
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import IntentKind
 from rootline.schemas.root_codec import Root
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.table_loader import read_stored_manifest_vectors
+from rootline.storage.timed_reads import TimedReads
 from rootline.tree.scan_plan import manifest_vectors
 from rootline.workers.jobs.maintenance_job import MaintenanceJob, WorkerLog
 from rootline.workers.leaf_cache import LeafCache
 from rootline.workers.settings import WorkerSettings
+
+_log = structlog.get_logger("rootline.workers")
 
 
 class LeafCompactionPlanner:
@@ -34,21 +44,57 @@ class LeafCompactionPlanner:
 
     def __init__(self, store: ObjectStore, leaves: LeafCache, *, now: bool = False) -> None:
         self._store, self._leaves, self._now = store, leaves, now
+        self._kept_apart: dict[TableName, frozenset[str]] = {}
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> LeafCompactionPlan | None:
         """What is due in `root`. Raises `Corrupt`, `Unavailable`, and `Invalid` (`setting-invalid`)."""
         limits = CompactionLimits.of_properties(definition.properties)
         limits = limits.now if self._now else limits
-        load = LeafLoad.of(root)
+        whole = LeafLoad.of(root)
+        apart = self._kept_apart.get(table, frozenset()) & {leaf.location for leaf in whole.leaves}
+        self._kept_apart[table] = apart
+        load = whole.without(apart)
         chosen = load.chosen(limits)
         if not chosen and not load.dead:
             return None
-        leaves = await self._leaves.leaves(self._store, table, leaves_to_read(load, chosen), definition)
         dead = manifest_vectors(root, await read_stored_manifest_vectors(self._store, root))
+        while staying := await self._staying(table, chosen, definition, dead):
+            apart |= staying
+            load = whole.without(apart)
+            chosen = load.chosen(limits)
+        leaves = await self._leaves.leaves(self._store, table, leaves_to_read(load, chosen), definition)
         plan = await asyncio.to_thread(
             plan_leaf_compaction, root, definition, limits, load=load, chosen=chosen, leaves=leaves, dead=dead
         )
         return plan if plan.leaves or plan.replaces else None
+
+    async def _staying(
+        self,
+        table: TableName,
+        chosen: Sequence[LoadedLeaf],
+        definition: TableDefinition,
+        dead: Mapping[str, BitMap],
+    ) -> set[str]:
+        """The adopted ones of the `chosen` leaves that columns cannot hold, or that cannot be read."""
+        lasting, passing = set[str](), set[str]()
+        for row in (leaf.row for leaf in chosen if leaf.is_adopted):
+            try:
+                leaves = await self._leaves.leaves(self._store, table, [row], definition)
+                fault = await asyncio.to_thread(
+                    fault_in_columns, row, leaves[row.location], dead.get(row.location), definition
+                )
+            except Invalid as error:  # this process may not read it
+                fault = error.message
+            except Corrupt as error:  # or the answer was cut off
+                passing.add(row.location)
+                _log.warning("an adopted leaf cannot be read", action="adopted-leaf-unreadable", reason=error.message)
+                continue
+            if fault is not None:
+                lasting.add(row.location)
+                facts = {"action": "adopted-leaf-kept", "table": table, "leaf": row.location, "reason": fault}
+                _log.warning("an adopted leaf stays in Avro", **facts)
+        self._kept_apart[table] |= lasting
+        return lasting | passing
 
 
 def leaf_compaction_job(
@@ -61,5 +107,5 @@ def leaf_compaction_job(
     now: bool = False,
 ) -> MaintenanceJob:
     """A job that compacts leaves; arguments as `LeafCompactionPlanner` and `MaintenanceJob`."""
-    leaves = leaves or LeafCache(settings.leaf_cache_bytes_max)
-    return MaintenanceJob(store, log, environment, settings, LeafCompactionPlanner(store, leaves, now=now))
+    leaves, reads = leaves or LeafCache(settings.leaf_cache_bytes_max), TimedReads(store, settings.request_timeout_s)
+    return MaintenanceJob(store, log, environment, settings, LeafCompactionPlanner(reads, leaves, now=now))

@@ -95,7 +95,7 @@ class _Published:
 
 
 class Planner(Protocol):
-    """What is to be done to a table."""
+    """What is to be done to a table. Each request has a deadline of its own: decoding Avro leaves takes long."""
 
     @property
     def kind(self) -> IntentKind:
@@ -217,8 +217,11 @@ class MaintenanceJob:
         return {"add_manifests": tuple(manifests), "replaces": plan.replaces, "reaffiliate": tuple(moved)}
 
     async def _plan(self, table: TableName, root: Root, definition: TableDefinition) -> WorkPlan | None:
-        async with _deadline(self._settings.request_timeout_s, f"planning a {self._what} of {table}"):
+        try:
             return await self._planner.plan(table, root, definition)
+        except TimeoutError as error:
+            reason = f"planning a {self._what} of {table}: no answer within {self._settings.request_timeout_s:g} s"
+            raise Unavailable("store-unavailable", reason) from error
 
     def _intent(self, table: TableName, root: Root, plan: WorkPlan, cargo: dict[str, Any]) -> Intent:
         return Intent(

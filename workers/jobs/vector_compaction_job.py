@@ -23,6 +23,7 @@ from rootline.schemas.intent import IntentKind
 from rootline.schemas.root_codec import Root
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.table_loader import read_stored_manifest_vectors
+from rootline.storage.timed_reads import TimedReads
 from rootline.tree.scan_plan import manifest_vectors
 from rootline.workers.jobs.maintenance_job import MaintenanceJob, WorkerLog
 from rootline.workers.settings import WorkerSettings
@@ -50,4 +51,5 @@ def vector_compaction_job(
     store: ObjectStore, log: WorkerLog, environment: Environment, settings: WorkerSettings
 ) -> MaintenanceJob:
     """A job that moves large manifest vectors out of roots; arguments as `MaintenanceJob`."""
-    return MaintenanceJob(store, log, environment, settings, VectorCompactionPlanner(store))
+    reads = TimedReads(store, settings.request_timeout_s)
+    return MaintenanceJob(store, log, environment, settings, VectorCompactionPlanner(reads))

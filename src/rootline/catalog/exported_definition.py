@@ -60,10 +60,10 @@ _NAMED_AS_COLUMN: Final = ("identity", "void")
 """Transforms whose partition field may have its column's name."""
 _DEFAULTS: Final = ("initial-default", "write-default")
 _NOT_IN_TUPLES: Final = (
-    FixedType, TimestampNanoType, TimestamptzNanoType, UnknownType, GeometryType, GeographyType,
+    FixedType, UUIDType, TimestampNanoType, TimestamptzNanoType, UnknownType, GeometryType, GeographyType,
 )  # fmt: skip
-"""Types of partition values that some engine cannot read from a manifest (Iceberg's Java: fixed; PyIceberg:
-nanoseconds), or no engine can."""
+"""Types of partition values that an engine reads wrongly from manifests: Iceberg's Java cannot read fixed, and compares
+the halves of UUIDs as signed numbers; PyIceberg cannot read nanoseconds; the others have no values."""
 _V2_TYPES: Final = (
     BooleanType, IntegerType, LongType, FloatType, DoubleType, DecimalType, DateType, TimeType, TimestampType,
     TimestamptzType, StringType, UUIDType, FixedType, BinaryType,

@@ -46,7 +46,7 @@ from rootline.catalog.manifest_encoder import (
 )
 from rootline.catalog.manifest_record import EntryFacts, PartitionSummary, manifest_record, partition_summary
 from rootline.catalog.manifest_schema import manifest_metadata
-from rootline.catalog.manifest_values import LAYOUTS, bound_bytes, is_ordered, partition_encoder
+from rootline.catalog.manifest_values import LAYOUTS, bound_bytes, partition_encoder
 from rootline.schemas.avro_primitives import NULL, PRESENT, encode_bytes, encode_long, encode_string
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.field_ids import DELETE_FILE_PATH
@@ -204,19 +204,13 @@ def _statistics(chunk: _Chunk, columns: Sequence[Column], members: frozenset[int
             low, high = (physical_column(_member(known, name)) for name in ("lower_bound", "upper_bound"))
             if column.tracked_id in members:
                 high = pc.coalesce(high, low)  # a partition value's upper bound may be left out
-            wanted = with_columns if is_ordered(column.kind) else with_columns & _same(low, high)
-            _add_bounds(lower, column, low, wanted, is_upper=False)
-            _add_bounds(upper, column, high, wanted, is_upper=True)
+            _add_bounds(lower, column, low, with_columns, is_upper=False)
+            _add_bounds(upper, column, high, with_columns, is_upper=True)
     if chunk.referenced.null_count < count:
         present = validity(chunk.referenced) & ~with_columns
         for one in (lower, upper):
             one.add(texts(chunk.referenced, prefix=_PATH_KEY, where=present), present)
     return [piece for one in maps for piece in one.pieces()]
-
-
-def _same(low: pa.Array, high: pa.Array) -> Mask:
-    found: Mask = pc.fill_null(pc.equal(low, high), False).to_numpy(zero_copy_only=False)
-    return found
 
 
 def _add_bounds(target: _Map, column: Column, values: pa.Array, where: Mask, *, is_upper: bool) -> None:

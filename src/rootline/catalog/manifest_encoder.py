@@ -22,10 +22,9 @@ from rootline.catalog.exported_definition import ExportedDefinition, ExportedFie
 from rootline.catalog.format_version import FormatVersion
 from rootline.catalog.manifest_record import EntryFacts, ManifestRecord, manifest_record, partition_summary
 from rootline.catalog.manifest_schema import manifest_metadata
-from rootline.catalog.manifest_values import bound_bytes, is_ordered, partition_encoder
+from rootline.catalog.manifest_values import bound_bytes, has_bounds, partition_encoder
 from rootline.schemas.avro_primitives import NULL, PRESENT, encode_bytes, encode_long, encode_string
 from rootline.schemas.content_entry import ContentEntry, ContentType
-from rootline.schemas.entry_schema import COUNTS_ONLY, kind_of
 from rootline.schemas.errors import Invalid
 from rootline.schemas.field_ids import DELETE_FILE_PATH
 from rootline.schemas.leaf import LeafContent
@@ -103,7 +102,7 @@ def encode_manifest(
 def columns_of(exported: ExportedDefinition) -> tuple[Column, ...]:
     """The columns whose statistics manifests carry, by id."""
     return tuple(
-        Column(field.tracked_id, encode_long(field.tracked_id), field.type, kind_of(field.type) != COUNTS_ONLY)
+        Column(field.tracked_id, encode_long(field.tracked_id), field.type, has_bounds(field.type))
         for field in exported.columns
     )
 
@@ -204,7 +203,7 @@ def _bounds(column: Column, item: FieldStatistics, is_partition_value: bool) -> 
     low, high = item.lower_bound, item.upper_bound
     if high is None and is_partition_value:
         high = low  # a partition value's upper bound may be left out
-    if not column.has_bounds or not (is_ordered(column.kind) or low == high):
+    if not column.has_bounds:
         return None, None
     encode = bound_bytes(column.kind)
     return _bound(encode.lower, low), _bound(encode.upper, high)

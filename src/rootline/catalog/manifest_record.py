@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from pyiceberg.types import DoubleType, FloatType, PrimitiveType
 
-from rootline.catalog.manifest_values import bound_bytes, is_ordered
+from rootline.catalog.manifest_values import bound_bytes
 from rootline.schemas.content_entry import Status
 from rootline.schemas.leaf import LeafContent
 
@@ -114,11 +114,12 @@ def manifest_record(
 
 
 def partition_summary(kind: PrimitiveType, values: Sequence[Any]) -> PartitionSummary:
-    """The summary of a partition field's physical values, of which each distinct one need be there only once."""
+    """The summary of a partition field's physical values, of which each distinct one need be there only once.
+
+    Without bounds it says that no value can be compared: engines pass over such a manifest.
+    """
     is_float = isinstance(kind, FloatType | DoubleType)
     ordered = [value for value in values if value is not None and value == value]
-    if not is_ordered(kind) and len(set(ordered)) > 1:
-        ordered = []
     encode = bound_bytes(kind)
     return PartitionSummary(
         contains_null=any(value is None for value in values),

@@ -14,7 +14,6 @@ import json
 from typing import Any, Final
 
 from pyiceberg.schema import make_compatible_name
-from pyiceberg.types import DecimalType, FixedType, UUIDType
 
 from rootline.catalog.exported_definition import ExportedDefinition, ExportedField
 from rootline.catalog.format_version import FormatVersion
@@ -124,7 +123,7 @@ def manifest_list_schema(format_version: FormatVersion) -> dict[str, Any]:
 
 def _partition_field(field: ExportedField) -> dict[str, Any]:
     avro = avro_type_of(field.result_type)
-    if isinstance(avro, dict) and isinstance(field.result_type, DecimalType | FixedType | UUIDType):
+    if isinstance(avro, dict) and "name" in avro:
         avro = avro | {"name": f"{avro['name']}_of_{field.field_id}"}
     name = make_compatible_name(field.name)
     original = {} if name == field.name else {"iceberg-field-name": field.name}

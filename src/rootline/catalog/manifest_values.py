@@ -2,8 +2,8 @@
 
 Owns: physical value → single-value bytes, and → Avro value of a partition tuple. Does not own: reading them back
 (`rootline.schemas.single_values`), which values an entry has.
-Invariants: NaN is never a bound; a zero that is a bound has the sign with which it bounds both zeros; two UUIDs bound
-nothing, because engines differ about their order.
+Invariants: NaN is never a bound; a zero that is a bound has the sign with which it bounds both zeros; UUIDs bound
+nothing.
 
 Source: the Iceberg specification, Appendix D (binary single-value serialization), Appendix A (Avro) and "Bounds".
 """
@@ -35,6 +35,7 @@ from pyiceberg.types import (
 )
 
 from rootline.schemas.bound_codec import Encode, bound_codec
+from rootline.schemas.entry_schema import COUNTS_ONLY, kind_of
 
 _EXACT: Final = Context(prec=80)
 LAYOUTS: Final[dict[type[PrimitiveType], str]] = {
@@ -64,9 +65,9 @@ def bound_bytes(kind: PrimitiveType) -> BoundBytes:
     return BoundBytes(encode, encode)
 
 
-def is_ordered(kind: PrimitiveType) -> bool:
-    """Whether engines agree what lies between two values. Some compare the halves of a UUID as signed numbers."""
-    return not isinstance(kind, UUIDType)
+def has_bounds(kind: PrimitiveType) -> bool:
+    """Whether bounds of the type are written. Iceberg's Java misreads those of UUIDs: as signed numbers, or texts."""
+    return kind_of(kind) != COUNTS_ONLY and not isinstance(kind, UUIDType)
 
 
 @lru_cache(maxsize=1024)
@@ -97,4 +98,4 @@ def _decimal(scale: int) -> Callable[[Decimal], bytes]:
     return encode
 
 
-__all__ = ["LAYOUTS", "BoundBytes", "bound_bytes", "is_ordered", "partition_encoder"]
+__all__ = ["LAYOUTS", "BoundBytes", "bound_bytes", "has_bounds", "partition_encoder"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rootline.maintenance.flush_limits import FlushLimits
-from rootline.maintenance.property_values import whole_number
+from rootline.maintenance.property_values import switch, whole_number
 
 ENTRIES_MAX: Final = 100_000
 """Live entries that one compaction reads and writes again, unless a single leaf has more."""
@@ -24,7 +24,8 @@ class CompactionLimits:
     """`leaves`: small leaves of about one size, or delete leaves of one data leaf, that become one when so many.
 
     `dead_percent`: a leaf of which so much is dead is written anew. `leaf_entries`: as for a flush. `vector_bytes`,
-    `root_vector_bytes`: manifest vectors move out of a root when one of them, or all together, are larger.
+    `root_vector_bytes`: manifest vectors move out of a root when one of them, or all together, are larger. `adopted`:
+    data leaves in Avro are written anew in columns.
     """
 
     leaves: int = 8
@@ -32,13 +33,14 @@ class CompactionLimits:
     leaf_entries: int = 50_000
     vector_bytes: int = 16_384
     root_vector_bytes: int = 524_288
+    adopted: bool = True
 
     @staticmethod
     def of_properties(properties: Mapping[str, str]) -> CompactionLimits:
         """The limits that a table's properties set; defaults for the rest.
 
         Raises:
-            Invalid: `setting-invalid`, a property is not a whole number within its bounds.
+            Invalid: `setting-invalid`, a property is not a whole number within its bounds, or no switch.
 
         """
         defaults = CompactionLimits()
@@ -50,6 +52,7 @@ class CompactionLimits:
             root_vector_bytes=whole_number(
                 properties, "rootline.compact.root-vector-bytes", defaults.root_vector_bytes
             ),
+            adopted=switch(properties, "rootline.compact.adopted", default=defaults.adopted),
         )
 
     @property
@@ -59,5 +62,7 @@ class CompactionLimits:
 
     @property
     def now(self) -> CompactionLimits:
-        """What an operator asks for by hand: whatever can become fewer leaves does, and no dead entry stays."""
-        return replace(self, leaves=2, dead_percent=1)
+        """What an operator asks for by hand: whatever can become fewer leaves, or leaves in columns, does, and no dead
+        entry stays.
+        """
+        return replace(self, leaves=2, dead_percent=1, adopted=True)

@@ -91,10 +91,16 @@ def plan_leaf_compaction(
 
 
 def leaves_to_read(load: LeafLoad, chosen: Sequence[LoadedLeaf]) -> tuple[ContentEntry, ...]:
-    """Root rows of the leaves that a plan needs: the chosen ones, and all data leaves when loose vectors are moved."""
+    """Root rows of the leaves that a plan needs: the chosen ones, and all data leaves in columns when loose vectors are
+    moved.
+    """
     is_loose = any(not leaf.is_data and leaf.row.referenced_file is None for leaf in chosen)
     wanted = {leaf.location for leaf in chosen}
-    return tuple(leaf.row for leaf in load.leaves if leaf.location in wanted or (is_loose and leaf.is_data))
+    return tuple(
+        leaf.row
+        for leaf in load.leaves
+        if leaf.location in wanted or (is_loose and leaf.is_data and not leaf.is_adopted)
+    )
 
 
 def _data_leaves(

@@ -3,21 +3,22 @@
 Owns: live and dead entries of each leaf, and the choice of leaves. Does not own: thresholds (`compaction_limits`), what
 the chosen leaves become (`leaf_compaction_plan`).
 Invariants: pure, and cheap: counts of the root's rows only; small leaves are joined with leaves of about their size, so
-that an entry is written again a few times in its life, however many flushes there are.
+that an entry is written again a few times in its life, however many flushes there are; delete leaves in Avro are left
+as they are, because their position delete files may stand nowhere else.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from rootline.maintenance.compaction_limits import ENTRIES_MAX, CompactionLimits
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status
+from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.root_codec import Root
+from rootline.tree.adopted_rows import is_adopted
 
-_LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 _BITS_A_TIER: Final = 3
 """Leaves are of one size when their live entries differ by less than a factor of eight, or so."""
 
@@ -38,6 +39,11 @@ class LoadedLeaf:
     def is_data(self) -> bool:
         """Whether it lists data files."""
         return self.row.content_type is ContentType.DATA_MANIFEST
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether it is an Avro manifest, of which each entry costs hundreds of times what it costs in columns."""
+        return is_adopted(self.row)
 
     def is_mostly_dead(self, limits: CompactionLimits) -> bool:
         """Whether its dead entries alone are reason enough. One that is dead as a whole leaves by itself."""
@@ -62,14 +68,21 @@ class LeafLoad:
                 continue
             if entry.content_type is ContentType.MANIFEST_DV:
                 dead[entry.referenced_file or entry.location] += entry.record_count
-            elif entry.content_type in _LEAVES and entry.file_format is FileFormat.PARQUET:
+            elif entry.content_type is ContentType.DATA_MANIFEST or (
+                entry.content_type is ContentType.DELETE_MANIFEST and not is_adopted(entry)
+            ):
                 rows.append(entry)
         return LeafLoad(tuple(LoadedLeaf(row, row.record_count - _gone(row) - dead[row.location]) for row in rows))
 
+    def without(self, locations: Collection[str]) -> LeafLoad:
+        """The same without these leaves."""
+        return LeafLoad(tuple(leaf for leaf in self.leaves if leaf.location not in locations))
+
     @property
     def dead(self) -> tuple[str, ...]:
-        """Leaves in which nothing is live."""
-        return tuple(leaf.location for leaf in self.leaves if leaf.live == 0)
+        """Leaves in which nothing is live any more."""
+        once = (leaf for leaf in self.leaves if leaf.row.record_count > _gone(leaf.row))
+        return tuple(leaf.location for leaf in once if leaf.live == 0)
 
     def chosen(self, limits: CompactionLimits) -> tuple[LoadedLeaf, ...]:
         """Leaves that are to be replaced: data leaves first, each with the delete leaves that go along."""
@@ -97,11 +110,13 @@ def _gone(row: ContentEntry) -> int:
 
 
 def _due(leaves: Iterable[LoadedLeaf], limits: CompactionLimits) -> list[LoadedLeaf]:
-    """Small leaves of one spec that are many of one size, and leaves that are mostly dead."""
+    """Small leaves of one spec that are many of one size, leaves that are mostly dead, and all that are not columns."""
     due: list[LoadedLeaf] = []
     tiers: dict[tuple[int, int], list[LoadedLeaf]] = defaultdict(list)
     for leaf in leaves:
-        if leaf.is_mostly_dead(limits):
+        if leaf.is_adopted:
+            due += [leaf] if limits.adopted and leaf.live else []
+        elif leaf.is_mostly_dead(limits):
             due.append(leaf)
         elif 0 < leaf.live <= limits.small:
             tier = leaf.live.bit_length() // _BITS_A_TIER if limits.leaves > 2 else 0

@@ -1,4 +1,4 @@
-"""Numbers in table properties.
+"""Numbers and switches in table properties.
 
 Owns: reading one. Does not own: names, defaults and meanings (`flush_limits`, `compaction_limits`).
 Invariants: a value that cannot be used is refused by name, never replaced in silence.
@@ -26,3 +26,18 @@ def whole_number(properties: Mapping[str, str], name: str, default: int, most: i
             "setting-invalid", f"table property {name} is {text[:40]!r}; it must be a number from 1 to {most}"
         )
     return int(text)
+
+
+def switch(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """Whether property `name` is `true`; `default` when it is not set.
+
+    Raises:
+        Invalid: `setting-invalid`.
+
+    """
+    text = properties.get(name)
+    if text is None:
+        return default
+    if text not in ("true", "false"):
+        raise Invalid("setting-invalid", f"table property {name} is {text[:40]!r}; it must be true or false")
+    return text == "true"
