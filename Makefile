@@ -11,6 +11,7 @@ PYTHON ?= python3
 SEED ?=
 STEPS ?=
 ARGS ?=
+JOBS ?= 2
 
 export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -40,8 +41,8 @@ demo-fast: setup ## the same idea in ten seconds, without Java
 demo-kafka: setup setup-java ## demo on real Kafka and S3, which it brings up by itself; leaves its files in demo-kafka/
 	$(STAGE) demo-kafka $(BIN)/python -m tests.services.kafka_demo --root demo-kafka $(ARGS)
 
-test: setup setup-java ## all tests, with the services they need (ARGS="-k flush" and the like are handed on)
-	$(STAGE) test $(BIN)/python -m pytest $(ARGS)
+test: setup setup-java ## all tests, with the services they need, two files at a time (JOBS=0: one after the other; ARGS="-k flush")
+	$(STAGE) test $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 test-fast: setup ## the tests that need no service, no Java and no patience: under a minute
 	$(STAGE) test-fast $(BIN)/python -m pytest -m "$(FAST)" $(ARGS)
