@@ -136,11 +136,13 @@ async def test_what_is_being_made_is_given_up_at_the_end() -> None:
             await asyncio.Event().wait()
 
     async with tables(hold) as store:
+        before = asyncio.all_tasks()
         catalog = catalog_of(store, request_timeout_s=1e-9)
         with pytest.raises(Unavailable):
             await catalog.load("a", "b", None, SnapshotMode.ALL, None)
         await at_gate.wait()
         await catalog.close()
+        assert asyncio.all_tasks() == before
 
 
 async def test_a_served_catalog_lives_on_a_thread_and_a_loop_of_its_own(tmp_path: Path) -> None:

@@ -119,6 +119,7 @@ class RestCatalog:
         for making in self._making:
             making.cancel()
         await asyncio.gather(*self._making, return_exceptions=True)
+        await self._exporter.close()
 
     async def _export(self, table: TableName, format_version: FormatVersion | None) -> ExportedTable:
         began = time.monotonic()

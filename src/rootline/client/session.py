@@ -206,7 +206,13 @@ class _CloseOnce:
 
 async def _opened(opener: Opener) -> Session:
     session = await opener()
-    close = _CloseOnce(session.close)
+
+    async def close_all() -> None:
+        for exporter in session.exporters:
+            await exporter.close()
+        await session.close()
+
+    close = _CloseOnce(close_all)
     guard = asyncio.get_running_loop().create_task(close.at_the_end())
     _guards.add(guard)
     guard.add_done_callback(_guards.discard)
