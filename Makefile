@@ -44,8 +44,8 @@ demo-kafka: setup setup-java ## demo on real Kafka and S3, which it brings up by
 test: setup setup-java ## all tests, with the services they need, two files at a time (JOBS=0: one after the other; ARGS="-k flush")
 	$(STAGE) test $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
-test-fast: setup ## the tests that need no service, no Java and no patience: under a minute
-	$(STAGE) test-fast $(BIN)/python -m pytest -m "$(FAST)" $(ARGS)
+test-fast: setup ## the tests that need no service, no Java and no patience: about three minutes
+	$(STAGE) test-fast $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "$(FAST)" $(ARGS)
 
 check: format-check lint types contracts test ## all that CI asks for: format, lint, types, import contracts, tests
 
