@@ -31,6 +31,7 @@ from rootline.ports.intent_log import IntentLog, IntentSink, VerdictSource
 from rootline.ports.log_archive import LogArchive
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid
+from rootline.schemas.setting_faults import invalid_settings
 
 if TYPE_CHECKING:
     from rootline.adapters.kafka_topics import KafkaTopics
@@ -80,11 +81,7 @@ def store_settings() -> StoreSettings:
     try:
         return StoreSettings(**options)
     except ValidationError as error:
-        faults = "; ".join(
-            f"ROOTLINE_{'__'.join(str(part).upper() for part in fault['loc'])}: {fault['msg']}"
-            for fault in error.errors(include_input=False, include_url=False)
-        )
-        raise Invalid("setting-invalid", faults) from None
+        raise invalid_settings(error, "ROOTLINE_") from None
 
 
 def open_store(url: str, settings: StoreSettings | None = None) -> ObjectStore:

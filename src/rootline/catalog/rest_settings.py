@@ -15,6 +15,7 @@ from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rootline.schemas.errors import Invalid
+from rootline.schemas.setting_faults import invalid_settings
 
 _PREFIX = "ROOTLINE_CATALOG__"
 
@@ -78,8 +79,4 @@ def catalog_settings() -> CatalogSettings:
     try:
         return CatalogSettings(**options)
     except ValidationError as error:
-        faults = "; ".join(
-            f"{_PREFIX}{'__'.join(str(part).upper() for part in fault['loc'])}: {fault['msg']}"
-            for fault in error.errors(include_input=False, include_url=False)
-        )
-        raise Invalid("setting-invalid", faults) from None
+        raise invalid_settings(error, _PREFIX) from None

@@ -82,6 +82,7 @@ def _settings(warehouse: str | None, log: str | None) -> dict[str, Any]:
     from rootline.catalog.rest_settings import catalog_settings
     from rootline.connect import store_settings
     from rootline.coordinator.settings import CoordinatorSettings
+    from rootline.schemas.setting_faults import invalid_settings
     from rootline.workers.settings import WorkerSettings
 
     shown: dict[str, Any] = {"ROOTLINE_WAREHOUSE": warehouse, "ROOTLINE_LOG": log}
@@ -90,11 +91,7 @@ def _settings(warehouse: str | None, log: str | None) -> dict[str, Any]:
         try:
             shown |= _flat(prefix, kind().model_dump())
         except ValidationError as error:
-            faults = (
-                f"{prefix}__{'__'.join(str(part).upper() for part in fault['loc'])}: {fault['msg']}"
-                for fault in error.errors(include_input=False, include_url=False)
-            )
-            raise Invalid("setting-invalid", "; ".join(faults)) from None
+            raise invalid_settings(error, f"{prefix}__") from None
     shown |= _flat("ROOTLINE_CATALOG", catalog_settings().model_dump())
     return {name: masked(name, value) for name, value in shown.items()}
 
