@@ -33,7 +33,7 @@ setup-java: ## look for Java 17 or newer, which only Spark needs; install it whe
 	$(STAGE) setup-java .ci/require_java
 
 demo: setup setup-java ## the whole thing on 336,776 real flights, with Spark; leaves its files in demo-lake/
-	$(STAGE) demo $(BIN)/python -m rootline.spark.demo --root demo-lake $(ARGS)
+	$(STAGE) demo $(BIN)/python -m rootline.demo.spark_demo --root demo-lake $(ARGS)
 
 demo-fast: setup ## the same idea in ten seconds, without Java
 	$(STAGE) demo-fast $(BIN)/rootline demo $(ARGS)
@@ -75,7 +75,7 @@ bench: setup ## measure against the yardsticks; writes benchmarks/results/
 	$(STAGE) bench $(BIN)/python -m benchmarks $(ARGS)
 
 properties: setup ## more random intents against the reference model: make properties EXAMPLES=5000
-	ROOTLINE_EXAMPLES=$(or $(EXAMPLES),3000) $(STAGE) properties $(BIN)/python -m pytest tests/tree/test_against_reference.py $(ARGS)
+	ROOTLINE_EXAMPLES=$(or $(EXAMPLES),3000) $(STAGE) properties $(BIN)/python -m pytest tests/tree/commit/test_against_reference.py $(ARGS)
 
 simulate: setup ## faults and crashes against the real machine, seeded: make simulate SEED=7 STEPS=2000
 	$(STAGE) simulate $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(ARGS)

@@ -13,11 +13,11 @@ from typing import Final
 from confluent_kafka import KafkaException, Producer
 
 from benchmarks.sample_table import create_record, data_file, definition
-from rootline.adapters.kafka_settings import KafkaSettings
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile
-from rootline.schemas.intent_codec import encode_intent
-from rootline.schemas.statistics_codec import StatisticsCodec
 
 LIVE_FILES: Final = 1_000
 _DIGITS: Final = 12

@@ -16,8 +16,8 @@ from typing import Final
 
 from benchmarks.sample_table import append_record, create_record, definition
 from rootline.adapters.open import WriterLog
+from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.statistics_codec import StatisticsCodec
 from rootline.schemas.verdict import Verdict, VerdictKind
 
 WARM_UP_S: Final = 0.5

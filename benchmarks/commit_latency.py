@@ -18,14 +18,14 @@ from pathlib import Path
 from benchmarks.measure import Result, interleaved, load_average, result
 from benchmarks.sample_table import TABLE, append_record, create_record, definition
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.local_object_store import LocalObjectStore
-from rootline.adapters.memory_intent_log import MemoryIntentLog
-from rootline.adapters.s3_client import s3_client
+from rootline.adapters.local.object_store import LocalObjectStore
+from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.s3.client import s3_client
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
+from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.identifiers import ObjectKey
-from rootline.schemas.statistics_codec import StatisticsCodec
 from rootline.schemas.verdict import VerdictKind
 from tests.services.s3_service import S3Service
 

@@ -26,7 +26,7 @@ from pathlib import Path
 import structlog
 
 from benchmarks.store_trace import Put, TracingStore, read_notes
-from rootline.adapters.kafka_settings import KafkaSettings
+from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.open import open_coordinator_log, open_store
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.runtime.process_memory import settle_memory

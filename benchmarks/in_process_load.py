@@ -17,7 +17,7 @@ from benchmarks.load_phases import Phases, commits_result, failed_result, intent
 from benchmarks.measure import Result
 from benchmarks.store_trace import Put, TracingStore
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.memory_intent_log import MemoryIntentLog
+from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.coordinator.settings import CoordinatorSettings

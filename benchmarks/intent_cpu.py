@@ -38,22 +38,22 @@ from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.coordinator.runtime.record_decoding import decoded
 from rootline.ports.object_store import PutAnswer, PutReply
-from rootline.schemas.avro_framing import shipped_schema
-from rootline.schemas.entry_schema import content_stats_schema
-from rootline.schemas.generic_statistics import to_generic
+from rootline.schemas.bytes.log.avro_framing import shipped_schema
+from rootline.schemas.bytes.log.generic_statistics import to_generic
+from rootline.schemas.bytes.log.intent_codec import decode_intent, encode_intent
+from rootline.schemas.bytes.log.verdict_codec import encode_verdicts
+from rootline.schemas.bytes.root.root_codec import encode_root
+from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
+from rootline.schemas.bytes.values.entry_schema import content_stats_schema
 from rootline.schemas.identifiers import CommitId
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX, Intent, IntentKind
-from rootline.schemas.intent_codec import decode_intent, encode_intent
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
-from rootline.schemas.root_codec import encode_root
-from rootline.schemas.statistics_codec import StatisticsCodec
 from rootline.schemas.verdict import VerdictKind
-from rootline.schemas.verdict_codec import encode_verdicts
-from rootline.tree.apply import apply_batch
-from rootline.tree.batch import Applied, Library, Record, Stamp
-from rootline.tree.invariants import broken
-from rootline.tree.table_state import TableState
+from rootline.tree.check.invariants import broken
+from rootline.tree.commit.apply import apply_batch
+from rootline.tree.draft.batch import Applied, Library, Record, Stamp
+from rootline.tree.state.table_state import TableState
 
 BATCH: Final = 512
 ENTRIES: Final = 2_000

@@ -27,19 +27,19 @@ import pyarrow.parquet as pq
 from benchmarks.measure import Result, interleaved, load_average
 from benchmarks.sample_table import COLUMNS, create_record, definition
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.local_object_store import LocalObjectStore
-from rootline.adapters.memory_intent_log import MemoryIntentLog
+from rootline.adapters.local.object_store import LocalObjectStore
+from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.system_environment import SystemEnvironment
-from rootline.client.append_files import append_files
-from rootline.client.session import Session
-from rootline.client.writer_stamp import WriterStamp
+from rootline.client.session.session import Session
+from rootline.client.session.writer_stamp import WriterStamp
+from rootline.client.write.append_files import append_files
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.maintenance.file_leaves import cut_evenly, leaf_columns
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.leaf.leaf_codec import ROW_GROUP_ENTRIES
+from rootline.schemas.bytes.leaf.leaf_schema import arrow_type_of_bound
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.leaf_codec import ROW_GROUP_ENTRIES
-from rootline.schemas.leaf_schema import arrow_type_of_bound
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import VerdictKind
 from tests.services.s3_service import running_s3

@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 
 from benchmarks.sample_table import TABLE
-from rootline.adapters.local_object_store import LocalObjectStore
+from rootline.adapters.local.object_store import LocalObjectStore
 from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.schemas.content_entry import ContentType, EntryPlace
-from rootline.storage.head_finder import find_head
-from rootline.storage.table_loader import load_to_build_on
+from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.table_loader import load_to_build_on
 
 
 def anonymous_bytes(folder: Path) -> int:

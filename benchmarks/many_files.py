@@ -23,17 +23,17 @@ from benchmarks.loaded_table import anonymous_bytes
 from benchmarks.measure import Result, Spread, load_average
 from benchmarks.sample_table import TABLE, definition
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.local_object_store import LocalObjectStore
-from rootline.adapters.memory_intent_log import MemoryIntentLog
+from rootline.adapters.local.object_store import LocalObjectStore
+from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
+from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.object_keys import key_of
-from rootline.schemas.statistics_codec import StatisticsCodec
-from rootline.storage.head_finder import find_head
-from rootline.storage.root_reader import read_definition, read_root
-from rootline.storage.table_loader import plan_scan
-from rootline.tree.prune import PruningFilter
+from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.root_reader import read_definition, read_root
+from rootline.storage.metadata.table_loader import plan_scan
+from rootline.tree.filter.prune import PruningFilter
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
 _COMPARED: Final = 100_000

@@ -15,16 +15,16 @@ import fastavro
 
 from benchmarks.measure import Result, Spread, load_average
 from benchmarks.sample_table import TABLE, append_record, create_record, definition
+from rootline.schemas.bytes.log.intent_codec import decode_intent
+from rootline.schemas.bytes.root.root_codec import encode_root
+from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.identifiers import CommitId
-from rootline.schemas.intent_codec import decode_intent
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogId, LogPosition
-from rootline.schemas.root_codec import encode_root
-from rootline.schemas.statistics_codec import StatisticsCodec
-from rootline.tree.apply import apply_batch
-from rootline.tree.batch import Applied, Library, Record, Stamp
-from rootline.tree.invariants import broken
-from rootline.tree.table_state import TableState
+from rootline.tree.check.invariants import broken
+from rootline.tree.commit.apply import apply_batch
+from rootline.tree.draft.batch import Applied, Library, Record, Stamp
+from rootline.tree.state.table_state import TableState
 
 _ENTRIES = 2_000
 _SAMPLES = 200

@@ -25,9 +25,9 @@ from benchmarks.coordinator_process import environment_of
 from benchmarks.far_services import Far, far_services
 from benchmarks.measure import Result, Spread, load_average
 from benchmarks.sample_table import TABLE, append_record, create_record, definition
-from rootline.adapters.kafka_settings import KafkaSettings
-from rootline.adapters.kafka_writer_log import KafkaWriterLog
-from rootline.schemas.statistics_codec import StatisticsCodec
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.writer_log import KafkaWriterLog
+from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.verdict import VerdictKind
 
 TRIALS: Final = int(os.environ.get("ROOTLINE_BENCH_TAKEOVERS", "2"))

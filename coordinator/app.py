@@ -21,8 +21,8 @@ from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.coordinator.runtime.consumer_loop import ConsumerLoop
 from rootline.coordinator.runtime.effect_runner import EffectRunner
 from rootline.coordinator.runtime.metrics import CoordinatorMetrics
+from rootline.coordinator.runtime.partition_assignment import TenureSettings
 from rootline.coordinator.runtime.table_loop import TableContext, TableLoop, TableOwner
-from rootline.coordinator.runtime.tenure import TenureSettings
 from rootline.coordinator.runtime.verdict_outbox import Publication
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.environment import Environment
@@ -33,7 +33,7 @@ from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.store_probe import probe_store
-from rootline.tree.outcomes import Acknowledged
+from rootline.tree.ledger.outcomes import Acknowledged
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The coordinator's settings: what belongs to the process, not to a table.
 
 Owns: names, defaults, units and bounds of `ROOTLINE_COORDINATOR__*`. Does not own: table properties
-(`rootline.schemas.table_properties`), where warehouse and log are (`rootline.adapters.open`).
+(`docs/settings.md` lists them), where warehouse and log are (`rootline.adapters.open`).
 Invariants: a setting is a value; reading them starts nothing.
 """
 

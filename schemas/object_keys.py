@@ -13,6 +13,8 @@ from typing import Final
 from rootline.schemas.identifiers import Location, ObjectKey, TableName, Version
 
 MAX_VERSION: Final = 2**63 - 1
+RESERVED_PREFIXES: Final = ("metadata/", "export/")
+"""Folders of a table in which no writer puts files: the tree's own objects, and what is exported to other engines."""
 _ROOT_NAME: Final = re.compile(r"(?P<inverted>[0-9a-f]{16})-(?P<version>0|[1-9][0-9]{0,18})\.avro\Z")
 
 

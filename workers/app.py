@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from rootline.adapters.memory_task_queue import MemoryTaskQueue
+from rootline.adapters.memory.task_queue import MemoryTaskQueue
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.ports.environment import Environment
 from rootline.ports.object_store import ObjectStore

@@ -17,8 +17,8 @@ from rootline.ports.environment import Environment
 from rootline.ports.object_store import ObjectStore
 from rootline.ports.task_queue import Offer, Task, TaskKind, TaskQueue
 from rootline.schemas.identifiers import TableName, Version
-from rootline.storage.head_finder import find_head
-from rootline.storage.table_names import list_tables
+from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.table_names import list_tables
 from rootline.workers.counters import WorkerCounters
 from rootline.workers.settings import WorkerSettings
 

@@ -1,6 +1,7 @@
 """Leaves kept in memory, because they never change and plans ask for the same ones again.
 
-Owns: what is kept, and for how long. Does not own: reading and proving a leaf (`rootline.storage.leaf_reader`).
+Owns: what is kept, and for how long. Does not own: reading and proving a leaf
+(`rootline.storage.metadata.leaf_reader`).
 Invariants: bounded by the leaves' stored bytes; losing it all changes latency only.
 """
 
@@ -10,11 +11,11 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.leaf.leaf_codec import Leaf
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.leaf_codec import Leaf
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.leaf_reader import read_leaf
+from rootline.storage.metadata.leaf_reader import read_leaf
 
 
 class LeafCache:

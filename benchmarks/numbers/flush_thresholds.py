@@ -23,19 +23,19 @@ from benchmarks.large_table import LOG, build
 from benchmarks.measure import Spread
 from benchmarks.sample_table import TABLE, append_record, definition
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.log.intent_codec import decode_intent
+from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.identifiers import CommitId
 from rootline.schemas.intent import AddedVector, Intent, IntentKind
-from rootline.schemas.intent_codec import decode_intent
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.object_keys import root_key
-from rootline.schemas.statistics_codec import StatisticsCodec
-from rootline.storage.root_reader import read_definition, read_root
-from rootline.storage.table_loader import plan_scan
-from rootline.tree.apply import apply_batch
-from rootline.tree.batch import Applied, Library, Needs, Record, Stamp
-from rootline.tree.prune import PruningFilter
-from rootline.tree.table_state import TableState
+from rootline.storage.metadata.root_reader import read_definition, read_root
+from rootline.storage.metadata.table_loader import plan_scan
+from rootline.tree.commit.apply import apply_batch
+from rootline.tree.draft.batch import Applied, Library, Needs, Record, Stamp
+from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.state.table_state import TableState
 from tests.services.s3_service import S3Service, running_s3
 from tests.services.toxiproxy import running_toxiproxy
 

@@ -15,11 +15,11 @@ from pyroaring import BitMap
 from benchmarks.measure import Spread
 from benchmarks.numbers.vector_sizes import drawn, raw_bits
 from benchmarks.sample_table import definition
+from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.bytes.root.root_block_codec import Row, compress, seal
+from rootline.schemas.bytes.root.root_codec import sync_marker
+from rootline.schemas.bytes.vector.vector_codec import encode_inline
 from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVector, FileFormat, Status, VersionInfo
-from rootline.schemas.entry_codec import EntryCodec
-from rootline.schemas.root_block_codec import Row, compress, seal
-from rootline.schemas.root_codec import sync_marker
-from rootline.schemas.vector_codec import encode_inline
 
 _LEAVES: Final = 20
 _ENTRIES: Final = 50_000

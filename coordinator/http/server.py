@@ -1,7 +1,7 @@
 """/healthz, /readyz, /metrics of one coordinator, and the catalog for other engines beside them.
 
-Owns: the coordinator's routes. Does not own: what they report, the catalog (`rootline.catalog.rest_routes`), the
-server's life (`rootline.catalog.rest_serving`).
+Owns: the coordinator's routes. Does not own: what they report, the catalog (`rootline.catalog.rest.routes`), the
+server's life (`rootline.catalog.rest.serving`).
 Invariants: read-only; port 0 lets the system pick; signals are left to whoever runs the process.
 """
 
@@ -15,8 +15,8 @@ from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from rootline.catalog.rest_routes import ServedCatalog, catalog_app
-from rootline.catalog.rest_serving import serve_app
+from rootline.catalog.rest.routes import ServedCatalog, catalog_app
+from rootline.catalog.rest.serving import serve_app
 from rootline.coordinator.app import CoordinatorService
 
 

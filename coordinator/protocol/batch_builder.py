@@ -1,7 +1,7 @@
 """From a batch of records to a root in flight: what is settled already, and what the tree makes of the rest.
 
 Owns: the calls into the tree, and the meaning of their answers to the machine. Does not own: the tree's rules
-(`rootline.tree.apply`), what happens next (`machine_handlers`).
+(`rootline.tree.commit.apply`), what happens next (`machine_handlers`).
 Invariants: a record below the head's offset is answered, never applied again; what the tree's own checks find broken
 is never written.
 """
@@ -18,10 +18,10 @@ from rootline.maintenance.self_flush_plan import own_leaves
 from rootline.schemas.identifiers import CommitId
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import PartitionOffset
-from rootline.tree.answers import answer, next_offset
-from rootline.tree.apply import apply_batch
-from rootline.tree.batch import Applied, Needs, NoTable, Record, Stamp
-from rootline.tree.invariants import broken
+from rootline.tree.check.invariants import broken
+from rootline.tree.commit.answers import answer, next_offset
+from rootline.tree.commit.apply import apply_batch
+from rootline.tree.draft.batch import Applied, Needs, NoTable, Record, Stamp
 
 
 @dataclass(frozen=True, slots=True)

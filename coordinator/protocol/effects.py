@@ -14,8 +14,9 @@ from rootline.ports.object_store import Predecessor
 from rootline.schemas.identifiers import CommitId, ObjectKey, Version
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
-from rootline.tree.batch import Needs, PendingObject, Record
-from rootline.tree.table_state import TableState
+from rootline.tree.draft.batch import Needs, Record
+from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.state.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from rootline.ports.object_store import PutReply
 from rootline.schemas.identifiers import CommitId, Version
 from rootline.schemas.root_header import PartitionOffset
-from rootline.tree.batch import Library, Record
-from rootline.tree.table_state import TableState
+from rootline.tree.draft.batch import Library, Record
+from rootline.tree.state.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True)

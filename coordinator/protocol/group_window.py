@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rootline.tree.batch import Record
-from rootline.tree.written_leaves import LEAVES_BYTES_MAX
+from rootline.tree.draft.batch import Record
+from rootline.tree.intents.writer_leaves import LEAVES_BYTES_MAX
 
 WINDOW_SHARE_OF_PUT: Final = 0.25
 _WEIGHT_OF_NEWEST: Final = 0.2

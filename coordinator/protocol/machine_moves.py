@@ -1,7 +1,7 @@
 """The moves that the commit machine's handlers are made of: load, gather, build, put, confirm, lose, wait, stop.
 
 Owns: how the machine gets from one phase to the next, and what it asks for on the way. Does not own: which event
-brings it there (`machine_handlers`), what a batch does to a table (`rootline.tree.apply`), the outcome rules
+brings it there (`machine_handlers`), what a batch does to a table (`rootline.tree.commit.apply`), the outcome rules
 (`put_rules`), when a batch closes (`group_window`), delays (`retry_policy`).
 Invariants: those of `commit_machine`, where the theory stands.
 """
@@ -33,8 +33,8 @@ from rootline.ports.object_store import Predecessor
 from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import Version
 from rootline.schemas.object_keys import root_key
-from rootline.tree.batch import Applied, Library, Needs, NoTable
-from rootline.tree.outcomes import Acknowledged
+from rootline.tree.draft.batch import Applied, Library, Needs, NoTable
+from rootline.tree.ledger.outcomes import Acknowledged
 
 Step = tuple[TableMachine, list[Effect]]
 

@@ -14,10 +14,10 @@ from typing import NamedTuple
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.schemas.identifiers import CommitId, ObjectKey, TableName, Version
-from rootline.tree.batch import Applied, Library, Record
-from rootline.tree.header_limits import HEADER_LIMITS, HeaderLimits
-from rootline.tree.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
-from rootline.tree.table_state import TableState
+from rootline.tree.draft.batch import Applied, Library, Record
+from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
+from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
+from rootline.tree.state.table_state import TableState
 
 
 class Phase(StrEnum):

@@ -1,7 +1,7 @@
 """Fetches what a new table that goes on from an Iceberg table stands on.
 
 Owns: the reads, and the check of all of it away from the event loop. Does not own: the rules
-(`rootline.tree.adoption`), who asks (`library_reader`).
+(`rootline.tree.proof.adoption`), who asks (`object_fetcher`).
 Invariants: whatever is wrong with the objects that an intent names is that intent's fault alone, and believed only
 after a second look; a store that does not answer raises instead, because it proves nothing; nothing is written.
 """
@@ -13,17 +13,17 @@ import asyncio
 import structlog
 
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AdoptedRoot
-from rootline.schemas.leaf import Leaf
-from rootline.schemas.root_codec import Root
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.leaf_reader import read_leaves
-from rootline.storage.mapped_bytes import mapped
-from rootline.storage.stored_file import read_stored
-from rootline.tree.adoption import adopted_state, invalid, leaves_of, proven_adopted
-from rootline.tree.table_state import TableState
+from rootline.storage.metadata.leaf_reader import read_leaves
+from rootline.storage.metadata.mapped_bytes import mapped
+from rootline.storage.metadata.stored_file import read_stored
+from rootline.tree.proof.adoption import adopted_state, invalid, leaves_of, proven_adopted
+from rootline.tree.state.table_state import TableState
 
 
 async def read_adopted(

@@ -16,8 +16,8 @@ from typing import Final
 
 import structlog
 
+from rootline.coordinator.runtime.partition_assignment import End, LoopFactory, Tenure, TenureSettings
 from rootline.coordinator.runtime.table_loop import TableLoop
-from rootline.coordinator.runtime.tenure import End, LoopFactory, Tenure, TenureSettings
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Assigned, CoordinatorLog, Delivered, FeedEvent, Partition, Revoked
 from rootline.schemas.errors import OutcomeUnknown, Unavailable

@@ -27,17 +27,17 @@ from rootline.coordinator.protocol.events import (
     RequestFailed,
     RootReadBack,
 )
-from rootline.coordinator.runtime.library_reader import LeavesAhead, read_library
+from rootline.coordinator.runtime.object_fetcher import LeavesAhead, read_library
 from rootline.ports.object_store import ObjectStore, PutAnswer, PutReply
+from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.errors import Corrupt, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import key_of
-from rootline.schemas.root_codec import decode_root
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.head_finder import find_head
-from rootline.storage.table_loader import load_to_build_on
-from rootline.storage.timed_reads import TimedReads
-from rootline.tree.batch import PendingObject
+from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.table_loader import load_to_build_on
+from rootline.storage.metadata.timed_reads import TimedReads
+from rootline.tree.state.pending_object import PendingObject
 
 StoreEffect = LoadHead | Fetch | StoreObjects | PutRoot | ReadBack | ListHead
 HeadCheck = Callable[[RootHeader], Awaitable[None]]

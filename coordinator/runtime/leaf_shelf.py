@@ -1,7 +1,7 @@
 """Leaves that records name, read and proven as soon as the records arrive.
 
-Owns: which leaves are read ahead, and how many bytes of them. Does not own: reading and proving one (`library_reader`),
-who asks for them (`effect_runner`), whether they are needed (`rootline.tree.apply`).
+Owns: which leaves are read ahead, and how many bytes of them. Does not own: reading and proving one (`object_fetcher`),
+who asks for them (`effect_runner`), whether they are needed (`rootline.tree.commit.apply`).
 Invariants: losing everything here changes latency only; what could not be read is asked for again by the batch that
 needs it, which decides what that means; nothing outlives the records that named it.
 
@@ -16,15 +16,15 @@ from typing import Final
 
 import structlog
 
-from rootline.coordinator.runtime.library_reader import ReadLeaf, read_leaf
+from rootline.coordinator.runtime.object_fetcher import ReadLeaf, read_leaf
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedManifest
 from rootline.schemas.location_rules import is_plain
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.batch import Record
-from rootline.tree.named_leaves import LEAVES_PREFIX
+from rootline.tree.draft.batch import Record
+from rootline.tree.intents.named_leaves import LEAVES_PREFIX
 
 AHEAD_BYTES_MAX: Final = 128 * 1024 * 1024
 """Of leaves that are read ahead for one table, as their intents state them: two large commits and a small one."""

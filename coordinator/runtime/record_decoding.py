@@ -1,7 +1,7 @@
 """A record of the log as an intent, or as the rejection that stands for it.
 
 Owns: which records are intents of a table, and what is published about those that are none. Does not own: framing
-(`rootline.schemas.intent_codec`), when anything is published (`consumer_loop`).
+(`rootline.schemas.bytes.log.intent_codec`), when anything is published (`consumer_loop`).
 Invariants: any record gives one or the other, never an error: a record that ends the process would end the next one.
 """
 
@@ -11,16 +11,16 @@ from typing import Final
 
 import structlog
 
+from rootline.schemas.bytes.log.intent_codec import decode_intent
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import table_name
 from rootline.schemas.intent import Intent
-from rootline.schemas.intent_codec import decode_intent
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogRecord, by_name
 from rootline.schemas.quick_values import quick
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.tree.batch import Record
+from rootline.tree.draft.batch import Record
 
 _UNDECODED = "?"
 _quick_record: Final = quick(Record)

@@ -34,8 +34,8 @@ from rootline.coordinator.runtime.verdict_outbox import Publication, VerdictOutb
 from rootline.ports.environment import Environment
 from rootline.ports.intent_log import VerdictSink
 from rootline.schemas.identifiers import TableName
-from rootline.tree.batch import Record
-from rootline.tree.outcomes import Acknowledged
+from rootline.tree.draft.batch import Record
+from rootline.tree.ledger.outcomes import Acknowledged
 
 Observer = Callable[[TableName, Report | Publication], None]
 """Told of everything that people want to know; metrics and log lines follow from it."""

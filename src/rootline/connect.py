@@ -24,7 +24,7 @@ import structlog
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.engine_access import engine_storage as engine_storage
 from rootline.adapters.engine_access import warehouse_url as warehouse_url
-from rootline.adapters.lake_lock import LakeLock
+from rootline.adapters.local.lake_lock import LakeLock
 from rootline.adapters.open import (
     WriterLog,
     local_folder,
@@ -41,7 +41,7 @@ from rootline.adapters.open import open_topics as open_topics
 from rootline.adapters.open import store_settings as store_settings
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client.lake import Lake
-from rootline.client.session import Session
+from rootline.client.session.session import Session
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.intent_feed import CoordinatorLog
@@ -50,7 +50,7 @@ from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.verdict import Verdict
-from rootline.storage.read_cache import CACHE_BYTES_MAX, ReadCache
+from rootline.storage.metadata.read_cache import CACHE_BYTES_MAX, ReadCache
 
 CoordinatorPlace = Literal["auto", "elsewhere"]
 """`auto`: hosted here when the lake is embedded and nobody else hosts it; `elsewhere`: never here."""

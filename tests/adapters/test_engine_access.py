@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from rootline.adapters.engine_access import engine_storage, warehouse_url
-from rootline.adapters.s3_settings import S3Settings
+from rootline.adapters.s3.settings import S3Settings
 from rootline.schemas.errors import Invalid
 
 KEYS = S3Settings(

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.local_object_store import LocalObjectStore
-from rootline.adapters.memory_intent_log import MemoryIntentLog
-from rootline.adapters.memory_object_store import MemoryObjectStore
+from rootline.adapters.local.object_store import LocalObjectStore
+from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.adapters.open import local_folder, open_lock, open_log, open_store, store_settings
-from rootline.adapters.s3_object_store import S3ObjectStore
-from rootline.adapters.sqlite_intent_log import SqliteIntentLog
+from rootline.adapters.s3.object_store import S3ObjectStore
+from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from rootline.catalog.converted_deletes import ConvertedDeletes
-from rootline.catalog.format_version import FormatVersion
-from rootline.catalog.known_deletes import KnownDeletes, listed_prefix
+from rootline.catalog.export.converted_deletes import ConvertedDeletes
+from rootline.catalog.export.known_deletes import KnownDeletes, listed_prefix
+from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.identifiers import ObjectKey
 from rootline.schemas.object_keys import key_of
-from rootline.storage.delete_file_reader import read_positions
-from rootline.storage.vector_reader import vector_in
+from rootline.storage.metadata.vector_reader import vector_in
+from rootline.storage.rows.delete_file_reader import read_positions
 from tests.storage.stored_tables import TABLE, StoredTable
 
 V2, V3 = FormatVersion.V2, FormatVersion.V3

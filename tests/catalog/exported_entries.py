@@ -13,8 +13,9 @@ from typing import Any, Final
 from hypothesis import strategies as st
 from pyiceberg.types import DoubleType, FloatType, PrimitiveType, TimeType, UUIDType
 
-from rootline.catalog.exported_definition import ExportedDefinition
-from rootline.catalog.format_version import FormatVersion
+from rootline.catalog.manifest.exported_definition import ExportedDefinition
+from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.schemas.bytes.leaf.leaf import LeafContent
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,
@@ -25,7 +26,6 @@ from rootline.schemas.content_entry import (
     VersionInfo,
 )
 from rootline.schemas.field_ids import DELETE_FILE_PATH
-from rootline.schemas.leaf import LeafContent
 from rootline.schemas.statistics import FieldStatistics
 from rootline.schemas.table_definition import TableDefinition
 from tests.schemas import entry_values

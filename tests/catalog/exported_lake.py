@@ -15,12 +15,12 @@ import pyarrow as pa
 from pyiceberg.table import StaticTable
 
 from rootline.adapters.open import open_store
-from rootline.catalog.exporter import ExportedTable, TableExporter
-from rootline.catalog.format_version import FormatVersion
-from rootline.client.data_file_writer import write_files
+from rootline.catalog.export.exporter import ExportedTable, TableExporter
+from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.client.lake import Lake
-from rootline.client.session import Session
+from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle
+from rootline.client.write.data_file_writer import write_files
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import EqualityDeleteFile, Intent, IntentKind

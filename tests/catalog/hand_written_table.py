@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from pyiceberg.typedef import TableVersion
 from pyroaring import BitMap64
 
+from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin
 from rootline.schemas.content_entry import Status
-from rootline.schemas.puffin_codec import VectorBlob, encode_puffin
-from rootline.storage.arrow_types import arrow_schema_of
+from rootline.storage.rows.arrow_types import arrow_schema_of
 from tests.schemas.iceberg_manifests import ONE_DAY, SCHEMA, list_entry, manifest, manifest_list, record
 
 AT = dt.datetime(2025, 6, 20, 10, tzinfo=dt.UTC)

@@ -15,14 +15,14 @@ from typing import Final, Protocol
 import pytest
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.memory_intent_log import MemoryIntentLog
-from rootline.adapters.sqlite_intent_log import SqliteIntentLog
+from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.ports.intent_feed import Assigned, CoordinatorLog, Delivered, FeedEvent, Revoked
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
-from rootline.testing.group_log import GroupLog
+from tests.support.group_log import GroupLog
 
 PATIENCE_S: Final = 60
 
@@ -154,8 +154,8 @@ def _group(_: pytest.FixtureRequest, __: Path, ___: AsyncExitStack) -> LogUnderT
 
 
 def _kafka(request: pytest.FixtureRequest, _: Path, stack: AsyncExitStack) -> LogUnderTest:
-    from rootline.adapters.kafka_coordinator_log import KafkaCoordinatorLog  # its clients take a while to import
-    from rootline.adapters.kafka_writer_log import KafkaWriterLog
+    from rootline.adapters.kafka.coordinator_log import KafkaCoordinatorLog  # its clients take a while to import
+    from rootline.adapters.kafka.writer_log import KafkaWriterLog
 
     settings = request.getfixturevalue("kafka_service").with_topics(delivery_timeout_s=20)
     writers = KafkaWriterLog(settings)

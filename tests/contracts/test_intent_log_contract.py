@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.memory_intent_log import MemoryIntentLog
-from rootline.adapters.sqlite_intent_log import SqliteIntentLog
+from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.ports.intent_log import IntentLog
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.kafka_intent_sink import KafkaIntentSink
-from rootline.adapters.kafka_log_archive import KafkaLogArchive
-from rootline.adapters.kafka_verdict_sink import KafkaVerdictSink
-from rootline.adapters.sqlite_intent_log import SqliteIntentLog
-from rootline.adapters.sqlite_log_archive import SqliteLogArchive
+from rootline.adapters.kafka.intent_sink import KafkaIntentSink
+from rootline.adapters.kafka.log_archive import KafkaLogArchive
+from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
+from rootline.adapters.sqlite.intent_log import SqliteIntentLog
+from rootline.adapters.sqlite.log_archive import SqliteLogArchive
 from rootline.ports.intent_log import IntentSink, VerdictSink
 from rootline.ports.log_archive import LogArchive
 from rootline.schemas.dead_letter import DeadLetter

@@ -14,11 +14,11 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from rootline.adapters.kafka_settings import KafkaSettings
+from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.open import StoreSettings
-from rootline.adapters.s3_settings import S3Settings
-from rootline.catalog.rest_metrics import CatalogMetrics
-from rootline.catalog.rest_settings import CatalogSettings
+from rootline.adapters.s3.settings import S3Settings
+from rootline.catalog.rest.metrics import CatalogMetrics
+from rootline.catalog.rest.settings import CatalogSettings
 from rootline.coordinator.runtime.metrics import TABLES_MAX, CoordinatorMetrics
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.workers.settings import WorkerSettings

@@ -13,19 +13,19 @@ from itertools import pairwise
 from typing import Any
 
 from rootline.coordinator.app import CoordinatorService
-from rootline.coordinator.runtime.tenure import Tenure
+from rootline.coordinator.runtime.partition_assignment import Tenure
 from rootline.coordinator.settings import CoordinatorSettings
+from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent
-from rootline.schemas.intent_codec import encode_intent
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.table_loader import load_table
-from rootline.testing.group_log import GroupLog
+from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.seeded_environment import SeededEnvironment
 from tests.coordinator.hooked_ports import HookedStore
 from tests.coordinator.running_service import create_intent
+from tests.support.group_log import GroupLog
 
 PATIENCE_S = 3_600.0
 

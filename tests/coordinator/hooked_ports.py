@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from rootline.adapters.memory_intent_log import MemoryIntentLog
-from rootline.adapters.memory_object_store import MemoryObjectStore
+from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.identifiers import ObjectKey

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from rootline.client.definition_builder import build_definition
+from rootline.client.write.definition_builder import build_definition
 from rootline.coordinator.protocol.commit_machine import step
 from rootline.coordinator.protocol.effects import Effect, PublishVerdicts
 from rootline.coordinator.protocol.events import Arrived, Event, HeadLoaded, ObjectsStored, PutReplied, Tick
@@ -20,7 +20,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, GenericStatistics, Intent, IntentKind
 from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.verdict import Verdict
-from rootline.tree.batch import Record
+from rootline.tree.draft.batch import Record
 
 TABLE = TableName("a.b")
 LOG = LogId("embedded/test")

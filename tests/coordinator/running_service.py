@@ -12,16 +12,16 @@ from typing import Any
 import pyarrow as pa
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.memory_intent_log import MemoryIntentLog
-from rootline.adapters.memory_object_store import MemoryObjectStore
-from rootline.client.definition_builder import build_definition
+from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.client.write.definition_builder import build_definition
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.environment import Environment
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind
-from rootline.schemas.intent_codec import encode_intent
 from rootline.schemas.verdict import Verdict, VerdictKind
 
 TABLE = TableName("a.b")

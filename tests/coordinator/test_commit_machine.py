@@ -36,7 +36,7 @@ from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import CommitId, Version
 from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.verdict import VerdictKind
-from rootline.tree.batch import Record
+from rootline.tree.draft.batch import Record
 from tests.coordinator.machine_driver import POLICY, TABLE, Driver, append_intent, create_intent, with_table
 
 UNPROVEN = [PutAnswer.EXISTS, PutAnswer.NO_ANSWER]

@@ -16,10 +16,10 @@ from rootline.coordinator.protocol.machine_state import Phase
 from rootline.coordinator.runtime import decoding_trial, record_decoding
 from rootline.coordinator.runtime.consumer_loop import ConsumerLoop
 from rootline.coordinator.settings import CoordinatorSettings
+from rootline.schemas.bytes.log.intent_codec import decode_intent, encode_intent
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent
-from rootline.schemas.intent_codec import decode_intent, encode_intent
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.testing.seeded_environment import SeededEnvironment

@@ -12,7 +12,7 @@ import pytest
 
 from rootline.coordinator.runtime.decoding_child import frame
 from rootline.coordinator.runtime.decoding_trial import DecodingTrial
-from rootline.schemas.intent_codec import encode_intent
+from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
 from tests.coordinator.running_service import append_intent

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from rootline.adapters.memory_object_store import MemoryObjectStore
+from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.coordinator.protocol.effects import Fetch, ListHead, LoadHead, PutRoot, ReadBack, StoreObjects
 from rootline.coordinator.protocol.events import (
     Event,
@@ -26,10 +26,11 @@ from rootline.schemas.errors import Corrupt, Fenced, Internal, Invalid, Unavaila
 from rootline.schemas.identifiers import CommitId, Location, Version
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.table_loader import load_table
+from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
 from rootline.testing.virtual_loop import run_virtually
-from rootline.tree.batch import Needs, PendingObject, VectorAt
+from rootline.tree.draft.batch import Needs, VectorAt
+from rootline.tree.state.pending_object import PendingObject
 from tests.coordinator.hooked_ports import HookedStore, taking
 from tests.coordinator.running_service import TABLE, running
 

@@ -13,11 +13,11 @@ import pytest
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.verdict import VerdictKind
-from rootline.testing.group_log import GroupLog
 from rootline.testing.virtual_loop import run_virtually
 from tests.coordinator.group_service import Group, coordinating
 from tests.coordinator.hooked_ports import HookedStore, taking
 from tests.coordinator.running_service import TABLE, append_intent
+from tests.support.group_log import GroupLog
 
 TABLES = [TableName(f"t.t{number}") for number in range(8)]
 

@@ -10,18 +10,18 @@ import httpx
 import pytest
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.memory_intent_log import MemoryIntentLog
-from rootline.adapters.memory_object_store import MemoryObjectStore
-from rootline.catalog.exporter import TableExporter
-from rootline.catalog.rest_catalog import RestCatalog
-from rootline.catalog.rest_metrics import CatalogMetrics
-from rootline.catalog.rest_routes import ServedCatalog
+from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.catalog.export.exporter import TableExporter
+from rootline.catalog.rest.catalog import RestCatalog
+from rootline.catalog.rest.metrics import CatalogMetrics
+from rootline.catalog.rest.routes import ServedCatalog
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.http.server import http_app, serve
 from rootline.coordinator.settings import CoordinatorSettings
+from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent_codec import encode_intent
 from rootline.schemas.object_keys import root_key
 from tests.coordinator.generated_pages import DOCS, metrics, metrics_page
 from tests.coordinator.hooked_ports import HookedStore

@@ -12,27 +12,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rootline.adapters.memory_object_store import MemoryObjectStore
-from rootline.client.definition_builder import build_definition
+from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.client.write.definition_builder import build_definition
 from rootline.coordinator.runtime.leaf_shelf import LeafShelf
-from rootline.coordinator.runtime.library_reader import read_library
+from rootline.coordinator.runtime.object_fetcher import read_library
 from rootline.maintenance.file_leaves import leaf_columns
 from rootline.ports.object_store import ObjectStore, StoredObject
-from rootline.schemas import leaf_codec
+from rootline.schemas.bytes.leaf import leaf_codec
+from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, LeafContent, encode_columns
+from rootline.schemas.bytes.leaf.leaf_schema import ROW_FIELDS
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind
-from rootline.schemas.leaf_codec import EncodedLeaf, LeafContent, encode_columns
-from rootline.schemas.leaf_schema import ROW_FIELDS
 from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.chain_check import check_table
-from rootline.storage.table_loader import load_table
+from rootline.storage.check.chain import check_table
+from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.virtual_loop import run_virtually
-from rootline.tree.batch import Needs, Record
+from rootline.tree.draft.batch import Needs, Record
 from tests.coordinator.hooked_ports import HookedStore, taking
 from tests.coordinator.running_service import TABLE, append_intent, create_intent, running
 from tests.coordinator.test_table_loop import owned

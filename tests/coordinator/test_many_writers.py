@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from rootline.adapters.memory_object_store import MemoryObjectStore
+from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.header_codec import encode_header
+from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.root.header_codec import encode_header
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile
-from rootline.schemas.intent_codec import encode_intent
 from rootline.schemas.object_keys import key_of, table_prefix
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.chain_check import check_table
-from rootline.storage.check_findings import CheckSummary, DataFiles
-from rootline.storage.head_finder import find_head
-from rootline.storage.root_reader import read_root
-from rootline.storage.table_loader import load_table
+from rootline.storage.check.chain import check_table
+from rootline.storage.check.findings import CheckSummary, DataFiles
+from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
-from rootline.tree.header_limits import HEADER_BYTES_MAX
-from rootline.tree.table_pages import NO_PAGES
+from rootline.tree.ledger.header_limits import HEADER_BYTES_MAX
+from rootline.tree.state.table_pages import NO_PAGES
 from tests.coordinator.hooked_ports import HookedLog, HookedStore
 from tests.coordinator.running_service import TABLE, Running, append_intent, running
 

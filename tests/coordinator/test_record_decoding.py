@@ -7,11 +7,11 @@ import tracemalloc
 import pytest
 
 from rootline.coordinator.runtime.record_decoding import decoded
+from rootline.schemas.bytes.log.intent_codec import encode_intent, encode_intent_json
 from rootline.schemas.intent import DataFile, GenericStatistics, Intent, IntentKind, RemovedFile
-from rootline.schemas.intent_codec import encode_intent, encode_intent_json
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import Headers, LogId, LogPosition, LogRecord
-from rootline.tree.batch import Record
+from rootline.tree.draft.batch import Record
 from tests.coordinator.running_service import TABLE, append_intent
 
 POSITION = LogPosition(LogId("cluster/topic"), 3, 7)

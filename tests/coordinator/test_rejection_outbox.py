@@ -13,9 +13,9 @@ from rootline.coordinator.runtime.rejection_outbox import RejectionOutbox
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
-from rootline.testing.group_log import GroupLog
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
+from tests.support.group_log import GroupLog
 
 TIMEOUT_S = 10.0
 BYTES_MAX = 50_000_000

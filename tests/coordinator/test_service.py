@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.memory_intent_log import MemoryIntentLog
-from rootline.adapters.s3_object_store import S3ObjectStore
-from rootline.adapters.s3_settings import S3Settings
+from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.s3.object_store import S3ObjectStore
+from rootline.adapters.s3.settings import S3Settings
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.coordinator.settings import CoordinatorSettings
+from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import Corrupt, Fenced, Unavailable
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent_codec import encode_intent
 from rootline.schemas.verdict import VerdictKind
-from rootline.storage.chain_check import check_table
-from rootline.storage.table_loader import load_table
+from rootline.storage.check.chain import check_table
+from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.lying_object_store import Lie, LyingObjectStore
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from rootline.adapters.s3_settings import S3Settings
-from rootline.catalog.rest_settings import CatalogSettings
+from rootline.adapters.s3.settings import S3Settings
+from rootline.catalog.rest.settings import CatalogSettings
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.workers.settings import WorkerSettings
 from tests.coordinator.generated_pages import DOCS, settings_page

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.memory_object_store import MemoryObjectStore
+from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.object_store import Predecessor, PutAnswer, PutReply
+from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.intent import AddedVector, Intent, IntentKind
-from rootline.schemas.intent_codec import encode_intent
 from rootline.schemas.object_keys import root_key, roots_prefix
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.table_loader import load_table
+from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually

@@ -13,7 +13,7 @@ from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
-from rootline.tree.batch import Record
+from rootline.tree.draft.batch import Record
 from tests.coordinator.running_service import TABLE, append_intent
 
 LOG = LogId("cluster/topic")

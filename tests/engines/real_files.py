@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
+from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import AddedVector, DataFile, EqualityDeleteFile, VectorReference
 from rootline.schemas.object_keys import key_of, root_key
-from rootline.schemas.puffin_codec import VectorBlob, encode_puffin
-from rootline.storage.arrow_types import arrow_schema_of
-from rootline.tree.batch import VectorAt
+from rootline.storage.rows.arrow_types import arrow_schema_of
+from rootline.tree.draft.batch import VectorAt
 from tests.tree.planned_intents import DescribedFiles
 from tests.tree.reference_model import ReferenceTable
 from tests.tree.tables import DEFINITION, TABLE, Lake

@@ -11,9 +11,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from rootline.catalog.format_version import FormatVersion
+from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.client.lake import Lake
-from rootline.client.session import Session
+from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
 from rootline.schemas.identifiers import TableName

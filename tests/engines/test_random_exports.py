@@ -16,17 +16,17 @@ import pyarrow as pa
 from hypothesis import HealthCheck, Phase, given, settings
 
 from rootline.adapters.open import open_store
-from rootline.catalog.exporter import ExportedTable, TableExporter
-from rootline.catalog.format_version import FormatVersion
+from rootline.catalog.export.exporter import ExportedTable, TableExporter
+from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.schemas.identifiers import SnapshotId, Version, snapshot_id_of
 from rootline.schemas.intent import IntentKind
 from tests.engines.duckdb_reader import DuckDBReader, open_duckdb
 from tests.engines.pyiceberg_reader import pyiceberg_rows, pyiceberg_table
 from tests.engines.real_files import WrittenFiles, WrittenLake, carrier_of, expected_rows, store_lake
+from tests.tree.commit.test_against_reference import Draw, outcomes, plan_of
 from tests.tree.planned_intents import intent_of
 from tests.tree.reference_model import Plan, ReferenceTable
 from tests.tree.tables import TABLE, TABLE_UUID, create
-from tests.tree.test_against_reference import Draw, outcomes, plan_of
 
 EXAMPLES = int(os.environ.get("ROOTLINE_EXAMPLES", "10"))
 """Of about fifteen intents each; `make properties EXAMPLES=500` tries more."""

@@ -73,6 +73,13 @@ def test_the_contracts_hold(copied_house: Path) -> None:
             id="a room importing upwards",
         ),
         pytest.param(
+            "src/rootline/tree/draft/seeded.py",
+            "from rootline.tree.intents import append",
+            "Inside the tree: commit and check over intents, intents over the draft BROKEN",
+            "rootline.tree.draft.seeded -> rootline.tree.intents.append",
+            id="a room inside the tree importing upwards",
+        ),
+        pytest.param(
             "workers/seeded.py",
             "from rootline.coordinator import settings",
             "Rooms import downwards only BROKEN",

@@ -10,9 +10,9 @@ from typing import Any
 import typer.main
 import yaml
 
-from rootline.adapters.kafka_settings import KafkaSettings
-from rootline.adapters.s3_settings import S3Settings
-from rootline.catalog.rest_settings import CatalogSettings
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.s3.settings import S3Settings
+from rootline.catalog.rest.settings import CatalogSettings
 from rootline.cli.app import app
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.workers.settings import WorkerSettings

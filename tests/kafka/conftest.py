@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rootline.adapters.kafka_intent_sink import KafkaIntentSink
-from rootline.adapters.kafka_settings import KafkaSettings
-from rootline.adapters.kafka_verdict_sink import KafkaVerdictSink
-from rootline.adapters.kafka_writer_log import KafkaWriterLog
+from rootline.adapters.kafka.intent_sink import KafkaIntentSink
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
+from rootline.adapters.kafka.writer_log import KafkaWriterLog
 from tests.services.kafka_service import KafkaService
 
 

@@ -12,24 +12,24 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from rootline.adapters.kafka_coordinator_log import KafkaCoordinatorLog
-from rootline.adapters.kafka_settings import KafkaSettings
-from rootline.adapters.kafka_topics import topic_identity
-from rootline.adapters.kafka_writer_log import KafkaWriterLog
-from rootline.adapters.memory_object_store import MemoryObjectStore
+from rootline.adapters.kafka.coordinator_log import KafkaCoordinatorLog
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.topics import topic_identity
+from rootline.adapters.kafka.writer_log import KafkaWriterLog
+from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent
-from rootline.schemas.intent_codec import encode_intent
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.object_keys import roots_prefix
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.chain_check import check_table
-from rootline.storage.check_findings import DataFiles
-from rootline.storage.table_loader import load_table
+from rootline.storage.check.chain import check_table
+from rootline.storage.check.findings import DataFiles
+from rootline.storage.metadata.table_loader import load_table
 from tests.coordinator.running_service import TABLE, create_intent
 from tests.kafka.judge import Judged, Told, judge_table, judge_topics
 from tests.kafka.topic_watch import Watch

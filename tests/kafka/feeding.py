@@ -20,9 +20,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from rootline.adapters.kafka_intent_feed import KafkaIntentFeed
-from rootline.adapters.kafka_settings import KafkaSettings
-from rootline.adapters.kafka_topics import create_topics, topic_identity
+from rootline.adapters.kafka.intent_feed import KafkaIntentFeed
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.topics import create_topics, topic_identity
 from rootline.ports.intent_feed import Assigned, Delivered, FeedEvent, Revoked
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.log_position import LogId, LogRecord

@@ -15,13 +15,13 @@ from typing import Any
 
 from rootline.cli.failure import ExitCode
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.log.intent_codec import decode_intent
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent
-from rootline.schemas.intent_codec import decode_intent
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.table_loader import load_table
+from rootline.storage.metadata.table_loader import load_table
 from tests.kafka.rootline_process import RootlineProcess, ending
 from tests.kafka.topic_watch import Place, Watch
 from tests.simulation.reference import Reference

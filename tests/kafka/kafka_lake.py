@@ -10,12 +10,12 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from rootline.adapters.kafka_settings import KafkaSettings
-from rootline.adapters.kafka_writer_log import KafkaWriterLog
-from rootline.adapters.s3_object_store import S3ObjectStore
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.writer_log import KafkaWriterLog
+from rootline.adapters.s3.object_store import S3ObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client.lake import Lake
-from rootline.client.session import Session
+from rootline.client.session.session import Session
 from tests.services.s3_service import S3Service
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from rootline.adapters.kafka_log_archive import KafkaLogArchive
-from rootline.adapters.kafka_settings import KafkaSettings
-from rootline.adapters.kafka_topics import record_bytes_max
+from rootline.adapters.kafka.log_archive import KafkaLogArchive
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.topics import record_bytes_max
 from rootline.schemas.dead_letter import DeadLetter
 
 

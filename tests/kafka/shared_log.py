@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.kafka_coordinator_log import KafkaCoordinatorLog
-from rootline.adapters.kafka_settings import KafkaSettings
-from rootline.adapters.kafka_verdict_sink import KafkaVerdictSink
-from rootline.adapters.local_object_store import LocalObjectStore
+from rootline.adapters.kafka.coordinator_log import KafkaCoordinatorLog
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
+from rootline.adapters.local.object_store import LocalObjectStore
 from rootline.client.lake import Lake
-from rootline.client.loop_thread import LoopThread
+from rootline.client.session.loop_thread import LoopThread
 from rootline.connect import connect
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rootline.adapters.kafka_settings import KafkaSettings
-from rootline.adapters.kafka_verdict_sink import KafkaVerdictSink
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
 from rootline.connect import connect
+from rootline.schemas.bytes.log.intent_codec import decode_intent, encode_intent
 from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.intent import Intent
-from rootline.schemas.intent_codec import decode_intent, encode_intent
 from rootline.schemas.log_position import LogId, LogPosition
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
+from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.intent import DataFile, Intent, IntentKind, RemovedFile
-from rootline.schemas.intent_codec import encode_intent
 from rootline.schemas.log_position import LogId, LogPosition
 from tests.cli.conftest import Result, Run
 from tests.cli.conftest import run as run

@@ -15,10 +15,10 @@ from typing import cast
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from rootline.adapters.kafka_settings import KafkaSettings
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.schemas.bytes.log.verdict_codec import decode_verdicts
 from rootline.schemas.log_position import Headers
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.schemas.verdict_codec import decode_verdicts
 
 Place = tuple[int, int]
 """Partition and offset of an intent's record."""

@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, PrimitiveType, StringType
 from pyroaring import BitMap64
 
-from rootline.adapters.memory_object_store import MemoryObjectStore
+from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.maintenance.compaction_limits import CompactionLimits
 from rootline.maintenance.flush_limits import FLUSH_NOW, FlushLimits
 from rootline.maintenance.flush_plan import FlushPlan, plan_flush
@@ -23,8 +23,11 @@ from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan, plan_l
 from rootline.maintenance.leaf_load import LeafLoad
 from rootline.maintenance.planned_leaf import PlannedLeaf, manifest_of
 from rootline.ports.object_store import ObjectStore, PutAnswer
+from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
+from rootline.schemas.bytes.vector.vector_codec import decode_vector
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status, VersionInfo
-from rootline.schemas.entry_codec import EntryCodec
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import CommitId, TableName
 from rootline.schemas.intent import (
@@ -39,21 +42,18 @@ from rootline.schemas.intent import (
     RemovedFile,
     VectorReference,
 )
-from rootline.schemas.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.object_keys import key_of, root_key
-from rootline.schemas.puffin_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortField, SortOrder, TableDefinition
-from rootline.schemas.vector_codec import decode_vector
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.chain_check import check_table
-from rootline.storage.check_findings import DataFiles
-from rootline.tree.apply import apply_batch
-from rootline.tree.batch import Applied, Library, Needs, Record, Stamp, VectorAt
-from rootline.tree.header_limits import HEADER_LIMITS
-from rootline.tree.self_flush import Relief
-from rootline.tree.statistics_rules import statistics_of
-from rootline.tree.table_state import TableState
+from rootline.storage.check.chain import check_table
+from rootline.storage.check.findings import DataFiles
+from rootline.tree.commit.apply import apply_batch
+from rootline.tree.draft.batch import Applied, Library, Needs, Record, Stamp, VectorAt
+from rootline.tree.intents.self_flush import Relief
+from rootline.tree.ledger.header_limits import HEADER_LIMITS
+from rootline.tree.proof.statistics_rules import statistics_of
+from rootline.tree.state.table_state import TableState
 
 LOG = LogId("embedded/tests")
 REGIONS = ("asia", "europe", "america")

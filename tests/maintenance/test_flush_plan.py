@@ -10,9 +10,9 @@ from rootline.maintenance.compaction_limits import CompactionLimits
 from rootline.maintenance.flush_limits import FLUSH_NOW, FlushLimits
 from rootline.maintenance.flush_plan import RootLoad, plan_flush
 from rootline.maintenance.planned_leaf import InPlan, InRoot
+from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
 from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.errors import Invalid
-from rootline.schemas.leaf_codec import LeafContent
 from tests.maintenance.table_builder import REGIONS, TableBuilder, location_of
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rootline.schemas.content_entry import ContentType, EntryPlace, Status
 from rootline.schemas.verdict import VerdictKind
-from rootline.storage.chain_check import check_table
-from rootline.storage.check_findings import DataFiles
+from rootline.storage.check.chain import check_table
+from rootline.storage.check.findings import DataFiles
 from tests.maintenance.table_builder import TableBuilder, location_of
 
 

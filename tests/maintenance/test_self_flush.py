@@ -8,7 +8,7 @@ from rootline.maintenance.flush_limits import FlushLimits
 from rootline.maintenance.self_flush_plan import own_leaves
 from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.intent import IntentKind
-from rootline.tree.root_diff import diff
+from rootline.tree.check.root_diff import diff
 from tests.maintenance.table_builder import TableBuilder, data_file, location_of
 
 

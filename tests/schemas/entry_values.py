@@ -36,6 +36,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from rootline.schemas.bytes.values.entry_schema import content_entry_schema, decimal_size_in_bytes
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,
@@ -45,7 +46,6 @@ from rootline.schemas.content_entry import (
     Status,
     VersionInfo,
 )
-from rootline.schemas.entry_schema import content_entry_schema, decimal_size_in_bytes
 from rootline.schemas.identifiers import CommitId, SequenceNumber, SnapshotId, TableName, Version, WriterId
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import (

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from rootline.schemas.bytes.root.statistics_codec import LazyStats, StatisticsCodec
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,
@@ -19,7 +20,6 @@ from rootline.schemas.content_entry import (
 )
 from rootline.schemas.entry_rules import ManifestKind, broken_rules
 from rootline.schemas.statistics import FieldStatistics
-from rootline.schemas.statistics_codec import LazyStats, StatisticsCodec
 from tests.schemas.entry_values import TRACKED, entries
 
 INFO = VersionInfo(Status.ADDED, 1, 2, 2)

@@ -13,6 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.bytes.root.root_block_codec import Row, read_rows, row_bytes, seal
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,
@@ -22,12 +25,9 @@ from rootline.schemas.content_entry import (
     Status,
     VersionInfo,
 )
-from rootline.schemas.entry_codec import EntryCodec
 from rootline.schemas.entry_rules import ManifestKind, broken_rules, fault_of_row
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError
-from rootline.schemas.leaf_codec import LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.object_keys import leaf_location
-from rootline.schemas.root_block_codec import Row, read_rows, row_bytes, seal
 from tests.schemas.leaf_examples import LEAF_UUID, definition
 from tests.schemas.test_entry_rules import DATA, DELETE_LEAF, EQUALITY, INFO, LEAF, LEAF_VECTOR, VECTOR
 

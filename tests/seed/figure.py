@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, decode_leaf
+from rootline.schemas.bytes.root.root_codec import Root, decode_root
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,
@@ -17,12 +19,10 @@ from rootline.schemas.content_entry import (
     VersionInfo,
 )
 from rootline.schemas.intent import AddedManifest, DataFile, Intent, IntentKind, RemovedFile
-from rootline.schemas.leaf_codec import LeafContent, decode_leaf
-from rootline.schemas.root_codec import Root, decode_root
-from rootline.tree.invariants import broken_thoroughly
-from rootline.tree.live_index import mask_of
-from rootline.tree.root_diff import Changes, diff
-from rootline.tree.statistics_rules import partition_statistics
+from rootline.tree.check.invariants import broken_thoroughly
+from rootline.tree.check.root_diff import Changes, diff
+from rootline.tree.proof.statistics_rules import partition_statistics
+from rootline.tree.state.live_index import mask_of
 from tests.tree.tables import (
     BY_CARRIER,
     CARRIER,

@@ -13,33 +13,33 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from rootline.adapters.memory_object_store import MemoryObjectStore
+from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.schemas.bytes.iceberg.manifest_list_codec import MigratedList
+from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.bytes.root.root_block_codec import Row, seal
+from rootline.schemas.bytes.root.root_codec import encode_root, sync_marker
+from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin
 from rootline.schemas.content_entry import ContentType, Status
-from rootline.schemas.entry_codec import EntryCodec
 from rootline.schemas.identifiers import CommitId, SequenceNumber, SnapshotId, TableName, Version, snapshot_id_of
 from rootline.schemas.intent import AddedManifest, DataFile, Intent, IntentKind, RemovedFile, VectorReference
-from rootline.schemas.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.log_position import LogId, LogPosition
-from rootline.schemas.manifest_list_codec import MigratedList
 from rootline.schemas.object_keys import definition_location, key_of, root_key
-from rootline.schemas.puffin_codec import VectorBlob, encode_puffin
-from rootline.schemas.root_block_codec import Row, seal
-from rootline.schemas.root_codec import encode_root, sync_marker
 from rootline.schemas.root_header import DefinitionReference, Operation, RootHeader, Snapshot
 from rootline.schemas.statistics import FieldStatistics
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.arrow_types import arrow_schema_of
-from rootline.storage.data_file_reader import RowsWanted
-from rootline.storage.root_reader import read_root
-from rootline.storage.scan_executor import scan_table
-from rootline.storage.table_loader import load_to_build_on, plan_scan
-from rootline.tree.apply import apply_batch
-from rootline.tree.batch import Applied, Library, Record, Stamp
-from rootline.tree.invariants import broken
-from rootline.tree.prune import PruningFilter
-from rootline.tree.scan_plan import ScanPlan
-from rootline.tree.table_state import TableState
-from rootline.tree.totals import totals_of
+from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.table_loader import load_to_build_on, plan_scan
+from rootline.storage.rows.arrow_types import arrow_schema_of
+from rootline.storage.rows.data_file_reader import RowsWanted
+from rootline.storage.rows.scan_executor import scan_table
+from rootline.tree.check.invariants import broken
+from rootline.tree.commit.apply import apply_batch
+from rootline.tree.draft.batch import Applied, Library, Record, Stamp
+from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.scan.scan_plan import ScanPlan
+from rootline.tree.state.table_state import TableState
+from rootline.tree.state.totals import totals_of
 from tests.schemas.iceberg_manifests import CARRIER, DAY, ONE_DAY
 
 _AT = dt.datetime(2025, 6, 20, 10, tzinfo=dt.UTC)

@@ -9,25 +9,25 @@ from typing import Any
 import pytest
 from pyroaring import BitMap64
 
-from rootline.adapters.memory_object_store import MemoryObjectStore
-from rootline.coordinator.runtime.library_reader import read_library
+from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.coordinator.runtime.object_fetcher import read_library
+from rootline.schemas.bytes.iceberg.manifest_list_codec import decode_manifest_list
+from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin
 from rootline.schemas.content_entry import ContentType, EntryPlace, Status
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import CommitId, ObjectKey, Version
 from rootline.schemas.intent import AddedVector, DataFile, Intent, IntentKind, RemovedFile, VectorReference
 from rootline.schemas.log_position import LogId, LogPosition
-from rootline.schemas.manifest_list_codec import decode_manifest_list
 from rootline.schemas.object_keys import root_key
-from rootline.schemas.puffin_codec import VectorBlob, encode_puffin
-from rootline.storage.chain_check import check_table
-from rootline.storage.check_findings import DataFiles
-from rootline.storage.read_cache import ReadCache
-from rootline.storage.stored_file import stored_key
-from rootline.storage.table_loader import plan_scan
-from rootline.tree.apply import apply_batch
-from rootline.tree.batch import Applied, Library, Needs, NoTable, Record, Stamp
-from rootline.tree.invariants import broken, broken_thoroughly
-from rootline.tree.prune import PruningFilter
+from rootline.storage.check.chain import check_table
+from rootline.storage.check.findings import DataFiles
+from rootline.storage.metadata.read_cache import ReadCache
+from rootline.storage.metadata.stored_file import stored_key
+from rootline.storage.metadata.table_loader import plan_scan
+from rootline.tree.check.invariants import broken, broken_thoroughly
+from rootline.tree.commit.apply import apply_batch
+from rootline.tree.draft.batch import Applied, Library, Needs, NoTable, Record, Stamp
+from rootline.tree.filter.prune import PruningFilter
 from tests.schemas.iceberg_manifests import DEFINITION, list_entry, manifest, manifest_list, record
 from tests.seed.migrated_table import Migrated, rows_of
 

@@ -7,13 +7,13 @@ import uuid
 
 import pytest
 
+from rootline.schemas.bytes.values.expression_values import expression_value
 from rootline.schemas.errors import Invalid
-from rootline.schemas.expression_values import expression_value
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.create import definition_of
-from rootline.tree.prune import PruningFilter, may_match
+from rootline.tree.filter.prune import PruningFilter, may_match
+from rootline.tree.intents.create import definition_of
 
 TS, STR, A, B = 9, 11, 2, 3
 DAY_OF_TS, LOWER_STR, BUCKET_A_B, UNKNOWN = 101, 102, 104, 105

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rootline.schemas.content_entry import ContentType, Status
-from rootline.tree.root_diff import diff
+from rootline.tree.check.root_diff import diff
 from tests.seed.figure import (
     ADDED,
     DELETED,

@@ -1,7 +1,7 @@
 """The examples of "Scan Planning" in the Iceberg specification (the seed on row-level deletes), one test each.
 
 That a scan for `id = 9` ignores a delete file of ids 1 to 4, and the rules for equality and position deletes, are in
-`tests/storage/test_row_deletes.py`, on real files.
+`tests/storage/rows/test_row_deletes.py`, on real files.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from rootline.client.definition_builder import build_definition
+from rootline.client.write.definition_builder import build_definition
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.filters import AllOf, Operator, Test
-from rootline.tree.prune import PruningFilter
-from rootline.tree.residuals import text_of
+from rootline.tree.filter.filters import AllOf, Operator, Test
+from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.filter.residuals import text_of
 from tests.storage.stored_tables import StoredTable
 
 EVENTS = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us"))])

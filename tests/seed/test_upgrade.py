@@ -12,17 +12,17 @@ from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, wri
 from pyiceberg.manifest import FileFormat as IcebergFormat
 from pyiceberg.typedef import Record
 
-from rootline.adapters.memory_object_store import MemoryObjectStore
+from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.schemas.bytes.iceberg.manifest_list_codec import decode_manifest_list
 from rootline.schemas.content_entry import ContentType, EntryPlace, FileFormat, ManifestStats, Status, VersionInfo
 from rootline.schemas.errors import Corrupt
-from rootline.schemas.manifest_list_codec import decode_manifest_list
 from rootline.schemas.statistics import FieldStatistics
-from rootline.storage.chain_check import check_table
-from rootline.storage.change_reader import read_net_change
-from rootline.tree.invariants import broken_thoroughly
-from rootline.tree.live_index import mask_of
-from rootline.tree.root_diff import diff
-from rootline.tree.table_state import TableState
+from rootline.storage.check.chain import check_table
+from rootline.storage.metadata.change_reader import read_net_change
+from rootline.tree.check.invariants import broken_thoroughly
+from rootline.tree.check.root_diff import diff
+from rootline.tree.state.live_index import mask_of
+from rootline.tree.state.table_state import TableState
 from tests.schemas.iceberg_manifests import (
     BY_CARRIER_AND_DAY,
     CARRIER,

@@ -1,4 +1,4 @@
-"""`python -m tests.services.kafka_demo`: the demo of `rootline.spark.demo`, on real Kafka and S3.
+"""`python -m tests.services.kafka_demo`: the demo of `rootline.demo.spark_demo`, on real Kafka and S3.
 
 Owns: bringing up a broker, a bucket, the topics, coordinators and a worker, each a process of its own; stopping them in
 the order in which they need each other. Does not own: the services (its neighbours), the story.
@@ -25,8 +25,8 @@ from types import FrameType
 
 import pytest
 
+from rootline.demo.service import command_line
 from rootline.schemas.errors import RootlineError
-from rootline.spark.demo_service import command_line
 from tests.kafka.kafka_lake import KafkaLake
 from tests.kafka.rootline_process import RootlineProcess
 from tests.services.kafka_service import KafkaService, running_kafka
@@ -125,7 +125,7 @@ def _request_stop(processes: Sequence[RootlineProcess]) -> None:
 
 def _told(wanted: Wanted, folder: Path, metrics: Sequence[str]) -> int:
     """The story's exit code, from a process of its own that is stopped first of all."""
-    command = [sys.executable, "-m", "rootline.spark.demo", "--months", str(wanted.months)]
+    command = [sys.executable, "-m", "rootline.demo.spark_demo", "--months", str(wanted.months)]
     command += ["--warehouse", os.environ["ROOTLINE_WAREHOUSE"], "--log", os.environ["ROOTLINE_LOG"]]
     command += [word for url in metrics for word in ("--metrics", url)]
     command += ["--files", str(folder / "demo-files")]

@@ -21,8 +21,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from pydantic import SecretStr
 
-from rootline.adapters.kafka_settings import KafkaSettings
-from rootline.adapters.kafka_topics import create_topics
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.topics import create_topics
 from tests.services.kafka_certificates import make_certificates
 from tests.services.kafka_software import KafkaSoftware, kafka_software
 from tests.services.service_process import HOST, ServiceProcess, free_port

@@ -1,6 +1,6 @@
 """What is done to simulated processes and to their log while writers write.
 
-Owns: which harm comes when. Does not own: what it does (`process`, `rootline.testing.group_log`).
+Owns: which harm comes when. Does not own: what it does (`process`, `tests.support.group_log`).
 Invariants: every choice comes from the world's seed.
 """
 

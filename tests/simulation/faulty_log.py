@@ -16,8 +16,8 @@ from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
-from rootline.testing.group_member import GroupMember
 from tests.simulation.faulty_world import World
+from tests.support.group_member import GroupMember
 
 _READ_MAX = 40
 

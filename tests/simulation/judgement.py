@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from rootline.schemas.bytes.log.intent_codec import decode_intent
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent
-from rootline.schemas.intent_codec import decode_intent
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogRecord, by_name
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.chain_check import check_table
-from rootline.storage.table_loader import load_table
-from rootline.tree.table_state import TableState
+from rootline.storage.check.chain import check_table
+from rootline.storage.metadata.table_loader import load_table
+from rootline.tree.state.table_state import TableState
 from tests.simulation.faulty_world import World
 from tests.simulation.reference import replay
 from tests.simulation.writers import Published, live_data, stored_positions

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.testing.seeded_environment import SeededEnvironment
-from rootline.tree.header_limits import HEADER_LIMITS, HeaderLimits
+from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.workers.app import WorkerService
 from rootline.workers.settings import WorkerSettings
 from tests.simulation.faulty_log import CoordinatorsLog, WorkersLog

@@ -17,25 +17,25 @@ from typing import Any
 
 import pyarrow as pa
 
-from rootline.adapters.memory_object_store import MemoryObjectStore
-from rootline.client.definition_builder import build_definition
+from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.client.write.definition_builder import build_definition
 from rootline.coordinator.app import CoordinatorService
+from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind
-from rootline.schemas.intent_codec import encode_intent
 from rootline.schemas.object_keys import roots_prefix, table_prefix, version_of_root_key
 from rootline.schemas.verdict import VerdictKind
-from rootline.testing.group_log import GroupLog
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
-from rootline.tree.header_limits import HEADER_LIMITS, HeaderLimits
-from rootline.tree.table_state import TableState
+from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
+from rootline.tree.state.table_state import TableState
 from rootline.workers.app import WorkerService
 from tests.simulation.chaos import disturb_log, disturb_process
 from tests.simulation.faulty_world import Trace, World
 from tests.simulation.judgement import is_drained, judge
 from tests.simulation.process import Process
 from tests.simulation.writers import Published, Writer
+from tests.support.group_log import GroupLog
 
 TABLES = tuple(TableName(name) for name in ("sim.events", "sim.clicks", "other.orders"))
 PARTITIONS = 3

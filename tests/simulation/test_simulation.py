@@ -11,10 +11,10 @@ from rootline.ports.intent_feed import Reread
 from rootline.ports.object_store import PutAnswer
 from rootline.schemas.identifiers import CommitId
 from rootline.schemas.root_header import PartitionOffset
-from rootline.testing.group_member import GroupMember
-from rootline.tree import version_difference
-from rootline.tree.header_limits import HeaderLimits
+from rootline.tree.draft import version_difference
+from rootline.tree.ledger.header_limits import HeaderLimits
 from tests.simulation.simulation import simulate
+from tests.support.group_member import GroupMember
 
 pytestmark = pytest.mark.slow
 SOMETHING_BROKE = "committed|deleted|live files|twice|order|Finding|liveness|Deadlock|offset|verdict"

@@ -15,9 +15,12 @@ from struct import pack
 
 from pyroaring import BitMap64
 
+from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, encode_leaf
+from rootline.schemas.bytes.log.generic_statistics import from_generic
+from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
 from rootline.schemas.errors import RootlineError
-from rootline.schemas.generic_statistics import from_generic
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import (
     AddedManifest,
@@ -30,15 +33,12 @@ from rootline.schemas.intent import (
     VectorReference,
     VersionReference,
 )
-from rootline.schemas.intent_codec import encode_intent
-from rootline.schemas.leaf_codec import LeafContent, encode_leaf
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.object_keys import key_of
-from rootline.schemas.puffin_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.verdict import VerdictKind
-from rootline.storage.table_loader import load_table
-from rootline.storage.vector_reader import read_vector
-from rootline.tree.table_state import TableState
+from rootline.storage.metadata.table_loader import load_table
+from rootline.storage.metadata.vector_reader import read_vector
+from rootline.tree.state.table_state import TableState
 from tests.simulation.faulty_world import World
 
 ROWS = 100

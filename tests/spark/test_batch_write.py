@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from rootline.adapters.lake_lock import LakeLock
+from rootline.adapters.local.lake_lock import LakeLock
 from rootline.adapters.open import LAKE_FOLDER
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle

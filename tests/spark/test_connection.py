@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rootline.adapters.lake_lock import LakeLock
+from rootline.adapters.local.lake_lock import LakeLock
 from rootline.adapters.open import LAKE_FOLDER
 from rootline.schemas.identifiers import TableName
 from rootline.spark.connection import committing_lake

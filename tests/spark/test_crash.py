@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from rootline.adapters.open import LAKE_FOLDER
 from rootline.connect import connect
-from rootline.spark.demo_service import running_service
+from rootline.demo.service import running_service
 from tests.spark.conftest import FLIGHTS
 from tests.spark.file_stream import PATIENCE_S, Stream, ids
 from tests.spark.test_stream import stream as stream

@@ -11,10 +11,10 @@ import pytest
 from pyiceberg.schema import Schema
 from pyspark.sql import datasource as spark
 
-from rootline.client.arrow_schema import iceberg_schema
+from rootline.client.write.arrow_schema import iceberg_schema
 from rootline.spark.filter_translation import translated
-from rootline.tree.column_tests import rows_matching
-from rootline.tree.filters import bind_filter
+from rootline.tree.filter.column_predicates import rows_matching
+from rootline.tree.filter.filters import bind_filter
 
 NAN = float("nan")
 WHEN = dt.datetime(2013, 1, 2, 3, 4, 5, 6)

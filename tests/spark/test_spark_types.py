@@ -18,7 +18,7 @@ from rootline.spark.spark_types import (
     check_columns,
     spark_schema_of,
 )
-from rootline.storage.arrow_types import arrow_schema_of
+from rootline.storage.rows.arrow_types import arrow_schema_of
 
 
 def schema_of(*types: iceberg.IcebergType, required: bool = False) -> Schema:

@@ -11,10 +11,16 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from pyroaring import BitMap, BitMap64
 
-from rootline.adapters.memory_object_store import MemoryObjectStore
-from rootline.client.data_file_writer import WrittenFile, write_files
-from rootline.client.definition_builder import build_definition
+from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.client.write.data_file_writer import WrittenFile, write_files
+from rootline.client.write.definition_builder import build_definition
 from rootline.ports.object_store import StoredObject
+from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, encode_leaf
+from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.bytes.root.root_block_codec import Row, seal
+from rootline.schemas.bytes.root.root_codec import Root, encode_root, sync_marker
+from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin
+from rootline.schemas.bytes.vector.vector_codec import encode_inline
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,
@@ -24,7 +30,6 @@ from rootline.schemas.content_entry import (
     Status,
     VersionInfo,
 )
-from rootline.schemas.entry_codec import EntryCodec
 from rootline.schemas.identifiers import (
     CommitId,
     ObjectKey,
@@ -34,23 +39,18 @@ from rootline.schemas.identifiers import (
     Version,
     snapshot_id_of,
 )
-from rootline.schemas.leaf_codec import LeafContent, encode_leaf
 from rootline.schemas.object_keys import definition_location, key_of, root_key
-from rootline.schemas.puffin_codec import VectorBlob, encode_puffin
-from rootline.schemas.root_block_codec import Row, seal
-from rootline.schemas.root_codec import Root, encode_root, sync_marker
 from rootline.schemas.root_header import DefinitionReference, Operation, RootHeader, Snapshot
 from rootline.schemas.statistics import ContentStats
 from rootline.schemas.table_definition import TableDefinition
-from rootline.schemas.vector_codec import encode_inline
-from rootline.storage.data_file_reader import RowsWanted
-from rootline.storage.read_cache import ReadCache
-from rootline.storage.root_reader import read_root
-from rootline.storage.scan_executor import scan_table
-from rootline.storage.table_loader import plan_scan
-from rootline.tree.prune import PruningFilter
-from rootline.tree.scan_plan import ScanPlan
-from rootline.tree.statistics_rules import partition_statistics
+from rootline.storage.metadata.read_cache import ReadCache
+from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.table_loader import plan_scan
+from rootline.storage.rows.data_file_reader import RowsWanted
+from rootline.storage.rows.scan_executor import scan_table
+from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.proof.statistics_rules import partition_statistics
+from rootline.tree.scan.scan_plan import ScanPlan
 from tests.storage.adopted_leaves import adopted
 
 TABLE = TableName("test.rows")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 
+from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
 from rootline.schemas.content_entry import (
     ContentEntry,
     ContentType,
@@ -25,10 +26,9 @@ from rootline.schemas.intent import (
     RemovedFile,
     VersionReference,
 )
-from rootline.schemas.leaf_codec import LeafContent
 from rootline.schemas.statistics import ContentStats
-from rootline.tree.statistics_rules import partition_statistics
-from rootline.tree.table_state import TableState
+from rootline.tree.proof.statistics_rules import partition_statistics
+from rootline.tree.state.table_state import TableState
 from tests.tree.reference_model import STALE, Plan, leaf_of
 from tests.tree.tables import (
     BY_CARRIER,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
-from rootline.tree.net_changes import NetChange, NetChanges
-from rootline.tree.rewrite_rules import says_rewrites
-from rootline.tree.root_diff import diff
-from rootline.tree.table_state import TableState
+from rootline.tree.check.net_changes import NetChange, NetChanges
+from rootline.tree.check.rewrite_rules import says_rewrites
+from rootline.tree.check.root_diff import diff
+from rootline.tree.state.table_state import TableState
 from tests.tree.tables import Lake
 
 Identity = tuple[EntryPlace, int | None]

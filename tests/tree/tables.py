@@ -13,8 +13,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from pyroaring import BitMap, BitMap64
 
+from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.bytes.root.ledger_page import decode_ledger_page
+from rootline.schemas.bytes.root.outcome_page import decode_outcome_page
+from rootline.schemas.bytes.root.root_codec import decode_root
+from rootline.schemas.bytes.vector.puffin_codec import decode_puffin
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status, VersionInfo
-from rootline.schemas.entry_codec import EntryCodec
 from rootline.schemas.identifiers import CommitId, TableName
 from rootline.schemas.intent import (
     AddedManifest,
@@ -26,23 +31,18 @@ from rootline.schemas.intent import (
     RemovedFile,
     VectorReference,
 )
-from rootline.schemas.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
-from rootline.schemas.ledger_page import decode_ledger_page
 from rootline.schemas.log_position import LogId, LogPosition
-from rootline.schemas.outcome_page import decode_outcome_page
-from rootline.schemas.puffin_codec import decode_puffin
-from rootline.schemas.root_codec import decode_root
 from rootline.schemas.root_header import PageReference, RootHeader
 from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.tree.apply import apply_batch
-from rootline.tree.batch import Applied, Library, Needs, NoTable, Record, Stamp, VectorAt
-from rootline.tree.header_limits import HEADER_LIMITS, HeaderLimits
-from rootline.tree.invariants import broken
-from rootline.tree.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
-from rootline.tree.table_pages import TablePages
-from rootline.tree.table_state import TableState
+from rootline.tree.check.invariants import broken
+from rootline.tree.commit.apply import apply_batch
+from rootline.tree.draft.batch import Applied, Library, Needs, NoTable, Record, Stamp, VectorAt
+from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
+from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
+from rootline.tree.state.table_pages import TablePages
+from rootline.tree.state.table_state import TableState
 
 Page = TypeVar("Page")
 TABLE = TableName("demo.flights")

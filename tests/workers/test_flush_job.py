@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rootline.adapters.memory_intent_log import MemoryIntentLog
-from rootline.adapters.memory_object_store import MemoryObjectStore
+from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.maintenance.flush_limits import FLUSH_NOW, FlushLimits
 from rootline.schemas.content_entry import ContentType
@@ -19,8 +19,8 @@ from rootline.schemas.intent import IntentKind
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.verdict import Verdict
-from rootline.storage.chain_check import check_table
-from rootline.storage.check_findings import DataFiles
+from rootline.storage.check.chain import check_table
+from rootline.storage.check.findings import DataFiles
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
 from rootline.workers.jobs.flush_job import flush_job
 from rootline.workers.jobs.maintenance_job import JobOutcome, MaintenanceJob, WorkerLog

@@ -8,28 +8,28 @@ from collections.abc import Sequence
 import pytest
 from pyiceberg.partitioning import PartitionSpec as IcebergSpec
 
-from rootline.adapters.memory_intent_log import MemoryIntentLog
-from rootline.adapters.memory_object_store import MemoryObjectStore
+from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
-from rootline.catalog.adoption_plan import AdoptionPlan, plan_adoption
+from rootline.catalog.adopt.adoption_plan import AdoptionPlan, plan_adoption
+from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.root.root_codec import Root, decode_root
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile
-from rootline.schemas.intent_codec import encode_intent
 from rootline.schemas.object_keys import key_of
-from rootline.schemas.root_codec import Root, decode_root
-from rootline.storage.chain_check import check_table
-from rootline.storage.table_loader import load_to_build_on
-from rootline.tree.adopted_rows import is_adopted
-from rootline.tree.adoption import encode_adopted
+from rootline.storage.check.chain import check_table
+from rootline.storage.metadata.table_loader import load_to_build_on
+from rootline.tree.proof.adopted_rows import is_adopted
+from rootline.tree.proof.adoption import encode_adopted
 from rootline.workers.app import WorkerService
 from rootline.workers.jobs.leaf_compaction_job import LeafCompactionPlanner, leaf_compaction_job
 from rootline.workers.jobs.maintenance_job import JobOutcome, MaintenanceJob
 from rootline.workers.leaf_cache import LeafCache
 from rootline.workers.settings import WorkerSettings
+from tests.catalog.adopt.test_adoption_intents import BASE, intent_of, planned
 from tests.catalog.hand_written_table import HandWritten, rows
-from tests.catalog.test_adoption_intents import BASE, intent_of, planned
 from tests.coordinator.hooked_ports import HookedStore
 from tests.coordinator.running_service import TABLE, running
 from tests.maintenance.table_builder import TableBuilder, data_file

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from rootline.adapters.memory_intent_log import MemoryIntentLog
+from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.maintenance.compaction_limits import CompactionLimits
 from rootline.maintenance.vector_compaction_plan import large_vectors
 from rootline.schemas.content_entry import ContentType
-from rootline.storage.table_loader import load_table
+from rootline.storage.metadata.table_loader import load_table
 from rootline.workers.jobs.flush_job import flush_job
 from rootline.workers.jobs.maintenance_job import JobOutcome
 from rootline.workers.jobs.vector_compaction_job import vector_compaction_job

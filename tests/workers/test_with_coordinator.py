@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.memory_intent_log import MemoryIntentLog
-from rootline.adapters.memory_object_store import MemoryObjectStore
+from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
+from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind
-from rootline.schemas.intent_codec import encode_intent
 from rootline.schemas.verdict import VerdictKind
-from rootline.storage.chain_check import check_table
-from rootline.storage.check_findings import DataFiles
-from rootline.storage.table_loader import load_table
+from rootline.storage.check.chain import check_table
+from rootline.storage.check.findings import DataFiles
+from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from rootline.workers.app import WorkerService

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rootline.adapters.memory_intent_log import MemoryIntentLog
-from rootline.adapters.memory_object_store import MemoryObjectStore
-from rootline.adapters.memory_task_queue import MemoryTaskQueue
+from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.memory.task_queue import MemoryTaskQueue
 from rootline.ports.object_store import Listing
 from rootline.ports.task_queue import Offer, Task, TaskKind
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import root_key
-from rootline.storage.table_names import list_tables
+from rootline.storage.metadata.table_names import list_tables
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from rootline.workers.app import WorkerService

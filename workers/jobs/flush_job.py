@@ -14,14 +14,14 @@ from rootline.maintenance.flush_limits import FlushLimits
 from rootline.maintenance.flush_plan import FlushPlan, RootLoad, plan_flush
 from rootline.ports.environment import Environment
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import IntentKind
-from rootline.schemas.root_codec import Root
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.table_loader import read_stored_manifest_vectors
-from rootline.storage.timed_reads import TimedReads
-from rootline.tree.scan_plan import manifest_vectors
+from rootline.storage.metadata.table_loader import read_stored_manifest_vectors
+from rootline.storage.metadata.timed_reads import TimedReads
+from rootline.tree.scan.scan_plan import manifest_vectors
 from rootline.workers.jobs.maintenance_job import MaintenanceJob, WorkerLog
 from rootline.workers.leaf_cache import LeafCache
 from rootline.workers.settings import WorkerSettings

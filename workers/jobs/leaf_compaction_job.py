@@ -21,14 +21,14 @@ from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan, leaves
 from rootline.maintenance.leaf_load import LeafLoad, LoadedLeaf
 from rootline.ports.environment import Environment
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import IntentKind
-from rootline.schemas.root_codec import Root
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.table_loader import read_stored_manifest_vectors
-from rootline.storage.timed_reads import TimedReads
-from rootline.tree.scan_plan import manifest_vectors
+from rootline.storage.metadata.table_loader import read_stored_manifest_vectors
+from rootline.storage.metadata.timed_reads import TimedReads
+from rootline.tree.scan.scan_plan import manifest_vectors
 from rootline.workers.jobs.maintenance_job import MaintenanceJob, WorkerLog
 from rootline.workers.leaf_cache import LeafCache
 from rootline.workers.settings import WorkerSettings

@@ -28,20 +28,20 @@ from rootline.maintenance.vector_compaction_plan import VectorCompactionPlan
 from rootline.ports.environment import Environment
 from rootline.ports.intent_log import IntentSink, VerdictSource
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.leaf.leaf_codec import encode_leaf
+from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX, AddedManifest, AddedVector, Intent, IntentKind, Reaffiliation
-from rootline.schemas.intent_codec import encode_intent
-from rootline.schemas.leaf_codec import encode_leaf
 from rootline.schemas.log_position import LogPosition
-from rootline.schemas.puffin_codec import VectorBlob, encode_puffin, puffin_name
-from rootline.schemas.root_codec import Root
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.head_finder import find_head
-from rootline.storage.leaf_writer import write_leaf
-from rootline.storage.root_reader import read_definition, read_root
-from rootline.storage.vector_writer import write_puffin
+from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.leaf_writer import write_leaf
+from rootline.storage.metadata.root_reader import read_definition, read_root
+from rootline.storage.metadata.vector_writer import write_puffin
 from rootline.workers.settings import WorkerSettings
 
 LOOKS_AT_UNKNOWN_MAX: Final = 10

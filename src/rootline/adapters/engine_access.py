@@ -1,7 +1,7 @@
 """How other engines reach the files of a warehouse.
 
 Owns: the absolute URL that their locations begin with, and the settings that the catalog hands to them. Does not own:
-how we reach the store (`s3_settings`, `open`).
+how we reach the store (`settings`, `open`).
 Invariants: keys are handed on only when asked for; a folder needs no settings at all.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from rootline.adapters.open import local_folder
-from rootline.adapters.s3_settings import S3Settings
+from rootline.adapters.s3.settings import S3Settings
 
 
 def warehouse_url(url: str) -> str:

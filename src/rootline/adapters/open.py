@@ -17,15 +17,15 @@ from urllib.parse import unquote, urlsplit
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from rootline.adapters.kafka_settings import KafkaSettings
-from rootline.adapters.lake_lock import LakeLock
-from rootline.adapters.local_file_system import check_file_system
-from rootline.adapters.local_object_store import LocalObjectStore
-from rootline.adapters.memory_intent_log import MemoryIntentLog
-from rootline.adapters.memory_object_store import MemoryObjectStore
-from rootline.adapters.s3_settings import S3Settings
-from rootline.adapters.sqlite_intent_log import SqliteIntentLog
-from rootline.adapters.sqlite_log_archive import SqliteLogArchive
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.local.file_system import check_file_system
+from rootline.adapters.local.lake_lock import LakeLock
+from rootline.adapters.local.object_store import LocalObjectStore
+from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.s3.settings import S3Settings
+from rootline.adapters.sqlite.intent_log import SqliteIntentLog
+from rootline.adapters.sqlite.log_archive import SqliteLogArchive
 from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.intent_log import IntentLog, IntentSink, VerdictSource
 from rootline.ports.log_archive import LogArchive
@@ -34,7 +34,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.setting_faults import invalid_settings
 
 if TYPE_CHECKING:
-    from rootline.adapters.kafka_topics import KafkaTopics
+    from rootline.adapters.kafka.topic_administration import KafkaTopics
 
 LAKE_FOLDER: Final = ".rootline"
 READING_MARK: Final = "coordinator-is-reading"
@@ -120,7 +120,7 @@ def open_writer_log(url: str | None, warehouse: str) -> WriterLog:
         return open_log(url, warehouse)
     settings = kafka_settings(url)
     with _extra("kafka", "a kafka:// log"):
-        from rootline.adapters.kafka_writer_log import KafkaWriterLog
+        from rootline.adapters.kafka.writer_log import KafkaWriterLog
     return KafkaWriterLog(settings)
 
 
@@ -128,7 +128,7 @@ def open_coordinator_log(url: str | None) -> CoordinatorLog:
     """A coordinator's side of a `kafka://` log, which is not connected to yet. `Raises` as `open_log`."""
     settings = kafka_settings(url)
     with _extra("kafka", "a kafka:// log"):
-        from rootline.adapters.kafka_coordinator_log import KafkaCoordinatorLog
+        from rootline.adapters.kafka.coordinator_log import KafkaCoordinatorLog
     return KafkaCoordinatorLog(settings)
 
 
@@ -137,7 +137,7 @@ def open_archive(url: str | None, warehouse: str) -> LogArchive:
     if is_kafka(url):
         settings = kafka_settings(url)
         with _extra("kafka", "a kafka:// log"):
-            from rootline.adapters.kafka_log_archive import KafkaLogArchive
+            from rootline.adapters.kafka.log_archive import KafkaLogArchive
         return KafkaLogArchive(settings)
     folder = _log_folder(url, warehouse)
     if folder is None:
@@ -168,7 +168,7 @@ def open_topics(url: str | None) -> KafkaTopics:
     """The topics of the log `url`, to be checked or made. Raises `Invalid` (`setting-invalid`)."""
     settings = kafka_settings(url)
     with _extra("kafka", "a kafka:// log"):
-        from rootline.adapters.kafka_topics import KafkaTopics
+        from rootline.adapters.kafka.topic_administration import KafkaTopics
     return KafkaTopics(settings)
 
 
@@ -241,7 +241,7 @@ def _open_s3(url: str, settings: StoreSettings) -> ObjectStore:
             "an S3 warehouse is s3://bucket/prefix; endpoint and keys are settings (ROOTLINE_S3__ENDPOINT …)",
         )
     with _extra("s3", "an s3:// warehouse"):
-        from rootline.adapters.s3_object_store import S3ObjectStore
+        from rootline.adapters.s3.object_store import S3ObjectStore
     return S3ObjectStore(parts.netloc, prefix, settings.s3, settings.absolute_reads)
 
 

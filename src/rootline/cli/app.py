@@ -14,26 +14,26 @@ from typing import Annotated
 
 import typer
 
-from rootline.cli import (
-    adopt_command,
-    catalog_commands,
-    change_command,
-    check_command,
-    config_commands,
-    demo_command,
-    dlq_commands,
-    explain_command,
-    look_commands,
-    maintenance_commands,
-    publish_command,
-    restore_command,
-    scan_command,
-    service_commands,
-    store_commands,
-    table_commands,
-    tag_command,
-    topics_commands,
-    trace_command,
+from rootline.cli.commands import (
+    adopt,
+    catalog,
+    changes,
+    check,
+    config,
+    demo,
+    dlq,
+    explain,
+    look,
+    maintenance,
+    publish,
+    restore,
+    scan,
+    services,
+    store,
+    table,
+    tag,
+    topics,
+    trace,
 )
 from rootline.cli.failure import describe, exit_code_of
 
@@ -47,28 +47,28 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for room in (
-    demo_command,
-    service_commands,
-    publish_command,
-    look_commands,
-    scan_command,
-    change_command,
-    tag_command,
-    restore_command,
-    adopt_command,
-    catalog_commands,
-    check_command,
-    trace_command,
-    explain_command,
+    demo,
+    services,
+    publish,
+    look,
+    scan,
+    changes,
+    tag,
+    restore,
+    adopt,
+    catalog,
+    check,
+    trace,
+    explain,
 ):
     room.add_to(app)
-app.add_typer(table_commands.app, name="table")
-app.add_typer(maintenance_commands.app, name="maintenance")
-app.add_typer(catalog_commands.app, name="catalog")
-app.add_typer(store_commands.app, name="store")
-app.add_typer(topics_commands.app, name="topics")
-app.add_typer(dlq_commands.app, name="dlq")
-app.add_typer(config_commands.app, name="config")
+app.add_typer(table.app, name="table")
+app.add_typer(maintenance.app, name="maintenance")
+app.add_typer(catalog.app, name="catalog")
+app.add_typer(store.app, name="store")
+app.add_typer(topics.app, name="topics")
+app.add_typer(dlq.app, name="dlq")
+app.add_typer(config.app, name="config")
 
 
 def _print_version(wanted: bool) -> None:

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
 
-from rootline.client.loop_thread import LoopThread
+from rootline.client.session.loop_thread import LoopThread
 from rootline.connect import engine_storage, lake_folder, open_warehouse, store_settings, warehouse_url
 from rootline.schemas.errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from rootline.catalog.format_version import FormatVersion
-    from rootline.catalog.rest_catalog import RestCatalog
-    from rootline.catalog.rest_routes import ServedCatalog
-    from rootline.catalog.rest_settings import CatalogSettings
-    from rootline.cli.services import Announce
+    from rootline.catalog.manifest.format_version import FormatVersion
+    from rootline.catalog.rest.catalog import RestCatalog
+    from rootline.catalog.rest.routes import ServedCatalog
+    from rootline.catalog.rest.settings import CatalogSettings
+    from rootline.cli.until_stopped import Announce
     from rootline.ports.object_store import ObjectStore
 
 T = TypeVar("T")
@@ -44,11 +44,11 @@ async def run_catalog(
     """
     from prometheus_client import CollectorRegistry
 
-    from rootline.catalog.rest_settings import catalog_settings
-    from rootline.cli.services import signals
+    from rootline.catalog.rest.settings import catalog_settings
+    from rootline.cli.until_stopped import signals
 
     with server_extra("rootline catalog serve"):
-        from rootline.catalog.rest_serving import alone_app, serve_app
+        from rootline.catalog.rest.serving import alone_app, serve_app
     if warehouse.startswith("memory:"):
         raise Invalid("setting-invalid", f"warehouse {warehouse!r}: what is in memory only, no other engine can read")
     folder = lake_folder(warehouse)
@@ -89,7 +89,7 @@ async def open_catalog(
         Invalid: `setting-invalid`.
 
     """
-    from rootline.catalog.rest_routes import ServedCatalog
+    from rootline.catalog.rest.routes import ServedCatalog
 
     token = settings.secret()
     thread = LoopThread("rootline catalog")
@@ -131,9 +131,9 @@ def warn_if_open(host: str, token: str | None) -> None:
 async def _opened(
     warehouse: str, settings: CatalogSettings, registry: CollectorRegistry, default_format: FormatVersion | None
 ) -> tuple[ObjectStore, RestCatalog]:
-    from rootline.catalog.exporter import TableExporter
-    from rootline.catalog.rest_catalog import RestCatalog
-    from rootline.catalog.rest_metrics import CatalogMetrics
+    from rootline.catalog.export.exporter import TableExporter
+    from rootline.catalog.rest.catalog import RestCatalog
+    from rootline.catalog.rest.metrics import CatalogMetrics
 
     storage = engine_storage(warehouse, store_settings().s3, share_keys=settings.share_s3_keys)
     if settings.share_s3_keys and storage and "s3.access-key-id" not in storage:

@@ -1,7 +1,7 @@
 """What `rootline dlq replay` says of each letter, before and after.
 
-Owns: its lines and its exit code. Does not own: which letters (`dlq_commands`), what a replay does
-(`rootline.client.replay`).
+Owns: its lines and its exit code. Does not own: which letters (`dlq`), what a replay does
+(`rootline.client.trace.replay`).
 Invariants: one line a letter, in the order of the log; a letter that cannot be replayed stops no other.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rootline.cli.failure import ExitCode, exit_code_of
 
 if TYPE_CHECKING:
-    from rootline.client.replay import Replay
+    from rootline.client.trace.replay import Replay
     from rootline.schemas.dead_letter import DeadLetter
     from rootline.schemas.errors import RootlineError
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def preview(letters: Sequence[DeadLetter], as_json: bool) -> ExitCode:
     """What a replay would publish."""
     from rootline.cli import output
-    from rootline.client.dead_letters import place_of
-    from rootline.client.replay import intent_of
+    from rootline.client.trace.dead_letters import place_of
+    from rootline.client.trace.replay import intent_of
     from rootline.schemas.errors import Invalid
 
     worst = ExitCode.DONE
@@ -53,7 +53,7 @@ def replay_all(
 ) -> ExitCode:
     """Replay `letters`; the worst of what became of them."""
     from rootline.cli import output
-    from rootline.client.replay import replay
+    from rootline.client.trace.replay import replay
     from rootline.connect import connect
 
     worst = ExitCode.DONE
@@ -68,7 +68,7 @@ def replay_all(
 
 def _told_without_intent(letter: DeadLetter, error: RootlineError, as_json: bool) -> ExitCode:
     from rootline.cli import output
-    from rootline.client.dead_letters import place_of
+    from rootline.client.trace.dead_letters import place_of
 
     is_maintenance = error.code == "flush-stale"
     kind = "left-out" if is_maintenance else "unreplayable"
@@ -79,7 +79,7 @@ def _told_without_intent(letter: DeadLetter, error: RootlineError, as_json: bool
 
 def _told(one: Replay, as_json: bool) -> ExitCode:
     from rootline.cli import output
-    from rootline.client.dead_letters import place_of
+    from rootline.client.trace.dead_letters import place_of
     from rootline.schemas.verdict import VerdictKind
 
     place, error, verdict = place_of(one.letter), one.error, one.verdict

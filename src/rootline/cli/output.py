@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rootline.client.file_plan import PlannedFiles
+    from rootline.client.read.file_plan import PlannedFiles
 
 
 def line(as_json: bool, record: Mapping[str, Any], text: str) -> None:

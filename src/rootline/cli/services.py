@@ -10,25 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
 from enum import Flag, auto
-from typing import Any, Final
+from typing import Any
 
 import structlog
 
-from rootline.catalog.rest_settings import catalog_settings
+from rootline.catalog.rest.settings import catalog_settings
 from rootline.cli.catalog_service import open_catalog, warn_if_open
+from rootline.cli.until_stopped import Announce, signals
 from rootline.connect import LakeParts, embedded_settings, open_parts
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.schemas.errors import Invalid
 from rootline.workers.app import WorkerService
-
-Announce = Callable[[Mapping[str, Any], str], None]
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Role(Flag):
@@ -137,25 +133,6 @@ async def _serve_http(
             f"HTTP cannot listen on {settings.http_host}:{port}: {error.strerror or error}; give another --http-port, "
             "or 0 to let the system pick one",
         ) from error
-
-
-@contextlib.contextmanager
-def signals(stop: asyncio.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT set `stop`; the second one ends the process as it does any other."""
-    loop = asyncio.get_running_loop()
-
-    def first() -> None:
-        stop.set()
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)
-
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, first)
-    try:
-        yield
-    finally:
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)
 
 
 def log_to_stderr(level: str) -> None:

@@ -13,18 +13,18 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol
 
-from rootline.client.producer import DEFAULT_TIMEOUT_S, AsyncProducer, Producer
-from rootline.client.session import Session, SessionHolder
-from rootline.client.writer_stamp import WriterStamp
+from rootline.client.session.session import Session, SessionHolder
+from rootline.client.session.writer_stamp import WriterStamp
+from rootline.client.write.producer import DEFAULT_TIMEOUT_S, AsyncProducer, Producer
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, table_name
-from rootline.storage.head_finder import find_head
+from rootline.storage.metadata.head_finder import find_head
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.schema import Schema
 
-    from rootline.client.adopt_table import Adopted
+    from rootline.client.change.adopt_table import Adopted
     from rootline.client.table_handle import TableHandle
 
 CLOSE_PATIENCE_S: Final = 30.0
@@ -77,9 +77,9 @@ class Lake:
             OutcomeUnknown: `verdict-timeout`.
 
         """
-        from rootline.client.create_table import create_table
-        from rootline.client.definition_builder import build_definition
         from rootline.client.table_handle import TableHandle
+        from rootline.client.write.create_table import create_table
+        from rootline.client.write.definition_builder import build_definition
 
         checked = table_name(name)
         definition = build_definition(
@@ -109,7 +109,7 @@ class Lake:
             OutcomeUnknown: `verdict-timeout`.
 
         """
-        from rootline.client.adopt_table import ADOPTION_TIMEOUT_S, adopt_table
+        from rootline.client.change.adopt_table import ADOPTION_TIMEOUT_S, adopt_table
 
         checked, wait_s = table_name(name), ADOPTION_TIMEOUT_S if timeout_s is None else timeout_s
         return self.holder.run(
@@ -170,6 +170,6 @@ async def _must_exist(session: Session, table: TableName) -> None:
 
 
 async def _table_names(session: Session) -> list[str]:
-    from rootline.storage.table_names import list_tables
+    from rootline.storage.metadata.table_names import list_tables
 
     return sorted(await list_tables(session.store))

@@ -11,24 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from rootline.client.commit import Commit
-from rootline.client.producer import DEFAULT_TIMEOUT_S
-from rootline.client.session import Operation, Session, T
+from rootline.client.read.time_travel import Moment, PointInTime, read_head
+from rootline.client.session.commit import Commit
+from rootline.client.session.open_lake import OpenLake
+from rootline.client.session.session import Operation, Session, T
 from rootline.client.table_history import TableHistory
-from rootline.client.time_travel import Moment, PointInTime, read_head
+from rootline.client.write.producer import DEFAULT_TIMEOUT_S
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedManifest, Isolation
 from rootline.schemas.table_definition import TableDefinition
 
 if TYPE_CHECKING:
-    from rootline.catalog.exporter import ExportedTable
-    from rootline.client.lake import Lake
-    from rootline.client.new_files import FileList
-    from rootline.client.overwrite_rows import ChangeOptions
-    from rootline.client.scan import Scan
-    from rootline.client.tree_view import TreeView
-    from rootline.storage.check_findings import CheckSummary, DataFiles, Finding
+    from rootline.catalog.export.exporter import ExportedTable
+    from rootline.client.change.overwrite_rows import ChangeOptions
+    from rootline.client.read.scan import Scan
+    from rootline.client.read.tree_view import TreeView
+    from rootline.client.write.new_files import FileList
+    from rootline.storage.check.findings import CheckSummary, DataFiles, Finding
 
 DEFAULT_TARGET_BYTES: Final = 256 * 1024 * 1024
 _REFRESH_CODES: Final = {"table-uuid-mismatch", "schema-unknown", "spec-unknown"}
@@ -37,7 +37,7 @@ _REFRESH_CODES: Final = {"table-uuid-mismatch", "schema-unknown", "spec-unknown"
 class TableHandle(TableHistory):
     """Made by `lake.table` and `lake.create_table`."""
 
-    def __init__(self, lake: Lake, name: TableName) -> None:
+    def __init__(self, lake: OpenLake, name: TableName) -> None:
         super().__init__(lake, name)
         self._known: TableDefinition | None = None
 
@@ -66,7 +66,7 @@ class TableHandle(TableHistory):
                 where that matters, publish with a `producer` and keep its receipt.
 
         """
-        from rootline.client.append_files import append_files, as_arrow, write_and_store
+        from rootline.client.write.append_files import append_files, as_arrow, write_and_store
 
         rows = as_arrow(data)
         if not rows.num_rows:
@@ -99,7 +99,7 @@ class TableHandle(TableHistory):
             OutcomeUnknown: `verdict-timeout`; adding the same files again is safe, they are there once.
 
         """
-        from rootline.client.append_files import append_files
+        from rootline.client.write.append_files import append_files
 
         async def operation(session: Session) -> Commit:
             definition = await self._definition(session)
@@ -124,7 +124,7 @@ class TableHandle(TableHistory):
             Unavailable: `store-unavailable`.
 
         """
-        from rootline.client.new_files import write_leaves
+        from rootline.client.write.new_files import write_leaves
 
         async def operation(session: Session) -> tuple[AddedManifest, ...]:
             return await write_leaves(session, self.name, await self._definition(session), files, spec_id)
@@ -155,8 +155,8 @@ class TableHandle(TableHistory):
             OutcomeUnknown: `verdict-timeout`.
 
         """
-        from rootline.client.append_files import as_arrow
-        from rootline.client.overwrite_rows import overwrite_rows
+        from rootline.client.change.overwrite_rows import overwrite_rows
+        from rootline.client.write.append_files import as_arrow
 
         rows = as_arrow(data)
         options = _options(isolation, timeout_s, target_file_size_bytes, summary)
@@ -184,7 +184,7 @@ class TableHandle(TableHistory):
             OutcomeUnknown: `verdict-timeout`; deleting again is safe.
 
         """
-        from rootline.client.delete_rows import delete_rows
+        from rootline.client.change.delete_rows import delete_rows
 
         options = _options(isolation, timeout_s, DEFAULT_TARGET_BYTES, summary)
         return self._changing(lambda session: delete_rows(session, self._lake.stamp, self.name, where, options))
@@ -210,7 +210,7 @@ class TableHandle(TableHistory):
             OutcomeUnknown: `verdict-timeout`, of one group.
 
         """
-        from rootline.client.rewrite_files import RewriteOptions, rewrite_files
+        from rootline.client.change.rewrite_files import RewriteOptions, rewrite_files
 
         options = RewriteOptions(timeout_s, target_file_size_bytes, dict(summary or {}))
         return self._changing(lambda session: rewrite_files(session, self._lake.stamp, self.name, where, options))
@@ -238,7 +238,7 @@ class TableHandle(TableHistory):
         At most one of the last four; they are looked up when rows are asked for.
 
         """
-        from rootline.client.scan import Scan
+        from rootline.client.read.scan import Scan
 
         return Scan(
             self._lake.holder,
@@ -259,7 +259,7 @@ class TableHandle(TableHistory):
 
     def tree(self, *, version: int | None = None) -> TreeView:
         """The metadata tree of a version, to be shown as text, as SVG, or by a notebook."""
-        from rootline.client.history import read_tree
+        from rootline.client.read.history import read_tree
 
         return self._lake.holder.run(lambda session: read_tree(session.store, self.name, PointInTime(version=version)))
 
@@ -271,8 +271,8 @@ class TableHandle(TableHistory):
             summary: filled in as the check goes on.
 
         """
-        from rootline.storage.chain_check import check_table
-        from rootline.storage.check_findings import DataFiles
+        from rootline.storage.check.chain import check_table
+        from rootline.storage.check.findings import DataFiles
 
         closely = data_files or DataFiles.LISTED
         return self._lake.holder.iterate(
@@ -293,17 +293,17 @@ class TableHandle(TableHistory):
             Invalid: `version-unknown`, `export-unsupported`, `setting-invalid`.
 
         """
-        from rootline.client.export_table import export_table
+        from rootline.client.read.export_table import export_table
 
         return self._lake.holder.run(lambda session: export_table(session, self.name, format_version, version))
 
     def __repr__(self) -> str:
         return f"<TableHandle {self.name} of {self._lake!r}>"
 
-    def __getstate__(self) -> tuple[Lake, TableName]:
+    def __getstate__(self) -> tuple[OpenLake, TableName]:
         return self._lake, self.name
 
-    def __setstate__(self, state: tuple[Lake, TableName]) -> None:
+    def __setstate__(self, state: tuple[OpenLake, TableName]) -> None:
         self._lake, self.name, self._known = *state, None
 
     def _changing(self, operation: Operation[T]) -> T:
@@ -316,7 +316,7 @@ class TableHandle(TableHistory):
 
     async def _definition(self, session: Session) -> TableDefinition:
         """Read once: a definition is immutable, and a change of it is a rejection that makes this forget it."""
-        from rootline.storage.root_reader import read_definition
+        from rootline.storage.metadata.root_reader import read_definition
 
         if self._known is None:
             head = await read_head(session.store, self.name)
@@ -327,7 +327,7 @@ class TableHandle(TableHistory):
 def _options(
     isolation: Isolation | str, timeout_s: float, target_bytes: int, summary: Mapping[str, str] | None
 ) -> ChangeOptions:
-    from rootline.client.overwrite_rows import ChangeOptions
+    from rootline.client.change.overwrite_rows import ChangeOptions
 
     try:
         checked = Isolation(isolation)

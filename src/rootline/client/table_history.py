@@ -9,28 +9,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rootline.client.commit import Commit
-from rootline.client.producer import DEFAULT_TIMEOUT_S
-from rootline.client.session import Session
-from rootline.client.time_travel import Moment, PointInTime, read_head
+from rootline.client.read.time_travel import Moment, PointInTime, read_head
+from rootline.client.session.commit import Commit
+from rootline.client.session.open_lake import OpenLake
+from rootline.client.session.session import Session
+from rootline.client.write.producer import DEFAULT_TIMEOUT_S
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.root_header import RootHeader
 
 if TYPE_CHECKING:
-    from rootline.client.changes import TableChanges
-    from rootline.client.lake import Lake
+    from rootline.client.read.changes import TableChanges
 
 
 class TableHistory:
     """The part of a `TableHandle` that is about versions."""
 
-    def __init__(self, lake: Lake, name: TableName) -> None:
+    def __init__(self, lake: OpenLake, name: TableName) -> None:
         self._lake = lake
         self.name = name
 
     def history(self, *, limit: int = 20) -> list[RootHeader]:
         """The headers of the newest `limit` addressable versions, newest first: snapshot, totals, ledger."""
-        from rootline.client.history import read_history
+        from rootline.client.read.history import read_history
 
         return self._lake.holder.run(lambda session: read_history(session.store, self.name, limit))
 
@@ -44,7 +44,7 @@ class TableHistory:
             Invalid: `version-unknown`, a version of the range has expired or is not there yet; `setting-invalid`.
 
         """
-        from rootline.client.changes import read_changes
+        from rootline.client.read.changes import read_changes
 
         return self._lake.holder.run(lambda session: read_changes(session.store, self.name, from_version, to_version))
 
@@ -65,7 +65,7 @@ class TableHistory:
             OutcomeUnknown: `verdict-timeout`; setting it again is safe.
 
         """
-        from rootline.client.tags import set_tag
+        from rootline.client.change.tags import set_tag
 
         return self._lake.holder.run(
             lambda session: set_tag(
@@ -75,7 +75,7 @@ class TableHistory:
 
     def untag(self, name: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Commit:
         """Delete a tag. Raises as `tag`, and `Invalid` (`tag-unknown`) when there is none."""
-        from rootline.client.tags import delete_tag
+        from rootline.client.change.tags import delete_tag
 
         return self._lake.holder.run(
             lambda session: delete_tag(session, self._lake.stamp, self.name, name, timeout_s=timeout_s)
@@ -104,7 +104,7 @@ class TableHistory:
             OutcomeUnknown: `verdict-timeout`.
 
         """
-        from rootline.client.restore_version import restore_version
+        from rootline.client.change.restore_version import restore_version
 
         point = PointInTime(version, snapshot_id, timestamp, tag)
         return self._lake.holder.run(
@@ -120,7 +120,7 @@ class TableHistory:
         tag: str | None = None,
     ) -> TableChanges:
         """What `restore` would change now; nothing is published. Raises as `restore`."""
-        from rootline.client.restore_version import preview_restore
+        from rootline.client.change.restore_version import preview_restore
 
         point = PointInTime(version, snapshot_id, timestamp, tag)
         return self._lake.holder.run(lambda session: preview_restore(session.store, self.name, point))

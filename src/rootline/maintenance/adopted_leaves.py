@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
+from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.bytes.leaf.leaf_rules import RULED_COLUMNS, broken_columns
 from rootline.schemas.content_entry import ContentEntry, Status
-from rootline.schemas.leaf import Leaf
-from rootline.schemas.leaf_rules import RULED_COLUMNS, broken_columns
 from rootline.schemas.table_definition import TableDefinition
 
 _VERSION_INFO: Final = "version_info"

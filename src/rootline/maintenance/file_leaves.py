@@ -1,7 +1,7 @@
 """Leaves of files that are new, made from columns: what a writer with many files publishes in their place.
 
 Owns: the columns that a list of files may have, their order, and the cut into leaves. Does not own: the leaf's bytes
-(`leaf_codec`), storing them (the client), what the coordinator makes of them (`rootline.tree.written_leaves`).
+(`leaf_codec`), storing them (the client), what the coordinator makes of them (`rootline.tree.intents.writer_leaves`).
 Invariants: entries say nothing that the commit gives: they are ADDED without numbers and row ids; no loop over files;
 the order prunes: by partition values, then by the lower bounds of the sort order.
 
@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rootline.maintenance.clustering import sort_ids
+from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS, ROW_FIELDS, leaf_schema, physical_column
 from rootline.schemas.content_entry import ContentType, FileFormat, Status
 from rootline.schemas.errors import Invalid
-from rootline.schemas.leaf_schema import CONTENT_STATS, ROW_FIELDS, leaf_schema, physical_column
 from rootline.schemas.table_definition import TableDefinition, TrackedField
 
 _REQUIRED: Final = ("location", "record_count", "file_size_in_bytes")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rootline.maintenance.property_values import whole_number
-from rootline.schemas.leaf_codec import MAX_ENTRIES
+from rootline.schemas.bytes.leaf.leaf_codec import MAX_ENTRIES
 
 
 @dataclass(frozen=True, slots=True)

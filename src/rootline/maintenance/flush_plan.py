@@ -21,12 +21,12 @@ from pyroaring import BitMap
 
 from rootline.maintenance.flush_limits import FlushLimits
 from rootline.maintenance.planned_leaf import InPlan, InRoot, PlannedLeaf, planned_leaves
+from rootline.schemas.bytes.leaf.leaf_codec import MAX_ENTRIES, Leaf, LeafContent
+from rootline.schemas.bytes.root.root_codec import Root, Row
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import Version
-from rootline.schemas.leaf_codec import MAX_ENTRIES, Leaf, LeafContent
-from rootline.schemas.root_codec import Root, Row
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.scan_plan import manifest_vectors
+from rootline.tree.scan.scan_plan import manifest_vectors
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from pyroaring import BitMap
 from rootline.maintenance.compaction_limits import CompactionLimits
 from rootline.maintenance.leaf_load import LeafLoad, LoadedLeaf
 from rootline.maintenance.planned_leaf import InPlan, InRoot, PlannedLeaf, planned_leaves
+from rootline.schemas.bytes.leaf.leaf_codec import MAX_ENTRIES, Leaf, LeafContent
+from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import Version
-from rootline.schemas.leaf_codec import MAX_ENTRIES, Leaf, LeafContent
-from rootline.schemas.root_codec import Root
 from rootline.schemas.table_definition import TableDefinition
 
 OWNERS_MAX = 64

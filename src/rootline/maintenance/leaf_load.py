@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.maintenance.compaction_limits import ENTRIES_MAX, CompactionLimits
+from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
-from rootline.schemas.root_codec import Root
-from rootline.tree.adopted_rows import is_adopted
+from rootline.tree.proof.adopted_rows import is_adopted
 
 _BITS_A_TIER: Final = 3
 """Leaves are of one size when their live entries differ by less than a factor of eight, or so."""

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rootline.maintenance.clustering import cluster, cut
+from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, LeafContent
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status
 from rootline.schemas.intent import AddedManifest
-from rootline.schemas.leaf_codec import EncodedLeaf, LeafContent
 from rootline.schemas.table_definition import TableDefinition
 
 

@@ -1,7 +1,7 @@
 """When the coordinator flushes a table by itself, and what it writes then.
 
 Owns: that choice, and the leaves' names and bytes. Does not own: thresholds (`flush_limits`), how the leaves become
-part of a root (`rootline.tree.self_flush`).
+part of a root (`rootline.tree.intents.self_flush`).
 Invariants: pure: the same head gives the same leaves under the same names, so a commit that is tried again stores
 nothing twice; a root that cannot be made shorter is left alone.
 
@@ -17,10 +17,10 @@ from typing import Final
 from rootline.maintenance.flush_limits import FlushLimits
 from rootline.maintenance.flush_plan import plan_flush
 from rootline.maintenance.planned_leaf import PlannedLeaf, manifest_of
+from rootline.schemas.bytes.leaf.leaf_codec import decode_leaf, encode_leaf
 from rootline.schemas.errors import Invalid
-from rootline.schemas.leaf_codec import decode_leaf, encode_leaf
-from rootline.tree.self_flush import OwnLeaf
-from rootline.tree.table_state import TableState
+from rootline.tree.intents.self_flush import OwnLeaf
+from rootline.tree.state.table_state import TableState
 
 DELETE_LEAVES: Final = 4
 """Of single data leaves: each leaf is a request before the root's."""

@@ -17,9 +17,9 @@ from typing import Final
 from pyroaring import BitMap
 
 from rootline.maintenance.compaction_limits import CompactionLimits
+from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.identifiers import Version
-from rootline.schemas.root_codec import Root
 
 _WORTH_IT: Final = 512
 """Bytes below which a vector stays: the row that names a Puffin file is not much shorter."""

@@ -1,7 +1,7 @@
 """The log of intents, verdicts and dead letters, as four capabilities.
 
-Owns: the ports. Does not own: framing of records (`rootline.schemas.intent_codec`, `verdict_codec`), which table a
-record is for, when a verdict may be published.
+Owns: the ports. Does not own: framing of records (`rootline.schemas.bytes.log.intent_codec`, `verdict_codec`), which
+table a record is for, when a verdict may be published.
 Invariants: a published record is durable before `publish` returns; records of one key keep their order; a reader
 sees every record from its position on, once, in order.
 """

@@ -1,6 +1,6 @@
 """Objects in a bucket (or a folder that behaves like one), under one warehouse.
 
-Owns: the port and the values it exchanges. Does not own: what an answer means for a commit (`put_outcome`).
+Owns: the port and the values it exchanges. Does not own: what an answer means for a commit (`put_rules`).
 Invariants: keys are relative to the warehouse; `get` alone also takes absolute ones (`s3://other/key`, `file:///p`,
 `/p`), which are read as they are written; an object never changes once written; `put_if_absent` has exactly one winner
 for a key; a wait has a deadline.

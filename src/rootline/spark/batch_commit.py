@@ -17,11 +17,11 @@ from typing import Final
 
 import structlog
 
-from rootline.client.file_plan import plan_files
-from rootline.client.file_rows import seen_vector
+from rootline.client.change.replan_policy import replan_delay_s
 from rootline.client.lake import Lake
-from rootline.client.new_files import NewFiles, for_intent
-from rootline.client.replan_policy import replan_delay_s
+from rootline.client.read.file_plan import plan_files
+from rootline.client.read.file_rows import seen_vector
+from rootline.client.write.new_files import NewFiles, for_intent
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile, Intent, IntentKind, Isolation, RemovedFile
 from rootline.schemas.table_definition import TableDefinition

@@ -1,7 +1,7 @@
 """Spark's batch read of one table: plan in the driver's Python worker, read on executors.
 
-Owns: the partitions of a read, filters pushed by Spark. Does not own: planning (`rootline.client.file_plan`),
-reading files (`rootline.storage.scan_executor`), Spark's types (`spark_types`).
+Owns: the partitions of a read, filters pushed by Spark. Does not own: planning (`rootline.client.read.file_plan`),
+reading files (`rootline.storage.rows.scan_executor`), Spark's types (`spark_types`).
 Invariants: every partition belongs to one version of the table; Spark checks every filter again, so a filter that
 cannot be translated costs time, never rows.
 """
@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from rootline.client.file_plan import plan_files
-from rootline.client.time_travel import PointInTime
+from rootline.client.read.file_plan import plan_files
+from rootline.client.read.time_travel import PointInTime
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.connection import guest_lake
 from rootline.spark.filter_translation import translated
 from rootline.spark.options import SourceOptions
 from rootline.spark.spark_types import arrow_schema_for_spark, batch_for_spark
-from rootline.storage.data_file_reader import RowsWanted
-from rootline.storage.scan_executor import scan_batches
-from rootline.tree.file_task import FileTask
-from rootline.tree.filters import BoundFilter, all_of, bind_filter
+from rootline.storage.rows.data_file_reader import RowsWanted
+from rootline.storage.rows.scan_executor import scan_batches
+from rootline.tree.filter.filters import BoundFilter, all_of, bind_filter
+from rootline.tree.scan.file_task import FileTask
 
 if TYPE_CHECKING:
     import pyarrow as pa

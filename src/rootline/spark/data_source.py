@@ -15,8 +15,8 @@ from pyiceberg.schema import Schema
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, DataSourceStreamArrowWriter
 from pyspark.sql.types import StructType
 
-from rootline.client.session import Session
-from rootline.client.time_travel import read_root_at
+from rootline.client.read.time_travel import read_root_at
+from rootline.client.session.session import Session
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.batch_reader import BatchReader, PushingReader
@@ -24,8 +24,8 @@ from rootline.spark.connection import guest_lake
 from rootline.spark.options import PushFilters, SourceOptions, Use, parse_options
 from rootline.spark.spark_types import check_columns, spark_schema_of
 from rootline.spark.writers import BatchWriter, StreamWriter
-from rootline.storage.metadata_columns import METADATA_COLUMNS, metadata_field
-from rootline.storage.root_reader import read_definition
+from rootline.storage.metadata.root_reader import read_definition
+from rootline.storage.rows.metadata_columns import METADATA_COLUMNS, metadata_field
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

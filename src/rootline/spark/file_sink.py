@@ -1,7 +1,7 @@
 """The executor's side of a write: Arrow batches in, data files with statistics in the store, messages out.
 
 Owns: buffering to the target file size, writing through the store, the message that carries the files to the driver.
-Does not own: how a file is written (`rootline.client.data_file_writer`), publishing (`batch_commit`).
+Does not own: how a file is written (`rootline.client.write.data_file_writer`), publishing (`batch_commit`).
 Invariants: one Parquet file per partition value and target size, not per Arrow batch; nothing is published here, so
 files of a failed task are orphans that no reader sees.
 """
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from rootline.client.data_file_writer import write_files
-from rootline.client.upload import upload_all
+from rootline.client.session.upload import upload_all
+from rootline.client.write.data_file_writer import write_files
 from rootline.schemas.intent import DataFile
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.connection import guest_lake

@@ -1,6 +1,6 @@
 """Spark's pushed filters in PyIceberg's words.
 
-Owns: the translation. Does not own: evaluation (`rootline.tree.filters`, `rootline.tree.prune`).
+Owns: the translation. Does not own: evaluation (`rootline.tree.filter.filters`, `rootline.tree.filter.prune`).
 Invariants: a row that satisfies a filter in Spark satisfies its translation, because rows that do not are never handed
 to Spark; what has no such translation is left out, and costs time only, because Spark asks every filter again. That
 is where the two differ: to Spark NaN is greater than every number, here it satisfies no comparison.
@@ -20,7 +20,7 @@ from pyiceberg.types import DoubleType, FloatType
 from pyspark.sql import datasource as spark
 
 from rootline.schemas.errors import Invalid
-from rootline.tree.filters import bind_filter
+from rootline.tree.filter.filters import bind_filter
 
 _make: Final[Any] = expressions  # its models declare fields that their own constructors name otherwise
 _COMPARISONS: Final[dict[type[spark.Filter], tuple[Any, Any]]] = {

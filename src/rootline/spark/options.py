@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from rootline.client.time_travel import PointInTime, milliseconds
+from rootline.client.read.time_travel import PointInTime, milliseconds
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, table_name
 from rootline.schemas.intent import Isolation

@@ -1,7 +1,7 @@
 """A table's types as Spark's, and Arrow values of one as values of the other.
 
-Owns: both mappings. Does not own: types at rest (`rootline.storage.arrow_types`), checks of rows to write
-(`rootline.storage.row_projection`).
+Owns: both mappings. Does not own: types at rest (`rootline.storage.rows.arrow_types`), checks of rows to write
+(`rootline.storage.rows.row_projection`).
 Invariants: no value changes in silence: a value that Spark's type cannot hold is an error that names the column;
 moments are moments, whatever time zone a session shows them in.
 """

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rootline.client.lake import Lake
-from rootline.client.producer import AsyncProducer, AsyncReceipt
-from rootline.client.session import Session
+from rootline.client.session.session import Session
+from rootline.client.write.producer import AsyncProducer, AsyncReceipt
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import Location, TableName

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer
 
-from rootline.adapters.kafka_settings import KafkaSettings
+from rootline.adapters.kafka.settings import KafkaSettings
 from tests.kafka.chaos.crowd import elapsed
 from tests.kafka.rootline_process import RootlineProcess
 from tests.services.kafka_service import KafkaBroker

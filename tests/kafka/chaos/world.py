@@ -17,11 +17,11 @@ from pathlib import Path
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
-from rootline.adapters.kafka_topics import topic_identity
+from rootline.adapters.kafka.topics import topic_identity
 from rootline.client.lake import Lake
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName, Version
-from rootline.storage.root_reader import read_root
+from rootline.storage.metadata.root_reader import read_root
 from tests.kafka.chaos.crowd import Crowd, elapsed
 from tests.kafka.chaos.faults import Faults
 from tests.kafka.judge import Told, check_table, judge_table, judge_topics

@@ -1,0 +1,306 @@
+"""What one process does with the partitions that are its own, from their assignment until they are revoked.
+
+Owns: the tables' loops, a reader of its own for each table that does not keep up, and the frontier of all of them.
+Does not own: what a table does with a record (`table_loop`), decoding (`record_decoding`), where records come from
+(`consumer_loop`).
+Invariants: every table gets its records of a partition in order and without a gap; no table stops or delays the others
+or the reading; what is kept in memory does not grow with tables that do not exist.
+
+Theory. A table whose queue is full takes no more records from the main reading: the first offset that it missed is
+kept, and a second reader, the table's own, hands over what follows from there whenever there is room, until it has
+come to where the main reading is. So one stuck table costs its own queue and nothing else, and nothing is jumped over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, Final
+
+import structlog
+
+from rootline.coordinator.runtime.decoding_trial import DecodingTrial
+from rootline.coordinator.runtime.frontier import Frontier
+from rootline.coordinator.runtime.record_decoding import Rejection, deadly, decoded
+from rootline.coordinator.runtime.rejection_outbox import RejectionOutbox
+from rootline.coordinator.runtime.table_loop import TableLoop, TableOwner
+from rootline.ports.environment import Environment
+from rootline.ports.intent_feed import Assigned, CoordinatorLog, Partition, Reread
+from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent_limits import IntentLimits
+from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.root_header import PartitionOffset
+from rootline.tree.draft.batch import Record
+from rootline.tree.ledger.outcomes import Acknowledged
+
+_READ_MAX: Final = 256
+_UNKNOWN_TABLES_MAX: Final = 100
+
+LoopFactory = Callable[[TableName, Acknowledged, TableOwner], TableLoop]
+
+
+class End(Enum):
+    """How a tenure ended."""
+
+    IN_GOOD_ORDER = auto()
+    CUT_OFF = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class TenureSettings:
+    """What a tenure is bounded by: bytes kept in memory over all tables, idle seconds before a table is let go."""
+
+    limits: IntentLimits
+    queue_bytes_max: int
+    table_idle_s: float
+    retry_s: float
+    request_timeout_s: float
+
+
+@dataclass(slots=True)
+class Tenure:
+    """`tables` grows as records of new tables arrive; `behind`: tables that their own readers serve.
+
+    `held_bytes`: of intents in all tables' queues, and of rejected records that are not published yet.
+    """
+
+    assigned: Assigned
+    log: CoordinatorLog
+    make_loop: LoopFactory
+    environment: Environment
+    settings: TenureSettings
+    tasks: asyncio.TaskGroup
+    tables: dict[TableName, TableLoop] = field(default_factory=dict)
+    behind: set[tuple[TableName, Partition]] = field(default_factory=set)
+    held_bytes: int = 0
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    frontier: Frontier = field(init=False)
+    _acknowledged: Mapping[Partition, int] = field(init=False)
+    _outbox: RejectionOutbox = field(init=False)
+    _own: set[asyncio.Task[None]] = field(default_factory=set)
+    _readers: set[asyncio.Task[None]] = field(default_factory=set)
+    _new: set[TableName] = field(default_factory=set)
+    _looked_for_idle_s: float = 0.0
+    _suspects: Mapping[Partition, int] = field(init=False)
+    _deadly: dict[LogPosition, str] = field(default_factory=dict)
+    _trial: DecodingTrial = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.frontier = Frontier(self.assigned.starts)
+        self._acknowledged = {(log, partition): offset for log, partition, offset in self.assigned.starts}
+        self._suspects = {(log, partition): offset for log, partition, offset in self.assigned.suspects}
+        self._trial = DecodingTrial(self.settings.limits)
+        self._outbox = RejectionOutbox(
+            self.log,
+            self.environment,
+            self._rejected,
+            self.held,
+            self.settings.queue_bytes_max,
+            self.settings.request_timeout_s,
+            self.settings.retry_s,
+        )
+
+    def begin(self) -> None:
+        """Start what publishes rejections."""
+        self._start(self._outbox.run(), "rejections")
+
+    async def examine(self, records: Sequence[LogRecord]) -> None:
+        """Of records that may have ended a reader, learn which ones do; for `hand_out`."""
+        if not self._suspects:
+            return
+        suspects = [raw for raw in records if raw.position.offset < self._suspects.get(raw.position[:2], 0)]
+        if suspects:
+            self._deadly |= await self._trial.deadly(suspects)
+        elif all(self.frontier.next_offset(place) >= end for place, end in self._suspects.items()):
+            await self._trial.close()  # whoever is behind starts it again
+
+    def hand_out(self, records: Sequence[LogRecord], passed: Sequence[PartitionOffset] = ()) -> None:
+        """Give each record to its table, or reject it; in the order of each partition. `passed`: as in `Delivered`."""
+        by_table: dict[tuple[TableName, Partition], list[Record]] = {}
+        ends: dict[Partition, int] = {}
+        rejections: list[Rejection] = []
+        behind = self.behind
+        for raw in records:
+            log, number, offset = raw.position
+            place = (log, number)
+            ends[place] = offset + 1
+            if behind and raw.key is not None and (TableName(raw.key.decode(errors="replace")), place) in behind:
+                continue  # the table's own reader comes by
+            result = self._decoded(raw)
+            if isinstance(result, Record):
+                by_table.setdefault((TableName(result.intent.table), place), []).append(result)
+            else:
+                rejections.append(result)
+        for rejection in rejections:
+            self._reject(rejection)
+        self._let_go_of_tables(any(table not in self.tables for table, _ in by_table))
+        for (table, place), own in by_table.items():
+            if (table, place) not in behind:
+                self._deliver(table, place, tuple(own), ends[place])
+        for place, end in ends.items():
+            self.frontier.read(place, end)
+        for log, number, end in passed:
+            self.frontier.read((log, number), end)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the reading should pause: no memory, or very many tables that have yet to find their head."""
+        if len(self._new) > _UNKNOWN_TABLES_MAX:
+            self._let_go_of_tables(True)
+            self._new = {table for table in self._new if table in self.tables and self.tables[table].is_unknown}
+        return (
+            len(self._new) > _UNKNOWN_TABLES_MAX
+            or self._outbox.is_full
+            or self.held_bytes >= self.settings.queue_bytes_max
+        )
+
+    @property
+    def trouble(self) -> str:
+        """Why something that was decided cannot be said, if so."""
+        return next((loop.trouble for loop in self.tables.values() if loop.trouble), self._outbox.trouble)
+
+    def decided(self, table: TableName, up_to: Acknowledged) -> None:
+        """What a table's loop tells."""
+        self.frontier.decided(table, up_to)
+
+    def held(self, more_bytes: int) -> None:
+        """What a table's loop or the outbox tells."""
+        self.held_bytes += more_bytes
+
+    async def end(self, *, patience_s: float | None) -> End:
+        """Let what is in flight be decided and its verdicts be acknowledged, for `patience_s` seconds, then cut it off.
+
+        What is cut off is left for the next owner, who finds out by the head what became of it.
+        """
+        for reader in self._readers:
+            reader.cancel()
+        self._outbox.request_stop()
+        for loop in self.tables.values():
+            loop.request_stop()
+        await self._trial.close()
+        if not self._own:
+            return End.IN_GOOD_ORDER
+        _, late = await asyncio.wait(self._own, timeout=patience_s)
+        for task in late:
+            task.cancel()
+        if late:
+            structlog.get_logger().warning("tables cut off", action="revoke", tasks=len(late), patience_s=patience_s)
+            await asyncio.wait(late)
+        return End.CUT_OFF if late else End.IN_GOOD_ORDER
+
+    def _deliver(self, table: TableName, place: Partition, records: tuple[Record, ...], read_to: int) -> None:
+        loop = self.tables.get(table)
+        if loop is None:
+            loop = self.tables[table] = self.make_loop(table, self._acknowledged, self)
+            self._new.add(table)
+            self._start(loop.run(), f"table {table}")
+        if loop.has_room:
+            self._hand_over(loop, table, place, records)
+            return
+        self.behind.add((table, place))
+        self.frontier.fell_behind(place, table, records[0].position.offset)
+        start = PartitionOffset(*place, records[0].position.offset)
+        reader = self._start(self._catch_up(table, loop, start, read_to), f"reader of {table}")
+        self._readers.add(reader)
+        reader.add_done_callback(self._readers.discard)
+
+    def _hand_over(self, loop: TableLoop, table: TableName, place: Partition, records: tuple[Record, ...]) -> None:
+        self.frontier.handed_over(place, table, records[0].position.offset, records[-1].position.offset)
+        loop.deliver(records)
+
+    async def _catch_up(self, table: TableName, loop: TableLoop, start: PartitionOffset, rejected_to: int) -> None:
+        """Hand `loop` its records from `start` on, until the main reading is no further.
+
+        Before `rejected_to` the main reading has rejected what is no intent, with a key or without.
+        """
+        name, place = f"{table}/{start.partition}", (start.log, start.partition)
+        position = start.next_offset
+        try:
+            while position < self.frontier.next_offset(place):
+                await loop.wait_for_room()
+                if self._outbox.is_full:
+                    await self._pause()
+                    continue
+                found = await self._read_again(name, start._replace(next_offset=position))
+                if found is None or (not found.records and found.next_offset == position):
+                    await self._pause()
+                    continue
+                async with self.turn:
+                    # no await from here to the end of the turn: the main reading hands out nothing in between, so that
+                    # no record falls between the two
+                    end = self.frontier.next_offset(place)
+                    records = [raw for raw in found.records if raw.position.offset < end]
+                    self._sort_out(table, loop, place, records, rejected_to)
+                    position = min(found.next_offset, end)
+                    self.frontier.reread(place, table, position)
+            self.behind.discard((table, place))
+            self.frontier.caught_up(place, table)
+        finally:
+            await self.log.forget_reader(name)
+
+    def _sort_out(
+        self, table: TableName, loop: TableLoop, place: Partition, records: Sequence[LogRecord], rejected_to: int
+    ) -> None:
+        """Of what was read again: the table's own records, and those under its key that are no intents."""
+        own: list[Record] = []
+        for raw in records:
+            if raw.key is not None and raw.key != table.encode():
+                continue
+            result = self._decoded(raw)
+            if not isinstance(result, Record):
+                if raw.key is not None and raw.position.offset >= rejected_to:  # else the main reading has rejected it
+                    self._reject(result)
+            elif result.intent.table == table:
+                own.append(result)
+        if own:
+            self._hand_over(loop, table, place, tuple(own))
+
+    def _decoded(self, raw: LogRecord) -> Record | Rejection:
+        how = self._deadly.get(raw.position) if self._deadly else None
+        return decoded(raw, self.settings.limits) if how is None else deadly(raw, how)
+
+    async def _read_again(self, name: str, start: PartitionOffset) -> Reread | None:
+        try:
+            found = await self.log.read_again(name, start, limit=_READ_MAX)
+            await self.examine(found.records)
+            return found
+        except (Unavailable, OutcomeUnknown, Fenced) as error:  # what is fenced, the main reading finds out as well
+            structlog.get_logger().warning("log unreadable", action="retry", reader=name, reason=str(error))
+            return None
+
+    def _reject(self, rejection: Rejection) -> None:
+        verdict, _ = rejection
+        self.frontier.rejected((LogId(verdict.log), verdict.partition), verdict.offset)
+        self._outbox.reject([rejection])
+
+    def _rejected(self, rejections: Sequence[Rejection]) -> None:
+        for verdict, _ in rejections:
+            self.frontier.rejection_published((LogId(verdict.log), verdict.partition), verdict.offset)
+
+    def _let_go_of_tables(self, has_new: bool) -> None:
+        """Forget tables that do not exist, or a writer could fill the memory with names; and those long idle."""
+        now_s = self.environment.monotonic_s()
+        if not has_new and now_s - self._looked_for_idle_s < 0.1 * self.settings.table_idle_s:
+            return
+        self._looked_for_idle_s = now_s
+        behind = {table for table, _ in self.behind}
+        idle_since_s = now_s - self.settings.table_idle_s
+        gone = [
+            table
+            for table, loop in self.tables.items()
+            if table not in behind and (loop.is_absent or loop.is_idle_since(idle_since_s))
+        ]
+        for table in gone:
+            self.tables.pop(table).request_stop()
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = self.tasks.create_task(work, name=name)
+        self._own.add(task)
+        task.add_done_callback(self._own.discard)
+        return task
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self.settings.retry_s * (0.5 + 0.5 * self.environment.jitter()))

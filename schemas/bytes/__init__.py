@@ -1,0 +1,1 @@
+"""What the models look like as bytes: one room for each kind of object."""

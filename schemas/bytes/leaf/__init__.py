@@ -1,0 +1,1 @@
+"""A leaf manifest as Parquet, and in memory."""

@@ -1,0 +1,369 @@
+"""A leaf manifest in memory: columns for planning, rows on demand.
+
+Owns: columns → entries, and finding an entry by its place. Does not own: the proof that the bytes are what was written
+(`leaf_codec`), what entries inherit (`leaf_inheritance`), what a leaf's rows mean for the table (`rootline.tree`).
+Invariants: an ordinal is the physical record index, DELETED rows counted, across row groups; only the columns that are
+asked for are decoded; the statistics of a row are decoded when they are first looked at; a leaf that knows its root row
+shows what its entries inherit from it, in rows and in columns alike.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rootline.schemas.bytes.leaf.kept_columns import KeptColumns
+from rootline.schemas.bytes.leaf.leaf_inheritance import Lent, inherited_columns, inherited_rows, lent_by, may_inherit
+from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS, ROW_FIELDS, physical_column
+from rootline.schemas.content_entry import (
+    ContentEntry,
+    ContentType,
+    DeletionVector,
+    EntryPlace,
+    FileFormat,
+    Status,
+    VersionInfo,
+)
+from rootline.schemas.errors import Corrupt
+from rootline.schemas.statistics import ContentStats, FieldStatistics
+
+_CHUNK_ROWS: Final = 1024
+_NEAR_ROWS: Final = 16
+"""Entries picked by ordinal whose statistics are decoded together: as many as cost no more than one alone."""
+_KEPT: Final = KeptColumns(["_ordinals", "_rows", "_written_rows", "_open_group"])
+_ROW_COLUMNS: Final = [field.name for field in ROW_FIELDS]
+_MEMBERS: Final = (
+    "lower_bound",
+    "upper_bound",
+    "tight_bounds",
+    "value_count",
+    "null_value_count",
+    "nan_value_count",
+    "avg_value_size_in_bytes",
+    "max_value_size_in_bytes",
+)
+
+
+class LeafContent(StrEnum):
+    """What a leaf lists: data files, or deletes (vectors and equality deletes)."""
+
+    DATA = "data"
+    DELETE = "delete"
+
+
+class Leaf:
+    """A proven leaf. `location` as the root names it, `size_in_bytes` of the file, `lent` by its root row.
+
+    `body` is Parquet, and `metadata` its parsed footer. Any thread may use a leaf: each reading opens the bytes anew, a
+    tenth of a millisecond, because Arrow's reader crashes the process when two threads read by it at once.
+    """
+
+    _open_group: tuple[int, pa.StructArray] | None = None
+
+    def __init__(
+        self,
+        location: str,
+        content: LeafContent,
+        body: bytes | pa.Buffer,
+        metadata: pq.FileMetaData,
+        size_in_bytes: int,
+        lent: Lent | None = None,
+    ) -> None:
+        self.lent = lent
+        self.location = location
+        self.content = content
+        self.size_in_bytes = size_in_bytes
+        self.length: int = metadata.num_rows
+        self._body = body
+        self._metadata: pq.FileMetaData | None = metadata
+        groups = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+        self._group_starts = [sum(groups[:index]) for index in range(len(groups) + 1)]
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __repr__(self) -> str:
+        return f"Leaf({self.location!r}, {self.length} entries)"
+
+    def kept_by(self, keep: Callable[[bytes], bytes | pa.Buffer]) -> Leaf:
+        """The same leaf, its bytes where `keep` puts them; itself if they were put somewhere before.
+
+        The parsed footer, a megabyte of a large leaf, is not kept: parsing it anew takes a millisecond.
+        """
+        if not isinstance(self._body, bytes):
+            return self
+        other = self._copy(self.lent)
+        other._body, other._metadata = keep(self._body), None
+        return other
+
+    def of_row(self, row: ContentEntry) -> Leaf:
+        """The same leaf under the root row that names it, from which its entries inherit; itself if it is that."""
+        return self.lending(lent_by(row))
+
+    def lending(self, lent: Lent) -> Leaf:
+        """The same leaf, its entries inheriting what is `lent`. A row lends the same as long as it stands."""
+        if lent == self.lent:
+            return self
+        return self._copy(lent)
+
+    def _copy(self, lent: Lent | None) -> Leaf:
+        other = copy(self)
+        other.lent = lent
+        for name in ("table", "_rows", "_ordinals"):
+            other.__dict__.pop(name, None)
+        return other
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """Every column, one row an entry, in ordinals' order. Kept once asked for: prefer `columns` for a few."""
+        return self._with_lent(self._read(None))
+
+    def columns(self, names: Sequence[str]) -> pa.Table:
+        """Only these columns, decoded anew; names as in Parquet paths, such as `content_stats._3.lower_bound`."""
+        return self._with_lent(self._read(list(names)))
+
+    @cached_property
+    def tracked_ids(self) -> tuple[int, ...]:
+        """Ids of the columns and expressions that some entry of this leaf has statistics of."""
+        footer = self._metadata or pq.read_metadata(pa.BufferReader(self._body))
+        schema: pa.Schema = footer.schema.to_arrow_schema()
+        index = schema.get_field_index(CONTENT_STATS)
+        return () if index < 0 else tuple(int(field.name[1:]) for field in schema.field(index).type)
+
+    def entry(self, ordinal: int) -> ContentEntry:
+        """The entry at `ordinal`; raises `IndexError` outside 0..length."""
+        if not 0 <= ordinal < self.length:
+            raise IndexError(f"{self.location} has {self.length} entries, not one at {ordinal}")
+        return self._entries_between(ordinal, ordinal + 1)[0]
+
+    def entries_at(self, ordinals: Sequence[int]) -> list[ContentEntry]:
+        """The entries at these ordinals, in their order."""
+        rows = self._rows.take(pa.array(ordinals, pa.int64()))
+        columns = (rows.column(name).to_pylist() for name in _FLAT_COLUMNS)
+        near: dict[int, _ChunkStatistics] = {}
+        for start in sorted({ordinal - ordinal % _NEAR_ROWS for ordinal in ordinals}):
+            near[start] = _ChunkStatistics(self, start, min(start + _NEAR_ROWS, self.length))
+        return [
+            _entry_of(row, RowStatistics(near[ordinal - ordinal % _NEAR_ROWS], ordinal % _NEAR_ROWS))
+            for ordinal, row in zip(ordinals, zip(*columns, strict=True), strict=True)
+        ]
+
+    def entries(self) -> Iterator[ContentEntry]:
+        """Every entry, DELETED ones included, in ordinals' order."""
+        for start in range(0, self.length, _CHUNK_ROWS):
+            yield from self._entries_between(start, min(start + _CHUNK_ROWS, self.length))
+
+    def ordinal_of(self, place: EntryPlace) -> int | None:
+        """Where the entry of this place stands, `None` when there is none; DELETED rows are not found."""
+        return self._ordinals.get(place if place[2] is not None or place[0] else place[1])
+
+    def ordinals_of(self, places: Iterable[EntryPlace]) -> list[int | None]:
+        """`ordinal_of` for many places at once."""
+        keys = [place if place[2] is not None or place[0] else place[1] for place in places]
+        return list(map(self._ordinals.get, keys))
+
+    @cached_property
+    def _ordinals(self) -> Mapping[EntryPlace | str, int]:
+        """Data files by location alone, all else by the whole place."""
+        _KEPT.add(self)
+        columns = [self._rows.column(name).to_pylist() for name in ("content_type", "location", "status", "offset")]
+        return {
+            (location if not content_type and offset is None else EntryPlace(content_type, location, offset)): ordinal
+            for ordinal, (content_type, location, status, offset) in enumerate(zip(*columns, strict=True))
+            if status != Status.DELETED
+        }
+
+    @property
+    def rows(self) -> pa.Table:
+        """All but the statistics, by ordinal, structs flattened: to compare many entries without making them."""
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> pa.Table:
+        """All but the statistics, structs flattened, one chunk a column."""
+        _KEPT.add(self)
+        written = self._written_rows
+        return written if self.lent is None else inherited_rows(written, self.lent)
+
+    def _with_lent(self, table: pa.Table) -> pa.Table:
+        return inherited_columns(table, self._rows) if self.lent is not None and may_inherit(table) else table
+
+    @cached_property
+    def _written_rows(self) -> pa.Table:
+        """As `_rows`, nothing inherited."""
+        flat: dict[str, pa.Array] = {}
+        table = self._read(_ROW_COLUMNS)
+        for name in table.column_names:
+            column = _one_chunk(table.column(name))
+            if pa.types.is_struct(column.type):
+                flat[name] = column.is_valid()
+                flat |= {field.name: child for field, child in zip(column.type, column.flatten(), strict=True)}
+            else:
+                flat[name] = column
+        return pa.table(flat)
+
+    def _entries_between(self, start: int, stop: int) -> list[ContentEntry]:
+        rows = self._rows.slice(start, stop - start)
+        source = _ChunkStatistics(self, start, stop)
+        columns = (rows.column(name).to_pylist() for name in _FLAT_COLUMNS)
+        return [_entry_of(row, RowStatistics(source, index)) for index, row in enumerate(zip(*columns, strict=True))]
+
+    def statistics_between(self, start: int, stop: int) -> list[dict[int, FieldStatistics]]:
+        """The statistics of the entries from `start` up to `stop`."""
+        found: list[dict[int, FieldStatistics]] = []
+        if not self.tracked_ids:
+            return [{} for _ in range(start, stop)]
+        for group, group_start in enumerate(self._group_starts[:-1]):
+            low, high = max(start, group_start), min(stop, self._group_starts[group + 1])
+            if low < high:
+                found.extend(_statistics_of(self._group(group).slice(low - group_start, high - low)))
+        return found
+
+    def statistics_at(self, ordinals: Sequence[int]) -> dict[int, pa.StructArray]:
+        """Column or expression id → the statistics of the entries at these ordinals, which ascend, as a struct each."""
+        if not self.tracked_ids or not ordinals:
+            return {}
+        places = pa.array(ordinals, pa.int64())
+        parts: list[pa.StructArray] = []
+        for group, start in enumerate(self._group_starts[:-1]):
+            stop = self._group_starts[group + 1]
+            low, high = (bisect_left(ordinals, bound) for bound in (start, stop))
+            if low < high:
+                rows, first = self._group(group), ordinals[low] - start
+                is_run = ordinals[high - 1] - ordinals[low] == high - low - 1
+                wanted = None if is_run else pc.subtract(places.slice(low, high - low), start)
+                parts.append(rows.slice(first, high - low) if wanted is None else rows.take(wanted))
+        whole = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+        return {int(field.name[1:]): column for field, column in zip(whole.type, whole.flatten(), strict=True)}
+
+    def _read(self, columns: list[str] | None, group: int | None = None) -> pa.Table:
+        """Decode columns of the whole leaf, or of one row group; bytes of another writer may still not be Parquet."""
+        try:
+            file = pq.ParquetFile(pa.BufferReader(self._body), metadata=self._metadata)
+            if group is None:
+                table = file.read(columns=columns, use_threads=False)
+            else:
+                table = file.read_row_group(group, columns=columns, use_threads=False)
+            table.validate(full=True)  # text is UTF-8, decimals are in range
+            return table
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise Corrupt("leaf-corrupt", f"{self.location}: a column cannot be read: {error!s:.200}") from error
+
+    def _group(self, group: int) -> pa.StructArray:
+        opened = self._open_group
+        if opened is None or opened[0] != group:
+            _KEPT.add(self)
+            opened = self._open_group = group, _one_chunk(self._read([CONTENT_STATS], group).column(0))
+        return opened[1]
+
+
+class _ChunkStatistics:
+    """The statistics of some consecutive rows, decoded together when one of them is first asked for."""
+
+    __slots__ = ("_leaf", "_rows", "_start", "_stop")
+
+    def __init__(self, leaf: Leaf, start: int, stop: int) -> None:
+        self._leaf, self._start, self._stop = leaf, start, stop
+        self._rows: list[dict[int, FieldStatistics]] | None = None
+
+    def row(self, index: int) -> dict[int, FieldStatistics]:
+        if self._rows is None:
+            self._rows = self._leaf.statistics_between(self._start, self._stop)
+        return self._rows[index]
+
+
+class RowStatistics(ContentStats):
+    """The statistics of one row, decoded when first looked at; equal to a dict of the same items."""
+
+    __slots__ = ("_chunk", "_index")
+
+    def __init__(self, chunk: _ChunkStatistics, index: int) -> None:
+        self._chunk, self._index = chunk, index
+
+    def __getitem__(self, tracked_id: int) -> FieldStatistics:
+        return self._chunk.row(self._index)[tracked_id]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._chunk.row(self._index))
+
+    def __len__(self) -> int:
+        return len(self._chunk.row(self._index))
+
+    def __repr__(self) -> str:
+        return repr(self._chunk.row(self._index))
+
+
+_FLAT_COLUMNS: Final = (
+    "content_type",
+    "location",
+    "file_format",
+    "status",
+    "snapshot_id",
+    "sequence_number",
+    "file_sequence_number",
+    "partition_spec_id",
+    "record_count",
+    "file_size_in_bytes",
+    "deletion_vector",
+    "offset",
+    "size_in_bytes",
+    "inline_content",
+    "sort_order_id",
+    "referenced_file",
+    "key_metadata",
+    "split_offsets",
+    "equality_ids",
+    "first_row_id",
+)
+_CONTENT_TYPES: Final = tuple(ContentType)
+_STATUSES: Final = tuple(Status)
+_FORMATS: Final = {item.value: item for item in FileFormat}
+
+
+def _entry_of(row: tuple[Any, ...], statistics: ContentStats) -> ContentEntry:
+    (content_type, location, file_format, status, snapshot_id, sequence_number, file_sequence_number, spec_id,
+     record_count, size, has_vector, offset, vector_size, inline, sort_order_id, referenced_file, key_metadata,
+     split_offsets, equality_ids, first_row_id) = row  # fmt: skip
+    return ContentEntry(
+        content_type=_CONTENT_TYPES[content_type],
+        location=location,
+        file_format=_FORMATS[file_format],
+        version_info=VersionInfo(_STATUSES[status], snapshot_id, sequence_number, file_sequence_number),
+        partition_spec_id=spec_id,
+        record_count=record_count,
+        file_size_in_bytes=size,
+        deletion_vector=DeletionVector(offset, vector_size, inline) if has_vector else None,
+        sort_order_id=sort_order_id,
+        referenced_file=referenced_file,
+        key_metadata=key_metadata,
+        split_offsets=None if split_offsets is None else tuple(split_offsets),
+        equality_ids=None if equality_ids is None else tuple(equality_ids),
+        first_row_id=first_row_id,
+        content_stats=statistics,
+    )
+
+
+def _statistics_of(rows: pa.StructArray) -> list[dict[int, FieldStatistics]]:
+    found: list[dict[int, FieldStatistics]] = [{} for _ in range(len(rows))]
+    for field, column in zip(rows.type, rows.flatten(), strict=True):
+        tracked_id = int(field.name[1:])
+        members = {child.name: array for child, array in zip(column.type, column.flatten(), strict=True)}
+        nothing = [None] * len(rows)
+        values = [physical_column(members[name]).to_pylist() if name in members else nothing for name in _MEMBERS]
+        present = column.is_valid().to_pylist()
+        for target, is_present, *row in zip(found, present, *values, strict=True):
+            if is_present:
+                target[tracked_id] = FieldStatistics(*row)
+    return found
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

@@ -1,0 +1,1 @@
+"""Intents, verdicts and dead letters as they cross the log."""

@@ -1,0 +1,192 @@
+"""Statistics in the form that any client can write, from and to the physical form.
+
+Owns: single values (Iceberg's binary and JSON forms) to bounds and back. Does not own: the wire model
+(`intent.GenericStatistics`), what statistics must hold for a file (`rootline.tree`).
+Invariants: a bound that comes out fits its column's type, else `Invalid` names the id and the value.
+
+Source: the Iceberg specification, Appendix D (single-value serialization).
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Mapping, Sequence
+from decimal import Context, Decimal, InvalidOperation
+from typing import Final
+
+from pyiceberg.conversions import from_bytes, to_bytes
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    PrimitiveType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+from pyiceberg.utils.datetime import (
+    date_str_to_days,
+    time_str_to_micros,
+    timestamp_to_micros,
+    timestamp_to_nanos,
+    timestamptz_to_micros,
+    timestamptz_to_nanos,
+)
+
+from rootline.schemas.bytes.values.bound_codec import bound_codec
+from rootline.schemas.bytes.values.entry_schema import COUNTS_ONLY, kind_of
+from rootline.schemas.errors import Invalid
+from rootline.schemas.intent import GenericStatistics
+from rootline.schemas.statistics import Bound, ContentStats, FieldStatistics
+from rootline.schemas.table_definition import TrackedField
+
+_CODE: Final = "statistics-invalid"
+_DECIMAL_DIGITS: Final = Context(prec=80)
+_INSTANTS: Final = {
+    DateType: date_str_to_days,
+    TimeType: time_str_to_micros,
+    TimestampType: timestamp_to_micros,
+    TimestamptzType: timestamptz_to_micros,
+    TimestampNanoType: timestamp_to_nanos,
+    TimestamptzNanoType: timestamptz_to_nanos,
+}
+
+
+def from_generic(items: Sequence[GenericStatistics], tracked_by_id: Mapping[int, TrackedField]) -> ContentStats:
+    """Physical statistics by id.
+
+    Args:
+        items: at most one for each id.
+        tracked_by_id: the table's columns and expressions.
+
+    Raises:
+        Invalid: `statistics-invalid`: an id that the table does not have, or a bound that is not of its type.
+
+    """
+    return {item.field_id: _field_of(item, tracked_by_id.get(item.field_id)) for item in items}
+
+
+def to_generic(statistics: ContentStats, tracked_by_id: Mapping[int, TrackedField]) -> tuple[GenericStatistics, ...]:
+    """The same statistics with bounds in Iceberg's binary form, by ascending id.
+
+    Raises:
+        Invalid: `statistics-invalid`: an id that the table does not have, or a bound that is not of its type.
+
+    """
+    return tuple(_generic_of(tracked_id, statistics[tracked_id], tracked_by_id) for tracked_id in sorted(statistics))
+
+
+def _field_of(item: GenericStatistics, tracked: TrackedField | None) -> FieldStatistics:
+    if tracked is None:
+        raise Invalid(_CODE, f"statistics of id {item.field_id}: the table has no such column or expression")
+    return FieldStatistics(
+        _bound(tracked, "lower", item.lower_bound, item.lower_value),
+        _bound(tracked, "upper", item.upper_bound, item.upper_value),
+        item.tight_bounds,
+        item.value_count,
+        item.null_value_count,
+        item.nan_value_count,
+        item.avg_value_size_in_bytes,
+        item.max_value_size_in_bytes,
+    )
+
+
+def _bound(
+    tracked: TrackedField, side: str, binary: bytes | None, value: bool | int | float | str | None
+) -> Bound | None:
+    if binary is None and value is None:
+        return None
+    which = f"statistics of id {tracked.tracked_id} ({tracked.name}, {tracked.type})"
+    if binary is not None and value is not None:
+        raise Invalid(_CODE, f"{which}: {side}_bound and {side}_value exclude each other: send one of them")
+    if kind_of(tracked.type) == COUNTS_ONLY:
+        raise Invalid(_CODE, f"{which}: this type has no bounds")
+    try:
+        bound: Bound
+        if binary is not None:
+            bound = from_bytes(tracked.type, binary)
+        elif value is not None:
+            bound = _of_json(tracked.type, value)
+        bound_codec(tracked.type, allow_nan=True).encode(bound)
+    except (ValueError, TypeError, ArithmeticError, struct.error) as error:
+        raise Invalid(_CODE, f"{which}: {side} bound: {error}") from error
+    return bound
+
+
+def _of_json(field_type: PrimitiveType, value: bool | int | float | str) -> Bound:
+    """The physical value of a JSON single value; temporal types also take their physical number."""
+    if isinstance(field_type, FloatType | DoubleType):
+        return _floating(field_type, value)
+    if isinstance(value, str):
+        of_text = _INSTANTS.get(type(field_type))
+        if of_text is not None:
+            return of_text(value)
+        if isinstance(field_type, DecimalType):
+            return _decimal(value)
+        if isinstance(field_type, UUIDType):
+            return uuid.UUID(value).bytes
+        if isinstance(field_type, FixedType | BinaryType):
+            return bytes.fromhex(value)
+    if isinstance(field_type, DecimalType) and type(value) is int:
+        return Decimal(value)
+    return value  # of the type already, or refused by the bound's encoder
+
+
+def _floating(field_type: PrimitiveType, value: bool | int | float | str) -> float:
+    if isinstance(value, bool | str):
+        raise ValueError(f"{value!r:.60} is not a number")
+    number = float(value)
+    if number != value and number == number:
+        raise ValueError(f"{value} is not exact as a floating-point number")
+    if isinstance(field_type, FloatType):
+        rounded: float = struct.unpack("<f", struct.pack("<f", number))[0]
+        return rounded  # the column's own value, which JSON shows with fewer digits
+    return number
+
+
+def _decimal(value: str) -> Decimal:
+    try:
+        return Decimal(value)
+    except InvalidOperation:
+        raise ValueError(f"{value!r:.60} is not a decimal") from None
+
+
+def _generic_of(
+    tracked_id: int, field: FieldStatistics, tracked_by_id: Mapping[int, TrackedField]
+) -> GenericStatistics:
+    tracked = tracked_by_id.get(tracked_id)
+    if tracked is None:
+        raise Invalid(_CODE, f"statistics of id {tracked_id}: the table has no such column or expression")
+    return GenericStatistics(
+        field_id=tracked_id,
+        lower_bound=_binary(tracked, field.lower_bound),
+        upper_bound=_binary(tracked, field.upper_bound),
+        tight_bounds=field.tight_bounds,
+        value_count=field.value_count,
+        null_value_count=field.null_value_count,
+        nan_value_count=field.nan_value_count,
+        avg_value_size_in_bytes=field.avg_value_size_in_bytes,
+        max_value_size_in_bytes=field.max_value_size_in_bytes,
+    )
+
+
+def _binary(tracked: TrackedField, bound: Bound | None) -> bytes | None:
+    if bound is None:
+        return None
+    try:
+        bound_codec(tracked.type, allow_nan=True).encode(bound)
+        if isinstance(tracked.type, DecimalType) and isinstance(bound, Decimal):
+            bound = bound.quantize(Decimal(1).scaleb(-tracked.type.scale), context=_DECIMAL_DIGITS)
+        return to_bytes(tracked.type, bound)
+    except (ValueError, TypeError, struct.error) as error:
+        raise Invalid(_CODE, f"statistics of id {tracked.tracked_id} ({tracked.name}): {error}") from error
+
+
+__all__ = ["from_generic", "to_generic"]

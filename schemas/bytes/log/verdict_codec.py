@@ -1,0 +1,91 @@
+"""Verdicts and dead letters as bytes, framed as intents are.
+
+Owns: the framing. Does not own: the models (`verdict`, `dead_letter`), when they are published.
+Invariants: what was encoded decodes to the same; one record may carry many verdicts.
+
+Verdicts are written by hand, a field after the other, in a quarter of the time that fastavro takes; a property test
+holds the bytes against fastavro's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from rootline.schemas.bytes.log.avro_framing import RecordFraming, shipped_schema
+from rootline.schemas.bytes.root.entry_struct_codec import encode_optional_long
+from rootline.schemas.bytes.values.avro_primitives import NULL, PRESENT, encode_long, encode_string
+from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.errors import Invalid
+from rootline.schemas.verdict import Verdict
+
+EARLIER_VERDICT_VERSIONS: Final[tuple[Mapping[str, Any], ...]] = ()
+EARLIER_DEAD_LETTER_VERSIONS: Final[tuple[Mapping[str, Any], ...]] = (shipped_schema("dead_letter_1"),)
+_VERDICTS: Final = RecordFraming(shipped_schema("verdict"), EARLIER_VERDICT_VERSIONS)
+_DEAD_LETTER: Final = RecordFraming(shipped_schema("dead_letter"), EARLIER_DEAD_LETTER_VERSIONS)
+
+
+def encode_verdicts(verdicts: Sequence[Verdict]) -> bytes:
+    """One record of all `verdicts`, in their order."""
+    parts = [_VERDICTS.prefix]
+    if verdicts:
+        parts.append(encode_long(len(verdicts)))
+        for verdict in verdicts:
+            parts += (
+                encode_string(verdict.intent_id),
+                _repeated_text(verdict.table),
+                _repeated_text(verdict.kind),
+                _repeated_text(verdict.log),
+                encode_long(verdict.partition),
+                encode_long(verdict.offset),
+                _repeated_number(verdict.version),
+                _repeated_number(verdict.snapshot_id),
+                encode_optional_long(verdict.sequence_number),
+                NULL if verdict.code is None else PRESENT + _repeated_text(verdict.code),
+                NULL if verdict.message is None else PRESENT + encode_string(verdict.message),
+            )
+    parts.append(NULL)
+    return b"".join(parts)
+
+
+# what the verdicts of a batch have in common
+_repeated_text: Final = lru_cache(maxsize=1024)(encode_string)
+_repeated_number: Final = lru_cache(maxsize=1024)(encode_optional_long)
+
+
+def decode_verdicts(value: bytes) -> list[Verdict]:
+    """The verdicts of one record.
+
+    Raises:
+        Invalid: `undecodable`, the bytes are not such a record.
+
+    """
+    record = _VERDICTS.decode(value, name="verdict record")
+    try:
+        return [Verdict.model_validate(item) for item in record["verdicts"]]
+    except ValidationError as error:
+        raise _undecodable("verdict record", error) from None
+
+
+def encode_dead_letter(letter: DeadLetter) -> bytes:
+    """One record of one dead letter."""
+    headers = [{"name": name, "value": value} for name, value in letter.headers]
+    return _DEAD_LETTER.encode({**letter.__dict__, "headers": headers})
+
+
+def decode_dead_letter(value: bytes) -> DeadLetter:
+    """The dead letter of one record; `Raises` as `decode_verdicts`."""
+    record = _DEAD_LETTER.decode(value, name="dead letter")
+    headers = tuple((header["name"], header["value"]) for header in record["headers"])
+    try:
+        return DeadLetter.model_validate({**record, "headers": headers})
+    except ValidationError as error:
+        raise _undecodable("dead letter", error) from None
+
+
+def _undecodable(name: str, error: ValidationError) -> Invalid:
+    first = error.errors(include_url=False, include_input=False)[0]
+    return Invalid("undecodable", f"{name}: {'.'.join(map(str, first['loc']))}: {first['msg']:.200}")

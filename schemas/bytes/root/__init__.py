@@ -1,0 +1,1 @@
+"""A root and its parts as bytes: header, blocks, rows, statistics, pages."""

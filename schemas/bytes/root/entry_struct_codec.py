@@ -1,0 +1,177 @@
+"""The structs and lists inside a content entry: version info, deletion vector, manifest statistics, lists of numbers.
+
+Owns: their bytes both ways. Does not own: the entry around them (`entry_codec`), what they may hold (`entry_rules`).
+Invariants: reads raise `Unreadable`, writes `ValueError`; a list is never longer than the bytes that hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Final
+
+from rootline.schemas.bytes.values.avro_primitives import (
+    INT_MAX,
+    INT_MIN,
+    NULL,
+    PRESENT,
+    Unreadable,
+    encode_bytes,
+    encode_long,
+    read_bytes,
+    read_int,
+    read_long,
+    read_present,
+)
+from rootline.schemas.content_entry import DeletionVector, ManifestStats, Status, VersionInfo, quick_version_info
+
+_STATUSES: Final = {int(status): status for status in Status}
+
+
+def encode_int(value: int) -> bytes:
+    """A number of 32 bits."""
+    if not INT_MIN <= value <= INT_MAX:
+        raise ValueError(f"{value} does not fit 32 bits")
+    return encode_long(value)
+
+
+def encode_optional_int(value: int | None) -> bytes:
+    """As `["null", "int"]`."""
+    return NULL if value is None else PRESENT + encode_int(value)
+
+
+def encode_optional_long(value: int | None) -> bytes:
+    """As `["null", "long"]`."""
+    return NULL if value is None else PRESENT + encode_long(value)
+
+
+def read_optional_int(data: bytes, position: int) -> tuple[int | None, int]:
+    """(number or `None`, position after it)."""
+    if read_present(data, position):
+        return read_int(data, position + 1)
+    return None, position + 1
+
+
+def read_optional_long(data: bytes, position: int) -> tuple[int | None, int]:
+    """(number or `None`, position after it)."""
+    if read_present(data, position):
+        return read_long(data, position + 1)
+    return None, position + 1
+
+
+def encode_optional_list(values: Sequence[int] | None, encode: Callable[[int], bytes]) -> bytes:
+    """As `["null", array]`: one Avro block of items, then its end."""
+    if values is None:
+        return NULL
+    if not values:
+        return PRESENT + b"\x00"
+    return b"".join((PRESENT, encode_long(len(values)), *map(encode, values), b"\x00"))
+
+
+def read_optional_list(
+    data: bytes, position: int, read: Callable[[bytes, int], tuple[int, int]]
+) -> tuple[tuple[int, ...] | None, int]:
+    """(numbers or `None`, position after them)."""
+    if not read_present(data, position):
+        return None, position + 1
+    position += 1
+    values: list[int] = []
+    while True:
+        count, position = read_long(data, position)
+        if count == 0:
+            return tuple(values), position
+        if count < 0:
+            count = -count
+            _, position = read_long(data, position)
+        if count > len(data) - position:
+            raise Unreadable(f"a list announces {count} items where {len(data) - position} bytes are left")
+        for _ in range(count):
+            value, position = read(data, position)
+            values.append(value)
+
+
+def encode_version_info_struct(version_info: VersionInfo) -> bytes:
+    """As `["null", version_info]`."""
+    number, file_number = version_info.sequence_number, version_info.file_sequence_number
+    encoded = encode_optional_long(number)
+    file_encoded = encoded if file_number == number else encode_optional_long(file_number)
+    return _status_and_snapshot(version_info.status, version_info.snapshot_id) + encoded + file_encoded
+
+
+@lru_cache(maxsize=4096)
+def _status_and_snapshot(status: Status, snapshot_id: int | None) -> bytes:
+    """A dozen bytes, and the same for all rows of a commit."""
+    return PRESENT + encode_long(status) + encode_optional_long(snapshot_id)
+
+
+def read_version_info(data: bytes, position: int) -> tuple[VersionInfo, int]:
+    """(version info, position after it). The schema lets it be null; our entries never are."""
+    if not read_present(data, position):
+        raise Unreadable("version_info is null")
+    number, position = read_long(data, position + 1)
+    status = _STATUSES.get(number)
+    if status is None:
+        raise Unreadable(f"status {number} does not exist")
+    snapshot_id, position = read_optional_long(data, position)
+    sequence_number, position = read_optional_long(data, position)
+    file_sequence_number, position = read_optional_long(data, position)
+    return quick_version_info(status, snapshot_id, sequence_number, file_sequence_number), position
+
+
+def encode_optional_vector(vector: DeletionVector | None) -> bytes:
+    """As `["null", deletion_vector]`."""
+    if vector is None:
+        return NULL
+    inline = vector.inline_content
+    return b"".join(
+        (
+            PRESENT,
+            encode_optional_long(vector.offset),
+            encode_optional_long(vector.size_in_bytes),
+            NULL if inline is None else PRESENT + encode_bytes(inline),
+        )
+    )
+
+
+def read_optional_vector(data: bytes, position: int) -> tuple[DeletionVector | None, int]:
+    """(deletion vector or `None`, position after it)."""
+    if not read_present(data, position):
+        return None, position + 1
+    offset, position = read_optional_long(data, position + 1)
+    size_in_bytes, position = read_optional_long(data, position)
+    inline = None
+    present = read_present(data, position)
+    position += 1
+    if present:
+        inline, position = read_bytes(data, position)
+    return DeletionVector(offset, size_in_bytes, inline), position
+
+
+def encode_optional_manifest_stats(stats: ManifestStats | None) -> bytes:
+    """As `["null", manifest_stats]`."""
+    if stats is None:
+        return NULL
+    return b"".join(
+        (
+            PRESENT,
+            encode_int(stats.added_files_count),
+            encode_int(stats.existing_files_count),
+            encode_int(stats.deleted_files_count),
+            encode_long(stats.added_rows_count),
+            encode_long(stats.existing_rows_count),
+            encode_long(stats.deleted_rows_count),
+            encode_long(stats.min_sequence_number),
+        )
+    )
+
+
+def read_optional_manifest_stats(data: bytes, position: int) -> tuple[ManifestStats | None, int]:
+    """(manifest statistics or `None`, position after them)."""
+    if not read_present(data, position):
+        return None, position + 1
+    position += 1
+    numbers: list[int] = []
+    for read in (read_int, read_int, read_int, read_long, read_long, read_long, read_long):
+        number, position = read(data, position)
+        numbers.append(number)
+    return ManifestStats(*numbers), position

@@ -1,0 +1,317 @@
+"""The root's header as Avro file metadata: one key for each thing, compact JSON inside.
+
+Owns: the keys `format-version`, `content`, `rootline.profile` and those of the header's parts, both ways. Does not
+own: `avro.*`, counts and digest (`root_codec`), what the parts mean (`root_header`).
+Invariants: what is encoded decodes to an equal header; everything decoded is of the type and sign that it should be;
+what is not raises `ValueError`, which `root_codec` turns into `Corrupt`.
+
+Source: protocol page, section 1 (table "in the root's file metadata").
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rootline.schemas.bytes.root.header_ledger import HeaderLedger
+from rootline.schemas.field_ids import PROFILE
+from rootline.schemas.identifiers import (
+    CommitId,
+    Location,
+    SequenceNumber,
+    SnapshotId,
+    TableName,
+    Version,
+    WriterId,
+)
+from rootline.schemas.log_position import LogId
+from rootline.schemas.root_header import (
+    CommittedRun,
+    CoveredOffset,
+    DefinitionReference,
+    Operation,
+    OutcomeException,
+    OutcomeRun,
+    Outcomes,
+    PageReference,
+    PartitionOffset,
+    RejectedSequence,
+    RootHeader,
+    Snapshot,
+    Totals,
+    WriterRecord,
+)
+
+FORMAT_VERSION: Final = b"4"
+CONTENT: Final = b"root"
+PROFILE_KEY: Final = "rootline.profile"
+OUTCOME_PAGES_KEY: Final = "rootline.outcome-pages"
+LEDGER_PAGES_KEY: Final = "rootline.ledger-pages"
+RESTORED_AT_KEY: Final = "rootline.restored-at"
+EARLIER_BYTES_KEY: Final = "rootline.earlier-bytes"
+"""Absent where there are no pages, as in roots of before there were any."""
+_NUMBER_MAX: Final = 2**63 - 1
+_DIGEST_BYTES: Final = 32
+
+
+def encode_header(header: RootHeader) -> dict[str, bytes]:
+    """The header's file metadata, in the order in which it is written."""
+    snapshot = header.snapshot
+    metadata = {
+        "format-version": FORMAT_VERSION,
+        "content": CONTENT,
+        PROFILE_KEY: PROFILE.encode(),
+        "rootline.table": _text(header.table),
+        "rootline.table-uuid": str(header.table_uuid).encode(),
+        "rootline.version": str(header.version).encode(),
+        "rootline.snapshot": _json(
+            {
+                "snapshot-id": snapshot.snapshot_id,
+                "parent-snapshot-id": snapshot.parent_id,
+                "sequence-number": snapshot.sequence_number,
+                "timestamp-ms": snapshot.timestamp_ms,
+                "operation": snapshot.operation.value,
+                "summary": dict(snapshot.summary),
+            }
+        ),
+        "rootline.definition": _json([header.definition.location, header.definition.digest.hex()]),
+        "rootline.commit-id": _text(header.commit_id),
+        "rootline.coordinator-id": _text(header.coordinator_id),
+        "rootline.oldest-version": str(header.oldest_version).encode(),
+        "rootline.next-row-id": str(header.next_row_id).encode(),
+        "rootline.totals": _json(_totals_json(header.totals)),
+        "rootline.offsets": _json(header.offsets),
+        "rootline.outcomes": encode_outcomes(header.outcomes),
+        "rootline.ledger": HeaderLedger.of(header.ledger).encode(),
+        "rootline.tags": _json(dict(header.tags)),
+    }
+    if header.outcome_pages:
+        metadata[OUTCOME_PAGES_KEY] = _json([_page_json(page) for page in header.outcome_pages])
+    if header.ledger_pages:
+        metadata[LEDGER_PAGES_KEY] = _json([_page_json(page) for page in header.ledger_pages])
+    if header.restored_at:
+        metadata[RESTORED_AT_KEY] = str(header.restored_at).encode()
+    if header.earlier_bytes:
+        metadata[EARLIER_BYTES_KEY] = str(header.earlier_bytes).encode()
+    if header.parent_digest is not None:
+        metadata["rootline.parent-digest"] = header.parent_digest.hex().encode()
+    return metadata
+
+
+def encode_outcomes(outcomes: Outcomes) -> bytes:
+    """The value of `rootline.outcomes`: what the limit of the header counts."""
+    return _json([outcomes.runs, outcomes.exceptions])
+
+
+def decode_header(metadata: Mapping[str, bytes]) -> RootHeader:
+    """The header of a root's file metadata; keys of other owners are left alone.
+
+    Raises:
+        ValueError: a key is absent, or a value is not what it should be.
+
+    """
+    try:
+        return _header_of(metadata)
+    except KeyError as error:
+        raise ValueError(f"the header lacks {error}") from None
+    except (TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"the header cannot be read: {error}") from None
+
+
+def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
+    parent = metadata.get("rootline.parent-digest")
+    outcome_runs, outcome_exceptions = _list(metadata, "rootline.outcomes")
+    location, digest = _list(metadata, "rootline.definition")
+    return RootHeader(
+        table=TableName(metadata["rootline.table"].decode()),
+        table_uuid=uuid.UUID(metadata["rootline.table-uuid"].decode()),
+        version=Version(_decimal(metadata["rootline.version"])),
+        parent_digest=None if parent is None else _digest(parent.decode()),
+        snapshot=_snapshot(_object(metadata, "rootline.snapshot")),
+        definition=DefinitionReference(_string(location), _digest(digest)),
+        commit_id=CommitId(metadata["rootline.commit-id"].decode()),
+        coordinator_id=metadata["rootline.coordinator-id"].decode(),
+        offsets=tuple(
+            PartitionOffset(LogId(_string(log)), _count(partition), _count(next_offset))
+            for log, partition, next_offset in _list(metadata, "rootline.offsets")
+        ),
+        outcomes=Outcomes(
+            tuple(_outcome_run(*run) for run in outcome_runs),
+            tuple(_outcome_exception(*exception) for exception in outcome_exceptions),
+        ),
+        outcome_pages=_pages(metadata, OUTCOME_PAGES_KEY),
+        ledger=HeaderLedger.of(
+            {
+                WriterId(writer): _writer_record(*record)
+                for writer, record in _object(metadata, "rootline.ledger").items()
+            }
+        ),
+        ledger_pages=_pages(metadata, LEDGER_PAGES_KEY),
+        oldest_version=Version(_decimal(metadata["rootline.oldest-version"])),
+        tags={tag: _count(version) for tag, version in _object(metadata, "rootline.tags").items()},
+        next_row_id=_decimal(metadata["rootline.next-row-id"]),
+        totals=_totals(*_list(metadata, "rootline.totals")),
+        restored_at=SequenceNumber(_decimal(metadata.get(RESTORED_AT_KEY, b"0"))),
+        earlier_bytes=_decimal(metadata.get(EARLIER_BYTES_KEY, b"0")),
+    )
+
+
+def _snapshot(body: dict[str, Any]) -> Snapshot:
+    parent = body["parent-snapshot-id"]
+    return Snapshot(
+        snapshot_id=SnapshotId(_count(body["snapshot-id"])),
+        parent_id=None if parent is None else SnapshotId(_count(parent)),
+        sequence_number=SequenceNumber(_count(body["sequence-number"])),
+        timestamp_ms=_count(body["timestamp-ms"]),
+        operation=Operation(body["operation"]),
+        summary={key: _string(value) for key, value in body["summary"].items()},
+    )
+
+
+def _outcome_run(log: Any, partition: Any, first: Any, last: Any, version: Any, sequence_number: Any) -> OutcomeRun:
+    return OutcomeRun(
+        LogId(_string(log)),
+        _count(partition),
+        _count(first),
+        _count(last),
+        Version(_count(version)),
+        SequenceNumber(_count(sequence_number)),
+    )
+
+
+def _outcome_exception(
+    log: Any, partition: Any, offset: Any, decided_in: Any, code: Any, message: Any, duplicate_of: Any
+) -> OutcomeException:
+    return OutcomeException(
+        LogId(_string(log)),
+        _count(partition),
+        _count(offset),
+        Version(_count(decided_in)),
+        None if code is None else _string(code),
+        None if message is None else _string(message),
+        None if duplicate_of is None else Version(_count(duplicate_of)),
+    )
+
+
+def _writer_record(committed: Any, rejected: Any, last_seen_ms: Any) -> WriterRecord:
+    return WriterRecord(
+        tuple(
+            CommittedRun(_count(first), _count(last), _run_version(version), _count(stride))
+            for first, last, version, stride in committed
+        ),
+        tuple(
+            RejectedSequence(_count(sequence), _string(intent_id), _string(code), _string(message))
+            for sequence, intent_id, code, message in rejected
+        ),
+        _count(last_seen_ms),
+    )
+
+
+def _run_version(value: Any) -> Version:
+    """-1 stands for "committed, but in which version is not known any more" (`rootline.tree.ledger.ledger`)."""
+    return Version(-1) if type(value) is int and value == -1 else Version(_count(value))
+
+
+def _page_json(page: PageReference) -> list[Any]:
+    return [page.location, page.digest.hex(), page.size_in_bytes, page.content_bytes, page.covers]
+
+
+def _pages(metadata: Mapping[str, bytes], key: str) -> tuple[PageReference, ...]:
+    return tuple(_page(*page) for page in _list(metadata, key)) if key in metadata else ()
+
+
+def _page(location: Any, digest: Any, size: Any, content: Any, covers: Any) -> PageReference:
+    return PageReference(
+        Location(_string(location)),
+        _digest(digest),
+        _count(size),
+        _count(content),
+        tuple(CoveredOffset(LogId(_string(log)), _count(partition), _count(last)) for log, partition, last in covers),
+    )
+
+
+def _totals(
+    data_files: Any,
+    vectors: Any,
+    equality_deletes: Any,
+    data_manifests: Any,
+    delete_manifests: Any,
+    rows: Any,
+    deleted_rows: Any,
+    data_bytes: Any,
+) -> Totals:
+    return Totals(
+        _count(data_files),
+        _count(vectors),
+        _count(equality_deletes),
+        _count(data_manifests),
+        _count(delete_manifests),
+        _count(rows),
+        _count(deleted_rows),
+        _count(data_bytes),
+    )
+
+
+def _totals_json(totals: Totals) -> list[int]:
+    return [
+        totals.data_files,
+        totals.vectors,
+        totals.equality_deletes,
+        totals.data_manifests,
+        totals.delete_manifests,
+        totals.rows,
+        totals.deleted_rows,
+        totals.data_bytes,
+    ]
+
+
+def _json(value: Any) -> bytes:
+    return _encode_json(value).encode()  # ASCII, so that no string can fail
+
+
+_encode_json: Final = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def _text(value: str) -> bytes:
+    return value.encode()
+
+
+def _list(metadata: Mapping[str, bytes], key: str) -> list[Any]:
+    value = json.loads(metadata[key])
+    if not isinstance(value, list):
+        raise ValueError(f"{key} is not a list")
+    return value
+
+
+def _object(metadata: Mapping[str, bytes], key: str) -> dict[str, Any]:
+    value = json.loads(metadata[key])
+    if not isinstance(value, dict):
+        raise ValueError(f"{key} is not an object")
+    return value
+
+
+def _decimal(value: bytes) -> int:
+    if not value.isdigit() or (value[:1] == b"0" and len(value) > 1):
+        raise ValueError(f"{value[:30]!r} is not a plain number")
+    return _count(int(value[:30]))
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= _NUMBER_MAX:
+        raise ValueError(f"{value!r:.60} is not a number from 0 to 2^63-1")
+    return value
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r:.60} is not a string")
+    return value
+
+
+def _digest(value: Any) -> bytes:
+    digest = bytes.fromhex(_string(value))
+    if len(digest) != _DIGEST_BYTES:
+        raise ValueError("a digest is not 32 bytes long")
+    return digest

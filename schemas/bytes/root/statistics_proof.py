@@ -1,0 +1,295 @@
+"""Proof, from its bytes alone, that a file's `content_stats` breaks no rule: one pattern for the whole record.
+
+Owns: the pattern of a table's records, and what is compared of what it finds. Does not own: the decoder and its
+reasons (`statistics_codec`), the rules (`rootline.tree.proof.statistics_rules`).
+Invariants: one-sided. What is proven here, the decoder and the rules accept as well (a property test holds the two
+against each other); what is not proven may still be right: the decoder is asked, and it knows the reason too.
+
+Theory. Decoding 20 columns takes 40 µs because every value becomes an object, and nobody looks at the values soon.
+But nearly all records have one plain form. So the record is matched once, in C, and only what a rule compares is
+captured. Of numbers only the shortest varint is accepted: those of one sign are ordered like their bytes read as a
+little-endian number, for the continuation bits of two varints of one length are the same, and a longer one is greater.
+The file's number of rows stands before the record in what is matched, so that a value count of just as many is a
+back-reference. Whatever is unusual is left out of the pattern, where it would cost every record.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from itertools import repeat
+from operator import ge, itemgetter, le
+from typing import Final, Literal
+
+from pyiceberg.types import DecimalType, FixedType, PrimitiveType
+
+from rootline.schemas.bytes.values.avro_primitives import encode_long, long_of_varint
+from rootline.schemas.bytes.values.entry_schema import COUNTS_ONLY, decimal_size_in_bytes, kind_of
+from rootline.schemas.table_definition import TrackedField
+
+COLUMNS_MAX: Final = 128
+"""Of a table that has a pattern: compiling one takes up to a millisecond a column."""
+ASKED_IN_VAIN: Final = 16
+"""Times, before a pattern is compiled: most tables of a process that has just started get few files soon."""
+_TEXT_BYTES_MAX: Final = 63  # whose length is one byte; our writers cut bounds to 16 characters
+
+_Groups = Sequence[bytes]
+_Pick = Callable[[_Groups], _Groups]
+_Check = Callable[[_Groups], bool]
+
+
+def _varint(odd: bool, *longer: bytes) -> bytes:
+    """The shortest varints whose zigzag number is even (not negative) or odd: of one byte, or going on as `longer`."""
+    one, first = (b"".join(b"\\x%02x" % byte for byte in range(start + odd, start + 128, 2)) for start in (0, 128))
+    return b"(?:[%b]|[%b](?:%b))" % (one, first, b"|".join(longer))
+
+
+_32_BITS: Final = (rb"[\x80-\xff]{0,2}+[\x01-\x7f]", rb"[\x80-\xff]{3}[\x01-\x0f]")
+_64_BITS: Final = (rb"[\x80-\xff]{0,7}+[\x01-\x7f]", rb"[\x80-\xff]{8}\x01")
+_BITS: Final = {
+    **dict.fromkeys(("int", "date"), _32_BITS),
+    **dict.fromkeys(("long", "time", "timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"), _64_BITS),
+}
+_COUNT: Final = _varint(False, *_64_BITS)
+_SIZE: Final = _varint(False, *_32_BITS)
+_TEXT: Final = b"(?:%b)" % b"|".join(b"\\x%02x.{%d}" % (2 * length, length) for length in range(_TEXT_BYTES_MAX + 1))
+_WIDTHS: Final = {"boolean": rb"[\x00\x01]", "float": b".{4}", "double": b".{8}", "uuid": b".{16}"}
+_TEXTUAL: Final = ("string", "binary")
+_FLOATING: Final = ("float", "double")
+
+
+class StatisticsProof:
+    """The proof for one table's records. The pattern is compiled when it has proved worth it, or by `prepare`.
+
+    Args:
+        tracked: columns and expressions, in the order of the record's fields.
+
+    """
+
+    def __init__(self, tracked: Sequence[TrackedField]) -> None:
+        self._tracked = tuple(tracked)
+        self._pattern: _Pattern | None = None
+        self._asked = 0
+
+    def prepare(self) -> None:
+        """Compile the pattern now; nothing happens for a very wide table."""
+        if self._pattern is None and len(self._tracked) <= COLUMNS_MAX:
+            self._pattern = _Pattern(self._tracked)
+
+    def holds(self, encoded: bytes, record_count: int, partition_ids: Collection[int]) -> bool:
+        """Whether `encoded` is proven to be sound statistics of a file; `False` says nothing.
+
+        Args:
+            encoded: one `content_stats` record.
+            record_count: rows of the file, 0 or more.
+            partition_ids: of the file's spec: their values must be there, each the lower and the upper bound.
+
+        """
+        pattern = self._pattern
+        if pattern is None:
+            self._asked += 1
+            if self._asked == ASKED_IN_VAIN:
+                self.prepare()
+            return False
+        found = pattern.match(encode_long(record_count) + encoded)
+        if found is None:
+            return False
+        groups = found.groups(b"")
+        for check in pattern.checks:
+            if not check(groups):
+                return False
+        for partition_id in partition_ids:
+            bounds = pattern.bounds.get(partition_id)
+            if bounds is None or not groups[bounds[0]] or groups[bounds[0]] != groups[bounds[1]]:
+                return False
+        return True
+
+
+class _Pattern:
+    """A table's pattern, and what must hold of its groups. A group that took no part reads as empty.
+
+    `bounds`: tracked id → the groups of its lower and upper bound, unless they are null or negative numbers.
+    """
+
+    def __init__(self, tracked: Sequence[TrackedField]) -> None:
+        self.bounds: dict[int, tuple[int, int]] = {}
+        self._groups = 1  # the first is the number of rows
+        self._pairs: dict[str, tuple[list[int], list[int]]] = {}
+        self._nulls: list[int] = []
+        self._beside_nans: tuple[list[int], list[int]] = ([], [])
+        columns = b"".join([rb"(?:\x02%b|\x00)" % self._column(field) for field in tracked])
+        self.match = re.compile(rb"(?P<rows>%b)%b\Z" % (_COUNT, columns), re.DOTALL).match
+        self.checks = list(self._checks({kind_of(field.type): field.type for field in tracked}))
+
+    def _group(self, pattern: bytes, noted: list[int]) -> bytes:
+        noted.append(self._groups)
+        self._groups += 1
+        return b"(%b)" % pattern
+
+    def _pair(self, compared_as: str, pattern: bytes) -> tuple[bytes, bytes]:
+        """A group for a lesser and one for a greater value."""
+        lesser, greater = self._pairs.setdefault(compared_as, ([], []))
+        return self._group(pattern, lesser), self._group(pattern, greater)
+
+    def _column(self, field: TrackedField) -> bytes:
+        kind = kind_of(field.type)
+        bounds = b"" if kind == COUNTS_ONLY else self._bounds(field, kind) + rb"(?:\x02[\x00\x01]|\x00)"
+        nulls = rb"(?:\x02(?:\x00|%b)|\x00)" % self._group(_COUNT, self._nulls)
+        nans = rb"(?:\x02\x00|\x00)"
+        if kind in _FLOATING:
+            self._beside_nans[0].append(self._groups - 1)
+            nans = rb"(?:\x02(?:\x00|%b)|\x00)" % self._group(_COUNT, self._beside_nans[1])
+        return bounds + rb"(?:\x02(?P=rows)|\x00)" + nulls + nans + self._sizes(kind)
+
+    def _bounds(self, field: TrackedField, kind: str) -> bytes:
+        """Both or none."""
+        self.bounds[field.tracked_id] = (self._groups, self._groups + 1)
+        bits = _BITS.get(kind)
+        if bits is None:
+            value = _TEXT if kind in _TEXTUAL else _WIDTHS.get(kind) or b".{%d}" % _size_of(field.type)
+            return rb"(?:\x02%b\x02%b|\x00\x00)" % self._pair(kind, value)
+        even, odd = _varint(False, *bits), _varint(True, *bits)
+        pairs = (*self._pair("number", even), *self._pair("negative", odd), odd, even)
+        return rb"(?:\x02(?:%b\x02%b|%b\x02%b|%b\x02%b)|\x00\x00)" % pairs
+
+    def _sizes(self, kind: str) -> bytes:
+        """Average and maximum; where all values have one size, they are the same."""
+        if kind in _TEXTUAL:
+            return rb"(?:\x02%b|\x00)(?:\x02%b|\x00)" % self._pair("number", _SIZE)
+        name = b"size%d" % self._groups
+        self._groups += 1
+        return rb"(?:\x00\x00|\x02(?P<%b>%b)\x02(?P=%b))" % (name, _SIZE, name)
+
+    def _checks(self, types: dict[str, PrimitiveType]) -> Iterator[_Check]:
+        for compared_as, places in self._pairs.items():
+            lesser, greater = map(_picking, places)
+            if compared_as in _COMPARED:
+                yield _COMPARED[compared_as](lesser, greater)
+            elif isinstance(decimal := types[compared_as], DecimalType):
+                yield _decimals_ascend(10**decimal.precision, lesser, greater)
+            else:
+                yield _bytes_ascend(lesser, greater)
+        yield _nulls_fit(_picking(self._nulls))
+        nulls, nans = self._beside_nans
+        if nans:
+            yield _nans_fit(_picking(nulls), _picking(nans))
+
+
+def _size_of(field_type: PrimitiveType) -> int:
+    if isinstance(field_type, DecimalType):
+        return decimal_size_in_bytes(field_type.precision)
+    return len(field_type) if isinstance(field_type, FixedType) else 0
+
+
+def _picking(places: Sequence[int]) -> _Pick:
+    if len(places) == 1:
+        only = slice(places[0], places[0] + 1)
+        return lambda groups: groups[only]
+    return itemgetter(*places) if places else lambda groups: ()
+
+
+_Little = Literal["little"]
+_number: Final[Callable[[bytes, _Little], int]] = int.from_bytes
+_LITTLE: Final[repeat[_Little]] = repeat("little")
+
+
+def _numbers_ascend(lesser: _Pick, greater: _Pick) -> _Check:
+    def check(groups: _Groups) -> bool:
+        return all(map(le, map(_number, lesser(groups), _LITTLE), map(_number, greater(groups), _LITTLE)))
+
+    return check
+
+
+def _negatives_ascend(lesser: _Pick, greater: _Pick) -> _Check:
+    def check(groups: _Groups) -> bool:
+        found = lesser(groups)
+        return not any(found) or all(map(ge, map(_number, found, _LITTLE), map(_number, greater(groups), _LITTLE)))
+
+    return check
+
+
+def _bytes_ascend(lesser: _Pick, greater: _Pick) -> _Check:
+    return lambda groups: all(map(le, lesser(groups), greater(groups)))
+
+
+def _binaries_ascend(lesser: _Pick, greater: _Pick) -> _Check:
+    def check(groups: _Groups) -> bool:
+        return all(map(le, map(_without_length, lesser(groups)), map(_without_length, greater(groups))))
+
+    return check
+
+
+def _strings_ascend(lesser: _Pick, greater: _Pick) -> _Check:
+    """UTF-8 is ordered like its code points; texts joined by their lengths, one byte each, are valid if each is."""
+
+    def check(groups: _Groups) -> bool:
+        lower, upper = lesser(groups), greater(groups)
+        try:
+            b"".join((*lower, *upper)).decode()
+        except UnicodeDecodeError:
+            return False
+        return all(map(le, map(_without_length, lower), map(_without_length, upper)))
+
+    return check
+
+
+_without_length: Final[Callable[[bytes], bytes]] = itemgetter(slice(1, None))
+
+
+def _floats_ascend(code: str, lesser: _Pick, greater: _Pick) -> _Check:
+    """Both bounds are there or none, so the values pair up; NaN is not below anything."""
+    size = struct.calcsize(code)
+
+    def check(groups: _Groups) -> bool:
+        lower, upper = b"".join(lesser(groups)), b"".join(greater(groups))
+        layout = f"<{len(lower) // size}{code}"
+        return all(map(le, struct.unpack(layout, lower), struct.unpack(layout, upper)))
+
+    return check
+
+
+def _decimals_ascend(limit: int, lesser: _Pick, greater: _Pick) -> _Check:
+    def check(groups: _Groups) -> bool:
+        return all(
+            -limit < int.from_bytes(lower, "big", signed=True) <= int.from_bytes(upper, "big", signed=True) < limit
+            for lower, upper in zip(lesser(groups), greater(groups), strict=True)
+        )
+
+    return check
+
+
+def _nulls_fit(nulls: _Pick) -> _Check:
+    """No more nulls than rows: clear at a glance when all counts are of one byte and the rows are not."""
+
+    def check(groups: _Groups) -> bool:
+        rows, found = groups[0], nulls(groups)
+        if len(rows) > 1 and b"".join(found).isascii():
+            return True
+        return max(map(_number, found, _LITTLE), default=0) <= _number(rows, "little")
+
+    return check
+
+
+def _nans_fit(nulls: _Pick, nans: _Pick) -> _Check:
+    def check(groups: _Groups) -> bool:
+        found = nans(groups)
+        if not any(found):
+            return True
+        rows = long_of_varint(groups[0])
+        return all(
+            long_of_varint(null) + long_of_varint(nan) <= rows for null, nan in zip(nulls(groups), found, strict=True)
+        )
+
+    return check
+
+
+_COMPARED: Final[dict[str, Callable[[_Pick, _Pick], _Check]]] = {
+    "number": _numbers_ascend,
+    "negative": _negatives_ascend,
+    "string": _strings_ascend,
+    "binary": _binaries_ascend,
+    "float": partial(_floats_ascend, "f"),
+    "double": partial(_floats_ascend, "d"),
+}

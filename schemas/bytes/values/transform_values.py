@@ -1,0 +1,175 @@
+"""Partition values: what a transform makes of a column's value, in physical values.
+
+Owns: applying transforms to one value and to a whole column. Does not own: parsing transforms and their result types
+(pyiceberg, `table_definition`), projecting filters through them (`rootline.tree`).
+Invariants: a value and a column of it give the same result; every date and timestamp that can be stored has one, years
+beyond 1..9999 included; a decimal counts by its type's scale, however it was written.
+
+Source: the Iceberg specification, "Partition Transforms" and Appendix B (bucket hashes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Context, Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    VoidTransform,
+    YearTransform,
+)
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    PrimitiveType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+)
+
+from rootline.schemas.bytes.leaf.leaf_schema import arrow_type_of_bound, physical_column
+from rootline.schemas.errors import Invalid
+from rootline.schemas.statistics import Bound
+
+_EXACT: Final = Context(prec=80)
+_HOURS_A_DAY: Final = 24
+_UNITS_AN_HOUR: Final[dict[type[PrimitiveType], int]] = {
+    TimestampType: 3_600_000_000,
+    TimestamptzType: 3_600_000_000,
+    TimestampNanoType: 3_600_000_000_000,
+    TimestamptzNanoType: 3_600_000_000_000,
+}
+
+
+def partition_value(
+    transform: Transform[Any, Any], source_type: PrimitiveType, physical_value: Bound | None
+) -> Bound | None:
+    """What `transform` makes of one value of a column of `source_type`; null stays null, and `void` makes all null.
+
+    Raises:
+        Invalid: `definition-invalid`, the transform is unknown, or does not go with the type.
+
+    """
+    function = _function_of(transform, source_type)
+    return None if physical_value is None else function(physical_value)
+
+
+def partition_column(
+    transform: Transform[Any, Any], source_type: PrimitiveType, column: pa.Array | pa.ChunkedArray
+) -> pa.Array:
+    """What `transform` makes of a whole column (of the Arrow type that data files have), as physical values.
+
+    Dates, times and timestamps come out as integers. Arguments and `Raises` as `partition_value`.
+    """
+    function = _function_of(transform, source_type)
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    values = physical_column(column.cast(arrow_type_of_bound(source_type)))
+    if isinstance(transform, IdentityTransform):
+        return values
+    units = _units_of(transform, source_type)
+    if units is not None:
+        values = _floor_divide(values, units)
+        if isinstance(transform, DayTransform | HourTransform):
+            return pc.cast(values, pa.int32())
+        function = _CALENDAR[type(transform)]
+    distinct = values.dictionary_encode()
+    result_type = physical_type_of(transform, source_type)
+    made = pa.array([function(value) for value in distinct.dictionary.to_pylist()], result_type)
+    return made.take(distinct.indices)
+
+
+def physical_type_of(transform: Transform[Any, Any], source_type: PrimitiveType) -> pa.DataType:
+    """The Arrow type of what `partition_column` returns."""
+    result = transform.result_type(source_type)
+    if not isinstance(result, PrimitiveType):
+        raise _unfit(transform, source_type)
+    kind = arrow_type_of_bound(result)
+    return physical_column(pa.array([], kind)).type
+
+
+@lru_cache(maxsize=512)
+def _function_of(transform: Transform[Any, Any], source_type: PrimitiveType) -> Callable[[Any], Any]:
+    if not transform.can_transform(source_type) or arrow_type_of_bound(source_type) is None:
+        raise _unfit(transform, source_type)
+    if isinstance(transform, IdentityTransform):
+        return lambda value: value
+    if isinstance(transform, VoidTransform):
+        return lambda value: None
+    units = _units_of(transform, source_type)
+    if units is not None:
+        calendar = _CALENDAR.get(type(transform), int)
+        return lambda value: calendar(value // units)
+    if isinstance(source_type, DecimalType):
+        return _of_decimal(transform, source_type)
+    if isinstance(transform, BucketTransform | TruncateTransform):
+        known: Callable[[Any], Any] = transform.transform(source_type)
+        return known
+    raise _unfit(transform, source_type)
+
+
+def _units_of(transform: Transform[Any, Any], source_type: PrimitiveType) -> int | None:
+    """How many units of the source make one of what the time transform counts from: an hour, or a day."""
+    if isinstance(transform, HourTransform):
+        return _UNITS_AN_HOUR[type(source_type)]
+    if isinstance(transform, DayTransform | MonthTransform | YearTransform):
+        return 1 if isinstance(source_type, DateType) else _UNITS_AN_HOUR[type(source_type)] * _HOURS_A_DAY
+    return None
+
+
+def _of_decimal(transform: Transform[Any, Any], source_type: DecimalType) -> Callable[[Decimal], Any]:
+    quantum = Decimal((0, (1,), -source_type.scale))
+    if isinstance(transform, TruncateTransform):
+        width = transform.width
+
+        def truncated(value: Decimal) -> Decimal:
+            unscaled = int(_EXACT.scaleb(value, source_type.scale))
+            return _EXACT.multiply(Decimal(unscaled - unscaled % width), quantum)
+
+        return truncated
+    hashed = transform.transform(source_type)
+    return lambda value: hashed(_EXACT.quantize(value, quantum))
+
+
+def _month_of(days: int) -> int:
+    """Months since January 1970 of a day since 1970-01-01, in the proleptic Gregorian calendar without limits."""
+    era, day_of_era = divmod(days + 719_468, 146_097)  # eras of 400 years that begin on 1 March
+    year_of_era = (day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    march_based = (5 * day_of_year + 2) // 153
+    return (year_of_era + era * 400 - 1970) * 12 + march_based + 2
+
+
+def _year_of(days: int) -> int:
+    return _month_of(days) // 12
+
+
+_CALENDAR: Final[dict[type[Transform[Any, Any]], Callable[[int], int]]] = {
+    MonthTransform: _month_of,
+    YearTransform: _year_of,
+}
+
+
+def _floor_divide(values: pa.Array, divisor: int) -> pa.Array:
+    if divisor == 1:
+        return values
+    truncated = pc.divide(values, divisor)
+    too_high = pc.less(values, pc.multiply(truncated, divisor))
+    return pc.subtract(truncated, pc.cast(too_high, pa.int64()))
+
+
+def _unfit(transform: Transform[Any, Any], source_type: PrimitiveType) -> Invalid:
+    return Invalid("definition-invalid", f"transform {transform} cannot be applied to a column of type {source_type}")

@@ -1,0 +1,1 @@
+"""Deletion vectors as bytes, and the Puffin files that hold them."""

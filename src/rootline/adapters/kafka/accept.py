@@ -1,0 +1,127 @@
+"""Letting the coordinators go on after a refusal, because an operator says so.
+
+Owns: what is wrong with the group's memory of the log, and setting it right. Does not own: how it is refused meanwhile
+(`start_rules`).
+Invariants: nothing changes while a coordinator runs; only what would be refused is changed, and never past a record
+that is still there; what the log never had is not accepted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import IllegalGenerationError, KafkaError, RebalanceInProgressError, UnknownMemberIdError
+from confluent_kafka import KafkaException
+
+from rootline.adapters.kafka.clients import make_admin, make_consumer, start_consumer, stop_consumer
+from rootline.adapters.kafka.group_offsets import commit_offsets, group_memory, membership_of, write_bookmark
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.start_rules import PartitionFacts, check_ranges
+from rootline.adapters.kafka.topics import TopicIdentity, topic_identity
+from rootline.schemas.errors import Invalid, Unavailable
+from rootline.schemas.log_position import LogId
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """A partition that coordinators are refused, and where they may go on.
+
+    `remembered`: the offset and the log that the group remembers, if any; `is_anew`: of a topic that is no more.
+    """
+
+    partition: int
+    remembered: int | None
+    remembered_log: LogId | None
+    log: LogId
+    next_offset: int
+    is_anew: bool
+
+    @property
+    def removed(self) -> int | None:
+        """How many offsets retention removed before they were decided; `None` when nobody can know."""
+        return None if self.is_anew or self.remembered is None else self.next_offset - self.remembered
+
+    def __str__(self) -> str:
+        if not self.is_anew:
+            last = self.next_offset - 1
+            what = f"retention removed undecided records, offsets {self.remembered} to {last} ({self.removed})"
+        elif self.remembered is None:
+            what = "the topic was made anew; undecided records of the old one are gone"
+        else:
+            what = f"the topic was made anew; of the old one, whatever was undecided from {self.remembered} on is gone"
+        return f"partition {self.partition}: {what}; go on at offset {self.next_offset}"
+
+
+def accept_topic(settings: KafkaSettings, *, apply: bool) -> list[Acceptance]:
+    """What coordinators are refused at the intents topic; with `apply` they may go on there. Blocks; on no event loop.
+
+    Raises:
+        Invalid: `group-active`, a coordinator runs. Fenced: `log-behind-root`, not to be accepted.
+        Unavailable: `log-unavailable`.
+
+    """
+    return asyncio.run(_accept(settings, apply))
+
+
+async def _accept(settings: KafkaSettings, apply: bool) -> list[Acceptance]:
+    found = await asyncio.to_thread(topic_identity, settings, settings.intents_topic)
+    consumer = make_consumer(settings, group_id=settings.group_id, reset="none")
+    try:
+        await start_consumer(consumer, patience_s=settings.request_timeout_s)
+        async with asyncio.timeout(settings.request_timeout_s):
+            accepted = await _found(settings, consumer, found)
+            if apply and accepted:
+                await asyncio.to_thread(_check_empty, settings)
+                await _set(settings, consumer, found.log, accepted)
+        return accepted
+    except (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError):
+        raise _active(settings, "a coordinator has just started") from None
+    except (KafkaError, TimeoutError) as error:
+        reason = f"{type(error).__name__} {error!s:.200}".strip()
+        raise Unavailable("log-unavailable", f"{settings.url}: topic {settings.intents_topic}: {reason}") from None
+    finally:
+        await stop_consumer(consumer, patience_s=settings.request_timeout_s)
+
+
+async def _found(settings: KafkaSettings, consumer: AIOKafkaConsumer, found: TopicIdentity) -> list[Acceptance]:
+    topic = settings.intents_topic
+    places = [TopicPartition(topic, number) for number in range(found.partitions)]
+    memory = await group_memory(settings, consumer, places)
+    begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+    facts = [PartitionFacts(at.partition, memory.offsets.get(at), begins[at], ends[at]) for at in places]
+    was_anew = memory.bookmark not in (None, found.log)
+    accepted: list[Acceptance] = []
+    for held in facts:
+        offset, log = (None, None) if held.committed is None else (held.committed.offset, held.committed.log)
+        is_anew = was_anew if log is None else log != found.log
+        if not is_anew and offset is not None:
+            check_ranges(topic, found.log, [(held.partition, offset, 0, held.end)])
+        if is_anew or (offset is not None and offset < held.begin):
+            accepted.append(Acceptance(held.partition, offset, log, found.log, held.begin, is_anew))
+    return accepted
+
+
+def _check_empty(settings: KafkaSettings) -> None:
+    admin = make_admin(settings)
+    asked = admin.describe_consumer_groups([settings.group_id], request_timeout=settings.request_timeout_s)
+    try:
+        members = asked[settings.group_id].result().members
+    except KafkaException as error:
+        raise Unavailable("log-unavailable", f"{settings.url}: {error.args[0].str()}") from None
+    if members:
+        raise _active(settings, f"{len(members)} coordinators run: {', '.join(sorted({m.host for m in members}))}")
+
+
+async def _set(settings: KafkaSettings, consumer: AIOKafkaConsumer, log: LogId, accepted: list[Acceptance]) -> None:
+    """The bookmark first: with it alone, an offset that is missing means the new log's beginning."""
+    offsets = {TopicPartition(settings.intents_topic, held.partition): held.next_offset for held in accepted}
+    generation = membership_of(consumer)  # it joins nobody: a broker takes that while the group has no members
+    if not await write_bookmark(settings, consumer, log, generation=generation):
+        raise KafkaError(f"the group's offset of {settings.dead_letters_topic} cannot be set")
+    await commit_offsets(consumer, offsets, log, generation=generation)
+
+
+def _active(settings: KafkaSettings, who: str) -> Invalid:
+    return Invalid("group-active", f"{settings.url}: group {settings.group_id}: {who}; stop them first")

@@ -1,0 +1,302 @@
+"""Kafka's clients, made from our settings in one place.
+
+Owns: what each setting is called by aiokafka and by librdkafka; giving a producer up. Does not own: settings
+(`settings`), what is sent or read.
+Invariants: producers are idempotent with all acknowledgements; consumers commit nothing by themselves and read only
+committed records; no client makes a topic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.client import AIOKafkaClient, ConnectionGroup
+from aiokafka.conn import AIOKafkaConnection, CloseReason
+from aiokafka.errors import KafkaError
+from confluent_kafka.admin import AdminClient
+
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.schemas.errors import Invalid
+
+CLIENT_ID: Final = "rootline"
+FETCH_WAIT_MS: Final = 100
+"""What a broker waits for records; a partition that is resumed or sought waits for the request that is under way."""
+_METADATA_MAX_AGE_MS: Final = 30_000
+_FETCH_BYTES_MAX: Final = 8_388_608
+_HEARTBEAT_MS_MAX: Final = 1_000  # members hear of a rebalance with the answer to a heartbeat
+_NEVER_MS: Final = 2**31 - 1
+_MOMENT_S: Final = 1.0
+_ASKERS: Final = ("_heartbeat_task", "_commit_refresh_task", "_reset_committed_task")
+
+
+def make_producer(
+    settings: KafkaSettings, *, record_bytes_max: int, compression: str | None = None
+) -> AIOKafkaProducer:
+    """A producer for records of up to `record_bytes_max` bytes, not started; on the loop that will use it."""
+    producer = AIOKafkaProducer(
+        **_asyncio_options(settings),
+        acks="all",
+        enable_idempotence=True,
+        linger_ms=settings.linger_ms,
+        max_batch_size=min(settings.batch_bytes, record_bytes_max),
+        max_request_size=record_bytes_max,
+        compression_type=compression,
+        request_timeout_ms=round(settings.request_timeout_s * 1_000),
+    )
+    _end_silent_connections(producer.client)
+    return producer
+
+
+def make_consumer(settings: KafkaSettings, *, group_id: str | None, reset: str) -> AIOKafkaConsumer:
+    """A consumer without topics, not started. `reset`: `none` or `earliest`, for an offset that is not there."""
+    consumer = AIOKafkaConsumer(
+        **_asyncio_options(settings),
+        **({} if group_id is None else _group_options(settings)),
+        group_id=group_id,
+        enable_auto_commit=False,
+        auto_offset_reset=reset,
+        isolation_level="read_committed",
+        request_timeout_ms=round(settings.request_timeout_s * 1_000),
+        max_partition_fetch_bytes=_FETCH_BYTES_MAX,
+        fetch_max_wait_ms=FETCH_WAIT_MS,
+    )
+    _end_silent_connections(consumer._client)
+    return consumer
+
+
+def make_admin(settings: KafkaSettings) -> AdminClient:
+    """The administrative client of librdkafka, which alone knows topic ids."""
+    options: dict[str, Any] = {
+        "bootstrap.servers": settings.servers(),
+        "client.id": CLIENT_ID,
+        "security.protocol": settings.security_protocol,
+        "socket.timeout.ms": round(settings.request_timeout_s * 1_000),
+        "log_level": 0,  # what fails is raised; the library would print it to stderr as well
+    }
+    if settings.logs_in:
+        options |= {
+            "sasl.mechanisms": settings.sasl_mechanism,
+            "sasl.username": settings.sasl_username,
+            "sasl.password": settings.password(),
+        }
+    for name, value in (
+        ("ssl.ca.location", settings.tls_ca_file),
+        ("ssl.certificate.location", settings.tls_certificate_file),
+        ("ssl.key.location", settings.tls_key_file),
+        ("ssl.key.password", settings.key_password()),
+    ):
+        if value is not None:
+            options[name] = str(value)
+    return AdminClient(options)
+
+
+async def stop_producer(producer: AIOKafkaProducer, *, patience_s: float) -> None:
+    """Let pending records arrive for `patience_s` seconds, then give them up; every connection is closed."""
+    stopping, transports = asyncio.ensure_future(producer.stop()), _transports(producer.client)
+    try:
+        await asyncio.wait([stopping], timeout=patience_s)
+    finally:
+        if not stopping.done():
+            # an idempotent producer tries for ever, and the library has no public way to give up: first what sends
+            # must end, because a batch that failed cannot be queued again
+            ending = asyncio.ensure_future(producer._sender.close())
+            await asyncio.wait([ending], timeout=patience_s)
+            ending.cancel()
+            waiting = producer._message_accumulator
+            batches = [*chain.from_iterable(waiting._batches.values()), *waiting._pending_batches]
+            waiting.fail_all(KafkaError("the producer was closed"))
+            for batch in batches:
+                batch._drain_waiter.exception()  # nobody else looks, and asyncio would complain
+            await asyncio.wait([stopping], timeout=patience_s)
+        if not stopping.done():
+            stopping.cancel()
+        with contextlib.suppress(asyncio.CancelledError, KafkaError):
+            await stopping
+        await _abort([*transports, *_transports(producer.client)])
+
+
+async def start_consumer(consumer: AIOKafkaConsumer, *, patience_s: float) -> None:
+    """Connect; whoever does not get so far leaves nothing open.
+
+    Raises:
+        KafkaError: no broker took the connection. TimeoutError: none did within `patience_s` seconds.
+
+    """
+    starting = asyncio.ensure_future(consumer.start())
+    try:
+        async with asyncio.timeout(patience_s):
+            await asyncio.shield(starting)
+    except BaseException:
+        await asyncio.shield(_stop_starting(consumer, starting, patience_s))
+        raise
+
+
+async def stop_consumer(consumer: AIOKafkaConsumer, *, patience_s: float | None = None) -> None:
+    """Leave the group and close every connection, also while a broker is away; `None` waits for its answer."""
+    transports = _transports(consumer._client)
+    stopping = asyncio.ensure_future(_stopped(consumer))
+    try:
+        await asyncio.wait([stopping], timeout=patience_s)
+    finally:
+        if not stopping.done():  # a broker that is silent: the library waits for it, in more than one place
+            stopping.cancel()
+            await asyncio.wait([stopping])
+            await _abort(transports)
+            await _abandon(consumer)
+    if not stopping.cancelled():
+        stopping.result()
+
+
+def raise_errors_of_group(consumer: AIOKafkaConsumer) -> None:
+    """Raise what ended or stopped the membership; the library goes on only after somebody has looked."""
+    consumer._coordinator.check_errors()
+
+
+def is_broken(consumer: AIOKafkaConsumer) -> bool:
+    """Whether a part of the consumer has ended: it recovers from nothing any more."""
+    client, parts = consumer._client, (consumer._coordinator._coordination_task, consumer._fetcher._fetch_task)
+    return any(task.done() for task in parts) or client._sync_task is None or client._sync_task.done()
+
+
+def on_cluster_change(consumer: AIOKafkaConsumer, changed: Callable[[], None]) -> None:
+    """Call `changed` whenever the consumer was told again what the cluster looks like."""
+    consumer._client.cluster.add_listener(lambda _: changed())
+
+
+def look_at_cluster(consumer: AIOKafkaConsumer) -> None:
+    """Ask soon what the cluster looks like, instead of when it is time again."""
+    consumer._client.force_metadata_update()
+
+
+async def _stop_starting(consumer: AIOKafkaConsumer, starting: asyncio.Future[None], patience_s: float) -> None:
+    await asyncio.wait([starting], timeout=patience_s)  # in the middle the library would leave a connection open
+    starting.cancel()
+    await asyncio.wait([starting])
+    if not starting.cancelled():
+        starting.exception()  # asyncio would complain that nobody looked
+    await stop_consumer(consumer, patience_s=_MOMENT_S)
+
+
+async def _stopped(consumer: AIOKafkaConsumer) -> None:
+    await _stop_joining(consumer)
+    try:
+        await consumer.stop()
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        # the library cancels a fetch that waits for its next attempt, awaits it without a guard, and leaves the rest
+        await _abandon(consumer)
+
+
+async def _stop_joining(consumer: AIOKafkaConsumer) -> None:
+    """Do not wait for the rest of a rebalance, or for somebody's callback."""
+    coordinator = consumer._coordinator
+    joining = getattr(coordinator, "_coordination_task", None)
+    if joining is None or joining.done() or not consumer._subscription.reassignment_in_progress:
+        return
+    while not joining.done():  # it swallows what reaches it while it waits for a task that it has cancelled itself
+        joining.cancel()
+        await asyncio.wait([joining], timeout=0.05)
+    await _end_tasks(coordinator, _ASKERS)  # one whose connection closes would take the broker for dead
+    if coordinator.member_id:
+        coordinator.generation = max(coordinator.generation, 1)  # or it would leave without a word
+    connection = consumer._client._conns.pop((coordinator.coordinator_id, ConnectionGroup.COORDINATION), None)
+    if connection is not None:  # a broker reads nothing more from it before everybody has joined
+        await connection.close()
+
+
+async def _abandon(consumer: AIOKafkaConsumer) -> None:
+    """End what the library left running."""
+    consumer._closed = True
+    coordinator, fetcher = consumer._coordinator, consumer._fetcher
+    if fetcher is not None:
+        await _end([fetcher._fetch_task, *fetcher._pending_tasks])
+    if coordinator is not None:
+        await _end_tasks(coordinator, ("_coordination_task", *_ASKERS))
+    await _abort(_transports(consumer._client))
+    await consumer._client.close()
+
+
+def _end_silent_connections(client: AIOKafkaClient) -> None:
+    """A connection that the library gives up is ended: an encrypted one would wait for the other side's last word."""
+    tell = client._on_connection_closed
+
+    def closed(connection: AIOKafkaConnection, reason: CloseReason | None) -> None:
+        tell(connection, reason)
+        transport = connection._protocol._transport
+        if reason is CloseReason.CONNECTION_TIMEOUT and transport is not None:
+            transport.abort()
+
+    client._on_connection_closed = closed
+
+
+def _transports(client: AIOKafkaClient) -> list[asyncio.WriteTransport]:
+    """Of the open connections: the library forgets each when it begins to close it."""
+    return [held._writer.transport for held in client._conns.values() if held._writer is not None]
+
+
+async def _abort(transports: Sequence[asyncio.WriteTransport]) -> None:
+    """End connections at once: an orderly end of an encrypted one waits for the other side."""
+    for transport in transports:
+        transport.abort()
+    await asyncio.sleep(0)  # the loop closes the sockets
+
+
+async def _end_tasks(coordinator: object, names: tuple[str, ...]) -> None:
+    await _end([task for name in names if (task := getattr(coordinator, name, None)) is not None])
+
+
+async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+
+
+def _group_options(settings: KafkaSettings) -> dict[str, Any]:
+    session_ms = round(settings.session_timeout_s * 1_000)
+    return {
+        "group_instance_id": settings.group_instance_id,
+        "session_timeout_ms": session_ms,
+        "heartbeat_interval_ms": max(1, min(_HEARTBEAT_MS_MAX, session_ms // 5)),
+        # a member that is alive ends its part by its own deadline; one that is not loses its session
+        "rebalance_timeout_ms": session_ms + round(settings.rebalance_deadline_s * 1_000),
+        # whether a coordinator makes progress is not the client's to judge: one that waits for room stays a member
+        "max_poll_interval_ms": _NEVER_MS,
+    }
+
+
+def _asyncio_options(settings: KafkaSettings) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "bootstrap_servers": settings.servers(),
+        "client_id": CLIENT_ID,
+        "security_protocol": settings.security_protocol,
+        "metadata_max_age_ms": _METADATA_MAX_AGE_MS,
+    }
+    if settings.encrypts:
+        options["ssl_context"] = _ssl_context(settings)
+    if settings.logs_in:
+        options |= {
+            "sasl_mechanism": settings.sasl_mechanism,
+            "sasl_plain_username": settings.sasl_username,
+            "sasl_plain_password": settings.password(),
+        }
+    return options
+
+
+def _ssl_context(settings: KafkaSettings) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=settings.tls_ca_file)
+        if settings.tls_certificate_file is not None:
+            context.load_cert_chain(settings.tls_certificate_file, settings.tls_key_file, settings.key_password())
+    except (OSError, ssl.SSLError) as error:
+        named = ", ".join(str(file) for file in (settings.tls_ca_file, settings.tls_certificate_file) if file)
+        raise Invalid("setting-invalid", f"the certificates {named} cannot be used: {error}") from error
+    return context

@@ -1,0 +1,116 @@
+"""What the group of coordinators remembers of each partition, and under which identity of the topic.
+
+Owns: committed offsets with their metadata, the bookmark. Does not own: where a partition is read from
+(`start_rules`), when an offset may be committed.
+Invariants: every commit names the identity of the log it is for, and the membership it is made under: one that was
+handed on since is refused by the broker, never retried under a newer one.
+
+A broker forgets a group's offsets of a topic together with the topic. So that a topic that was made anew while nobody
+ran is still noticed, the identity is written down once more, beside the offsets: on the dead letters' topic, as the
+metadata of a bookmark at offset 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import structlog
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import CommitFailedError, KafkaError
+from aiokafka.structs import OffsetAndMetadata
+
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.schemas.log_position import LogId
+
+
+class Stage(StrEnum):
+    """What the reader that committed an offset said of itself; follows the log's identity in the metadata."""
+
+    READING = ""
+    CONCLUDED = " concluded"  # it ended there in good order
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """An offset that the group remembers. `log` is `None` when it was set by another tool."""
+
+    offset: int
+    log: LogId | None
+    stage: Stage = Stage.READING
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMemory:
+    """What is remembered of some partitions, and the topic's identity when it was last written down."""
+
+    offsets: Mapping[TopicPartition, Committed]
+    bookmark: LogId | None
+
+
+async def group_memory(
+    settings: KafkaSettings, consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]
+) -> GroupMemory:
+    """Ask the group's coordinator; for as long as it takes.
+
+    librdkafka's answer is not used: it hands out metadata together with whatever lies behind it in memory, because it
+    takes them to end with a zero, as those that it writes do.
+    """
+    place = _bookmark(settings)
+    found = await consumer._coordinator.fetch_committed_offsets([*partitions, place])
+    known = {at: _committed(held) for at, held in found.items()}
+    bookmark = known.pop(place, None)
+    return GroupMemory(known, None if bookmark is None else bookmark.log)
+
+
+def membership_of(consumer: AIOKafkaConsumer) -> int:
+    """The generation of the group that the consumer is in; every rebalance makes another one."""
+    generation: int = consumer._coordinator.generation
+    return generation
+
+
+async def commit_offsets(
+    consumer: AIOKafkaConsumer,
+    offsets: Mapping[TopicPartition, int],
+    log: LogId,
+    *,
+    generation: int,
+    stage: Stage = Stage.READING,
+) -> None:
+    """Remember these offsets of `log`; one attempt.
+
+    Raises:
+        KafkaError: not remembered, or not known to be.
+
+    """
+    coordinator = consumer._coordinator
+    await coordinator.ensure_coordinator_known()
+    async with coordinator._commit_lock:
+        if coordinator.generation != generation:
+            raise CommitFailedError("the group was rebalanced")
+        held = {partition: OffsetAndMetadata(offset, log + stage.value) for partition, offset in offsets.items()}
+        await coordinator._do_commit_offsets(None, held)
+
+
+async def write_bookmark(settings: KafkaSettings, consumer: AIOKafkaConsumer, log: LogId, *, generation: int) -> bool:
+    """Write down that the topic's identity is `log`; whether that was done: nothing but a diagnosis needs it."""
+    try:
+        async with asyncio.timeout(settings.request_timeout_s):
+            await commit_offsets(consumer, {_bookmark(settings): 0}, log, generation=generation)
+    except (KafkaError, TimeoutError) as error:
+        logger = structlog.get_logger("rootline.kafka")
+        logger.info("the log's identity is not written down", action="bookmark", reason=repr(error))
+        return False
+    return True
+
+
+def _committed(held: OffsetAndMetadata) -> Committed:
+    said = held.metadata.rstrip("\0")
+    log = said.removesuffix(Stage.CONCLUDED.value)
+    return Committed(held.offset, LogId(log) or None, Stage.READING if said == log else Stage.CONCLUDED)
+
+
+def _bookmark(settings: KafkaSettings) -> TopicPartition:
+    return TopicPartition(settings.dead_letters_topic, 0)

@@ -1,0 +1,290 @@
+"""Where a coordinator reads, when the log is Kafka: one member of the group that shares the partitions.
+
+Owns: taking records from the library and handing them out, pausing, the end, silence. Does not own: which partitions
+are read and since when (`membership`), what is remembered (`progress`), reading again (`rereaders`).
+Invariants: those of the port; records are taken from the library only where nothing can come between that and handing
+them out, or are kept for the next call; after any failure each partition goes on behind the last record that was handed
+out, wherever the library stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+
+from rootline.adapters.kafka.membership import KafkaMembership, Place
+from rootline.adapters.kafka.progress import KafkaProgress
+from rootline.adapters.kafka.records import log_records
+from rootline.adapters.kafka.rereaders import KafkaRereaders
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.ports.intent_feed import Delivered, FeedEvent, Partition, Reread
+from rootline.schemas.log_position import LogId, LogRecord
+from rootline.schemas.root_header import PartitionOffset
+
+_RECORDS_MAX: Final = 256
+"""Decoding them is one turn of the loop; more would hold up everything else of this process for a tenth of a second."""
+_POLL_MS: Final = 1_000
+_GLANCE_S: Final = 0.1
+"""How often a wait looks whether records that only move positions were all that was left."""
+_APART_S: Final = 5.0
+"""For so long after a failure partitions are read one by one."""
+_REJOIN_AFTER_S: Final = 120.0
+"""After so long a silence the consumer is replaced: brokers may have come back under other names. Not before, because
+who cannot leave is waited for when it joins anew."""
+
+_Batches = dict[TopicPartition, list[Any]]
+
+
+class KafkaIntentFeed:
+    """Connects with the first `next`; for one event loop."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._membership = KafkaMembership(settings, self._wake, self._lose)
+        self._progress = KafkaProgress(settings, self._membership)
+        self._rereaders = KafkaRereaders(settings, self._membership)
+        self._woken: asyncio.Future[None] | None = None
+        self._polling: asyncio.Task[_Batches] | None = None
+        self._is_paused = True
+        self._told_end = False
+        self._apart_until_s = 0.0
+        self._heard: list[int | None] | None = None
+        self._heard_at_s = 0.0
+
+    async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
+        """As `IntentFeed.next`; whatever else failed in the background is raised as it is."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + wait_s
+        while True:
+            self._woken = loop.create_future()
+            event = self._membership.advance()
+            if event is not None:
+                return event
+            if self._membership.is_settled:
+                self._pause(hold)
+            if self._membership.may_read and not hold:
+                delivered = await self._read()
+                if delivered is not None:
+                    return delivered
+            left_s = deadline_s - loop.time()
+            if left_s <= 0:
+                self._raise_silence(hold)
+                return Delivered((), at_end=self._told_end and not hold)
+            await asyncio.wait([self._woken], timeout=min(left_s, _GLANCE_S))
+
+    async def released(self) -> None:
+        """As `IntentFeed.released`."""
+        self._membership.released()
+
+    async def decided(self, up_to: Sequence[PartitionOffset]) -> None:
+        """As `IntentFeed.decided`."""
+        await self._progress.decided(up_to)
+
+    async def concluded(self, up_to: Sequence[PartitionOffset]) -> None:
+        """As `IntentFeed.concluded`."""
+        await self._progress.concluded(up_to)
+
+    async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
+        """As `IntentFeed.read_again`; `Fenced` as `next` as well."""
+        return await self._rereaders.read(reader, start, limit=limit)
+
+    async def forget_reader(self, reader: str) -> None:
+        """As `IntentFeed.forget_reader`."""
+        await self._rereaders.forget(reader)
+
+    async def end_offset(self, log: LogId, partition: int) -> int | None:
+        """As `IntentFeed.end_offset`: the last stable offset."""
+        if await self._membership.identity() != log:
+            return None
+        at = TopicPartition(self._settings.intents_topic, partition)
+        return (await self._ends([at]))[at]
+
+    async def lag(self) -> Mapping[Partition, int]:
+        """As `IntentFeed.lag`."""
+        membership = self._membership
+        log, places = membership.log, list(membership.places)
+        if not places or log is None:
+            return {}
+        ends = await self._ends(places)
+        return {
+            (log, at.partition): max(0, ends[at] - await self._position(at, place))
+            for at, place in membership.places.items()
+            if at in ends
+        }
+
+    async def close(self) -> None:
+        """Leave the group at once; give back connections."""
+        try:
+            await self._membership.close()
+        finally:
+            await self._rereaders.close()
+
+    async def _read(self) -> Delivered | None:
+        """Records, or that there are no more since the last time; `None` when there is nothing to say."""
+        batches = await self._batches()
+        if not batches:
+            at_end = await self._at_end()
+            is_news = at_end and not self._told_end
+            self._told_end = at_end
+            passed = await self._passed()
+            return Delivered((), at_end=at_end, passed=passed) if is_news or passed else None
+        log, places = self._membership.log, self._membership.places
+        assert log is not None
+        records: list[LogRecord] = []
+        for at, found in batches.items():
+            records += log_records(log, at.partition, found)
+            places[at].next_offset = found[-1].offset + 1
+        self._heard_at_s = asyncio.get_running_loop().time()
+        self._told_end = await self._at_end()
+        return Delivered(tuple(records), at_end=self._told_end)
+
+    async def _batches(self) -> _Batches:
+        """What has come; gives way to nothing else before it returns, so that nobody can cancel it in between."""
+        consumer, now_s = self._membership.consumer, asyncio.get_running_loop().time()
+        assert consumer is not None
+        if now_s < self._apart_until_s:
+            return await self._batches_apart(consumer)
+        batches: _Batches = {}
+        try:
+            if self._polling is None:
+                batches = await consumer.getmany(timeout_ms=0, max_records=_RECORDS_MAX)
+            elif self._polling.done():
+                polling, self._polling = self._polling, None
+                batches = polling.result()
+        except OffsetOutOfRangeError:
+            self._go_back(self._membership.places)
+            self._membership.doubt(is_odd=True)
+            return {}
+        except Exception:  # nobody knows of which partition, and what came of the others went with it
+            self._go_back(self._membership.places)
+            self._apart_until_s = now_s + _APART_S
+            return {}
+        if not batches and self._polling is None:
+            polling = asyncio.ensure_future(consumer.getmany(timeout_ms=_POLL_MS, max_records=_RECORDS_MAX))
+            polling.add_done_callback(lambda _: self._wake())
+            self._polling = polling
+        return batches
+
+    async def _batches_apart(self, consumer: AIOKafkaConsumer) -> _Batches:
+        """The same, each partition and record by itself: what cannot be read delays nothing that can."""
+        failure: Exception | None = None
+        batches: _Batches = {}
+        share = max(1, _RECORDS_MAX // max(1, len(self._membership.places)))
+        for at in self._membership.places:
+            found: list[Any] = []
+            try:
+                while len(found) < share and (one := await consumer.getmany(at, timeout_ms=0, max_records=1)):
+                    found += one[at]
+            except Exception as error:
+                failure = error
+                if not found:
+                    self._go_back([at])
+            if found:
+                batches[at] = found
+        if batches:
+            return batches
+        if failure is not None:
+            self._apart_until_s = asyncio.get_running_loop().time() + _APART_S
+            raise self._membership.unavailable(f"cannot be read: {failure!r:.300}") from failure
+        return {}
+
+    async def _at_end(self) -> bool:
+        consumer, places = self._membership.consumer, self._membership.places
+        assert consumer is not None
+        for at, place in places.items():
+            end = max(place.end, consumer.last_stable_offset(at) or 0)
+            if place.next_offset < end and await self._position(at, place) < end:
+                return False
+        return True
+
+    async def _passed(self) -> tuple[PartitionOffset, ...]:
+        """Where the reading has come to behind the last record: a group that stayed there would seem to lose records
+        when retention removes what was none.
+        """
+        log, moved = self._membership.log, []
+        assert log is not None
+        for at, place in self._membership.places.items():
+            position = await self._position(at, place)
+            if position > place.next_offset:
+                place.next_offset = position
+                moved.append(PartitionOffset(log, at.partition, position))
+        return tuple(moved)
+
+    async def _position(self, at: TopicPartition, place: Place) -> int:
+        """Where the reading is: behind the last record handed out, and what follows it and is no record."""
+        consumer = self._membership.consumer
+        if consumer is None or (self._polling is not None and self._polling.done()):
+            return place.next_offset
+        position: int = await consumer.position(at)  # does not give way: it is known
+        return max(place.next_offset, position)
+
+    def _pause(self, hold: bool) -> None:
+        if hold == self._is_paused:
+            return
+        self._is_paused = hold
+        consumer, places = self._membership.consumer, self._membership.places
+        assert consumer is not None
+        if not hold:
+            consumer.resume(*places)
+            return
+        consumer.pause(*places)
+        if self._polling is not None and not self._polling.done():  # what it has taken is kept for later
+            self._polling.cancel()
+            self._polling = None
+
+    def _lose(self) -> None:
+        """The partitions go: nothing of them is handed out any more."""
+        self._is_paused = True
+        self._told_end = False
+        self._heard = None
+        self._stop_polling()
+
+    def _go_back(self, partitions: Iterable[TopicPartition]) -> None:
+        """The library may have moved on without having said what it passed."""
+        self._stop_polling()
+        consumer, places = self._membership.consumer, self._membership.places
+        assert consumer is not None
+        for at in partitions:
+            consumer.seek(at, places[at].next_offset)
+
+    def _stop_polling(self) -> None:
+        polling, self._polling = self._polling, None
+        if polling is not None and not polling.cancel() and not polling.cancelled():
+            polling.exception()  # asyncio would complain that nobody looked
+
+    def _raise_silence(self, hold: bool) -> None:
+        """Nothing came in time: is there anybody? Every answer to a request for records leaves its time."""
+        membership, now_s = self._membership, asyncio.get_running_loop().time()
+        consumer, places, limit_s = membership.consumer, membership.places, self._settings.request_timeout_s
+        heard: list[int | None] = []
+        if membership.is_settled and consumer is not None:
+            heard = [consumer.last_poll_timestamp(at) for at in places]
+        else:
+            limit_s += self._settings.session_timeout_s + self._settings.rebalance_deadline_s
+        if hold or heard != self._heard or (membership.is_settled and not places):
+            self._heard, self._heard_at_s = heard, now_s
+            return
+        silent_s = now_s - self._heard_at_s
+        if silent_s > max(_REJOIN_AFTER_S, limit_s):
+            membership.start_anew(f"silence for {silent_s:.0f} s")
+        if silent_s > limit_s:
+            raise membership.unavailable(f"no broker has answered for {silent_s:.0f} s")
+
+    async def _ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        membership = self._membership
+        if membership.consumer is None:
+            raise membership.unavailable("not connected")
+        try:
+            async with asyncio.timeout(self._settings.request_timeout_s):
+                ends: Mapping[TopicPartition, int] = await membership.consumer.end_offsets(partitions)
+        except (KafkaError, TimeoutError) as error:
+            raise membership.translated(error) from None
+        return ends
+
+    def _wake(self) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)

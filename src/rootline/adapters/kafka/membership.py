@@ -1,0 +1,369 @@
+"""One member of the group of coordinators: which partitions it has, and since when it may read them.
+
+Owns: the consumer, every turn of a rebalance, and that the topic is still the same one. Does not own: reading
+(`intent_feed`), where a partition starts (`start_rules`), what is remembered (`progress`).
+Invariants: no partition is read before its start was decided here, and none after it was revoked; whatever fails in the
+background is raised by `advance`; after the cluster changed nothing is read until the topic is known to be the same.
+
+The library's callbacks swallow what they raise, run without heartbeats, and hold up the group: so they only pause, seek
+and wait for `released`. All else is done by tasks that `advance` starts and asks after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import InvalidSessionTimeoutError, KafkaError
+
+from rootline.adapters.kafka.background_tasks import BackgroundTasks
+from rootline.adapters.kafka.clients import (
+    is_broken,
+    look_at_cluster,
+    make_consumer,
+    on_cluster_change,
+    raise_errors_of_group,
+    start_consumer,
+    stop_consumer,
+)
+from rootline.adapters.kafka.group_offsets import commit_offsets, group_memory, membership_of, write_bookmark
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.start_rules import (
+    PartitionFacts,
+    check_log,
+    check_ranges,
+    is_being_read,
+    starts_of,
+    suspects_of,
+)
+from rootline.adapters.kafka.topics import Weight, check_topics, topic_identity
+from rootline.ports.intent_feed import Assigned, FeedEvent, Revoked
+from rootline.schemas.errors import Fenced, Invalid, RootlineError, Unavailable
+from rootline.schemas.log_position import LogId
+from rootline.schemas.root_header import PartitionOffset
+
+
+@dataclass(slots=True)
+class Place:
+    """A partition of this member: the next offset to hand out, what is remembered, the end when it was last asked."""
+
+    next_offset: int
+    committed: int
+    end: int
+
+
+class KafkaMembership:
+    """For one event loop. `changed` is called when there may be something new; `lost` before partitions go."""
+
+    def __init__(self, settings: KafkaSettings, changed: Callable[[], None], lost: Callable[[], None]) -> None:
+        self._settings = settings
+        self._topic = settings.intents_topic
+        self._changed = changed
+        self._lost = lost
+        self.consumer: AIOKafkaConsumer | None = None
+        self.generation = -1
+        self.log: LogId | None = None
+        self.places: dict[TopicPartition, Place] = {}
+        """The partitions whose start was decided and that were not revoked since."""
+        self.is_settled = False
+        self._events: deque[FeedEvent] = deque()
+        self._tasks = BackgroundTasks(changed)
+        self._unsettled: tuple[TopicPartition, ...] | None = None
+        self._release: asyncio.Event | None = None
+        self._retiring: set[asyncio.Task[None]] = set()
+        self._is_odd = False
+        self._doubted_at_s = 0.0
+        self._sure_at_s = -1.0
+        self._fenced: Fenced | None = None
+        self._closed = False
+        self._has_checked = False
+        self._logger = structlog.get_logger("rootline.kafka")
+
+    @property
+    def may_read(self) -> bool:
+        """Whether records may be handed out now."""
+        return self.is_settled and not self._events and self._sure_at_s >= self._doubted_at_s
+
+    def advance(self) -> FeedEvent | None:
+        """Go on with whatever is under way; what happened, oldest first.
+
+        Raises:
+            RootlineError: as `IntentFeed.next`. Exception: whatever else failed in the background.
+
+        """
+        if self._closed:
+            raise self.unavailable("the log was closed")
+        if self._fenced is not None:
+            raise self._fenced
+        if self._events:
+            return self._events.popleft()
+        try:
+            self._tasks.raise_failure()
+            if self.consumer is not None:
+                raise_errors_of_group(self.consumer)
+        except (KafkaError, TimeoutError) as error:
+            if self.consumer is not None and is_broken(self.consumer):
+                self.start_anew(repr(error))
+            raise self.translated(error) from None
+        except Fenced as error:
+            self._fenced = error
+            raise
+        if self.consumer is not None and is_broken(self.consumer):
+            self.start_anew("a part of the client has ended")
+        if self.consumer is None:
+            self._tasks.go_on("connect", self._connect)
+        elif self._unsettled is not None:
+            self._tasks.go_on("settle", self._settle)
+        elif self._needs_confirmation():
+            self._tasks.go_on("confirm", self._confirm)
+        return None
+
+    def released(self) -> None:
+        """Nothing is in flight: the partitions may go."""
+        if self._release is not None:
+            self._release.set()
+
+    def doubt(self, *, is_odd: bool = False) -> None:
+        """Read nothing more until the topic is known to be the same; `is_odd`: and to hold what is asked of it."""
+        self._doubted_at_s = asyncio.get_running_loop().time()
+        self._is_odd = self._is_odd or is_odd
+        self._changed()
+
+    def start_anew(self, reason: str) -> None:
+        """Give the consumer up and join once more."""
+        consumer, self.consumer = self.consumer, None
+        if consumer is None:
+            return
+        self.generation = -1
+        self._logger.warning("joining the group anew", action="rejoin", reason=reason)
+        self.released()
+        was_told = self._forget()
+        if was_told and not self._events:
+            self._events.append(Revoked(self._settings.rebalance_deadline_s))
+        self.places.clear()
+        stopping = stop_consumer(consumer, patience_s=self._settings.request_timeout_s)
+        task = asyncio.get_running_loop().create_task(stopping)
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+    async def identity(self) -> LogId:
+        """The topic's identity: asked once, then kept up to date in the background."""
+        if self.log is None:
+            await self._ask_identity()
+        assert self.log is not None
+        return self.log
+
+    async def close(self) -> None:
+        """Leave the group at once."""
+        self._closed = True
+        self.released()
+        self._changed()
+        consumer, self.consumer = self.consumer, None
+        self._forget()
+        self.places.clear()
+        if consumer is not None:
+            await stop_consumer(consumer, patience_s=self._settings.request_timeout_s)
+        await self._tasks.close()
+        if self._retiring:
+            await asyncio.wait(self._retiring)
+
+    def unavailable(self, reason: str) -> Unavailable:
+        """The error that names the log."""
+        return Unavailable("log-unavailable", f"{self._settings.url}: topic {self._topic}: {reason}")
+
+    def translated(self, error: KafkaError | TimeoutError) -> RootlineError:
+        """What the library or a deadline said, in our words."""
+        if isinstance(error, InvalidSessionTimeoutError):
+            return Invalid(
+                "setting-invalid",
+                f"{self._settings.url}: session_timeout_s is {self._settings.session_timeout_s:g}; the brokers allow "
+                "group.min.session.timeout.ms to group.max.session.timeout.ms, by default 6 to 1800 seconds",
+            )
+        if isinstance(error, TimeoutError):
+            return self.unavailable(f"no answer within {self._settings.request_timeout_s:g} s")
+        return self.unavailable(f"{type(error).__name__} {error!s:.200}".strip())
+
+    # a rebalance
+
+    async def on_revoked(self, consumer: AIOKafkaConsumer) -> None:
+        """Called before the consumer joins again, which waits; this member still sends heartbeats."""
+        if not self._is_current(consumer):
+            return
+        if self._forget():
+            await self._let_go()
+        self.places.clear()
+        self.generation = -1
+
+    def on_assigned(self, consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]) -> None:
+        """Called after the consumer has joined; this member sends no heartbeats until it returns."""
+        if not self._is_current(consumer):
+            return
+        self._unsettled = tuple(sorted(partitions))
+        consumer.pause(*self._unsettled)
+        for where in self._unsettled:
+            consumer.seek(where, 0)  # or the library would look for positions by itself
+        self.generation = membership_of(consumer)
+        self._changed()
+
+    def failed(self, error: Exception) -> None:
+        """A callback failed: `advance` raises it."""
+
+        async def fail() -> None:
+            raise error
+
+        self._tasks.stop("callback")
+        self._tasks.go_on("callback", fail)
+
+    def _is_current(self, consumer: AIOKafkaConsumer) -> bool:
+        return self.consumer is consumer
+
+    def _forget(self) -> bool:
+        """Nothing more is read; whether the caller of `advance` has heard of partitions that it holds."""
+        self._lost()
+        self.is_settled = False
+        self._unsettled = None
+        for name in ("connect", "settle", "confirm"):
+            self._tasks.stop(name)
+        told: deque[FeedEvent] = deque(event for event in self._events if not isinstance(event, Assigned))
+        was_told = bool(self.places) and len(told) == len(self._events)
+        self._events = told
+        return was_told
+
+    async def _let_go(self) -> None:
+        deadline_s = self._settings.rebalance_deadline_s
+        self._release = asyncio.Event()
+        self._events.append(Revoked(deadline_s))
+        self._changed()
+        try:
+            async with asyncio.timeout(deadline_s):
+                await self._release.wait()
+        except TimeoutError:
+            self._logger.warning("partitions are taken away", action="revoke", deadline_s=deadline_s)
+        finally:
+            self._release = None
+
+    # in the background
+
+    async def _connect(self) -> None:
+        await self._ask_identity()
+        await self._check_topics()
+        consumer = make_consumer(self._settings, group_id=self._settings.group_id, reset="none")
+        await start_consumer(consumer, patience_s=self._settings.request_timeout_s)
+        self.consumer = consumer
+        on_cluster_change(consumer, self.doubt)
+        consumer.subscribe([self._topic], listener=_Listener(self, consumer))
+
+    async def _check_topics(self) -> None:
+        """Once: topics that would lose records are refused before anything is read."""
+        if self._has_checked:
+            return
+        try:
+            problems = await asyncio.to_thread(check_topics, self._settings)
+        except Unavailable as error:  # perhaps this client may not ask
+            self._logger.warning("topics not checked", action="check-topics", reason=error.message)
+            return
+        self._has_checked = True
+        for problem in problems:
+            self._logger.warning("topic", action="check-topics", problem=str(problem), weight=problem.weight.value)
+        refused = [str(problem) for problem in problems if problem.weight is Weight.REFUSED]
+        if refused:
+            raise Invalid("setting-invalid", f"{self._settings.url}: {'; '.join(refused)}")
+
+    async def _settle(self) -> None:
+        """Decide where the partitions start."""
+        consumer, partitions = self.consumer, self._unsettled
+        assert consumer is not None
+        assert partitions is not None
+        log = await self._ask_identity()
+        async with asyncio.timeout(self._settings.request_timeout_s):
+            memory, begins, ends = await asyncio.gather(
+                group_memory(self._settings, consumer, partitions),
+                consumer.beginning_offsets(partitions),
+                consumer.end_offsets(partitions),
+            )
+        facts = [PartitionFacts(at.partition, memory.offsets.get(at), begins[at], ends[at]) for at in partitions]
+        starts = starts_of(self._topic, log, memory.bookmark, facts)
+        if memory.bookmark != log:
+            await write_bookmark(self._settings, consumer, log, generation=self.generation)
+        suspects = suspects_of(facts)
+        unmarked = {at: starts[at.partition] for at in partitions if not is_being_read(memory.offsets.get(at))}
+        if unmarked:  # or an end without a word, before anything is decided, would not be noticed
+            async with asyncio.timeout(self._settings.request_timeout_s):
+                await commit_offsets(consumer, unmarked, log, generation=self.generation)
+        self._unsettled = None
+        for at in partitions:
+            start = starts[at.partition]
+            self.places[at] = Place(start, start, ends[at])
+            consumer.seek(at, start)
+        self.is_settled = True
+        self._events.append(
+            Assigned(
+                tuple(PartitionOffset(log, number, start) for number, start in starts.items()),
+                tuple(PartitionOffset(log, number, end) for number, end in suspects.items()),
+            )
+        )
+
+    async def _confirm(self) -> None:
+        """Find the topic to be the same, and to hold what is asked of it."""
+        consumer, is_odd = self.consumer, self._is_odd
+        assert consumer is not None
+        log = await self._ask_identity()
+        if not is_odd:
+            return
+        partitions = list(self.places)
+        async with asyncio.timeout(self._settings.request_timeout_s):
+            begins, ends = await asyncio.gather(
+                consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+            )
+        check_ranges(
+            self._topic,
+            log,
+            [(at.partition, place.next_offset, begins[at], ends[at]) for at, place in self.places.items()],
+        )
+        self._is_odd = False
+
+    async def _ask_identity(self) -> LogId:
+        asked_at_s = asyncio.get_running_loop().time()
+        try:
+            found = await asyncio.to_thread(topic_identity, self._settings, self._topic)
+        except Unavailable:
+            if self.consumer is not None:
+                look_at_cluster(self.consumer)
+            raise
+        check_log(self._topic, self.log, found.log)
+        self.log = found.log
+        self._sure_at_s = max(self._sure_at_s, asked_at_s)
+        if self.consumer is not None:
+            known = self.consumer.partitions_for_topic(self._topic)
+            if known is not None and len(known) != found.partitions:
+                look_at_cluster(self.consumer)
+        return found.log
+
+    def _needs_confirmation(self) -> bool:
+        age_s = asyncio.get_running_loop().time() - self._sure_at_s
+        return self._sure_at_s < self._doubted_at_s or self._is_odd or age_s > self._settings.identity_max_age_s
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Hands on what the library says; it would swallow what is raised."""
+
+    def __init__(self, membership: KafkaMembership, consumer: AIOKafkaConsumer) -> None:
+        self._membership = membership
+        self._consumer = consumer
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        try:
+            await self._membership.on_revoked(self._consumer)
+        except Exception as error:
+            self._membership.failed(error)
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        try:
+            self._membership.on_assigned(self._consumer, assigned)
+        except Exception as error:
+            self._membership.failed(error)

@@ -1,0 +1,214 @@
+"""Records made durable on Kafka, and an honest answer about each attempt.
+
+Owns: one idempotent producer, its deadline, its replacement. Does not own: what is published (`intent_sink`,
+`verdict_sink`).
+Invariants: a record is on all in-sync replicas before its place is told; what was perhaps appended is never called
+failed; records of one key keep their order, also when the producer is replaced.
+
+A batch that a broker refuses leaves a gap in an idempotent producer's sequence numbers, and every later batch of that
+partition would be refused as out of order: so the producer is drained and a fresh one takes over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import (
+    KafkaError,
+    MessageSizeTooLargeError,
+    TopicAuthorizationFailedError,
+)
+from aiokafka.structs import RecordMetadata
+
+from rootline.adapters.kafka.clients import make_producer, stop_producer
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.schemas.errors import OutcomeUnknown, Unavailable
+from rootline.schemas.log_position import Headers
+
+_REFUSALS: Final = (MessageSizeTooLargeError, TopicAuthorizationFailedError)
+"""Answers after which nothing was appended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A record to publish."""
+
+    topic: str
+    key: bytes | None
+    value: bytes
+    headers: Headers = ()
+
+
+class RecordTooLarge(Exception):
+    """A record is over the size that the producer or the topic allows; nothing of the call was appended."""
+
+
+class KafkaPublisher:
+    """For one event loop. `record_bytes_max` is asked whenever a producer is made; it may block."""
+
+    def __init__(
+        self, settings: KafkaSettings, record_bytes_max: Callable[[], int], *, compression: str | None = None
+    ) -> None:
+        self._settings = settings
+        self._record_bytes_max = record_bytes_max
+        self._compression = compression
+        self._producer: AIOKafkaProducer | None = None
+        self._making: asyncio.Task[AIOKafkaProducer] | None = None
+        self._awaiting = 0
+        self._retiring: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def connect_soon(self) -> None:
+        """Begin to make the producer, unless there is one, so that the first records need not wait for it."""
+        if self._producer is None and self._making is None and not self._closed:
+            self._making = asyncio.get_running_loop().create_task(self._made())
+            self._making.add_done_callback(self._settle)
+
+    async def publish(self, records: Sequence[Outgoing]) -> list[tuple[int, int]]:
+        """(partition, offset) of each record; those of one key are appended in order.
+
+        Raises:
+            RecordTooLarge: nothing was appended.
+            Unavailable: `log-unavailable`, nothing was appended.
+            OutcomeUnknown: `publish-unknown`, none, some or all were appended.
+
+        """
+        deadline = asyncio.get_running_loop().time() + self._settings.delivery_timeout_s
+        sent: list[asyncio.Future[RecordMetadata]] = []
+        reason: str | None = None
+        try:
+            async with asyncio.timeout_at(deadline):
+                producer = await self._ready()
+                for record in records:
+                    sent.append(await self._hand_over(producer, record))
+        except TimeoutError:
+            reason = f"no broker took the records within {self._settings.delivery_timeout_s:g} s"
+        except MessageSizeTooLargeError as error:
+            reason = str(error)
+            if not sent:
+                raise RecordTooLarge(reason) from None
+        except KafkaError as error:
+            reason = _brief(error)
+        if reason is not None and not sent:
+            raise Unavailable("log-unavailable", f"{self._settings.url}: {reason}")
+        if sent:
+            await asyncio.wait(sent, timeout=max(deadline - asyncio.get_running_loop().time(), 0.001))
+        return self._places(records, sent, reason)
+
+    async def close(self) -> None:
+        """Let pending records arrive while the deadline lasts; give connections back."""
+        self._closed = True
+        making = self._making
+        if making is not None:
+            if self._awaiting:
+                await asyncio.wait([making], timeout=self._settings.request_timeout_s)
+            making.cancel()
+            await asyncio.wait([making])
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await stop_producer(producer, patience_s=self._settings.request_timeout_s)
+        if self._retiring:
+            await asyncio.wait(self._retiring)
+
+    async def _hand_over(self, producer: AIOKafkaProducer, record: Outgoing) -> asyncio.Future[RecordMetadata]:
+        try:
+            future: asyncio.Future[RecordMetadata] = await producer.send(
+                record.topic, record.value, key=record.key, headers=list(record.headers)
+            )
+        except MessageSizeTooLargeError:
+            raise
+        except KafkaError:  # what sends has ended: it takes nothing any more
+            self._retire(producer)
+            raise
+        future.add_done_callback(partial(self._settled, producer))
+        return future
+
+    def _settled(self, producer: AIOKafkaProducer, future: asyncio.Future[RecordMetadata]) -> None:
+        """A record was acknowledged or failed, perhaps after its publisher went away."""
+        if not future.cancelled() and future.exception() is not None:
+            self._retire(producer)
+
+    def _places(
+        self, records: Sequence[Outgoing], sent: Sequence[asyncio.Future[RecordMetadata]], reason: str | None
+    ) -> list[tuple[int, int]]:
+        failed = [
+            (record.topic, error)
+            for record, future in zip(records, sent, strict=False)
+            if future.done() and (error := future.exception()) is not None
+        ]
+        errors = [error for _, error in failed]
+        if reason is None and len(errors) == len(sent) and all(isinstance(error, _REFUSALS) for error in errors):
+            if errors and isinstance(errors[0], MessageSizeTooLargeError):
+                raise RecordTooLarge(f"a batch of {len(sent)} records is over the topic's max.message.bytes")
+            if errors:
+                raise Unavailable("log-unavailable", f"{self._settings.url}: topic {failed[0][0]}: {_brief(errors[0])}")
+        late = sum(not future.done() for future in sent)
+        if late:
+            reason = f"{late} records were not acknowledged within {self._settings.delivery_timeout_s:g} s"
+        elif errors:
+            reason = f"topic {failed[0][0]}: {_brief(errors[0])}"
+        places = [] if reason else [(future.result().partition, future.result().offset) for future in sent]
+        if any(offset < 0 for _, offset in places):
+            reason = "a broker had the records already and does not remember where"
+        if reason:
+            raise OutcomeUnknown(
+                "publish-unknown", f"{self._settings.url}: {reason}; publishing the same again changes nothing"
+            )
+        return places
+
+    async def _ready(self) -> AIOKafkaProducer:
+        if self._producer is not None:
+            return self._producer
+        self.connect_soon()
+        making = self._making
+        if making is None:
+            raise Unavailable("log-unavailable", f"{self._settings.url}: the log was closed")
+        self._awaiting += 1
+        try:
+            return await asyncio.shield(making)  # who gives up must not make the others begin anew
+        except asyncio.CancelledError:
+            if making.cancelled():
+                raise Unavailable("log-unavailable", f"{self._settings.url}: the log was closed") from None
+            raise
+        finally:
+            self._awaiting -= 1
+
+    async def _made(self) -> AIOKafkaProducer:
+        if self._retiring:  # what it still holds goes before anything new
+            await asyncio.wait(self._retiring)
+        producer = self._producer = await self._started()
+        return producer
+
+    def _settle(self, making: asyncio.Task[AIOKafkaProducer]) -> None:
+        self._making = None
+        if not making.cancelled():
+            making.exception()  # who waits is told; if nobody does, the first record finds out again
+
+    async def _started(self) -> AIOKafkaProducer:
+        size = await asyncio.to_thread(self._record_bytes_max)
+        producer = make_producer(self._settings, record_bytes_max=size, compression=self._compression)
+        try:
+            await producer.start()
+        except BaseException:
+            await asyncio.shield(stop_producer(producer, patience_s=1))
+            raise
+        return producer
+
+    def _retire(self, producer: AIOKafkaProducer) -> None:
+        if self._producer is not producer:
+            return
+        self._producer = None
+        task = asyncio.get_running_loop().create_task(
+            stop_producer(producer, patience_s=self._settings.delivery_timeout_s)
+        )
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+
+def _brief(error: BaseException) -> str:
+    return f"{type(error).__name__} {error!s:.200}".strip()

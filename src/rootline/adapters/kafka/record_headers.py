@@ -1,0 +1,50 @@
+"""The headers of verdict records on Kafka: which intents a record is about, for who would rather not decode it.
+
+Owns: their names, and reading them back. Does not own: keys and values (`verdict_sink`), the headers of dead
+letters (`dead_letter_headers`).
+Invariants: names are on the wire and never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rootline.schemas.log_position import Headers
+from rootline.schemas.verdict import Verdict
+
+LOG: Final = "rootline.log"
+PARTITION: Final = "rootline.partition"
+FIRST_OFFSET: Final = "rootline.first-offset"
+LAST_OFFSET: Final = "rootline.last-offset"
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictRange:
+    """Which intents a verdict record is about: all between two offsets, or some of them."""
+
+    log: str
+    partition: int
+    first: int
+    last: int
+
+
+def headers_of_verdicts(verdicts: Sequence[Verdict]) -> Headers:
+    """Headers of a record with verdicts on one partition of one log."""
+    offsets = [verdict.offset for verdict in verdicts]
+    return (
+        (LOG, verdicts[0].log.encode()),
+        (PARTITION, str(verdicts[0].partition).encode()),
+        (FIRST_OFFSET, str(min(offsets)).encode()),
+        (LAST_OFFSET, str(max(offsets)).encode()),
+    )
+
+
+def range_of(headers: Sequence[tuple[str, bytes | None]]) -> VerdictRange | None:
+    """What `headers_of_verdicts` said; `None` when a record does not say it."""
+    held = {name: value or b"" for name, value in headers}
+    try:
+        return VerdictRange(held[LOG].decode(), int(held[PARTITION]), int(held[FIRST_OFFSET]), int(held[LAST_OFFSET]))
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,99 @@
+"""Where each partition is read from, or why it must not be read on.
+
+Owns: the decision, and its words for an operator. Does not own: asking for the facts (`membership`), changing
+what is remembered (`accept`).
+Invariants: never the log's end by default; offsets of one log are never taken for another's; what was removed before it
+was decided is named, never passed in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rootline.adapters.kafka.group_offsets import Committed, Stage
+from rootline.schemas.errors import Fenced
+from rootline.schemas.log_position import LogId
+
+_ACCEPT: Final = "stop the coordinators, run `rootline topics accept`, and start them again"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """What is known of a partition: the group's memory, and the offsets that the log holds (`end` exclusive)."""
+
+    partition: int
+    committed: Committed | None
+    begin: int
+    end: int
+
+
+def replaced(topic: str, known: LogId, found: LogId) -> Fenced:
+    """The topic is not the one that was read."""
+    return Fenced(
+        "log-replaced",
+        f"topic {topic} was made anew: offsets are remembered of {known}, but it is {found} now; records of the old "
+        f"topic without a verdict are gone. To go on with the new one from its beginning, {_ACCEPT}",
+    )
+
+
+def check_log(topic: str, known: LogId | None, found: LogId) -> None:
+    """Raise `Fenced` (`log-replaced`) when `found` is not the log that was `known`."""
+    if known is not None and known != found:
+        raise replaced(topic, known, found)
+
+
+def starts_of(topic: str, log: LogId, bookmark: LogId | None, facts: Sequence[PartitionFacts]) -> dict[int, int]:
+    """The offset from which each partition is read.
+
+    Raises:
+        Fenced: `log-replaced`, `log-behind-root`, `offset-out-of-range`.
+
+    """
+    for known in (bookmark, *(held.committed.log for held in facts if held.committed is not None)):
+        check_log(topic, known, log)
+    check_ranges(topic, log, [(held.partition, start_of(held), held.begin, held.end) for held in facts])
+    return {held.partition: start_of(held) for held in facts}
+
+
+def start_of(facts: PartitionFacts) -> int:
+    """What the group remembers; the beginning when it remembers nothing."""
+    return facts.begin if facts.committed is None else facts.committed.offset
+
+
+def is_being_read(committed: Committed | None) -> bool:
+    """Whether a coordinator has said that it reads here, and not that it ended."""
+    return committed is not None and committed.log is not None and committed.stage is Stage.READING
+
+
+def suspects_of(facts: Sequence[PartitionFacts]) -> dict[int, int]:
+    """Where the last reader ended without a word: partition → the offset behind what it may have had in hand."""
+    return {held.partition: held.end for held in facts if is_being_read(held.committed) and start_of(held) < held.end}
+
+
+def check_ranges(topic: str, log: LogId, ranges: Sequence[tuple[int, int, int, int]]) -> None:
+    """Raise unless each (partition, offset, begin, end) holds the offset.
+
+    Raises:
+        Fenced: `log-behind-root`, `offset-out-of-range`.
+
+    """
+    for partition, offset, _, end in ranges:
+        if offset > end:
+            raise Fenced(
+                "log-behind-root",
+                f"topic {topic}, partition {partition}: offset {offset} was decided, but the log {log} ends at {end}: "
+                "it was truncated or restored from a backup. Restore it, or make the topic anew",
+            )
+    removed = [held for held in ranges if held[1] < held[2]]
+    if removed:
+        lost = "; ".join(
+            f"partition {partition} lost offsets {offset} to {begin - 1} ({begin - offset})"
+            for partition, offset, begin, _ in removed
+        )
+        raise Fenced(
+            "offset-out-of-range",
+            f"topic {topic}: retention removed records before they were decided: {lost}. Ask their writers to publish "
+            f"them again. To go on with what is left, {_ACCEPT}",
+        )

@@ -1,0 +1,178 @@
+"""Reading a topic that other people live on: backwards from its end, or onwards from a moment.
+
+Owns: a consumer for each look, and how much of a topic is in memory. Does not own: what records mean
+(`log_archive`).
+Invariants: commits no offset and joins no group; ends at the end that the topic had when the look began; a broker that
+says nothing for `request_timeout_s` ends the look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
+from typing import Any, Final, TypeVar
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+from aiokafka.partitioner import DefaultPartitioner
+
+from rootline.adapters.kafka.clients import make_consumer, start_consumer, stop_consumer
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.topics import topic_identity
+from rootline.schemas.errors import Unavailable
+
+_PORTION_MIN: Final = 32
+_PORTION_MAX: Final = 16_384
+_PORTION_BYTES: Final = 50_000_000
+"""About so much of all partitions is in memory; a portion that was larger makes the next one smaller."""
+_POLL_MS: Final = 1_000
+_Found = TypeVar("_Found")
+
+
+@dataclass(slots=True)
+class _Tail:
+    """What is left of a partition, from `start` to before `end`; `records` are those behind `end`, the newest last."""
+
+    at: TopicPartition
+    start: int
+    end: int
+    partitions: int
+    size: int = _PORTION_MIN
+    records: list[Any] = field(default_factory=list)
+
+    @property
+    def newest(self) -> Any:
+        return self.records[-1]
+
+    def take(self, start: int, records: list[Any]) -> None:
+        self.end, self.records = start, records
+        held = sum(len(record.value or b"") + len(record.key or b"") for record in records)
+        room = _PORTION_BYTES // self.partitions
+        if held > room:
+            self.size = max(1, self.size // 4)
+        elif held < room // 2:
+            self.size = min(_PORTION_MAX, 4 * self.size if held < room // 8 else 2 * self.size)
+
+
+class KafkaTopicReader:
+    """One look at a time connects once."""
+
+    def __init__(self, settings: KafkaSettings, topic: str) -> None:
+        self._settings = settings
+        self._topic = topic
+
+    async def backwards(self, *, key: bytes | None, since_ms: int) -> AsyncGenerator[Sequence[Any], None]:
+        """The records of all partitions, or of the one that holds `key`, newest first by their time, in portions.
+
+        Raises:
+            Unavailable: `log-unavailable`.
+
+        """
+        async with self._consumer(key) as (consumer, partitions):
+            starts, ends = await self._starts(consumer, partitions, since_ms), await consumer.end_offsets(partitions)
+            tails = [_Tail(at, start, ends[at], len(partitions)) for at, start in starts.items()]
+            newest = [(-tail.newest.timestamp, tail.at) for tail in tails if await self._filled(consumer, tail)]
+            heapify(newest)
+            held = {tail.at: tail for tail in tails}
+            portion: list[Any] = []
+            while newest:
+                tail = held[newest[0][1]]
+                portion.append(tail.records.pop())
+                if tail.records:
+                    heapreplace(newest, (-tail.newest.timestamp, tail.at))
+                    continue
+                yield portion
+                portion = []
+                if await self._filled(consumer, tail):
+                    heapreplace(newest, (-tail.newest.timestamp, tail.at))
+                else:
+                    heappop(newest)
+
+    async def first_since(
+        self, since_ms: int, key: bytes | None, chosen: Callable[[Any], _Found | None], *, records_max: int
+    ) -> _Found | None:
+        """What `chosen` makes of the first record since a moment of which it makes anything.
+
+        The partition of `key` is read first, then the others (it was elsewhere while there were fewer partitions); at
+        most `records_max` records of each. Raises as `backwards`.
+        """
+        async with self._consumer(None) as (consumer, partitions):
+            starts, ends = await self._starts(consumer, partitions, since_ms), await consumer.end_offsets(partitions)
+            for at in sorted(starts, key=lambda at: at.partition != _partition_of(key, partitions)):
+                end = min(ends[at], starts[at] + records_max)
+                async with aclosing(self._onwards(consumer, at, starts[at], end)) as records:
+                    async for record in records:
+                        found = chosen(record)
+                        if found is not None:
+                            return found
+        return None
+
+    @contextlib.asynccontextmanager
+    async def _consumer(self, key: bytes | None) -> AsyncIterator[tuple[AIOKafkaConsumer, list[TopicPartition]]]:
+        identity = await asyncio.to_thread(topic_identity, self._settings, self._topic)
+        partitions = [TopicPartition(self._topic, number) for number in range(identity.partitions)]
+        if key is not None:
+            partitions = [partitions[_partition_of(key, partitions)]]
+        consumer = make_consumer(self._settings, group_id=None, reset="earliest")
+        patience_s = self._settings.request_timeout_s
+        try:
+            await start_consumer(consumer, patience_s=patience_s)
+            try:
+                consumer.assign(partitions)
+                consumer.pause(*partitions)
+                yield consumer, partitions
+            finally:
+                await asyncio.shield(stop_consumer(consumer, patience_s=patience_s))
+        except (KafkaError, TimeoutError) as error:
+            reason = f"{type(error).__name__} {error!s:.200}".strip()
+            raise Unavailable("log-unavailable", f"{self._settings.url}: topic {self._topic}: {reason}") from None
+
+    async def _starts(
+        self, consumer: AIOKafkaConsumer, partitions: Sequence[TopicPartition], since_ms: int
+    ) -> Mapping[TopicPartition, int]:
+        """The first offset since a moment, of those partitions that have any."""
+        async with asyncio.timeout(self._settings.request_timeout_s):
+            if since_ms <= 0:
+                beginnings: Mapping[TopicPartition, int] = await consumer.beginning_offsets(partitions)
+                return beginnings
+            found = await consumer.offsets_for_times(dict.fromkeys(partitions, since_ms))
+        return {at: place.offset for at, place in found.items() if place is not None}
+
+    async def _filled(self, consumer: AIOKafkaConsumer, tail: _Tail) -> bool:
+        """Fetch the records before those that were had; whether there are any."""
+        while not tail.records and tail.start < tail.end:
+            start = max(tail.start, tail.end - tail.size)
+            tail.take(start, [record async for record in self._onwards(consumer, tail.at, start, tail.end)])
+        return bool(tail.records)
+
+    async def _onwards(
+        self, consumer: AIOKafkaConsumer, at: TopicPartition, start: int, end: int
+    ) -> AsyncGenerator[Any, None]:
+        """The records of one partition from `start` to before `end`, as far as they are kept and committed."""
+        consumer.seek(at, start)
+        consumer.resume(at)
+        clock = asyncio.get_running_loop().time
+        heard_s, position = clock(), start
+        while position < end:
+            batches = await consumer.getmany(at, timeout_ms=_POLL_MS, max_records=end - start)
+            for record in batches.get(at, ()):
+                if record.offset < end:
+                    yield record
+            before, position = position, await consumer.position(at)
+            if position != before:
+                heard_s = clock()
+            elif clock() - heard_s > self._settings.request_timeout_s:
+                raise TimeoutError(f"no record came for {self._settings.request_timeout_s:g} s")
+        consumer.pause(at)
+
+
+def _partition_of(key: bytes | None, partitions: Sequence[TopicPartition]) -> int:
+    if key is None:
+        return 0
+    numbers = [at.partition for at in partitions]
+    number: int = DefaultPartitioner()(key, numbers, numbers)  # as every client chooses it
+    return number

@@ -1,0 +1,345 @@
+"""Kafka's topics: made as they must be, or held against it; and what makes a topic this very topic.
+
+Owns: what each of the three topics must look like, and why. Does not own: clients (`clients`), reading or writing
+records.
+Invariants: nothing that exists is ever changed; a problem names the topic, the configuration and the value it needs; an
+identity is cluster id and topic *id*, so that a topic made anew is another log.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType, TopicDescription
+
+from rootline.adapters.kafka.clients import make_admin
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.schemas.errors import Invalid, Unavailable
+from rootline.schemas.log_position import LogId
+
+DEAD_LETTER_ROOM_BYTES: Final = 65_536
+RECORD_ROOM_BYTES: Final = 4_096
+"""What a batch adds to one intent: its own header, the key, the record's fields."""
+VERDICT_RECORD_BYTES: Final = 524_288
+_HOUR_MS: Final = 3_600_000
+_PAUSE_S: Final = 0.02
+_PROPAGATION_S_MAX: Final = 10.0
+_VERDICTS_RETENTION_HOURS: Final = 24
+_T = TypeVar("_T")
+
+
+class Weight(StrEnum):
+    """What a problem means: `REFUSED` loses records, so nothing starts; `ADVISED` is a risk that may be accepted."""
+
+    REFUSED = "refused"
+    ADVISED = "advised"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicProblem:
+    """What is wrong with `topic`: its `setting` is `found`, and should be `wanted`, because of `reason`."""
+
+    topic: str
+    setting: str
+    found: str
+    wanted: str
+    reason: str
+    weight: Weight = Weight.REFUSED
+
+    def __str__(self) -> str:
+        return f"topic {self.topic}: {self.setting} is {self.found}, set it to {self.wanted}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIdentity:
+    """A topic as it is now."""
+
+    log: LogId
+    partitions: int
+
+
+def topic_identity(settings: KafkaSettings, topic: str) -> TopicIdentity:
+    """`<cluster id>/<topic id>` and the number of partitions; blocks.
+
+    Raises:
+        Unavailable: `log-unavailable`, no broker answers, or there is no such topic.
+
+    """
+    admin = make_admin(settings)
+    description = _descriptions(admin, settings, [topic])[topic]
+    if description is None:
+        raise Unavailable("log-unavailable", f"{settings.url}: there is no topic {topic}: `rootline topics create`")
+    cluster = _answer(settings, admin.describe_cluster(request_timeout=settings.request_timeout_s))
+    return TopicIdentity(LogId(f"{cluster.cluster_id}/{description.topic_id}"), len(description.partitions))
+
+
+def record_bytes_max(settings: KafkaSettings, topic: str) -> int | None:
+    """The largest batch that `topic` takes; `None` when this client may not ask; blocks."""
+    try:
+        held = _configuration(make_admin(settings), settings, [ConfigResource(ResourceType.TOPIC, topic)])[topic]
+        return int(held["max.message.bytes"])
+    except (Unavailable, KeyError):
+        return None
+
+
+def create_topics(
+    settings: KafkaSettings, *, partitions: int = 12, replication_factor: int | None = None
+) -> tuple[str, ...]:
+    """Make those of the three topics that do not exist; their names. `None` takes the broker's replication; blocks.
+
+    Raises:
+        Unavailable: `log-unavailable`. Invalid: `setting-invalid`, the broker refuses the topic as it was asked for.
+
+    """
+    admin = make_admin(settings)
+    names = topic_names(settings)
+    before = _descriptions(admin, settings, names)
+    wanted = _configurations(settings, replication_factor or 0)
+    copies = -1 if replication_factor is None else replication_factor
+    # all three: only who makes topics knows which ones exist, brokers hear of them, and of their end, a little later
+    topics = [NewTopic(name, partitions, copies, config=dict(wanted[name])) for name in names]
+    made: list[str] = []
+    for name, future in admin.create_topics(topics, operation_timeout=settings.request_timeout_s).items():
+        try:
+            future.result()
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.TOPIC_ALREADY_EXISTS:
+                continue
+            if code in (
+                KafkaError.INVALID_REPLICATION_FACTOR,
+                KafkaError.INVALID_PARTITIONS,
+                KafkaError.INVALID_CONFIG,
+            ):
+                raise Invalid("setting-invalid", f"{settings.url}: topic {name}: {error.args[0].str()}") from None
+            raise _unavailable(settings, error) from None
+        made.append(name)
+    if made:
+        _await_brokers(admin, settings, {name: before[name] for name in made})
+    return tuple(made)
+
+
+def _await_brokers(admin: AdminClient, settings: KafkaSettings, before: Mapping[str, TopicDescription | None]) -> None:
+    """Until the brokers have heard of topics that were made, and not of those `before` any more; ten seconds at most.
+
+    Who publishes at once would be told that there is no such topic, or write to the one before it.
+    """
+    deadline = time.monotonic() + _PROPAGATION_S_MAX
+    while time.monotonic() < deadline:
+        found = _descriptions(admin, settings, list(before))
+        if all(_is_new(found[name], old) for name, old in before.items()):
+            return
+        time.sleep(_PAUSE_S)
+
+
+def _is_new(found: TopicDescription | None, old: TopicDescription | None) -> bool:
+    if found is None or (old is not None and str(found.topic_id) == str(old.topic_id)):
+        return False
+    return all(partition.leader is not None for partition in found.partitions)
+
+
+def check_topics(settings: KafkaSettings) -> list[TopicProblem]:
+    """What is wrong with the three topics, what loses records first; blocks.
+
+    Raises:
+        Unavailable: `log-unavailable`.
+
+    """
+    admin = make_admin(settings)
+    described = _descriptions(admin, settings, topic_names(settings))
+    problems = [
+        TopicProblem(name, "the topic", "missing", "an existing one", "`rootline topics create` makes it")
+        for name, found in described.items()
+        if found is None
+    ]
+    present = {name: found for name, found in described.items() if found is not None}
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in present]
+    held = _configuration(admin, settings, resources) if resources else {}
+    if settings.intents_topic in held:
+        problems += _of_intents(settings, held[settings.intents_topic])
+    if settings.verdicts_topic in held:
+        problems += _of_verdicts(settings, held[settings.verdicts_topic])
+    if settings.dead_letters_topic in held:
+        problems += _of_dead_letters(settings, held[settings.dead_letters_topic], held.get(settings.intents_topic))
+    for name, description in present.items():
+        problems += _of_copies(name, description, held[name])
+    return sorted(problems, key=lambda problem: problem.weight is not Weight.REFUSED)
+
+
+def topic_names(settings: KafkaSettings) -> tuple[str, str, str]:
+    """Intents, verdicts, dead letters. Raises `Invalid` (`setting-invalid`) when two are the same."""
+    """Intents, verdicts, dead letters. Raises `Invalid` (`setting-invalid`) when two are the same."""
+    names = (settings.intents_topic, settings.verdicts_topic, settings.dead_letters_topic)
+    if len(set(names)) < len(names):
+        raise Invalid("setting-invalid", f"the three topics need three names: {', '.join(names)}")
+    return names
+
+
+def _configurations(settings: KafkaSettings, copies: int) -> Mapping[str, Mapping[str, str]]:
+    keep_ms = settings.intents_retention_min_hours * _HOUR_MS
+    size = _intents_bytes(settings)
+    shared = {"cleanup.policy": "delete", **({"min.insync.replicas": "2"} if copies > 2 else {})}
+    return {
+        settings.intents_topic: shared
+        | {
+            "retention.ms": str(keep_ms),
+            "retention.bytes": "-1",
+            "max.message.bytes": str(size),
+            "message.timestamp.type": "LogAppendTime",
+        },
+        settings.verdicts_topic: shared | {"retention.ms": str(_VERDICTS_RETENTION_HOURS * _HOUR_MS)},
+        settings.dead_letters_topic: shared
+        | {"retention.ms": str(4 * keep_ms), "max.message.bytes": str(size + DEAD_LETTER_ROOM_BYTES)},
+    }
+
+
+def _intents_bytes(settings: KafkaSettings) -> int:
+    return max(settings.intent_bytes_max + RECORD_ROOM_BYTES, 1_048_588)  # the second is Kafka's own default
+
+
+def _of_intents(settings: KafkaSettings, held: Mapping[str, str]) -> Iterable[TopicProblem]:
+    name = settings.intents_topic
+    yield from _uncompacted(name, held, Weight.REFUSED, "an intent would vanish when its table gets a newer one")
+    shortest = settings.intents_retention_min_hours * _HOUR_MS
+    yield from _at_least(
+        name, held, "retention.ms", shortest, "intents could vanish before a coordinator comes back to decide them"
+    )
+    if held["retention.bytes"] != "-1":
+        yield TopicProblem(
+            name,
+            "retention.bytes",
+            held["retention.bytes"],
+            "-1",
+            "a burst of intents could push undecided ones out",
+            Weight.ADVISED,
+        )
+    least = settings.intent_bytes_max + RECORD_ROOM_BYTES
+    yield from _at_least(name, held, "max.message.bytes", least, "the largest allowed intent would not fit")
+    if held["message.timestamp.type"] != "LogAppendTime":
+        yield TopicProblem(
+            name,
+            "message.timestamp.type",
+            held["message.timestamp.type"],
+            "LogAppendTime",
+            "retention and the age of an intent must not depend on a writer's clock",
+        )
+
+
+def _of_verdicts(settings: KafkaSettings, held: Mapping[str, str]) -> Iterable[TopicProblem]:
+    name = settings.verdicts_topic
+    yield from _uncompacted(name, held, Weight.ADVISED, "a slow writer would miss verdicts and publish again")
+    yield from _at_least(
+        name, held, "retention.ms", _HOUR_MS, "writers would miss verdicts and publish again", Weight.ADVISED
+    )
+    yield from _at_least(
+        name, held, "max.message.bytes", VERDICT_RECORD_BYTES, "a record of many verdicts would not fit"
+    )
+
+
+def _of_dead_letters(
+    settings: KafkaSettings, held: Mapping[str, str], intents: Mapping[str, str] | None
+) -> Iterable[TopicProblem]:
+    name = settings.dead_letters_topic
+    yield from _uncompacted(
+        name, held, Weight.REFUSED, "a rejected record would vanish when its table gets another one"
+    )
+    size = int(intents["max.message.bytes"]) if intents else _intents_bytes(settings)
+    yield from _at_least(
+        name,
+        held,
+        "max.message.bytes",
+        size + DEAD_LETTER_ROOM_BYTES,
+        "the largest intent with the reason for its rejection would not fit, and its partition would stop",
+    )
+    keep = int(intents["retention.ms"]) if intents else settings.intents_retention_min_hours * _HOUR_MS
+    yield from _at_least(
+        name, held, "retention.ms", keep, "rejected records would vanish before the intents do", Weight.ADVISED
+    )
+
+
+def _of_copies(name: str, description: TopicDescription, held: Mapping[str, str]) -> Iterable[TopicProblem]:
+    copies = min((len(partition.replicas) for partition in description.partitions), default=0)
+    if copies < 3:
+        yield TopicProblem(
+            name,
+            "the replication factor",
+            str(copies),
+            "3",
+            "a lost disk would lose acknowledged records",
+            Weight.ADVISED,
+        )
+    elif held["min.insync.replicas"] == "1":
+        yield TopicProblem(
+            name,
+            "min.insync.replicas",
+            "1",
+            "2",
+            "a record would be acknowledged while one broker alone has it",
+            Weight.ADVISED,
+        )
+
+
+def _uncompacted(name: str, held: Mapping[str, str], weight: Weight, reason: str) -> Iterable[TopicProblem]:
+    if "compact" in held["cleanup.policy"]:
+        yield TopicProblem(name, "cleanup.policy", held["cleanup.policy"], "delete", reason, weight)
+
+
+def _at_least(
+    name: str, held: Mapping[str, str], setting: str, least: int, reason: str, weight: Weight = Weight.REFUSED
+) -> Iterable[TopicProblem]:
+    value = int(held[setting])
+    if value != -1 and (least == -1 or value < least):  # -1: without end
+        yield TopicProblem(name, setting, str(value), f"{least} or more" if least != -1 else "-1", reason, weight)
+
+
+def _descriptions(
+    admin: AdminClient, settings: KafkaSettings, topics: Sequence[str]
+) -> dict[str, TopicDescription | None]:
+    def asked() -> dict[str, TopicDescription | None]:
+        futures = admin.describe_topics(TopicCollection(list(topics)), request_timeout=settings.request_timeout_s)
+        return {name: _described(future) for name, future in futures.items()}
+
+    return _reached(settings, asked)
+
+
+def _described(future: Future[TopicDescription]) -> TopicDescription | None:
+    try:
+        return future.result()
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        raise
+
+
+def _configuration(
+    admin: AdminClient, settings: KafkaSettings, resources: list[ConfigResource]
+) -> dict[str, dict[str, str]]:
+    def asked() -> dict[str, dict[str, str]]:
+        futures = admin.describe_configs(resources, request_timeout=settings.request_timeout_s)
+        return {
+            resource.name: {entry.name: entry.value for entry in future.result().values()}
+            for resource, future in futures.items()
+        }
+
+    return _reached(settings, asked)
+
+
+def _answer(settings: KafkaSettings, future: Future[_T]) -> _T:
+    return _reached(settings, future.result)
+
+
+def _reached(settings: KafkaSettings, ask: Callable[[], _T]) -> _T:
+    try:
+        return ask()
+    except KafkaException as error:
+        raise _unavailable(settings, error) from None
+
+
+def _unavailable(settings: KafkaSettings, error: KafkaException) -> Unavailable:
+    return Unavailable("log-unavailable", f"{settings.url}: {error.args[0].str()}")

@@ -1,0 +1,53 @@
+"""A writer's side of a log on Kafka: publishing, and waiting for verdicts.
+
+Owns: that the verdicts are read from before the first record. Does not own: either side (`intent_sink`,
+`verdict_source`).
+Invariants: no verdict on a record of this process is missed, however soon it comes; a position of another log is
+refused and never compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rootline.adapters.kafka.intent_sink import KafkaIntentSink
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.verdict_source import KafkaVerdictSource
+from rootline.adapters.log_position_rules import check_identity
+from rootline.schemas.log_position import LogPosition
+from rootline.schemas.verdict import Verdict
+
+
+class KafkaWriterLog:
+    """Connects with the first record or wait; for one event loop."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._sink = KafkaIntentSink(settings)
+        self._verdicts = KafkaVerdictSource(settings)
+
+    async def publish(self, key: bytes, value: bytes) -> LogPosition:
+        """As `KafkaIntentSink.publish`."""
+        await self._verdicts.start()
+        return await self._sink.publish(key, value)
+
+    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
+        """As `KafkaIntentSink.publish_many`."""
+        await self._verdicts.start()
+        return await self._sink.publish_many(records)
+
+    async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:
+        """The verdict on the record at `position`; `None` when none came in `timeout_s` seconds.
+
+        Raises:
+            Fenced: `log-replaced`. Unavailable: `log-unavailable`.
+
+        """
+        check_identity(self._sink.known_identity or await self._sink.identity(), position.log)
+        return await self._verdicts.wait_verdict(position, timeout_s=timeout_s)
+
+    async def close(self) -> None:
+        """Let pending records arrive, then give connections back."""
+        try:
+            await self._sink.close()
+        finally:
+            await self._verdicts.close()

@@ -1,0 +1,291 @@
+"""Objects as files under a folder, durable and created at most once by `link`.
+
+Owns: the calls, their order and the locks (architecture: embedded mode). Does not own: where the folder may lie
+(`file_system`: network file systems are refused by the probe), keys (`object_key_rules`).
+Invariants: a name appears only with its whole body, synced; CREATED is answered after the folder is synced too; a
+root is read back only after its folder is synced; absolute keys (`absolute_keys`) are read only, and regular files
+only; creation holds a shared `flock` on the folder (deletion holds it
+exclusively); temporary files can never be keys and are hidden from LIST.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import heapq
+import os
+import stat
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from rootline.adapters.absolute_keys import FILE_SCHEMES, AbsoluteKeys
+from rootline.adapters.blocking_calls import BlockingCalls
+from rootline.adapters.object_key_rules import RESERVED_PREFIX, check_key, check_prefix
+from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
+from rootline.schemas.absolute_locations import is_absolute
+from rootline.schemas.errors import Invalid, Unavailable
+from rootline.schemas.identifiers import ObjectKey
+
+_ROOTS_FOLDER: Final = "/metadata/roots/"
+_LEFTOVER_AGE_S: Final = 3600
+_LOCK_WAIT_S: Final = 10.0
+_THREADS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstName:
+    """The first name of a folder as of `change`."""
+
+    change: tuple[int, int, int]
+    name: str
+
+
+class LocalObjectStore:
+    """One warehouse in the folder `root`, which the first put makes when it is missing.
+
+    `absolute_reads`: files elsewhere are read only below these locations; empty: wherever they are.
+    """
+
+    def __init__(self, root: Path, absolute_reads: Sequence[str] = ()) -> None:
+        self._root = root.absolute()
+        self._absolute = AbsoluteKeys.limited(f"the folder {self._root}", FILE_SCHEMES, absolute_reads)
+        self._durable_folders: set[Path] = set()
+        self._first_names: dict[Path, _FirstName] = {}
+        self._calls = BlockingCalls("rootline-files", _THREADS)
+
+    def __repr__(self) -> str:
+        return f"the folder {self._root}"
+
+    async def get(self, key: ObjectKey) -> StoredObject | None:
+        """The whole object, or `None` when there is none; a root's folder is synced first."""
+        if is_absolute(key):
+            return await self._calls.run(partial(_get_elsewhere, key, Path(self._absolute.place_of(key))))
+        check_key(key)
+        return await self._calls.run(partial(self._get, key))
+
+    async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
+        """Create `key` with `body` unless it exists; with `after`, only while that is the first key of the folder."""
+        check_key(key)
+        return await self._calls.run(partial(self._put, key, body, after))
+
+    async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
+        """The keys under `prefix`, ascending; the first `limit` of them."""
+        check_prefix(prefix)
+        return await self._calls.run(partial(self._list, prefix, limit))
+
+    async def folders(self, prefix: str) -> Sequence[str]:
+        """The folders in `prefix`, each ending in `/`; ascending. Empty ones are named too."""
+        check_prefix(prefix)
+        return await self._calls.run(partial(self._folders, prefix))
+
+    async def close(self) -> None:
+        """Wait for calls under way; nothing is kept open between calls."""
+        await self._calls.close()
+
+    def _get(self, key: ObjectKey) -> StoredObject | None:
+        path = self._root / key
+        try:
+            body = path.read_bytes()
+            if _ROOTS_FOLDER in f"/{key}":
+                _sync_folder(path.parent)
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise _unavailable(path, error) from error
+        return StoredObject(key, body, None, None)
+
+    def _list(self, prefix: str, limit: int | None) -> Listing:
+        try:
+            return Listing(tuple(islice(_walk(self._root / prefix, prefix, limit), limit)), None)
+        except OSError as error:
+            raise _unavailable(self._root / prefix, error) from error
+
+    def _folders(self, prefix: str) -> Sequence[str]:
+        try:
+            return [f"{prefix}{name}" for name in sorted(_names_in(self._root / prefix)) if name.endswith("/")]
+        except OSError as error:
+            raise _unavailable(self._root / prefix, error) from error
+
+    def _put(self, key: ObjectKey, body: bytes, after: Predecessor | None) -> PutReply:
+        path = self._root / key
+        try:
+            folder = self._open_folder(path.parent)
+        except OSError as error:
+            raise _unavailable(path, error) from error
+        try:
+            _lock_shared(folder)
+            if after is not None and (refusal := self._refusal(folder, path, after)) is not None:
+                return refusal
+            if _exists(folder, path.name):
+                return PutReply(PutAnswer.EXISTS)
+            reply = _create(folder, path, body)
+            if after is not None and reply.answer is PutAnswer.CREATED:
+                first = min(path.name, path.name if after.key is None else _name_of(after.key))
+                self._first_names[path.parent] = _FirstName(_change_of(folder), first)
+            return reply
+        except OSError as error:
+            raise _unavailable(path, error) from error
+        finally:
+            os.close(folder)
+
+    def _refusal(self, folder: int, path: Path, after: Predecessor) -> PutReply | None:
+        """Why `path` may not be created; deletion cannot begin before the lock on `folder` is given back."""
+        expected = None if after.key is None else _name_of(after.key)
+        known = self._first_names.get(path.parent)
+        # The names are listed only when the folder changed since the last put of this process. A change within the
+        # same tick of the file system's clock is overlooked; it can only be a creation, because nothing is deleted
+        # within seconds of its creation, and a creation of this very name is found by `link`.
+        first = known.name if known is not None and known.change == _change_of(folder) else _first_name(folder)
+        if first == expected:
+            return None
+        if _exists(folder, path.name):
+            return PutReply(PutAnswer.EXISTS)
+        return PutReply(PutAnswer.STALE, detail=f"{path.parent}: the first name is {first}, not {expected}")
+
+    def _open_folder(self, folder: Path) -> int:
+        """A descriptor of `folder`, which is made, with its parents, when it is missing, and durable afterwards."""
+        if folder in self._durable_folders:
+            with contextlib.suppress(FileNotFoundError):
+                return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        top = self._root
+        while not top.parent.exists():
+            top = top.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        # also where a folder was there: whoever made it may have died before its parent was synced
+        for made in (folder, *folder.parents):
+            _sync_folder(made.parent)
+            if made == top:
+                break
+        _remove_leftovers(folder)
+        self._durable_folders.add(folder)
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _get_elsewhere(key: ObjectKey, path: Path) -> StoredObject | None:
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return None  # a device or a pipe may never end
+        return StoredObject(key, path.read_bytes(), None, None)
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP):  # nobody has to wait for it
+            reason = f"{key}: {error.strerror}: let the user of this process read it"
+            raise Invalid("file-unreadable", reason) from error
+        raise _unavailable(path, error) from error
+
+
+def _create(folder: int, path: Path, body: bytes) -> PutReply:
+    temporary = f"{RESERVED_PREFIX}-{uuid.uuid4().hex}.tmp"
+    try:
+        _write_synced(folder, temporary, body)
+        os.link(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+    except FileExistsError:
+        return PutReply(PutAnswer.EXISTS)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        return PutReply(PutAnswer.NO_ANSWER, detail=f"{path}: linked, but its folder was not synced: {error.strerror}")
+    return PutReply(PutAnswer.CREATED)
+
+
+def _write_synced(folder: int, name: str, body: bytes) -> None:
+    file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=folder)
+    try:
+        rest = memoryview(body)
+        while rest:
+            rest = rest[os.write(file, rest) :]
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _lock_shared(folder: int) -> None:
+    """Held until the descriptor is closed. Only deletion stands in the way, and it is short."""
+    deadline = time.monotonic() + _LOCK_WAIT_S
+    while True:
+        try:
+            return fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise OSError(errno.ETIMEDOUT, f"its folder was locked for {_LOCK_WAIT_S:.0f} s") from None
+            time.sleep(0.005)
+
+
+def _exists(folder: int, name: str) -> bool:
+    return os.access(name, os.F_OK, dir_fd=folder)
+
+
+def _name_of(key: ObjectKey) -> str:
+    return key.rpartition("/")[2]
+
+
+def _change_of(folder: int) -> tuple[int, int, int]:
+    """What differs when a name was made in or removed from the folder, or when it is another folder."""
+    found = os.fstat(folder)
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _first_name(folder: int) -> str | None:
+    return min((name for name in os.listdir(folder) if not name.startswith(RESERVED_PREFIX)), default=None)
+
+
+def _names_in(folder: Path) -> list[str]:
+    """The names in `folder`, those of folders with `/` at the end; none when there is no such folder."""
+    try:
+        with os.scandir(folder) as found:
+            return [
+                f"{entry.name}/" if entry.is_dir() else entry.name
+                for entry in found
+                if not entry.name.startswith(RESERVED_PREFIX)
+            ]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _walk(folder: Path, prefix: str, limit: int | None) -> Iterator[ObjectKey]:
+    """Keys in ascending order: a folder sorts as its name with `/`, as the keys in it do."""
+    names = _names_in(folder)
+    flat = limit is not None and not any(name.endswith("/") for name in names)  # an empty folder yields no key
+    for name in heapq.nsmallest(limit or 0, names) if flat else sorted(names):
+        if name.endswith("/"):
+            yield from _walk(folder / name, prefix + name, limit)
+        else:
+            yield ObjectKey(prefix + name)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Delete the temporary files that a crash left in `folder` more than an hour ago."""
+    oldest_kept_s = time.time() - _LEFTOVER_AGE_S
+    with os.scandir(folder) as found:
+        leftovers = [entry for entry in found if _is_temporary(entry.name)]
+    for entry in leftovers:
+        with contextlib.suppress(OSError):
+            if entry.stat(follow_symlinks=False).st_mtime < oldest_kept_s:
+                Path(entry.path).unlink()
+
+
+def _is_temporary(name: str) -> bool:
+    return name.startswith(f"{RESERVED_PREFIX}-") and name.endswith(".tmp")
+
+
+def _unavailable(path: Path, error: OSError) -> Unavailable:
+    return Unavailable("store-unavailable", f"{path}: {error.strerror or error}")

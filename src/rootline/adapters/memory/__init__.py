@@ -1,0 +1,1 @@
+"""Store, log and task queue in memory, for tests, simulations and `memory://`."""

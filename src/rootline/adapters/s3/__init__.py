@@ -1,0 +1,1 @@
+"""Tables in an S3 bucket."""

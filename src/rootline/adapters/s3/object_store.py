@@ -1,0 +1,256 @@
+"""Objects in an S3 bucket, created with `If-None-Match: *`.
+
+Owns: the requests, and which answer each status and each failure is. Does not own: the client's configuration
+(`client`), what an unknown outcome leads to (the commit machine), whether the store keeps its word
+(`rootline.storage.store_probe`).
+Invariants: a PUT is sent once; only a 200 is CREATED; whatever may have reached the store and was not answered is
+NO_ANSWER; every request has a deadline; dates are the store's own; absolute keys (`absolute_keys`) are read only, from
+any bucket that the same settings reach.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from functools import partial
+from io import BytesIO
+from typing import Any, Final
+
+import aiohttp
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionClosedError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+)
+
+from rootline.adapters.absolute_keys import S3_SCHEMES, AbsoluteKeys
+from rootline.adapters.object_key_rules import check_key, check_prefix
+from rootline.adapters.s3.client import s3_client
+from rootline.adapters.s3.settings import S3Settings
+from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
+from rootline.schemas.absolute_locations import is_absolute
+from rootline.schemas.errors import Fenced, Invalid, Unavailable
+from rootline.schemas.identifiers import ObjectKey
+
+_PAGE_KEYS_MAX: Final = 1_000
+_SENT_AT_ONCE_BYTES_MAX: Final = 1 << 20
+_NOT_SENT: Final = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, ParamValidationError)
+_NO_ANSWER: Final = (BotoCoreError, aiohttp.ClientError, OSError, TimeoutError)
+_DROPPED: Final = (ConnectionClosedError, EndpointConnectionError)
+_NOT_TO_BE_READ: Final = frozenset(
+    ("AccessDenied", "AllAccessDisabled", "NoSuchBucket", "InvalidBucketName", "KeyTooLongError", "InvalidObjectState",
+     "PermanentRedirect", "AuthorizationHeaderMalformed", "MethodNotAllowed")
+)  # fmt: skip
+"""What is said of an object elsewhere, not of the store: asking again does not help, and nobody has to wait for it."""
+_WHAT_TO_ALLOW: Final = "files outside the warehouse are read with its own endpoint, region and keys: allow them to"
+_WHAT_TO_CHECK: Final = {
+    "NoSuchBucket": "the bucket does not exist: create it, or correct the warehouse URL",
+    "AccessDenied": "access is denied: check the key's permissions on the bucket (get, put, list)",
+    "InvalidAccessKeyId": "the access key is unknown: check ROOTLINE_S3__ACCESS_KEY_ID",
+    "XAdminUserNotFound": "the access key is unknown: check ROOTLINE_S3__ACCESS_KEY_ID",  # versitygw's word
+    "SignatureDoesNotMatch": "the signature is wrong: check ROOTLINE_S3__SECRET_ACCESS_KEY and ROOTLINE_S3__REGION",
+    "RequestTimeTooSkewed": "this machine's clock is wrong: set it",
+    "PermanentRedirect": "the bucket is in another region: check ROOTLINE_S3__REGION and ROOTLINE_S3__ENDPOINT",
+    "NotImplemented": "the store does not carry out If-None-Match: use one that does (docs/stores.md)",
+}
+
+
+class S3ObjectStore:
+    """One warehouse in `bucket` under `prefix` (empty, or without `/` at its ends); for one event loop.
+
+    `absolute_reads`: objects elsewhere are read only below these locations; empty: wherever they are.
+    """
+
+    def __init__(self, bucket: str, prefix: str, settings: S3Settings, absolute_reads: Sequence[str] = ()) -> None:
+        self._bucket = bucket
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._settings = settings
+        self._name = f"s3://{bucket}/{prefix} at {settings.endpoint or 'Amazon S3'}"
+        self._absolute = AbsoluteKeys.limited(self._name, S3_SCHEMES, absolute_reads)
+        self._resources = contextlib.AsyncExitStack()
+        self._opening = asyncio.Lock()
+        self._client: Any = None
+
+    def __repr__(self) -> str:
+        return self._name
+
+    async def get(self, key: ObjectKey) -> StoredObject | None:
+        """The whole object, or `None` when there is none."""
+        bucket, name = self._bucket, self._prefix + key
+        if is_absolute(key):
+            bucket, _, name = self._absolute.place_of(key).partition("/")
+        else:
+            check_key(key)
+        read = partial(self._get, key=key, place={"Bucket": bucket, "Key": name})
+        try:
+            async with self._reading(f"GET {key}"):
+                found: StoredObject = await _twice(read, await self._opened())
+                return found
+        except ClientError as error:
+            code = _code_of(error)
+            if code == "NoSuchKey":
+                return None
+            if is_absolute(key) and code in _NOT_TO_BE_READ:
+                reason = f"{self._name}: GET {key} was answered {_status_of(error)} {code}: {_WHAT_TO_ALLOW}"
+                raise Invalid("file-unreadable", reason) from error
+            raise self._refused(f"GET {key}", error) from error
+
+    async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
+        """Create `key` with `body` unless it exists; `after` is not needed, because answers are dated."""
+        check_key(key)
+        client = await self._opened()
+        try:
+            async with asyncio.timeout(self._settings.request_timeout_s):
+                answer = await client.put_object(
+                    Bucket=self._bucket, Key=self._prefix + key, Body=_sendable(body), IfNoneMatch="*"
+                )
+        except ClientError as error:
+            status, code = _status_of(error), _code_of(error)
+            if status in (409, 412):
+                return PutReply(PutAnswer.EXISTS, _date_of(error.response), f"{status} {code}")
+            if (400 <= status < 500 and status not in (408, 429)) or code == "NotImplemented":
+                raise self._refused(f"PUT {key}", error) from error
+            return PutReply(PutAnswer.NO_ANSWER, _date_of(error.response), f"{status} {code}")
+        except _NOT_SENT as error:
+            raise Unavailable("store-unavailable", f"{self._name}: PUT {key} was not sent: {error}") from error
+        except _NO_ANSWER as error:
+            return PutReply(PutAnswer.NO_ANSWER, None, f"{self._name}: PUT {key}: {_reason(error)}")
+        return PutReply(PutAnswer.CREATED, _date_of(answer))
+
+    async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
+        """The keys under `prefix`, ascending; the first `limit` of them. `store_ms` is the first page's date."""
+        check_prefix(prefix)
+        keys: builtins.list[ObjectKey] = []
+        date_ms: int | None = None
+        request = {"Bucket": self._bucket, "Prefix": self._prefix + prefix}
+        async for page in self._pages(
+            f"LIST {prefix}", request, lambda: _PAGE_KEYS_MAX if limit is None else limit - len(keys)
+        ):
+            date_ms = _date_of(page) if date_ms is None else date_ms
+            names = (item["Key"][len(self._prefix) :] for item in page.get("Contents", ()))
+            keys.extend(ObjectKey(name) for name in names if name and not name.endswith("/"))
+            if limit is not None and len(keys) >= limit:
+                break
+        if date_ms is None:
+            raise Fenced("store-lies", f"{self._name} sends no Date: without dates of its own no head is confirmed")
+        return Listing(keys, date_ms)
+
+    async def folders(self, prefix: str) -> Sequence[str]:
+        """The prefixes one level below `prefix`, each ending in `/`, that hold keys; ascending."""
+        check_prefix(prefix)
+        request = {"Bucket": self._bucket, "Prefix": self._prefix + prefix, "Delimiter": "/"}
+        found: builtins.list[str] = []
+        async for page in self._pages(f"LIST {prefix}", request, lambda: _PAGE_KEYS_MAX):
+            found.extend(item["Prefix"][len(self._prefix) :] for item in page.get("CommonPrefixes", ()))
+        return found
+
+    async def close(self) -> None:
+        """Give back the connections."""
+        self._client = None
+        await self._resources.aclose()
+
+    async def _opened(self) -> Any:
+        if self._client is None:
+            async with self._opening:
+                if self._client is None:
+                    try:
+                        self._client = await self._resources.enter_async_context(s3_client(self._settings))
+                    except (BotoCoreError, ValueError, OSError) as error:
+                        raise Unavailable("store-unavailable", f"{self._name}: {error}") from error
+        return self._client
+
+    async def _get(self, client: Any, key: ObjectKey, place: Mapping[str, str]) -> StoredObject:
+        answer = await client.get_object(**place)
+        async with answer["Body"] as stream:
+            body: bytes = await stream.read()
+        if len(body) != answer["ContentLength"]:
+            raise Unavailable(
+                "store-unavailable",
+                f"{self._name}: GET {key} ended after {len(body)} of {answer['ContentLength']} bytes",
+            )
+        modified_ms = int(answer["LastModified"].timestamp() * 1000)
+        return StoredObject(key, body, modified_ms, _date_of(answer))
+
+    async def _pages(
+        self, what: str, request: Mapping[str, str], keys_wanted: Callable[[], int]
+    ) -> AsyncIterator[Mapping[str, Any]]:
+        token: dict[str, str] = {}
+        while True:
+            asked = {**request, **token, "MaxKeys": min(keys_wanted(), _PAGE_KEYS_MAX)}
+            try:
+                async with self._reading(what):
+                    page = await _twice(partial(_list_page, asked), await self._opened())
+            except ClientError as error:
+                raise self._refused(what, error) from error
+            yield page
+            if not page.get("IsTruncated"):
+                return
+            token = {"ContinuationToken": page["NextContinuationToken"]}
+
+    @contextlib.asynccontextmanager
+    async def _reading(self, what: str) -> AsyncIterator[None]:
+        """One read under its deadline; no answer is `Unavailable`, because a read changes nothing."""
+        try:
+            async with asyncio.timeout(self._settings.request_timeout_s):
+                yield
+        except _NO_ANSWER as error:
+            raise Unavailable("store-unavailable", f"{self._name}: {what}: {_reason(error)}") from error
+
+    def _refused(self, what: str, error: ClientError) -> Unavailable:
+        code = _code_of(error)
+        advice = _WHAT_TO_CHECK.get(code, "")
+        return Unavailable(
+            "store-unavailable",
+            f"{self._name}: {what} was answered {_status_of(error)} {code}{': ' if advice else ''}{advice}",
+        )
+
+
+def _sendable(body: bytes) -> bytes | BytesIO:
+    """Large bodies are sent piece by piece, so that the loop goes on meanwhile."""
+    return body if len(body) <= _SENT_AT_ONCE_BYTES_MAX else BytesIO(body)
+
+
+async def _list_page(asked: Mapping[str, Any], client: Any) -> Mapping[str, Any]:
+    page: Mapping[str, Any] = await client.list_objects_v2(**asked)
+    return page
+
+
+async def _twice(read: Any, client: Any) -> Any:
+    """Read once more when the connection was dropped, as idle ones are: a read may be repeated, a PUT may not."""
+    try:
+        return await read(client)
+    except _DROPPED:
+        return await read(client)
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _status_of(error: ClientError) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def _code_of(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def _date_of(answer: Mapping[str, Any]) -> int | None:
+    """The `Date` of an answer, milliseconds since the epoch."""
+    text = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    if text is None:
+        return None
+    try:
+        date = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return int((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() * 1000)

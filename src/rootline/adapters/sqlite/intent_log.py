@@ -1,0 +1,175 @@
+"""The embedded intent log: one SQLite file that any number of processes may publish to and read from.
+
+Owns: the writing thread and its queue; source: the protocol page, section 6. Does not own: the SQL and the file
+(`log_file`), waiting (`log_watch`), framing of records.
+Invariants: everything is written by one thread, the records of several callers in one transaction, and answered
+after the transaction is durable; an outcome that is not known is never reported as success or failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Generic, TypeVar
+
+from rootline.adapters.blocking_calls import hand_over
+from rootline.adapters.log_position_rules import check_identity
+from rootline.adapters.sqlite.log_file import LogReader, LogWriter
+from rootline.adapters.sqlite.log_watch import LogWatch
+from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.errors import RootlineError, Unavailable
+from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.verdict import Verdict
+
+_QUEUED_MAX: Final = 100_000
+_BATCH_MAX: Final = 1_000
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Request(Generic[_Answer]):
+    """Work for the writer's thread, inside its transaction, and where the answer goes."""
+
+    work: Callable[[LogWriter], _Answer]
+    loop: asyncio.AbstractEventLoop
+    answer: asyncio.Future[_Answer]
+
+
+class SqliteIntentLog:
+    """The log in `folder` (`<warehouse>/.rootline`), made by whoever opens it first; for one event loop.
+
+    Raises:
+        Unavailable: `log-unavailable`, the file cannot be opened or made.
+        Corrupt: `log-corrupt`, the file is not a log.
+
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._writer = LogWriter.open(folder.absolute())
+        try:
+            self._reader = LogReader(self._writer.path)
+        except BaseException:
+            self._writer.close()
+            raise
+        self._identity = self._writer.identity
+        self._watch = LogWatch(self._reader)
+        self._requests: queue.SimpleQueue[_Request[object] | None] = queue.SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._write_loop, name="rootline-log", daemon=True)
+        self._thread.start()
+
+    async def publish(self, key: bytes, value: bytes) -> LogPosition:
+        """Append one record; durable when it returns."""
+        return (await self.publish_many([(key, value)]))[0]
+
+    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
+        """Append (key, value) records in order, all or none.
+
+        Raises:
+            Unavailable: `log-unavailable`, nothing was appended.
+            OutcomeUnknown: `publish-unknown`, appended or not.
+
+        """
+        kept = tuple((bytes(key), bytes(value)) for key, value in records)
+        offsets = await self._write(lambda writer: writer.append(kept))
+        self._watch.appended()
+        return [LogPosition(self._identity, 0, offset) for offset in offsets]
+
+    async def identity(self) -> LogId:
+        """`embedded/<uuid>`, minted by whoever made the file."""
+        return self._identity
+
+    async def first_undecided(self) -> int:
+        """The lowest offset without a verdict; the next offset when every record has one."""
+        return await self._write(lambda writer: writer.first_undecided())
+
+    async def end_offset(self) -> int:
+        """The offset that the next record will get."""
+        self._check_open()
+        return self._reader.end_offset()
+
+    async def read(self, from_offset: int, *, limit: int, wait_s: float) -> list[LogRecord]:
+        """Up to `limit` records at or after `from_offset`, waiting up to `wait_s` seconds for the first one."""
+        self._check_open()
+        return await self._watch.records(from_offset, limit=limit, wait_s=wait_s)
+
+    async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
+        """Durable when it returns; the first verdict and the first dead letter of an offset stay."""
+        for log in {item.log for item in verdicts} | {item.log for item in dead_letters}:
+            check_identity(self._identity, log)
+        kept = await self._write(lambda writer: writer.decide(verdicts, dead_letters))
+        self._watch.decided(kept)
+
+    async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:
+        """The verdict on the record at `position`; `None` when none came in `timeout_s` seconds."""
+        self._check_open()
+        check_identity(self._identity, position.log)
+        return await self._watch.verdict(position.offset, timeout_s=timeout_s)
+
+    async def dead_letters(self, *, limit: int = 1_000) -> list[DeadLetter]:
+        """The newest `limit` rejected records, in offset order."""
+        self._check_open()
+        found: list[DeadLetter] = []
+        while len(found) < limit:
+            before = found[-1].offset if found else self._reader.end_offset()
+            portion = self._reader.dead_letters_before(before, limit - len(found))
+            if not portion:
+                break
+            found += portion
+        return found[::-1]
+
+    async def close(self) -> None:
+        """Write what is queued, then give back the thread and the file."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._watch.close(f"{self._writer.path}: the log was closed")
+        self._requests.put(None)
+        await asyncio.to_thread(self._thread.join)
+        self._reader.close()
+        self._writer.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable("log-unavailable", f"{self._writer.path}: the log was closed")
+
+    async def _write(self, work: Callable[[LogWriter], _Answer]) -> _Answer:
+        self._check_open()
+        if self._requests.qsize() >= _QUEUED_MAX:
+            raise Unavailable("log-unavailable", f"{self._writer.path}: {_QUEUED_MAX} writes are waiting")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[_Answer] = loop.create_future()
+        self._requests.put(_Request(work, loop, answer))  # type: ignore[arg-type]
+        return await answer
+
+    def _write_loop(self) -> None:
+        while (first := self._requests.get()) is not None:
+            batch = [first]
+            with contextlib.suppress(queue.Empty):
+                while len(batch) < _BATCH_MAX:
+                    request = self._requests.get_nowait()
+                    if request is None:
+                        self._requests.put(None)
+                        break
+                    batch.append(request)
+            self._carry_out(batch)
+
+    def _carry_out(self, batch: Sequence[_Request[object]]) -> None:
+        try:
+            answers = self._writer.in_one_transaction([request.work for request in batch])
+        except Exception as error:  # whatever it is, it is the callers' and must not end this thread
+            for request in batch:
+                hand_over(request.loop, request.answer, _own_copy(error))
+        else:
+            for request, answer in zip(batch, answers, strict=True):
+                hand_over(request.loop, request.answer, answer)
+
+
+def _own_copy(error: Exception) -> Exception:
+    """An error for one caller of several: a shared one would gather all their tracebacks."""
+    return type(error)(error.code, error.message) if isinstance(error, RootlineError) else error

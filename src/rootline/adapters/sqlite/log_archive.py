@@ -1,0 +1,64 @@
+"""What an embedded log still holds, for people who look.
+
+Owns: portions, newest first. Does not own: the SQL (`log_file`).
+Invariants: those of the port; makes no file, takes no lock that a writer waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Final
+
+from rootline.adapters.sqlite.log_file import FILE_NAME, LogReader
+from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.errors import Unavailable
+from rootline.schemas.log_position import LogRecord
+from rootline.schemas.verdict import Verdict
+
+_PORTION: Final = 1_024
+
+
+class SqliteLogArchive:
+    """The log in `folder`.
+
+    Raises:
+        Unavailable: `log-unavailable`, there is none, or it cannot be opened. Corrupt: `log-corrupt`.
+
+    """
+
+    def __init__(self, folder: Path) -> None:
+        path = folder.absolute() / FILE_NAME
+        if not path.is_file():
+            raise Unavailable("log-unavailable", f"{path}: there is no log")
+        self._reader = LogReader(path)
+
+    async def records(
+        self, *, key: bytes | None = None, since_ms: int = 0
+    ) -> AsyncGenerator[Sequence[LogRecord], None]:
+        """As the port says; with a `key`, its own only."""
+        before = self._reader.end_offset()
+        while portion := self._reader.records_before(before, _PORTION, key=key, since_ms=since_ms):
+            yield portion
+            before = portion[-1].position.offset
+
+    async def dead_letters(self, *, since_ms: int = 0) -> AsyncGenerator[Sequence[DeadLetter], None]:
+        """As the port says; by the append time of the record."""
+        before = self._reader.end_offset()
+        while portion := self._reader.dead_letters_before(before, _PORTION, since_ms=since_ms):
+            yield portion
+            before = portion[-1].offset
+
+    async def verdict_on(self, record: LogRecord) -> Verdict | None:
+        """As the port says."""
+        return self._reader.verdict(record.position.offset)
+
+    async def dead_letter_of(self, record: LogRecord) -> DeadLetter | None:
+        """As the port says."""
+        offset = record.position.offset
+        letters = self._reader.dead_letters_before(offset + 1, 1)
+        return letters[0] if letters and letters[0].offset == offset else None
+
+    async def close(self) -> None:
+        """Give back the file."""
+        self._reader.close()

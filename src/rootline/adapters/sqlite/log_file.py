@@ -1,0 +1,342 @@
+"""The file of the embedded log: its layout, and what one connection writes to or reads from it.
+
+Owns: the SQL, the pragmas, making the file, and what each SQLite error means to a caller. Does not own: threads and
+waiting (`intent_log`).
+Invariants: WAL with `synchronous=FULL`, so a committed transaction survives a power cut; offsets come from
+AUTOINCREMENT and are never given twice; the identity is minted once, by whoever makes the file, under a lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import random
+import sqlite3
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.errors import Corrupt, OutcomeUnknown, RootlineError, Unavailable
+from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.verdict import Verdict
+
+FILE_NAME: Final = "log.sqlite"
+_LOCK_NAME: Final = "log.lock"
+_LAYOUT: Final = "1"
+_APPLICATION_ID: Final = 0x524F4F54  # "ROOT": another program's database is not taken for an empty log
+_BUSY_WAIT_S: Final = 10.0
+_READ_BYTES_MAX: Final = 8_000_000
+_OFFSETS_PER_QUERY: Final = 500
+_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_NOT_A_LOG: Final = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+_TABLES: Final = (
+    "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS intents (log_offset INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " key BLOB, value BLOB NOT NULL, appended_ms INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS verdicts (log_offset INTEGER PRIMARY KEY, body TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS dead_letters (log_offset INTEGER PRIMARY KEY,"
+    " body TEXT NOT NULL, key BLOB, value BLOB NOT NULL)",
+)
+
+
+class LogWriter:
+    """One connection that writes."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, identity: LogId) -> None:
+        self.path = path
+        self.identity = identity
+        self._connection = connection
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """The log in `folder`, made when there is none.
+
+        Raises:
+            Unavailable: `log-unavailable`. Corrupt: `log-corrupt`.
+
+        """
+        path = folder / FILE_NAME
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with _locked(folder / _LOCK_NAME):
+                connection = _connect(path)
+                try:
+                    identity = _prepare(connection, path)
+                    connection.execute("PRAGMA busy_timeout=0")  # `_begin` waits by itself
+                    _sync(folder)
+                    _sync(folder.parent)
+                except BaseException:
+                    connection.close()
+                    raise
+        except (sqlite3.Error, OSError) as error:
+            raise _failed(path, error) from error
+        return cls(path, connection, identity)
+
+    def in_one_transaction(self, works: Sequence[Callable[[Self], object]]) -> list[object]:
+        """Carry out `works` in order; durable when it returns.
+
+        Raises:
+            Unavailable: nothing was written. OutcomeUnknown: `publish-unknown`, the commit itself failed.
+
+        """
+        try:
+            _begin(self._connection)
+            answers = [work(self) for work in works]
+        except Exception as error:
+            self._roll_back()
+            if isinstance(error, sqlite3.Error):
+                raise _failed(self.path, error) from error
+            raise
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            # a transaction that is still open was not committed; one that is closed may be in the file or not
+            still_open = self._connection.in_transaction
+            self._roll_back()
+            failed = _failed(self.path, error)
+            if still_open and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                raise failed from error
+            raise OutcomeUnknown("publish-unknown", failed.message) from error
+        return answers
+
+    def _roll_back(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+
+    def append(self, records: Sequence[tuple[bytes, bytes]]) -> list[int]:
+        """Append records; their offsets."""
+        now_ms = time.time_ns() // 1_000_000
+        statement = "INSERT INTO intents (key, value, appended_ms) VALUES (?, ?, ?)"
+        return [_row_id(self._connection.execute(statement, (key, value, now_ms))) for key, value in records]
+
+    def decide(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> list[Verdict]:
+        """Keep verdicts and dead letters, the first one of an offset; the verdicts that stand."""
+        for letter in dead_letters:
+            self._connection.execute(
+                "INSERT OR IGNORE INTO dead_letters (log_offset, body, key, value) VALUES (?, ?, ?, ?)",
+                (letter.offset, _letter_body(letter), letter.key, letter.value),
+            )
+        return [self._decide(verdict) for verdict in verdicts]
+
+    def _decide(self, verdict: Verdict) -> Verdict:
+        statement = "INSERT OR IGNORE INTO verdicts (log_offset, body) VALUES (?, ?)"
+        kept = self._connection.execute(statement, (verdict.offset, verdict.model_dump_json()))
+        return verdict if kept.rowcount == 1 else _verdicts_at(self._connection, (verdict.offset,))[0]
+
+    def first_undecided(self) -> int:
+        """The lowest offset without a verdict; where the last search ended is kept, so that it never starts anew."""
+        known = self._connection.execute("SELECT value FROM meta WHERE name = 'decided-below'").fetchone()
+        found = self._connection.execute(
+            "SELECT i.log_offset FROM intents i LEFT JOIN verdicts v ON v.log_offset = i.log_offset"
+            " WHERE i.log_offset >= ? AND v.log_offset IS NULL ORDER BY i.log_offset LIMIT 1",
+            (int(known[0]) if known else 0,),
+        ).fetchone()
+        offset = _end_offset(self._connection) if found is None else int(found[0])
+        self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('decided-below', ?)", (str(offset),))
+        return offset
+
+    def close(self) -> None:
+        """Give the connection back; the last one to close folds the WAL into the file."""
+        self._connection.close()
+
+
+class LogReader:
+    """One connection that reads."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._connection = _connect(path)
+            self._identity = _identity_of(self._connection, path)
+        except sqlite3.Error as error:
+            raise _failed(path, error) from error
+
+    def data_version(self) -> int:
+        """A number that changes when any other connection has committed."""
+        with self._failures():
+            return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+
+    def end_offset(self) -> int:
+        """The offset that the next record will get."""
+        with self._failures():
+            return _end_offset(self._connection)
+
+    def records(self, from_offset: int, limit: int) -> list[LogRecord]:
+        """Up to `limit` records from `from_offset` on, and no more after 8 MB of values."""
+        return self._records("log_offset >= ? ORDER BY log_offset LIMIT ?", (from_offset, limit))
+
+    def records_before(
+        self, before_offset: int, limit: int, *, key: bytes | None = None, since_ms: int = 0
+    ) -> list[LogRecord]:
+        """Up to `limit` records below `before_offset`, newest first, and no more after 8 MB of values."""
+        where, values = "log_offset < ? AND appended_ms >= ?", [before_offset, since_ms]
+        if key is None:
+            return self._records(f"{where} ORDER BY log_offset DESC LIMIT ?", (*values, limit))
+        return self._records(f"{where} AND key = ? ORDER BY log_offset DESC LIMIT ?", (*values, key, limit))
+
+    def _records(self, where: str, values: tuple[int | bytes, ...]) -> list[LogRecord]:
+        found: list[LogRecord] = []
+        size = 0
+        with self._failures():
+            rows = self._connection.execute(
+                f"SELECT log_offset, key, value, appended_ms FROM intents WHERE {where}", values
+            )
+            with contextlib.closing(rows):
+                for offset, key, value, appended_ms in rows:
+                    found.append(LogRecord(LogPosition(self._identity, 0, offset), key, value, appended_ms))
+                    size += len(value)
+                    if size >= _READ_BYTES_MAX:
+                        break
+        return found
+
+    def verdict(self, offset: int) -> Verdict | None:
+        """The verdict on the record at `offset`."""
+        return next(iter(self.verdicts((offset,))), None)
+
+    def verdicts(self, offsets: Sequence[int]) -> list[Verdict]:
+        """Those verdicts that there are on the records at `offsets`."""
+        with self._failures():
+            return [
+                verdict
+                for start in range(0, len(offsets), _OFFSETS_PER_QUERY)
+                for verdict in _verdicts_at(self._connection, offsets[start : start + _OFFSETS_PER_QUERY])
+            ]
+
+    def dead_letters_before(self, before_offset: int, limit: int, *, since_ms: int = 0) -> list[DeadLetter]:
+        """Up to `limit` rejected records below `before_offset`, newest first, and no more after 8 MB of values."""
+        found: list[DeadLetter] = []
+        size = 0
+        with self._failures():
+            rows = self._connection.execute(
+                "SELECT d.body, d.key, d.value FROM dead_letters d LEFT JOIN intents i ON i.log_offset = d.log_offset"
+                " WHERE d.log_offset < ? AND coalesce(i.appended_ms, ?) >= ? ORDER BY d.log_offset DESC LIMIT ?",
+                (before_offset, since_ms, since_ms, limit),
+            )
+            with contextlib.closing(rows):
+                for body, key, value in rows:
+                    found.append(_letter(body, key, value))
+                    size += len(value)
+                    if size >= _READ_BYTES_MAX:
+                        break
+        return found
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._connection.close()
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise _failed(self._path, error) from error
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_WAIT_S)
+    connection.execute("PRAGMA synchronous=FULL")
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> LogId:
+    """Make what is missing, all in one transaction; the log's identity."""
+    application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+    if application_id != _APPLICATION_ID and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        raise Corrupt("log-corrupt", f"{path}: a SQLite database of another program")
+    mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+    if mode != "wal":
+        raise Unavailable("log-unavailable", f"{path}: the file system does not carry SQLite's WAL, it stays {mode}")
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
+    for statement in _TABLES:
+        connection.execute(statement)
+    connection.execute("INSERT OR IGNORE INTO meta VALUES ('layout', ?)", (_LAYOUT,))
+    connection.execute("INSERT OR IGNORE INTO meta VALUES ('identity', ?)", (str(uuid.uuid4()),))
+    connection.execute("COMMIT")
+    return _identity_of(connection, path)
+
+
+def _identity_of(connection: sqlite3.Connection, path: Path) -> LogId:
+    meta = dict(connection.execute("SELECT name, value FROM meta").fetchall())
+    if meta.get("layout") != _LAYOUT:
+        raise Corrupt("log-corrupt", f"{path}: its layout is {meta.get('layout')}, this version knows {_LAYOUT}")
+    return LogId(f"embedded/{uuid.UUID(meta['identity'])}")
+
+
+def _begin(connection: sqlite3.Connection) -> None:
+    """Take the write lock; SQLite's own waiting goes up to 100 ms between tries, which several writers would feel."""
+    deadline = time.monotonic() + _BUSY_WAIT_S
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in _BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(random.uniform(0.0002, 0.002))
+        else:
+            return
+
+
+def _end_offset(connection: sqlite3.Connection) -> int:
+    # AUTOINCREMENT's own memory: it stays when records are deleted
+    found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'intents'").fetchone()
+    return 1 if found is None else int(found[0]) + 1
+
+
+def _verdicts_at(connection: sqlite3.Connection, offsets: Sequence[int]) -> list[Verdict]:
+    places = ",".join("?" * len(offsets))
+    found = connection.execute(f"SELECT body FROM verdicts WHERE log_offset IN ({places})", tuple(offsets))
+    return [Verdict.model_validate_json(body) for (body,) in found]
+
+
+def _letter_body(letter: DeadLetter) -> str:
+    """All but the record's key and value, which are columns; headers only where there are any."""
+    return letter.model_dump_json(exclude={"key", "value"}, exclude_defaults=True)
+
+
+def _letter(body: str, key: bytes | None, value: bytes) -> DeadLetter:
+    written = DeadLetter.model_validate_json(json.dumps({**json.loads(body), "key": None, "value": ""}))
+    return written.model_copy(update={"key": key, "value": value})
+
+
+def _row_id(cursor: sqlite3.Cursor) -> int:
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def _failed(path: Path, error: sqlite3.Error | OSError) -> RootlineError:
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None and code & 0xFF in _NOT_A_LOG:
+        return Corrupt("log-corrupt", f"{path}: not a Rootline log, or damaged: {error}")
+    if isinstance(error, OSError):
+        return Unavailable("log-unavailable", f"{path}: {error.strerror or error}")
+    return Unavailable("log-unavailable", f"{path}: {error}")
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    deadline = time.monotonic() + _BUSY_WAIT_S
+    with path.open("a") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+        yield

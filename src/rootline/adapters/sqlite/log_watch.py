@@ -1,0 +1,124 @@
+"""Waiting for records and verdicts of the embedded log, whoever writes them.
+
+Owns: the waiters, and the poller that runs while there are any. Does not own: reading rows (`log_file`).
+Invariants: what is written by this process wakes its waiters at once; what another process writes is seen through
+`PRAGMA data_version` within 5 ms; a waiter begins to watch before it looks, so that nothing falls between the two;
+an error of the poller reaches every waiter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
+
+from rootline.adapters.sqlite.log_file import LogReader
+from rootline.schemas.errors import RootlineError, Unavailable
+from rootline.schemas.log_position import LogRecord
+from rootline.schemas.verdict import Verdict
+
+_PAUSE_MIN_S: Final = 0.001
+_PAUSE_MAX_S: Final = 0.005
+_Answer = TypeVar("_Answer")
+
+
+class LogWatch:
+    """The waiters of one log, on one event loop."""
+
+    def __init__(self, reader: LogReader) -> None:
+        self._reader = reader
+        self._readers: set[asyncio.Future[None]] = set()
+        self._verdicts: dict[int, set[asyncio.Future[Verdict]]] = {}
+        self._poller: asyncio.Task[None] | None = None
+        self._seen_version = 0
+
+    async def records(self, from_offset: int, *, limit: int, wait_s: float) -> list[LogRecord]:
+        """The records from `from_offset` on, waiting up to `wait_s` seconds for the first one."""
+        found = self._reader.records(from_offset, limit)
+        if found or wait_s <= 0:
+            return found
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while not found:
+                    with self._waiter_in(self._readers) as changed:
+                        found = self._reader.records(from_offset, limit)
+                        if not found:
+                            await changed
+        return found
+
+    async def verdict(self, offset: int, *, timeout_s: float) -> Verdict | None:
+        """The verdict on the record at `offset`; `None` when none came in `timeout_s` seconds."""
+        waiters = self._verdicts.setdefault(offset, set())
+        try:
+            with self._waiter_in(waiters) as decided:
+                found = self._reader.verdict(offset)
+                if found is not None or timeout_s <= 0:
+                    return found
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(timeout_s):
+                        return await decided
+                return None
+        finally:
+            if not waiters and self._verdicts.get(offset) is waiters:
+                del self._verdicts[offset]
+
+    def appended(self) -> None:
+        """Records were appended by this process."""
+        for waiter in self._readers:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def decided(self, verdicts: Sequence[Verdict]) -> None:
+        """These are the verdicts that the log keeps for their offsets."""
+        for verdict in verdicts:
+            for waiter in self._verdicts.get(verdict.offset, ()):
+                if not waiter.done():
+                    waiter.set_result(verdict)
+
+    async def close(self, reason: str) -> None:
+        """Stop; whoever still waits is told `reason`."""
+        self._fail(Unavailable("log-unavailable", reason))
+        if self._poller is not None:
+            self._poller.cancel()
+            await asyncio.gather(self._poller, return_exceptions=True)
+
+    @contextlib.contextmanager
+    def _waiter_in(self, waiters: set[asyncio.Future[_Answer]]) -> Iterator[asyncio.Future[_Answer]]:
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[_Answer] = loop.create_future()
+        waiters.add(waiter)
+        try:
+            if self._poller is None or self._poller.done():
+                self._seen_version = self._reader.data_version()
+                self._poller = loop.create_task(self._poll())
+            yield waiter
+        finally:
+            waiters.discard(waiter)
+            if not waiter.cancel() and not waiter.cancelled():
+                waiter.exception()  # seen, even when the waiter timed out in the same moment
+
+    async def _poll(self) -> None:
+        pause_s = _PAUSE_MIN_S
+        while self._readers or self._verdicts:
+            await asyncio.sleep(pause_s)
+            try:
+                version = self._reader.data_version()
+                if version == self._seen_version:
+                    pause_s = min(pause_s * 1.2, _PAUSE_MAX_S)
+                    continue
+                self._seen_version = version
+                pause_s = _PAUSE_MIN_S
+                self.appended()
+                self.decided(self._reader.verdicts(tuple(self._verdicts)))
+            except RootlineError as error:
+                self._fail(error)
+                return
+
+    def _fail(self, error: RootlineError) -> None:
+        waiting: list[asyncio.Future[None] | asyncio.Future[Verdict]] = [*self._readers]
+        for waiters in self._verdicts.values():
+            waiting.extend(waiters)
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_exception(type(error)(error.code, error.message))

@@ -1,0 +1,201 @@
+"""The definition of an Iceberg table of V1 to V3, said as ours.
+
+Owns: schemas, specs, sort orders and properties of a table metadata JSON → `TableDefinition`. Does not own: snapshots
+and manifests (`adoption_plan`), where the JSON comes from, what every definition keeps
+(`rootline.tree.intents.create`).
+Invariants: pure; ids and names of columns, specs and partition fields stay what they are; an expression's id is above
+every id that a column ever had; what cannot be said is refused by name.
+
+Source: the Iceberg specification, "Table Metadata" and "Partition Evolution"; docs/decisions/0038.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pyiceberg.schema import Schema
+
+from rootline.schemas.errors import Invalid
+from rootline.schemas.table_definition import Expression, PartitionSpec, SortField, SortOrder, TableDefinition
+from rootline.tree.intents.create import check_definition
+
+ADOPTED_FROM: Final = "rootline.adopted-from"
+"""Table property: where the metadata rests that the table was adopted from; its history until then is there."""
+DEFINITION_BYTES_MAX: Final = 800_000
+"""An intent has room for a little more than that."""
+_OWN_PROPERTIES: Final = frozenset({"rootline.version", "rootline.table", ADOPTED_FROM})
+"""What an export of ours says of itself; a table adopted from one says it anew."""
+_UUIDS: Final = uuid.UUID("0c7de9a1-6a55-5a52-8f0c-0d5a6f1f9b3e")
+_FIRST_PARTITION_FIELD: Final = 1000
+_IDENTITY: Final = "identity"
+_VOID: Final = "void"
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedDefinition:
+    """The definition, and what of the metadata it does not say (sentences for whoever adopts)."""
+
+    definition: TableDefinition
+    warnings: tuple[str, ...]
+
+
+def adopted_definition(metadata: Mapping[str, Any], location: str) -> AdoptedDefinition:
+    """The definition of the table of `metadata`, which rests at `location`.
+
+    Raises:
+        Invalid: `adoption-unsupported`: what it says has no place here; `metadata-unreadable`: it is none.
+
+    """
+    format_version = metadata.get("format-version")
+    if format_version not in (1, 2, 3):
+        raise unsupported(location, f"format version {format_version!r:.20} is none of 1, 2 and 3")
+    if metadata.get("encryption-keys"):
+        raise unsupported(location, "its files are encrypted, which this version does not read")
+    try:
+        made = _Reading(metadata, location).definition()
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Invalid("metadata-unreadable", f"{location}: no table metadata: {error!r:.200}") from error
+    try:
+        check_definition(made.definition)
+    except Invalid as error:
+        raise unsupported(location, error.message.removeprefix("definition: ")) from error
+    return made
+
+
+def unsupported(location: str, reason: str) -> Invalid:
+    """The refusal of a table that cannot be adopted as it is."""
+    return Invalid("adoption-unsupported", f"{location}: the table cannot be adopted: {reason}")
+
+
+@dataclass
+class _Reading:
+    metadata: Mapping[str, Any]
+    location: str
+    warnings: list[str] = field(default_factory=list)
+    expressions: dict[tuple[int, str, int], Expression] = field(default_factory=dict)
+    next_id: int = 0
+
+    def definition(self) -> AdoptedDefinition:
+        metadata = self.metadata
+        schemas = tuple(self._schemas())
+        columns = {column for schema in schemas for column in schema.field_ids}
+        self.next_id = max([metadata["last-column-id"], *columns]) + 1
+        specs = tuple(self._spec(body) for body in self._spec_bodies())
+        orders = tuple(self._orders(columns))
+        default_order = metadata.get("default-sort-order-id", 0)
+        known_orders = {order.order_id for order in orders}
+        definition = TableDefinition(
+            table_uuid=self._uuid(),
+            schemas=schemas,
+            current_schema_id=metadata.get("current-schema-id", schemas[-1].schema_id),
+            expressions=tuple(self.expressions.values()),
+            partition_specs=specs,
+            default_spec_id=metadata.get("default-spec-id", specs[-1].spec_id),
+            sort_orders=orders,
+            default_sort_order_id=default_order if default_order in known_orders else 0,
+            last_column_id=self.next_id - 1,
+            properties=self._properties(),
+        )
+        return AdoptedDefinition(self._fitting(definition), tuple(self.warnings))
+
+    def _fitting(self, definition: TableDefinition) -> TableDefinition:
+        """Without its oldest schemas, if an intent could not carry all of them; columns that are needed stay known."""
+        size, kept = len(definition.to_json()), list(definition.schemas)
+        needed = {member for spec in definition.partition_specs for member in spec.expr_ids}
+        needed |= {item.source_id for order in definition.sort_orders for item in order.fields}
+        needed -= definition.expressions_by_id.keys()
+        needed |= {source for one in definition.expressions for source in one.source_ids}
+        for schema in definition.schemas:
+            if size <= DEFINITION_BYTES_MAX:
+                break
+            rest = [one for one in kept if one is not schema]
+            known = {column for one in rest for column in one.field_ids}
+            if schema.schema_id != definition.current_schema_id and needed <= known:
+                kept, size = rest, size - len(schema.model_dump_json())
+        left_out = len(definition.schemas) - len(kept)
+        if left_out:
+            self.warnings.append(f"{left_out} older schemas are left out: all of them are too long for one intent")
+        return replace(definition, schemas=tuple(kept))
+
+    def _uuid(self) -> uuid.UUID:
+        """The table's own, so that engines see the same table; V1 need not have one."""
+        text = self.metadata.get("table-uuid")
+        return uuid.uuid5(_UUIDS, self.location) if text is None else uuid.UUID(text)
+
+    def _schemas(self) -> Iterator[Schema]:
+        bodies = self.metadata.get("schemas") or [{"schema-id": 0, **self.metadata["schema"]}]
+        for body in bodies:
+            try:
+                yield Schema.model_validate(body)
+            except ValidationError as error:
+                first = error.errors(include_url=False, include_context=False)[0]
+                where = _named(body, first["loc"])
+                raise unsupported(self.location, f"schema {body.get('schema-id')}: {where}: {first['msg']}") from error
+
+    def _spec_bodies(self) -> list[dict[str, Any]]:
+        bodies = self.metadata.get("partition-specs")
+        return bodies or [{"spec-id": 0, "fields": self.metadata.get("partition-spec", [])}]
+
+    def _spec(self, body: Mapping[str, Any]) -> PartitionSpec:
+        members, field_ids, names = [], [], []
+        for index, item in enumerate(body["fields"]):
+            field_id = item.get("field-id", _FIRST_PARTITION_FIELD + index)
+            members.append(self._member(body["spec-id"], item, field_id))
+            field_ids.append(field_id)
+            names.append(item["name"])
+        if len(set(members)) != len(members):
+            raise unsupported(self.location, f"partition spec {body['spec-id']} has one column and transform twice")
+        return PartitionSpec(body["spec-id"], tuple(members), tuple(field_ids), tuple(names))
+
+    def _member(self, spec_id: int, item: Mapping[str, Any], field_id: int) -> int:
+        """The id of one partition field's values: the column's by identity, else that of an expression."""
+        sources, transform = item.get("source-ids") or [item["source-id"]], item["transform"]
+        if len(sources) != 1:
+            where = f"partition spec {spec_id}: field {item['name']!r}"
+            raise unsupported(self.location, f"{where} has {len(sources)} columns, which no transform of Iceberg has")
+        if transform == _IDENTITY:
+            return int(sources[0])
+        # A spec of V1 keeps a field that was dropped as void, and may so have several of one column.
+        key = (int(sources[0]), transform, field_id if transform == _VOID else 0)
+        if key not in self.expressions:
+            self.expressions[key] = Expression(self.next_id, (key[0],), transform, item["name"], field_id)
+            self.next_id += 1
+        return self.expressions[key].expr_id
+
+    def _orders(self, columns: set[int]) -> Iterator[SortOrder]:
+        for body in self.metadata.get("sort-orders") or [{"order-id": 0, "fields": []}]:
+            fields = []
+            for item in body["fields"]:
+                sources = item.get("source-ids") or [item["source-id"]]
+                fields.append(SortField(sources[0], item["transform"], item["direction"], item["null-order"]))
+                if len(sources) != 1 or sources[0] not in columns:
+                    self.warnings.append(f"sort order {body['order-id']} is left out: {sources} is no column")
+                    break
+            else:
+                yield SortOrder(body["order-id"], tuple(fields))
+
+    def _properties(self) -> dict[str, str]:
+        kept = {
+            key: value for key, value in (self.metadata.get("properties") or {}).items() if key not in _OWN_PROPERTIES
+        }
+        return {**kept, ADOPTED_FROM: self.location}
+
+
+def _named(body: Any, path: tuple[int | str, ...]) -> str:
+    """A field by its names instead of its places in the JSON."""
+    names: list[str] = []
+    for part in path:
+        try:
+            body = body[part]
+        except (KeyError, IndexError, TypeError):
+            break
+        if isinstance(body, dict) and "name" in body:
+            names.append(body["name"])
+    return f"column {'.'.join(names)!r}" if names else "it"
+
+
+__all__ = ["ADOPTED_FROM", "AdoptedDefinition", "adopted_definition", "unsupported"]

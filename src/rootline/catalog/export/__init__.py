@@ -1,0 +1,1 @@
+"""A table's versions made into Iceberg metadata, on demand."""

@@ -1,0 +1,352 @@
+"""Deletes that engines would not read rightly, as ones that they do.
+
+Owns: V2: a position delete file for each vector; V3: copies of Puffin files with absolute names in their footers and
+gaps between vectors, where engines need them; both: one vector or position delete file with all dead rows of a data
+file that equality deletes reach. Does not own: which rows are dead (`row_deletes`, `data_file_reader` in storage:
+exactly a scan's), the entries' manifests (`manifest_writer`).
+Invariants: the same inputs have the same name, which says all that an entry needs, so nothing is fetched or written for
+what is known; what a converted delete says is what a scan finds, never more, never less.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from rootline.catalog.export.export_keys import hash_of
+from rootline.catalog.export.known_deletes import NOTHING, Converted, KnownDeletes, folder_of, name_of
+from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.manifest.position_delete_file import encode_position_deletes
+from rootline.ports.object_store import ObjectStore, PutAnswer
+from rootline.schemas.absolute_locations import is_absolute
+from rootline.schemas.bytes.vector.puffin_codec import MAGIC, VectorBlob, encode_puffin, spread_offset, spread_puffin
+from rootline.schemas.content_entry import (
+    ContentEntry,
+    ContentType,
+    DeletionVector,
+    FileFormat,
+    Status,
+    VersionInfo,
+)
+from rootline.schemas.errors import Corrupt, Unavailable
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.object_keys import key_of, table_prefix
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.metadata.stored_file import read_stored
+from rootline.storage.metadata.vector_reader import vector_in
+from rootline.storage.rows.data_file_formats import refuse_unreadable
+from rootline.storage.rows.data_file_reader import RowsWanted, read_rows
+from rootline.storage.rows.field_matching import NAME_MAPPING_PROPERTY
+from rootline.storage.rows.metadata_columns import DELETED, POS, metadata_field
+from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
+from rootline.tree.proof.statistics_rules import partition_statistics
+from rootline.tree.scan.file_task import FileTask
+from rootline.tree.scan.scan_plan import ScanPlan
+
+T = TypeVar("T")
+R = TypeVar("R")
+FILES_AT_ONCE: Final = 4
+"""Data files in memory, with what deletes rows of them."""
+PUFFINS_AT_ONCE: Final = 8
+PUTS_AT_ONCE: Final = 16
+
+
+def files_to_merge(plan: ScanPlan, format_version: FormatVersion) -> list[FileTask]:
+    """The data files whose deletes an export cannot hand on as they are.
+
+    Those that equality deletes reach; in V3, where one delete is allowed a file, also those with a vector and another.
+    """
+    return [task for task in plan.tasks() if task.deletes.equality or _has_too_many(task, format_version)]
+
+
+def _has_too_many(task: FileTask, format_version: FormatVersion) -> bool:
+    if format_version is FormatVersion.V2 or not task.vectors:
+        return False
+    return len(task.vectors) > 1 or bool(task.deletes.positions)
+
+
+class ConvertedDeletes:
+    """Of one version of a table in one format.
+
+    Args:
+        store: where the table rests.
+        table: its name.
+        definition: that version's.
+        format_version: of the export.
+        absolute: makes locations absolute, as engines see them.
+        known: what is stored already; learns what is stored here.
+
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        table: TableName,
+        definition: TableDefinition,
+        format_version: FormatVersion,
+        absolute: Callable[[str], str],
+        known: KnownDeletes,
+    ) -> None:
+        self._store = store
+        self._table = table
+        self._definition = definition
+        self._format_version = format_version
+        self._absolute = absolute
+        self._known = known
+        self._base = absolute("")
+        self._puts = asyncio.Semaphore(PUTS_AT_ONCE)
+        fields = (metadata_field(POS, definition), metadata_field(DELETED, definition))
+        self._wanted = RowsWanted(definition, tuple(field for field in fields if field is not None))
+
+    async def vectors(self, entries: Sequence[ContentEntry]) -> list[ContentEntry]:
+        """What stands for each entry, in their order; only vectors change.
+
+        V2: a position delete file. V3: the same vector in a copy of its Puffin file, if engines `needs_copy`.
+
+        Raises:
+            Corrupt: `object-missing`, `vector-corrupt`.
+            Invalid: `file-unreadable`.
+            Unavailable: `store-unavailable`.
+
+        """
+        of_file: dict[tuple[str, bool], list[int]] = {}
+        found = list(entries)
+        for index, entry in enumerate(entries):
+            if self._is_converted(entry):
+                of_file.setdefault((entry.location, is_absolute(entry.referenced_file or "")), []).append(index)
+
+        async def convert(indexes: list[int]) -> None:
+            vectors = [entries[index] for index in indexes]
+            made = self._positions_of if self._format_version is FormatVersion.V2 else self._copied
+            for index, entry in zip(indexes, await made(vectors), strict=True):
+                found[index] = entry
+
+        await _each(of_file.values(), convert, PUFFINS_AT_ONCE)
+        return found
+
+    async def merged(self, tasks: Sequence[FileTask]) -> list[ContentEntry]:
+        """One delete for each data file, with all its dead rows; a file without any gets none. In the tasks' order.
+
+        Reads the equality columns of files that are not known yet, a few files at a time.
+
+        Raises:
+            Corrupt: an object is missing, or not what was written.
+            Invalid: `file-unreadable`, `equality-delete-unread`.
+            Unavailable: `store-unavailable`.
+
+        """
+        made: dict[int, ContentEntry | None] = {}
+        missing: list[tuple[int, FileTask, str]] = []
+        for index, task in enumerate(tasks):
+            digest = self._digest_of(task)
+            known = self._known.find(digest)
+            if known is None:
+                missing.append((index, task, digest))
+            else:
+                made[index] = self._merged_entry(task, known)
+        if missing:
+            deletes = DeletesOfScan(self._store, self._table, self._definition)
+
+            async def convert(item: tuple[int, FileTask, str]) -> None:
+                index, task, digest = item
+                dead = await self._dead_rows(task, deletes)
+                made[index] = self._merged_entry(task, await self._store_rows(digest, task.location, dead))
+
+            try:
+                await _each(missing, convert, FILES_AT_ONCE)
+            finally:
+                await deletes.close()
+        return [entry for index in range(len(tasks)) if (entry := made[index]) is not None]
+
+    # vectors
+
+    def _is_converted(self, entry: ContentEntry) -> bool:
+        if entry.content_type is not ContentType.POSITION_DELETE or entry.deletion_vector is None:
+            return False
+        return self._format_version is FormatVersion.V2 or needs_copy(entry)
+
+    async def _positions_of(self, vectors: Sequence[ContentEntry]) -> list[ContentEntry]:
+        """Vectors of one Puffin file, which is read if a position delete file is missing."""
+        digests = [self._digest_of_vector(entry) for entry in vectors]
+        stored = {digest: known for digest in digests if (known := self._known.find(digest)) is not None}
+        missing = [pair for pair in zip(vectors, digests, strict=True) if pair[1] not in stored]
+        if missing:
+            body = await self._puffin(vectors[0])
+
+            async def convert(pair: tuple[ContentEntry, str]) -> None:
+                entry, digest = pair
+                stored[digest] = await self._store_rows(digest, entry.referenced_file or "", vector_in(body, entry))
+
+            await _each(missing, convert, PUTS_AT_ONCE)
+        return [
+            replace(
+                entry,
+                location=stored[digest].location,
+                file_format=FileFormat.PARQUET,
+                file_size_in_bytes=stored[digest].numbers[1],
+                deletion_vector=None,
+            )
+            for entry, digest in zip(vectors, digests, strict=True)
+        ]
+
+    def _digest_of_vector(self, entry: ContentEntry) -> str:
+        place = entry.deletion_vector
+        offset = None if place is None else place.offset
+        return hash_of(["positions", self._base, entry.location, offset, entry.referenced_file])
+
+    async def _copied(self, vectors: Sequence[ContentEntry]) -> list[ContentEntry]:
+        """Vectors of one Puffin file, in the copy for engines.
+
+        If the entries name their data files by absolute locations, the copy's footer has its names as they are.
+        """
+        first = vectors[0]
+        names = str if is_absolute(first.referenced_file or "") else self._engine_name
+        digest = hash_of(["spread", self._base, first.location, int(names is str)])
+        stored = self._known.find(digest)
+        if stored is None:
+            body = await self._puffin(first)
+            for entry in vectors:
+                vector_in(body, entry)  # agrees with its entry
+            made = await asyncio.to_thread(spread_puffin, body, names, name=first.location)
+            stored = await self._put(digest, (len(made),), "puffin", made)
+        (size,) = stored.numbers
+        return [
+            replace(entry, location=stored.location, file_size_in_bytes=size, deletion_vector=_spread(entry))
+            for entry in vectors
+        ]
+
+    def _engine_name(self, name: str) -> str:
+        """The absolute location of a data file that a footer names relative, or by an URL of its own of the table."""
+        if not is_absolute(name):
+            return self._absolute(name)
+        _, found, location = name.rpartition(f"/{table_prefix(self._table)}")
+        return self._absolute(location) if found else name
+
+    async def _puffin(self, entry: ContentEntry) -> bytes:
+        length = entry.file_size_in_bytes
+        return await read_stored(self._store, self._table, entry.location, code="vector-corrupt", length=length)
+
+    # merged
+
+    def _digest_of(self, task: FileTask) -> str:
+        inputs: list[str | int | None] = ["merged", self._base, task.location, task.record_count]
+        for vector in task.vectors:
+            place = vector.deletion_vector
+            inputs += ["vector", vector.location, None if place is None else place.offset]
+        for entry in sorted(task.deletes.positions, key=_location):
+            inputs += ["positions", entry.location]
+        for entry in sorted(task.deletes.equality, key=_location):
+            inputs += ["equality", entry.location, *sorted(entry.equality_ids or ())]
+        if task.deletes.equality:
+            inputs.append(self._definition.properties.get(NAME_MAPPING_PROPERTY))
+        return hash_of(inputs)
+
+    async def _dead_rows(self, task: FileTask, deletes: DeletesOfScan) -> BitMap64:
+        entry = task.data
+        found = await deletes.of_task(task)
+        if found.keys:
+            refuse_unreadable(entry)
+            length = entry.file_size_in_bytes
+            body = await read_stored(self._store, self._table, entry.location, code="data-file-corrupt", length=length)
+            return await asyncio.to_thread(_dead_rows_of, body, entry, self._wanted, found)
+        positions = found.positions or BitMap64()
+        if positions and positions.max() >= entry.record_count:
+            reason = f"row {positions.max()} is deleted, the file has {entry.record_count} rows"
+            raise Corrupt("vector-corrupt", f"{entry.location}: {reason}")
+        return positions
+
+    async def _store_rows(self, digest: str, location: str, dead: BitMap64) -> Converted:
+        if not dead:
+            return await self._put(digest, (0,), NOTHING, b"")
+        path = self._absolute(location)
+        if self._format_version is FormatVersion.V2:
+            body = await asyncio.to_thread(encode_position_deletes, path, dead)
+            return await self._put(digest, (len(dead), len(body)), "parquet", body)
+        puffin = await asyncio.to_thread(encode_puffin, [VectorBlob(path, dead)])
+        (place,) = puffin.places
+        return await self._put(digest, (len(dead), len(puffin.body), place.size), "puffin", puffin.body)
+
+    def _merged_entry(self, task: FileTask, stored: Converted) -> ContentEntry | None:
+        if stored.kind == NOTHING:
+            return None
+        data, is_vector = task.data, self._format_version is FormatVersion.V3
+        spec_ids = self._definition.spec_by_id(data.partition_spec_id).expr_ids
+        return ContentEntry(
+            content_type=ContentType.POSITION_DELETE,
+            location=stored.location,
+            file_format=FileFormat.PUFFIN if is_vector else FileFormat.PARQUET,
+            version_info=_newest_of(task),
+            partition_spec_id=data.partition_spec_id,
+            record_count=stored.numbers[0],
+            file_size_in_bytes=stored.numbers[1],
+            deletion_vector=DeletionVector(len(MAGIC), stored.numbers[2]) if is_vector else None,
+            referenced_file=data.location,
+            content_stats=partition_statistics(data.content_stats, spec_ids),
+        )
+
+    async def _put(self, digest: str, numbers: tuple[int, ...], kind: str, body: bytes) -> Converted:
+        """Store an object. One that is there already is right: its name holds all that went into it."""
+        name = name_of(digest, numbers, kind)
+        key = key_of(self._table, folder_of(self._format_version) + name)
+        async with self._puts:
+            reply = await self._store.put_if_absent(key, body)
+        if reply.answer not in (PutAnswer.CREATED, PutAnswer.EXISTS) and await self._store.get(key) is None:
+            raise Unavailable("store-unavailable", f"{key}: the store did not confirm the export: {reply.detail}")
+        self._known.add(name)
+        return Converted(folder_of(self._format_version) + name, kind, numbers)
+
+
+def needs_copy(entry: ContentEntry) -> bool:
+    """Whether engines would misread the vector of `entry` where it is.
+
+    PyIceberg 0.12 finds it by the data file's absolute name in the footer; ours names relative locations. DuckDB 1.5
+    mixes up vectors that touch each other: only the first of a file may stay where it is, the others are read from the
+    copy.
+    """
+    place = entry.deletion_vector
+    has_relative_name = not is_absolute(entry.location) and not is_absolute(entry.referenced_file or "")
+    return has_relative_name or place is None or place.offset != len(MAGIC)
+
+
+def _spread(entry: ContentEntry) -> DeletionVector | None:
+    place = entry.deletion_vector
+    return None if place is None else replace(place, offset=spread_offset(place.offset or 0))
+
+
+def _location(entry: ContentEntry) -> str:
+    return entry.location
+
+
+def _newest_of(task: FileTask) -> VersionInfo:
+    """Snapshot and numbers of the newest of all that a merged delete stands for; always EXISTING: it was made later."""
+    entries = (*task.vectors, *task.deletes.positions, *task.deletes.equality)
+    newest = max(entries, key=lambda entry: (entry.version_info.sequence_number or 0, entry.location)).version_info
+    return VersionInfo(Status.EXISTING, newest.snapshot_id, newest.sequence_number, newest.file_sequence_number)
+
+
+def _dead_rows_of(body: bytes, entry: ContentEntry, wanted: RowsWanted, deletes: RowDeletes) -> BitMap64:
+    dead = BitMap64()
+    for batch in read_rows(body, entry, wanted, deletes, None):
+        dead.update(pc.filter(batch.column(0), batch.column(1)).to_pylist())
+    return dead
+
+
+async def _each(items: Iterable[T], work: Callable[[T], Awaitable[None]], at_once: int) -> None:
+    """`work` on every item, so many at a time; the first failure stops the rest and is raised as it is."""
+    waiting = iter(items)
+
+    async def go_on() -> None:
+        for item in waiting:
+            await work(item)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(at_once):
+                group.create_task(go_on())
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None

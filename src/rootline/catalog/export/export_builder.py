@@ -1,0 +1,135 @@
+"""Makes the export of one version: what is missing of it, the metadata.json last.
+
+Owns: the order of reads and writes. Does not own: the manifests of one version (`manifest_writer`), the words of the
+metadata (`table_metadata`), what is remembered (`export_memory`).
+Invariants: a manifest list is written when all that it names is stored, the metadata.json when all its lists are; so
+whatever is missing after a crash, nothing that is there is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from rootline.catalog.adopt.adopted_history import NO_HISTORY
+from rootline.catalog.export.export_memory import ExportMemory, Index, TableMemory
+from rootline.catalog.export.export_requests import write
+from rootline.catalog.export.manifest_writer import ManifestWriter
+from rootline.catalog.export.table_metadata import (
+    SnapshotJson,
+    StoredMetadata,
+    metadata_json,
+    next_row_id_after,
+    read_metadata,
+    snapshot_json,
+    versions_of,
+)
+from rootline.catalog.manifest.exported_definition import ExportedDefinition
+from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.manifest.manifest_list_encoder import encode_manifest_list
+from rootline.catalog.manifest.same_avro import same_avro
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.identifiers import Version, snapshot_id_of
+from rootline.storage.metadata.read_cache import ReadCache
+from rootline.storage.metadata.root_reader import read_root
+
+
+class ExportBuilder:
+    """One making. `reads` goes through the reader's cache where it may, and counts; `root` is of the version asked."""
+
+    def __init__(
+        self, reads: ObjectStore, cache: ReadCache, everything: ExportMemory, memory: TableMemory, root: Root
+    ) -> None:
+        self._reads = reads
+        self._everything = everything
+        self._cache = cache
+        self._memory = memory
+        self._folder = memory.folder
+        self._root = root
+        self._roots: dict[Version, Root] = {root.header.version: root}
+        self._before = NO_HISTORY
+        self._index = Index()
+
+    async def build(self) -> StoredMetadata:
+        """Store everything, and remember it.
+
+        Raises:
+            Invalid: `export-unsupported`, `setting-invalid`, `equality-delete-unread`, `file-unreadable`.
+            Corrupt: an object is missing, or not what was written; `export-corrupt`.
+            Unavailable: `store-unavailable`.
+
+        """
+        header, memory = self._root.header, self._memory
+        definition = await self._everything.definition(self._reads, header)
+        exported = ExportedDefinition.of(definition, self._folder.format_version)
+        wanted = {version: snapshot_id_of(header.table_uuid, version) for version in versions_of(header, definition)}
+        *earlier, _ = wanted.values()
+        if any(snapshot_id not in memory.index.snapshots for snapshot_id in earlier):
+            await memory.refresh(self._reads, header.table_uuid)
+        self._index = memory.index.copy()
+        self._before = await memory.history(self._reads, definition)
+        names: list[str] = []
+        try:
+            for version, snapshot_id in wanted.items():
+                if snapshot_id not in self._index.snapshots:
+                    self._index.snapshots[snapshot_id], names = await self._snapshot(version)
+        except BaseException:
+            memory.keep_manifests(self._index)  # the next attempt goes on from here
+            raise
+        snapshots = [self._index.snapshots[snapshot_id] for snapshot_id in wanted.values()]
+        stored = await self._store(metadata_json(header, exported, self._folder, snapshots, self._before))
+        memory.keep(header.version, stored)
+        memory.advance(header.version, self._index, names, wanted.values())
+        return stored
+
+    async def _store(self, body: bytes) -> StoredMetadata:
+        version, table_uuid = self._root.header.version, self._root.header.table_uuid
+
+        def is_whole(stored: bytes, _: bytes) -> bool:
+            read_metadata(stored, self._folder, version, table_uuid)
+            return True
+
+        held = await write(self._reads, self._folder.key(self._folder.metadata(version)), body, is_whole)
+        return read_metadata(held, self._folder, version, table_uuid)
+
+    async def _snapshot(self, version: Version) -> tuple[SnapshotJson, list[str]]:
+        """The snapshot of one version, its manifest list stored, and the names of its units."""
+        root = await self._root_of(version)
+        header, format_version = root.header, self._folder.format_version
+        definition = await self._everything.definition(self._reads, header)
+        writer = ManifestWriter(self._reads, self._cache, self._memory, definition)
+        names = await writer.write(root, self._index)
+        records = [self._index.manifests[name] for name in names]
+        body = await asyncio.to_thread(
+            encode_manifest_list,
+            [record for record in records if record is not None],
+            snapshot_id=header.snapshot.snapshot_id,
+            parent_id=header.snapshot.parent_id,
+            sequence_number=header.snapshot.sequence_number,
+            format_version=format_version,
+        )
+        location = self._folder.manifest_list(version, body)
+        await write(self._reads, self._folder.key(location), body, same_avro)
+        snapshot = snapshot_json(
+            header,
+            parent_next_row_id=await self._parent_next_row_id(version) if format_version is FormatVersion.V3 else 0,
+            manifest_list=self._folder.absolute(location),
+            schema_id=definition.current_schema_id,
+            format_version=format_version,
+        )
+        return snapshot, names
+
+    async def _root_of(self, version: Version) -> Root:
+        found = self._roots.get(version)
+        if found is None:
+            found = await read_root(self._reads, self._folder.table, version, known=self._root)
+            self._roots[version] = found
+        return found
+
+    async def _parent_next_row_id(self, version: Version) -> int:
+        if version == 0:
+            return self._before.next_row_id
+        parent = Version(version - 1)
+        known = self._index.snapshots.get(snapshot_id_of(self._root.header.table_uuid, parent))
+        said = None if known is None else next_row_id_after(known)
+        return (await self._root_of(parent)).header.next_row_id if said is None else said

@@ -1,0 +1,175 @@
+"""What an exporter remembers of a table in one format, so that an export costs what changed.
+
+Owns: what is remembered and for how long, and taking it from the newest stored export. Does not own: making an export
+(`export_builder`).
+Invariants: bounded: of a table the manifests of its newest export, a few finished ones; the table exported longest ago
+goes first; forgetting costs requests only; what is taken from the store is proven first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from rootline.catalog.adopt.adopted_history import AdoptedHistory, read_history
+from rootline.catalog.export.export_keys import ExportFolder, is_list_of, version_of_metadata
+from rootline.catalog.export.known_deletes import KnownDeletes, listed_prefix
+from rootline.catalog.export.table_metadata import SnapshotJson, StoredMetadata, damaged, read_metadata
+from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.manifest.manifest_list_encoder import ManifestRecord, decode_manifest_list_records
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.identifiers import SnapshotId, TableName, Version
+from rootline.schemas.root_header import RootHeader
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.metadata.root_reader import read_definition
+
+TABLES_MAX: Final = 64
+FINISHED_MAX: Final = 8
+_LIMITS: Final[tuple[int | None, ...]] = (1, 100, None)
+
+
+@dataclass(slots=True)
+class Index:
+    """Manifests that are stored, by name; `None`: nothing is in the unit, and there is no manifest. And snapshots."""
+
+    manifests: dict[str, ManifestRecord | None] = field(default_factory=dict)
+    snapshots: dict[SnapshotId, SnapshotJson] = field(default_factory=dict)
+
+    def copy(self) -> Index:
+        """Another that says the same."""
+        return Index(dict(self.manifests), dict(self.snapshots))
+
+
+@dataclass(slots=True)
+class TableMemory:
+    """One table in one format."""
+
+    folder: ExportFolder
+    index: Index = field(default_factory=Index)
+    newest: Version | None = None
+    """The version that `index` is of."""
+    finished: OrderedDict[Version, StoredMetadata] = field(default_factory=OrderedDict)
+    adopted: AdoptedHistory | None = None
+    """The time before the table was adopted; `None` before anybody has looked."""
+    converted: KnownDeletes | None = None
+    """The converted deletes that are stored; `None` before anybody has asked."""
+    one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def keep(self, version: Version, stored: StoredMetadata) -> None:
+        """Remember a finished export."""
+        self.finished[version] = stored
+        self.finished.move_to_end(version)
+        while len(self.finished) > FINISHED_MAX:
+            self.finished.popitem(last=False)
+
+    def keep_manifests(self, index: Index) -> None:
+        """What a making that failed had stored already."""
+        self.index.manifests |= index.manifests
+
+    async def history(self, store: ObjectStore, definition: TableDefinition) -> AdoptedHistory:
+        """What was before the adoption; it is read once."""
+        if self.adopted is None:
+            folder = self.folder
+            self.adopted = await read_history(store, folder.table, definition, folder.format_version)
+        return self.adopted
+
+    async def known_deletes(self, store: ObjectStore) -> KnownDeletes:
+        """The converted deletes that are stored; they are listed once."""
+        if self.converted is None:
+            folder = self.folder
+            listing = await store.list(listed_prefix(folder.table, folder.format_version))
+            if self.converted is None:
+                self.converted = KnownDeletes.listed(folder.format_version, listing.keys)
+        return self.converted
+
+    async def refresh(self, store: ObjectStore, table_uuid: uuid.UUID) -> None:
+        """Take over what the newest stored export says, if it is newer than what is known.
+
+        Raises:
+            Corrupt: `export-corrupt`, it, or its manifest list, is not what was written.
+
+        """
+        newest = await self._newest_stored(store)
+        if newest is None or (self.newest is not None and newest <= self.newest):
+            return
+        key = self.folder.key(self.folder.metadata(newest))
+        found = await store.get(key)
+        if found is None:
+            return  # somebody deletes exports at this moment: they are made anew
+        stored = read_metadata(found.body, self.folder, newest, table_uuid)
+        location = str(stored.current["manifest-list"])
+        name = self.folder.key(location.removeprefix(f"{self.folder.base}/"))
+        listed = await store.get(name)
+        if listed is None:
+            raise damaged(key, f"it names the manifest list {name}, which does not exist")
+        if not is_list_of(location, listed.body):
+            raise damaged(name, "its bytes are not what was written", named_by=key)
+        records = decode_manifest_list_records(listed.body, name=name)
+        self.index = Index({_name_of(record): record for record in records}, dict(stored.snapshots))
+        self.newest = newest
+        self.keep(newest, stored)
+
+    async def _newest_stored(self, store: ObjectStore) -> Version | None:
+        for limit in _LIMITS:
+            listing = await store.list(self.folder.metadata_prefix, limit=limit)
+            for key in listing.keys:
+                version = version_of_metadata(key)
+                if version is not None and key == self.folder.key(self.folder.metadata(version)):
+                    return version
+            if limit is None or len(listing.keys) < limit:
+                return None
+        return None
+
+    def advance(self, version: Version, index: Index, names: Iterable[str], ids: Iterable[SnapshotId]) -> None:
+        """`index` is what is known after the export of `version`, whose manifests are `names`; all else goes."""
+        if self.newest is not None and version <= self.newest:
+            return
+        self.newest = version
+        self.index = Index(
+            {name: index.manifests[name] for name in names},
+            {snapshot_id: index.snapshots[snapshot_id] for snapshot_id in ids},
+        )
+
+
+class ExportMemory:
+    """Every table that was exported lately."""
+
+    def __init__(self, warehouse: str, tables_max: int = TABLES_MAX) -> None:
+        self._warehouse = warehouse
+        self._tables_max = tables_max
+        self._tables: OrderedDict[tuple[TableName, FormatVersion], TableMemory] = OrderedDict()
+        self._definitions: OrderedDict[TableName, tuple[bytes, TableDefinition]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def of(self, table: TableName, format_version: FormatVersion) -> TableMemory:
+        """What is remembered of a table; nothing as yet when it is met for the first time."""
+        name = (table, format_version)
+        found = self._tables.get(name)
+        if found is None:
+            folder = ExportFolder.of(self._warehouse, table, format_version)
+            found = self._tables[name] = TableMemory(folder)
+        self._tables.move_to_end(name)
+        while len(self._tables) > self._tables_max:
+            self._tables.popitem(last=False)
+        return found
+
+    async def definition(self, store: ObjectStore, header: RootHeader) -> TableDefinition:
+        """The definition that a root names; the last one of each table is not read again. Raises as the reader does."""
+        digest = header.definition.digest
+        known = self._definitions.pop(header.table, None)
+        if known is None or known[0] != digest:
+            known = digest, await read_definition(store, header)
+        self._definitions[header.table] = known
+        while len(self._definitions) > self._tables_max:
+            self._definitions.popitem(last=False)
+        return known[1]
+
+
+def _name_of(record: ManifestRecord) -> str:
+    return record.path.rsplit("/", 1)[-1].removesuffix(".avro")

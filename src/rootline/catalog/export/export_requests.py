@@ -1,0 +1,95 @@
+"""The requests of one export: counted, and what an answer to a PUT means.
+
+Owns: the count, storing an object that may be there already. Does not own: the store, names and bytes of objects, when
+what was read may be kept (`rootline.storage.metadata.planning_reads`).
+Invariants: a request is counted exactly if it was sent; `write` returns only when the store holds the object, and then
+what it holds; objects of an export are written once and never overwritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rootline.catalog.export.table_metadata import damaged
+from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutAnswer, PutReply, StoredObject
+from rootline.schemas.errors import Unavailable
+from rootline.schemas.identifiers import ObjectKey
+
+
+@dataclass(frozen=True, slots=True)
+class ExportCost:
+    """Requests sent for an export, and bytes of the bodies that were put."""
+
+    lists: int = 0
+    gets: int = 0
+    puts: int = 0
+    bytes_written: int = 0
+
+    def __add__(self, other: ExportCost) -> ExportCost:
+        return ExportCost(
+            self.lists + other.lists,
+            self.gets + other.gets,
+            self.puts + other.puts,
+            self.bytes_written + other.bytes_written,
+        )
+
+
+class ExportRequests:
+    """An object store that counts what is asked of it."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._lists = self._gets = self._puts = self._bytes = 0
+
+    @property
+    def cost(self) -> ExportCost:
+        """Up to now."""
+        return ExportCost(self._lists, self._gets, self._puts, self._bytes)
+
+    async def get(self, key: ObjectKey) -> StoredObject | None:
+        """As the store answers."""
+        self._gets += 1
+        return await self._store.get(key)
+
+    async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
+        """As the store answers."""
+        self._lists += 1
+        return await self._store.list(prefix, limit=limit)
+
+    async def folders(self, prefix: str) -> Sequence[str]:
+        """As the store answers."""
+        self._lists += 1
+        return await self._store.folders(prefix)
+
+    async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
+        """As the store answers."""
+        self._puts += 1
+        self._bytes += len(body)
+        return await self._store.put_if_absent(key, body, after=after)
+
+    async def close(self) -> None:
+        """The store stays open: it is its owner's."""
+
+
+async def write(
+    store: ObjectStore, key: ObjectKey, body: bytes, says_the_same: Callable[[bytes, bytes], bool]
+) -> bytes:
+    """Store `body`, or find it stored; the bytes that the store holds.
+
+    They may be others than `body` only if they say the same: another version of a library compresses differently.
+
+    Raises:
+        Unavailable: `store-unavailable`, the store does not say that it holds the object; perhaps it does.
+        Corrupt: `export-corrupt`, something else rests under its name.
+
+    """
+    reply = await store.put_if_absent(key, body)
+    if reply.answer is PutAnswer.CREATED:
+        return body
+    found = await store.get(key)  # another exporter was first, or one's own PUT was sent twice, or its answer lost
+    if found is None:
+        raise Unavailable("store-unavailable", f"{key}: the store did not confirm the export: {reply.detail}")
+    if found.body != body and not says_the_same(found.body, body):
+        raise damaged(key, "something else rests under this name")
+    return found.body

@@ -1,0 +1,187 @@
+"""A table's versions as Iceberg metadata: found when they are stored, else made.
+
+Owns: which version and format is meant, one making at a time for each, what callers get. Does not own: making
+(`export_builder`), what is remembered (`export_memory`), serving it (`catalog`).
+Invariants: concurrent callers for the same version share one making; one that failed is not remembered; a version that
+the head does not address is never made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from rootline.catalog.export.export_builder import ExportBuilder
+from rootline.catalog.export.export_memory import TABLES_MAX, ExportMemory, TableMemory
+from rootline.catalog.export.export_properties import format_of
+from rootline.catalog.export.export_requests import ExportCost, ExportRequests
+from rootline.catalog.export.table_metadata import StoredMetadata, read_metadata
+from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import TableName, Version
+from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.planning_reads import PlanningReads
+from rootline.storage.metadata.read_cache import ReadCache
+from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.table_names import list_tables
+from rootline.tree.state.addressable import Addressable
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedTable:
+    """One version in one format. `metadata` is the metadata.json, `metadata_location` where it rests, absolute.
+
+    `snapshot_timestamp_ms`: when the version was committed. `cost`: requests that this call sent; a caller who waited
+    for another's making sent none for it.
+    """
+
+    table: TableName
+    version: Version
+    format_version: FormatVersion
+    metadata_location: str
+    metadata: bytes
+    snapshot_timestamp_ms: int
+    cost: ExportCost
+
+
+_Wanted = tuple[TableName, FormatVersion, Version]
+
+
+class TableExporter:
+    """Exports tables of one warehouse; used on one event loop. What it keeps in memory is bounded."""
+
+    def __init__(self, store: ObjectStore, base_url: str, *, cache: ReadCache | None = None) -> None:
+        """`base_url`: the warehouse's as engines know it, absolute: `file:///dir`, `s3://bucket/prefix`."""
+        self._store = store
+        self._cache = ReadCache() if cache is None else cache
+        self._memory = ExportMemory(base_url)
+        self._formats: OrderedDict[TableName, tuple[Version, FormatVersion]] = OrderedDict()
+        self._making: dict[_Wanted, asyncio.Task[StoredMetadata]] = {}
+
+    async def tables(self) -> list[TableName]:
+        """Every table of the warehouse, by name. Raises `Unavailable`."""
+        return await list_tables(self._store)
+
+    async def export(
+        self, table: TableName, format_version: FormatVersion | None = None, version: Version | None = None
+    ) -> ExportedTable:
+        """The export of `version`, by default of the head.
+
+        Args:
+            table: its name.
+            format_version: by default what the table's property `rootline.export.format` says, else V3.
+            version: addressable, or exported while it was.
+
+        Raises:
+            Invalid: `table-unknown`, `version-unknown`, `export-unsupported`, `setting-invalid`,
+                `equality-delete-unread`, `file-unreadable`.
+            Corrupt: an object is missing, or not what was written; `export-corrupt`.
+            Unavailable: `store-unavailable`.
+
+        """
+        requests = ExportRequests(self._store)
+        reads = PlanningReads(requests, self._cache)
+        head = await _head(reads, table) if version is None else None
+        if version is None:
+            assert head is not None
+            version = head
+        if format_version is None:
+            format_version = await self._format(reads, table, version, head)
+        memory = self._memory.of(table, format_version)
+        stored = memory.finished.get(version)
+        if stored is None:
+            stored = await self._shared(reads, memory, version, head)
+        return ExportedTable(
+            table=table,
+            version=version,
+            format_version=format_version,
+            metadata_location=memory.folder.absolute(memory.folder.metadata(version)),
+            metadata=stored.body,
+            snapshot_timestamp_ms=stored.timestamp_ms,
+            cost=requests.cost,
+        )
+
+    async def close(self) -> None:
+        """End the makings under way: what they stored is right, and whoever asks again goes on from there."""
+        makings = list(self._making.values())
+        for making in makings:
+            making.cancel()
+        await asyncio.gather(*makings, return_exceptions=True)
+
+    async def _format(
+        self, reads: PlanningReads, table: TableName, version: Version, head: Version | None
+    ) -> FormatVersion:
+        """What the table's property says; asked for once a version."""
+        known = self._formats.pop(table, None)
+        if known is None or known[0] != version:
+            root = await self._root(reads, table, version, head)
+            known = version, format_of((await self._memory.definition(reads, root.header)).properties)
+            self._keep(reads, root)
+        self._formats[table] = known
+        while len(self._formats) > TABLES_MAX:
+            self._formats.popitem(last=False)
+        return known[1]
+
+    async def _shared(
+        self, reads: PlanningReads, memory: TableMemory, version: Version, head: Version | None
+    ) -> StoredMetadata:
+        """What the making under way yields, or a new one; it goes on when the caller is cancelled."""
+        wanted = (memory.folder.table, memory.folder.format_version, version)
+        making = self._making.get(wanted)
+        if making is None:
+            making = asyncio.create_task(self._found_or_made(reads, memory, version, head))
+            self._making[wanted] = making
+            making.add_done_callback(lambda done: self._forget(wanted, done))
+        return await asyncio.shield(making)
+
+    def _forget(self, wanted: _Wanted, done: asyncio.Task[StoredMetadata]) -> None:
+        del self._making[wanted]
+        if not done.cancelled():
+            done.exception()  # whoever still waits gets it; nobody may
+
+    async def _found_or_made(
+        self, reads: PlanningReads, memory: TableMemory, version: Version, head: Version | None
+    ) -> StoredMetadata:
+        folder = memory.folder
+        async with memory.one_at_a_time:
+            known = memory.finished.get(version)
+            if known is not None:
+                return known
+            found = await reads.get(folder.key(folder.metadata(version)))
+            if found is not None:
+                stored = read_metadata(found.body, folder, version, None)
+                memory.keep(version, stored)
+                return stored
+            root = await self._root(reads, folder.table, version, head)
+            stored = await ExportBuilder(reads, self._cache, self._memory, memory, root).build()
+            self._keep(reads, root)
+            return stored
+
+    async def _root(self, reads: PlanningReads, table: TableName, version: Version, head: Version | None) -> Root:
+        """The root of `version`, which is addressable; `head`: the newest version, if it was just looked for."""
+        known = self._cache.root(table)
+        if head is None:
+            head = await _head(reads, table)
+        if version == head:
+            return await read_root(reads, table, version, known=known)
+        newest = await read_root(reads, table, head, known=known)
+        Addressable.of(newest.header).check(version)
+        return await read_root(reads, table, version, known=newest)
+
+    def _keep(self, reads: PlanningReads, root: Root) -> None:
+        """What was read has been proven."""
+        reads.keep()
+        self._cache.keep_root(root)
+
+
+async def _head(reads: PlanningReads, table: TableName) -> Version:
+    head = await find_head(reads, table)
+    if head is None:
+        raise Invalid("table-unknown", f"{table}: no table has this name in this warehouse")
+    return head.version
+
+
+__all__ = ["ExportCost", "ExportedTable", "FormatVersion", "TableExporter"]

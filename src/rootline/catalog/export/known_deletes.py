@@ -1,0 +1,82 @@
+"""Which converted deletes are stored already, and the names that say all that an entry needs of them.
+
+Owns: the folder and the form of the names. Does not own: what goes into a name's hash, and the objects
+(`converted_deletes`).
+Invariants: a name is 32 hex digits of the inputs' hash and then numbers, so whoever sees it in a LIST need not open the
+object; of several names with one hash (libraries of other versions) everybody takes the first; about 200 bytes each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.object_keys import table_prefix
+
+_FOLDERS: Final = {FormatVersion.V2: "export/v2/deletes/", FormatVersion.V3: "export/v3/vectors/"}
+_NAME: Final = re.compile(
+    r"(?P<hash>[0-9a-f]{32})(?P<numbers>(?:-(?:0|[1-9][0-9]{0,18}))+)\.(?P<kind>parquet|puffin|none)\Z"
+)
+NOTHING: Final = "none"
+"""The kind of an empty object: delete files were looked at, and delete no row of the data file."""
+
+
+def folder_of(format_version: FormatVersion) -> str:
+    """Where converted deletes of a format rest, relative to the table; ends in `/`."""
+    return _FOLDERS[format_version]
+
+
+def listed_prefix(table: TableName, format_version: FormatVersion) -> str:
+    """What to LIST at a cold start."""
+    return table_prefix(table) + folder_of(format_version)
+
+
+class Converted(NamedTuple):
+    """One converted delete: its location relative to the table, and the numbers that its name holds."""
+
+    location: str
+    kind: str
+    numbers: tuple[int, ...]
+
+
+def name_of(digest: str, numbers: Iterable[int], kind: str) -> str:
+    """The name of the object, without its folder."""
+    return f"{digest}-{'-'.join(map(str, numbers))}.{kind}"
+
+
+class KnownDeletes:
+    """The converted deletes of one table in one format that are known to be stored."""
+
+    def __init__(self, format_version: FormatVersion) -> None:
+        self._folder = folder_of(format_version)
+        self._rest: dict[bytes, str] = {}
+
+    @staticmethod
+    def listed(format_version: FormatVersion, keys: Iterable[str]) -> KnownDeletes:
+        """Those that a LIST of `listed_prefix` names; other objects there are passed over."""
+        found = KnownDeletes(format_version)
+        for key in keys:
+            found.add(key.rpartition("/")[2])
+        return found
+
+    def __len__(self) -> int:
+        return len(self._rest)
+
+    def add(self, name: str) -> None:
+        """Remember that the object `name` is stored."""
+        if _NAME.match(name) is None:
+            return
+        digest, rest = bytes.fromhex(name[:32]), name[32:]
+        known = self._rest.get(digest)
+        self._rest[digest] = rest if known is None else min(known, rest)
+
+    def find(self, digest: str) -> Converted | None:
+        """What is stored for the inputs with this hash."""
+        rest = self._rest.get(bytes.fromhex(digest))
+        if rest is None:
+            return None
+        numbers, _, kind = rest.partition(".")
+        return Converted(f"{self._folder}{digest}{rest}", kind, tuple(map(int, numbers[1:].split("-"))))

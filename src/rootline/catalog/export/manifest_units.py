@@ -1,0 +1,265 @@
+"""Which manifests an export of a root consists of, each named by all that goes into it.
+
+Owns: cutting a root and its leaves into units, their names, which entries belong to each. Does not own: reading leaves
+and writing manifests (`export_builder`), their bytes (`manifest_encoder`), deletes that are converted
+(`converted_deletes`).
+Invariants: pure; every live data file, vector and position delete file is in exactly one unit, unless a converted
+delete stands for it; what did not change from one root to the next has the same units, which nobody needs to open; an
+equality delete is in none.
+
+A unit is the rows of one block of the root, or 4,096 consecutive ordinals of a leaf without the dead ones, or the
+entries of a leaf that this root removes, or converted deletes. Blocks and leaves never change, so their names, with the
+dead ordinals, are names of the unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from pyroaring import BitMap
+
+from rootline.catalog.export.export_keys import hash_of
+from rootline.catalog.manifest.exported_definition import ExportedDefinition
+from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
+from rootline.schemas.bytes.leaf.leaf_inheritance import lent_by
+from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
+from rootline.tree.state.live_index import StoredAt, mask_of
+
+CHUNK_ENTRIES: Final = 4_096
+_NOTHING: Final = BitMap()
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Entries that are at hand: a block's rows, or converted deletes."""
+
+    entries: tuple[ContentEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeafChunk:
+    """The entries from `start` up to `stop` of the leaf that `row` names, without those in `left_out`."""
+
+    row: ContentEntry
+    start: int
+    stop: int
+    left_out: BitMap
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedFromLeaf:
+    """The entries at `ordinals` of the leaf that `row` names, which snapshot `snapshot_id` removes."""
+
+    row: ContentEntry
+    ordinals: BitMap
+    snapshot_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one manifest holds. `name`: 32 hex digits that all of it goes into."""
+
+    name: str
+    spec_id: int
+    content: LeafContent
+    part: Given | LeafChunk | RemovedFromLeaf
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Deletes that were converted: `entries` stand for all that deletes rows of the data files `locations`.
+
+    `leaves`: location → delete leaf, all of them, when there are such data files.
+    """
+
+    entries: tuple[ContentEntry, ...] = ()
+    locations: frozenset[str] = frozenset()
+    leaves: Mapping[str, Leaf] = field(default_factory=dict)
+
+
+NOTHING_MERGED: Final = Merged()
+
+
+def units_of(
+    root: Root,
+    exported: ExportedDefinition,
+    stored_masks: Mapping[StoredAt, BitMap] | None = None,
+    merged: Merged = NOTHING_MERGED,
+) -> list[Unit]:
+    """The units of `root`, in a fixed order.
+
+    Args:
+        root: of any version.
+        exported: the definition of that version.
+        stored_masks: the manifest vectors that rest in Puffin files; ours are inline.
+        merged: the converted deletes; what they stand for is in no other unit.
+
+    Raises:
+        Corrupt: `vector-corrupt`, a manifest vector cannot be decoded.
+
+    """
+    return [*_Cut(root, exported, stored_masks, merged).units()]
+
+
+def is_empty(row: ContentEntry, dead: BitMap) -> bool:
+    """Whether the leaf of `row` certainly has no live entry."""
+    stats = row.manifest_stats
+    return len(dead) + (0 if stats is None else stats.deleted_files_count) >= row.record_count
+
+
+def entries_of_chunk(chunk: LeafChunk, leaf: Leaf) -> list[int]:
+    """The ordinals that the manifest of `chunk` holds: live, and no equality deletes."""
+    rows = leaf.rows.slice(chunk.start, chunk.stop - chunk.start)
+    statuses = rows.column("status").to_numpy()
+    kinds = rows.column("content_type").to_numpy()
+    held = (statuses != Status.DELETED) & (kinds != ContentType.EQUALITY_DELETE)
+    gone = np.asarray(chunk.left_out.to_array(), dtype=np.int64) - chunk.start
+    held[gone] = False
+    ordinals: list[int] = (np.flatnonzero(held) + chunk.start).tolist()
+    return ordinals
+
+
+def removed_entries(part: RemovedFromLeaf, leaf: Leaf) -> list[ContentEntry]:
+    """The entries that went, as DELETED ones of the snapshot; what it added itself was never live before."""
+    found: list[ContentEntry] = []
+    for entry in leaf.entries_at(sorted(part.ordinals)):
+        info = entry.version_info
+        is_own = info.status is Status.ADDED and info.snapshot_id == part.snapshot_id
+        if info.status is Status.DELETED or is_own:
+            continue
+        gone = VersionInfo(Status.DELETED, part.snapshot_id, info.sequence_number, info.file_sequence_number)
+        gone_entry = entry.with_version_info(gone)
+        if is_exported(gone_entry):
+            found.append(gone_entry)
+    return found
+
+
+def is_exported(entry: ContentEntry) -> bool:
+    """Whether an entry of a file or delete stands in an export at all.
+
+    Equality deletes never do. A vector that went does not either: what stood for it is no engine's concern any more.
+    """
+    if entry.content_type is ContentType.DATA:
+        return True
+    if entry.content_type is not ContentType.POSITION_DELETE:
+        return False
+    return entry.version_info.status is not Status.DELETED or entry.deletion_vector is None
+
+
+class _Cut:
+    def __init__(
+        self,
+        root: Root,
+        exported: ExportedDefinition,
+        stored_masks: Mapping[StoredAt, BitMap] | None,
+        merged: Merged,
+    ) -> None:
+        self._root = root
+        self._exported = exported
+        self._merged = merged
+        self._inputs: dict[int, bytes] = {}
+        self._masks: dict[str, dict[Status, BitMap]] = {}
+        for row in root.rows:
+            entry, status = row.entry, row.entry.version_info.status
+            if entry.content_type is ContentType.MANIFEST_DV and status is not Status.DELETED:
+                of_leaf = self._masks.setdefault(entry.referenced_file or entry.location, {})
+                of_leaf[status] = of_leaf.get(status, _NOTHING) | mask_of(entry, stored_masks)
+
+    def units(self) -> Iterator[Unit]:
+        for block in self._root.blocks:
+            yield from self._of_block(block.digest, [row.entry for row in block.rows])
+        for row in self._root.rows:
+            entry = row.entry
+            is_leaf = entry.content_type in (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
+            if is_leaf and entry.version_info.status is not Status.DELETED:
+                yield from self._of_leaf(entry)
+        yield from self._converted()
+
+    def _of_block(self, digest: bytes, entries: Sequence[ContentEntry]) -> Iterator[Unit]:
+        groups: dict[tuple[LeafContent, int], list[int]] = {}
+        for index, entry in enumerate(entries):
+            if is_exported(entry) and not self._is_replaced(entry):
+                groups.setdefault((_content_of(entry), entry.partition_spec_id), []).append(index)
+        for (content, spec_id), indexes in groups.items():
+            name = self._name("block", content, spec_id, (digest, _bytes_of(indexes)))
+            yield Unit(name, spec_id, content, Given(tuple(entries[index] for index in indexes)))
+
+    def _of_leaf(self, row: ContentEntry) -> Iterator[Unit]:
+        content = LeafContent.DATA if row.content_type is ContentType.DATA_MANIFEST else LeafContent.DELETE
+        masks = self._masks.get(row.location, {})
+        removed = masks.get(Status.ADDED, _NOTHING)
+        dead = masks.get(Status.EXISTING, _NOTHING) | removed
+        leaf = (row.location, *lent_by(row))
+        if not is_empty(row, dead):
+            left_out = dead | self._replaced_in(row, content)
+            for start in range(0, row.record_count, CHUNK_ENTRIES):
+                stop = min(start + CHUNK_ENTRIES, row.record_count)
+                out = left_out & BitMap(range(start, stop)) if left_out else _NOTHING
+                if len(out) < stop - start:
+                    name = self._name("chunk", content, row.partition_spec_id, (*leaf, start, _bytes_of(out)))
+                    yield Unit(name, row.partition_spec_id, content, LeafChunk(row, start, stop, out))
+        if removed:
+            own = self._root.header.snapshot.snapshot_id
+            name = self._name("removed", content, row.partition_spec_id, (*leaf, own, _bytes_of(removed)))
+            yield Unit(name, row.partition_spec_id, content, RemovedFromLeaf(row, removed, own))
+
+    def _converted(self) -> Iterator[Unit]:
+        by_spec: dict[int, list[ContentEntry]] = {}
+        for entry in sorted(self._merged.entries, key=lambda one: (one.partition_spec_id, one.referenced_file or "")):
+            by_spec.setdefault(entry.partition_spec_id, []).append(entry)
+        for spec_id, entries in by_spec.items():
+            for start in range(0, len(entries), CHUNK_ENTRIES):
+                part = entries[start : start + CHUNK_ENTRIES]
+                name = self._name("converted", LeafContent.DELETE, spec_id, [_all_of(entry) for entry in part])
+                yield Unit(name, spec_id, LeafContent.DELETE, Given(tuple(part)))
+
+    def _is_replaced(self, entry: ContentEntry) -> bool:
+        """Whether a converted delete stands for a vector."""
+        return (
+            entry.content_type is ContentType.POSITION_DELETE
+            and entry.deletion_vector is not None
+            and entry.referenced_file in self._merged.locations
+        )
+
+    def _replaced_in(self, row: ContentEntry, content: LeafContent) -> BitMap:
+        leaf = self._merged.leaves.get(row.location)
+        if content is LeafContent.DATA or leaf is None or not self._merged.locations:
+            return _NOTHING
+        has_vector = leaf.rows.column("deletion_vector").to_pylist()
+        targets = leaf.rows.column("referenced_file").to_pylist()
+        locations = self._merged.locations
+        pairs = enumerate(zip(has_vector, targets, strict=True))
+        return BitMap(ordinal for ordinal, (is_vector, target) in pairs if is_vector and target in locations)
+
+    def _name(self, kind: str, content: LeafContent, spec_id: int, inputs: Iterable[bytes | str | int | None]) -> str:
+        known = self._inputs.get(spec_id)
+        if known is None:
+            known = self._inputs[spec_id] = self._exported.manifest_inputs(spec_id)
+        return hash_of([kind, str(content), known, *inputs])
+
+
+def _content_of(entry: ContentEntry) -> LeafContent:
+    return LeafContent.DATA if entry.content_type is ContentType.DATA else LeafContent.DELETE
+
+
+def _bytes_of(ordinals: Iterable[int]) -> bytes:
+    """The same for the same set, which a bitmap's own bytes need not be."""
+    return np.fromiter(ordinals, np.dtype("<u4")).tobytes()
+
+
+def _all_of(entry: ContentEntry) -> str:
+    info, vector = entry.version_info, entry.deletion_vector
+    return repr(
+        (
+            entry.location,
+            entry.referenced_file,
+            entry.record_count,
+            entry.file_size_in_bytes,
+            (int(info.status), info.snapshot_id, info.sequence_number, info.file_sequence_number),
+            None if vector is None else (vector.offset, vector.size_in_bytes),
+        )
+    )

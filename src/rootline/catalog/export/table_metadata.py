@@ -1,0 +1,208 @@
+"""The metadata.json of an export: which snapshots it names, what it says of them, and whether a stored one is whole.
+
+Owns: the table metadata's members besides those of the definition, the snapshots' JSON, the digest in it. Does not own:
+schemas and specs (`exported_definition`), manifest lists (`manifest_list_encoder`), where the object rests
+(`export_keys`).
+Invariants: pure; the same roots give the same bytes; the snapshot log has no gap and ends in the current snapshot; the
+snapshot of every tag is among the snapshots; no engine is told that it may delete a file.
+
+Source: the Iceberg specification, "Table Metadata Fields", "Snapshots", "Row Lineage", Appendix C.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rootline.catalog.adopt.adopted_history import NO_HISTORY, AdoptedHistory
+from rootline.catalog.export.export_keys import ExportFolder
+from rootline.catalog.export.export_properties import snapshots_of
+from rootline.catalog.manifest.exported_definition import ExportedDefinition
+from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.schemas.errors import Corrupt
+from rootline.schemas.identifiers import SnapshotId, Version, snapshot_id_of
+from rootline.schemas.root_header import RootHeader
+from rootline.schemas.table_definition import TableDefinition
+
+VERSION: Final = "rootline.version"
+TABLE: Final = "rootline.table"
+DIGEST: Final = "rootline.export-digest"
+"""In the properties: the SHA-256 of the metadata.json, these 64 digits being zeros."""
+_MAIN: Final = "main"
+_ZEROS: Final = "0" * 64
+_STATED: Final = re.compile(rb'("rootline\.export-digest":")([0-9a-f]{64})"')
+
+SnapshotJson = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMetadata:
+    """A metadata.json that is whole: its bytes, and what an exporter takes from it."""
+
+    body: bytes
+    table_uuid: uuid.UUID
+    timestamp_ms: int
+    snapshots: Mapping[SnapshotId, SnapshotJson]
+    current: SnapshotJson
+
+
+def versions_of(header: RootHeader, definition: TableDefinition) -> list[Version]:
+    """The versions whose snapshots the export of `header`'s version names, ascending: the newest, and tagged ones.
+
+    Raises:
+        Invalid: `setting-invalid`, the property that says how many is no number.
+
+    """
+    oldest = max(header.oldest_version, header.version - snapshots_of(definition.properties) + 1)
+    tagged = {version for version in header.tags.values() if version <= header.version}
+    return [Version(version) for version in sorted({*range(oldest, header.version + 1), *tagged})]
+
+
+def snapshot_json(
+    header: RootHeader, *, parent_next_row_id: int, manifest_list: str, schema_id: int, format_version: FormatVersion
+) -> SnapshotJson:
+    """One version as a snapshot.
+
+    Args:
+        header: of the version's root.
+        parent_next_row_id: of the root before it, 0 where there is none; V2 says nothing of it.
+        manifest_list: absolute location.
+        schema_id: the schema that was current.
+        format_version: of the export.
+
+    """
+    snapshot = header.snapshot
+    summary = {**dict(sorted(snapshot.summary.items())), VERSION: str(int(header.version))}
+    parent = {} if snapshot.parent_id is None else {"parent-snapshot-id": snapshot.parent_id}
+    lineage = {"first-row-id": parent_next_row_id, "added-rows": header.next_row_id - parent_next_row_id}
+    return {
+        "snapshot-id": snapshot.snapshot_id,
+        **parent,
+        "sequence-number": snapshot.sequence_number,
+        "timestamp-ms": snapshot.timestamp_ms,
+        "manifest-list": manifest_list,
+        "summary": {"operation": snapshot.operation.value, **summary},
+        "schema-id": schema_id,
+        **(lineage if format_version is FormatVersion.V3 else {}),
+    }
+
+
+def next_row_id_after(snapshot: SnapshotJson) -> int | None:
+    """The next free row id after a snapshot; `None` where its JSON does not say it."""
+    first, added = snapshot.get("first-row-id"), snapshot.get("added-rows")
+    return None if first is None or added is None else int(first) + int(added)
+
+
+def metadata_json(
+    header: RootHeader,
+    exported: ExportedDefinition,
+    folder: ExportFolder,
+    snapshots: Sequence[SnapshotJson],
+    before: AdoptedHistory = NO_HISTORY,
+) -> bytes:
+    """The metadata.json of `header`'s version; `snapshots` are those of `versions_of`, in their order."""
+    current = header.snapshot.snapshot_id
+    stated = exported.metadata()
+    tags = {
+        name: {"snapshot-id": snapshot_id_of(header.table_uuid, Version(version)), "type": "tag"}
+        for name, version in sorted(header.tags.items())
+        if name != _MAIN and version <= header.version
+    }
+    properties = {
+        **dict(sorted(stated.pop("properties").items())),
+        "gc.enabled": "false",
+        TABLE: header.table,
+        VERSION: str(int(header.version)),
+        DIGEST: _ZEROS,
+    }
+    lineage = {"next-row-id": header.next_row_id} if folder.format_version is FormatVersion.V3 else {}
+    metadata = {
+        "format-version": int(folder.format_version),
+        "table-uuid": str(header.table_uuid),
+        "location": folder.base,
+        "last-sequence-number": header.snapshot.sequence_number,
+        "last-updated-ms": header.snapshot.timestamp_ms,
+        **stated,
+        **lineage,
+        "current-snapshot-id": current,
+        "refs": {_MAIN: {"snapshot-id": current, "type": "branch"}, **tags},
+        "snapshots": [*before.snapshots, *snapshots],
+        "snapshot-log": _log(snapshots, before),
+        "metadata-log": [],
+        "statistics": [],
+        "partition-statistics": [],
+        "properties": properties,
+    }
+    body = json.dumps(metadata, ensure_ascii=False, separators=(",", ":")).encode()
+    return _with_digest(body, hashlib.sha256(body).hexdigest())
+
+
+def _log(snapshots: Sequence[SnapshotJson], before: AdoptedHistory) -> list[dict[str, int]]:
+    """What was current when, without gaps: engines answer with the last entry before a time.
+
+    So what is older than a version that is not listed, tagged or adopted, is a snapshot, and not in the log.
+    """
+    versions = [int(snapshot["summary"][VERSION]) for snapshot in snapshots]
+    start = len(versions) - 1
+    while start > 0 and versions[start - 1] == versions[start] - 1:
+        start -= 1
+    log = [{"timestamp-ms": each["timestamp-ms"], "snapshot-id": each["snapshot-id"]} for each in snapshots[start:]]
+    if versions[start] > 0:
+        return log
+    return [*(dict(entry) for entry in before.log if entry["timestamp-ms"] <= log[0]["timestamp-ms"]), *log]
+
+
+def read_metadata(body: bytes, folder: ExportFolder, version: Version, table_uuid: uuid.UUID | None) -> StoredMetadata:
+    """What a stored metadata.json says, if it is whole and this export's.
+
+    Args:
+        body: the object.
+        folder: where it was found.
+        version: of its name.
+        table_uuid: the table's, where it is known.
+
+    Raises:
+        Corrupt: `export-corrupt`.
+
+    """
+    name = folder.key(folder.metadata(version))
+    stated = _STATED.findall(body)
+    zeroed = _with_digest(body, _ZEROS)
+    if len(stated) != 1 or hashlib.sha256(zeroed).hexdigest().encode() != stated[0][1]:
+        raise damaged(name, "its bytes are not what was written")
+    try:
+        found = json.loads(body)
+        snapshots = {SnapshotId(snapshot["snapshot-id"]): snapshot for snapshot in found["snapshots"]}
+        read = StoredMetadata(
+            body,
+            uuid.UUID(found["table-uuid"]),
+            int(found["last-updated-ms"]),
+            snapshots,
+            snapshots[SnapshotId(found["current-snapshot-id"])],
+        )
+        facts = (found["location"], int(found["format-version"]), found["properties"][VERSION])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise damaged(name, f"it is not the metadata of an export: {error!s:.200}") from error
+    if facts != (folder.base, int(folder.format_version), str(int(version))):
+        raise damaged(name, f"it is of {facts[0]}, format {facts[1]}, version {facts[2]}")
+    if table_uuid is not None and read.table_uuid != table_uuid:
+        raise damaged(name, f"it is of table {read.table_uuid}, this one is {table_uuid}")
+    return read
+
+
+def damaged(name: str, reason: str, *, named_by: str | None = None) -> Corrupt:
+    """The error about an object of an export: it says what to do, because exports alone may be deleted.
+
+    `named_by`: the metadata.json that has to go with it, so that both are made anew.
+    """
+    what = "this object" if named_by is None else f"this object and {named_by}"
+    return Corrupt("export-corrupt", f"{name}: {reason}; delete {what} and export again: exports are made anew")
+
+
+def _with_digest(body: bytes, digest: str) -> bytes:
+    return _STATED.sub(rb"\g<1>" + digest.encode() + b'"', body)

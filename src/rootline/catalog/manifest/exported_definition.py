@@ -1,0 +1,332 @@
+"""A table definition in the words of Iceberg's table metadata, as far as other engines can read it.
+
+Owns: schemas, partition specs, sort orders and properties of an export, and what a format version cannot say. Does not
+own: snapshots and the rest of the metadata (`table_metadata`), partition values (`manifest_encoder`).
+Invariants: pure and deterministic; the same source and transform have the same partition field id in every spec, and
+what is left out later changes no id; a member that engines cannot read is left out of its spec, because partitions
+only prune; what would make an engine read a table wrongly is refused.
+
+Source: the Iceberg specification, "Schemas and Data Types", "Default values", "Partition Specs", "Sort Orders" and
+Appendix C.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import Transform, UnknownTransform, parse_transform
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    GeographyType,
+    GeometryType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UnknownType,
+    UUIDType,
+)
+
+from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.schemas.errors import Invalid
+from rootline.schemas.expression_types import Function
+from rootline.schemas.table_definition import PartitionSpec, SortField, SortOrder, TableDefinition, TrackedField
+
+_FIRST_PARTITION_FIELD: Final = 1000
+_UNSORTED: Final = 0
+_NAMED_AS_COLUMN: Final = ("identity", "void")
+"""Transforms whose partition field may have its column's name."""
+_DEFAULTS: Final = ("initial-default", "write-default")
+_NOT_IN_TUPLES: Final = (
+    FixedType, UUIDType, TimestampNanoType, TimestamptzNanoType, UnknownType, GeometryType, GeographyType,
+)  # fmt: skip
+"""Types of partition values that an engine reads wrongly from manifests: Iceberg's Java cannot read fixed, and compares
+the halves of UUIDs as signed numbers; PyIceberg cannot read nanoseconds; the others have no values."""
+_V2_TYPES: Final = (
+    BooleanType, IntegerType, LongType, FloatType, DoubleType, DecimalType, DateType, TimeType, TimestampType,
+    TimestamptzType, StringType, UUIDType, FixedType, BinaryType,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ExportedField:
+    """A member of a partition spec as engines see it; `tracked_id` is that of its values among our statistics."""
+
+    field_id: int
+    name: str
+    source_id: int
+    transform: str
+    tracked_id: int
+    result_type: PrimitiveType
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A member of a spec, readable by engines or not."""
+
+    tracked_id: int
+    source_ids: tuple[int, ...]
+    transform: str
+
+
+class ExportedDefinition:
+    """What an export says of a table besides its files. Two of the same definition and format are alike."""
+
+    def __init__(self, definition: TableDefinition, format_version: FormatVersion) -> None:
+        self.definition = definition
+        self.format_version = format_version
+
+    @staticmethod
+    def of(definition: TableDefinition, format_version: FormatVersion) -> ExportedDefinition:
+        """The definition in the words of `format_version`.
+
+        Raises:
+            Invalid: `export-unsupported`, the format has no word for a type or a default value of a column.
+
+        """
+        if format_version is FormatVersion.V2:
+            for schema in definition.schemas:
+                for name, field in _fields_of(schema.as_struct()):
+                    _check_v2(schema, name, field)
+        return ExportedDefinition(definition, format_version)
+
+    @cached_property
+    def columns(self) -> tuple[TrackedField, ...]:
+        """The columns whose statistics manifests carry, by id; no expressions."""
+        return tuple(field for field in self.definition.tracked_fields if not field.is_expression)
+
+    def fields(self, spec_id: int) -> tuple[ExportedField, ...]:
+        """The members of a spec that engines can read, in the spec's order.
+
+        Raises:
+            Invalid: `spec-unknown`.
+
+        """
+        self.definition.spec_by_id(spec_id)
+        return self._fields_by_spec[spec_id]
+
+    def schema_json(self) -> dict[str, Any]:
+        """The current schema."""
+        return self._schema_json(self.definition.schema)
+
+    def spec_json(self, spec_id: int) -> list[dict[str, Any]]:
+        """The fields of a spec, as manifests and metadata state them."""
+        return [
+            {"source-id": field.source_id, "field-id": field.field_id, "transform": field.transform, "name": field.name}
+            for field in self.fields(spec_id)
+        ]
+
+    def sort_order_id(self, order_id: int | None) -> int | None:
+        """The id that a data file's sort order has in the export; `None` for an order that is not exported."""
+        return order_id if order_id in self._orders else None
+
+    def metadata(self) -> dict[str, Any]:
+        """The members of the table metadata that follow from the definition alone."""
+        definition = self.definition
+        default_order = definition.default_sort_order_id
+        return {
+            "last-column-id": definition.last_column_id,
+            "schemas": [self._schema_json(schema) for schema in definition.schemas],
+            "current-schema-id": definition.current_schema_id,
+            "partition-specs": [
+                {"spec-id": spec.spec_id, "fields": self.spec_json(spec.spec_id)} for spec in definition.partition_specs
+            ],
+            "default-spec-id": definition.default_spec_id,
+            "last-partition-id": max(self._field_ids.values(), default=_FIRST_PARTITION_FIELD - 1),
+            "sort-orders": [
+                {"order-id": order_id, "fields": [_sort_json(field) for field in fields]}
+                for order_id, fields in self._orders.items()
+            ],
+            "default-sort-order-id": default_order if default_order in self._orders else _UNSORTED,
+            "properties": dict(definition.properties),
+        }
+
+    def manifest_inputs(self, spec_id: int) -> bytes:
+        """A digest of all that manifests of a spec take from the definition: the name of such a manifest needs it."""
+        said = [
+            int(self.format_version),
+            self.schema_json(),
+            spec_id,
+            self.spec_json(spec_id),
+            [(field.tracked_id, str(field.type)) for field in self.columns],
+            [(field.tracked_id, str(field.result_type)) for field in self.fields(spec_id)],
+            sorted(self._orders),
+        ]
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).digest()
+
+    def _schema_json(self, schema: Schema) -> dict[str, Any]:
+        body: dict[str, Any] = json.loads(schema.model_dump_json())
+        return _without_defaults(body) if self.format_version is FormatVersion.V2 else body
+
+    @cached_property
+    def _orders(self) -> Mapping[int, tuple[SortField, ...]]:
+        """Sort orders by id, each up to its first field that engines cannot read: rows are ordered by what is left."""
+        orders = {order.order_id: tuple(self._sort_fields(order)) for order in self.definition.sort_orders}
+        sorted_by = {order_id: fields for order_id, fields in orders.items() if fields and order_id != _UNSORTED}
+        return {_UNSORTED: (), **sorted_by}
+
+    def _sort_fields(self, order: SortOrder) -> Iterator[SortField]:
+        for field in order.fields:
+            source = self._source_type(field.source_id)
+            transform = _parsed(field.transform)
+            if source is None or isinstance(transform, UnknownTransform) or not transform.can_transform(source):
+                return
+            yield field
+
+    @cached_property
+    def _fields_by_spec(self) -> Mapping[int, tuple[ExportedField, ...]]:
+        return {spec.spec_id: tuple(self._exported(spec)) for spec in self.definition.partition_specs}
+
+    def _exported(self, spec: PartitionSpec) -> Iterator[ExportedField]:
+        names: set[str] = set()
+        field_ids: set[int] = set()
+        for place, member in enumerate(_members_of(spec, self.definition)):
+            tracked = self.definition.tracked_by_id.get(member.tracked_id)
+            field_id = self._field_ids[spec.spec_id, place]
+            if tracked is None or isinstance(tracked.type, _NOT_IN_TUPLES) or field_id in field_ids:
+                continue
+            if not self._is_readable(member):
+                continue
+            name = self._name(member, spec.names[place] if spec.names else None, names)
+            names.add(name)
+            field_ids.add(field_id)
+            yield ExportedField(field_id, name, member.source_ids[0], member.transform, member.tracked_id, tracked.type)
+
+    def _is_readable(self, member: _Member) -> bool:
+        """One known transform of one column that the current schema has: any other breaks a reader of the metadata."""
+        if len(member.source_ids) != 1 or self._source_type(member.source_ids[0]) is None:
+            return False
+        expression = self.definition.expressions_by_id.get(member.tracked_id)
+        return expression is None or self.definition.function_of(expression) is Function.TRANSFORM
+
+    def _source_type(self, field_id: int) -> PrimitiveType | None:
+        """The type of a column that can be partitioned or sorted by: primitive, reached through structs alone."""
+        if field_id not in self.definition.tracked_by_id or self.definition.schema.find_column_name(field_id) is None:
+            return None
+        found = self.definition.schema.find_type(field_id)
+        return found if isinstance(found, PrimitiveType) else None
+
+    def _name(self, member: _Member, kept: str | None, taken: set[str]) -> str:
+        """A name that no earlier member and no other column has: engines refuse a spec with such a name."""
+        expression = self.definition.expressions_by_id.get(member.tracked_id)
+        column = self.definition.schema.find_column_name(member.source_ids[0]) or ""
+        name = kept or (column if expression is None else expression.name) or column
+        allowed = (None, member.source_ids[0]) if member.transform in _NAMED_AS_COLUMN else (None,)
+        while name in taken or self._column_ids.get(name) not in allowed:
+            name = f"{name}_{member.transform.partition('[')[0]}"
+        return name
+
+    @cached_property
+    def _column_ids(self) -> Mapping[str, int]:
+        schema = self.definition.schema
+        return {name: schema.find_field(name).field_id for name in schema.column_names}
+
+    @cached_property
+    def _field_ids(self) -> Mapping[tuple[int, int], int]:
+        """(spec id, place of the member in it) → partition field id."""
+        used = {field_id for spec in self.definition.partition_specs for field_id in spec.field_ids}
+        used |= {one.partition_field_id for one in self.definition.expressions if one.partition_field_id is not None}
+        following = _FIRST_PARTITION_FIELD
+        by_member: dict[tuple[tuple[int, ...], str], int] = {}
+        found: dict[tuple[int, int], int] = {}
+        for spec in sorted(self.definition.partition_specs, key=lambda one: one.spec_id):
+            for place, member in enumerate(_members_of(spec, self.definition)):
+                expression = self.definition.expressions_by_id.get(member.tracked_id)
+                field_id = spec.field_ids[place] if spec.field_ids else None
+                if field_id is None and expression is not None:
+                    field_id = expression.partition_field_id
+                if field_id is None:
+                    field_id = by_member.get((member.source_ids, member.transform))
+                while field_id is None:
+                    field_id, following = (None if following in used else following), following + 1
+                by_member.setdefault((member.source_ids, member.transform), field_id)
+                used.add(field_id)
+                found[spec.spec_id, place] = field_id
+        return found
+
+
+def _members_of(spec: PartitionSpec, definition: TableDefinition) -> Iterator[_Member]:
+    for tracked_id in spec.expr_ids:
+        expression = definition.expressions_by_id.get(tracked_id)
+        if expression is None:
+            yield _Member(tracked_id, (tracked_id,), "identity")
+        else:
+            yield _Member(tracked_id, expression.source_ids, expression.transform)
+
+
+def _parsed(transform: str) -> Transform[Any, Any]:
+    try:
+        return parse_transform(transform)
+    except ValueError:
+        return UnknownTransform(transform)
+
+
+def _sort_json(field: SortField) -> dict[str, Any]:
+    return {
+        "transform": field.transform,
+        "source-id": field.source_id,
+        "direction": field.direction,
+        "null-order": field.null_order,
+    }
+
+
+def _fields_of(kind: IcebergType, prefix: str = "") -> Iterator[tuple[str, NestedField]]:
+    """(full name, field) of every field, elements of lists and maps included."""
+    fields: Sequence[NestedField] = ()
+    if isinstance(kind, StructType):
+        fields = kind.fields
+    elif isinstance(kind, ListType):
+        fields = (kind.element_field,)
+    elif isinstance(kind, MapType):
+        fields = (kind.key_field, kind.value_field)
+    for field in fields:
+        name = f"{prefix}{field.name}"
+        yield name, field
+        yield from _fields_of(field.field_type, f"{name}.")
+
+
+def _check_v2(schema: Schema, name: str, field: NestedField) -> None:
+    where = f"column {name!r} (id {field.field_id}) of schema {schema.schema_id}"
+    if isinstance(field.field_type, PrimitiveType) and not isinstance(field.field_type, _V2_TYPES):
+        raise Invalid(
+            "export-unsupported",
+            f"{where} is of type {field.field_type}, which format version 2 does not have: export version 3",
+        )
+    if field.initial_default is not None:
+        raise Invalid(
+            "export-unsupported",
+            f"{where} has the default value {field.initial_default!r:.80} in older files, where a reader of format "
+            "version 2 would read null: export version 3",
+        )
+
+
+def _without_defaults(body: Any) -> Any:
+    """Schema JSON without what only writers of a later format know. Defaults that readers need were refused before."""
+    if isinstance(body, dict):
+        return {key: _without_defaults(value) for key, value in body.items() if key not in _DEFAULTS}
+    return [_without_defaults(item) for item in body] if isinstance(body, list) else body
+
+
+__all__ = ["ExportedDefinition", "ExportedField"]

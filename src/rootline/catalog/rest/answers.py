@@ -1,0 +1,160 @@
+"""The bodies of the REST catalog's answers.
+
+Owns: their JSON, pages of lists, ETags, which snapshots `refs` leaves. Does not own: routes and statuses
+(`routes`), what is in a table's metadata (`table_metadata`).
+Invariants: metadata goes out as the very bytes that are stored, unless snapshots are left out; an ETag stands for one
+metadata location, one mode of snapshots and one set of storage settings.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.rest.errors import Refusal, bad_request
+
+if TYPE_CHECKING:
+    from rootline.catalog.export.exporter import ExportedTable
+
+PAGE_SIZE_MAX: Final = 1_000
+WAREHOUSES: Final = {"v2": FormatVersion.V2, "v3": FormatVersion.V3}
+"""What an engine may name as warehouse, and then finds in the path: the format that it wants."""
+
+_PREFIX: Final = "/v1/{prefix}/namespaces"
+ENDPOINTS: Final = (
+    f"GET {_PREFIX}",
+    f"GET {_PREFIX}/{{namespace}}",
+    f"HEAD {_PREFIX}/{{namespace}}",
+    f"GET {_PREFIX}/{{namespace}}/tables",
+    f"GET {_PREFIX}/{{namespace}}/tables/{{table}}",
+    f"HEAD {_PREFIX}/{{namespace}}/tables/{{table}}",
+    f"GET {_PREFIX}/{{namespace}}/views",
+    f"GET {_PREFIX}/{{namespace}}/views/{{view}}",
+    f"HEAD {_PREFIX}/{{namespace}}/views/{{view}}",
+)
+"""What is served; an engine that knows this list does not try the rest."""
+
+
+class SnapshotMode(StrEnum):
+    """Which snapshots a table's metadata holds."""
+
+    ALL = "all"
+    REFS = "refs"
+
+
+def config_body(warehouse: str | None) -> bytes:
+    """What an engine is told first; `warehouse` is what it was set up with.
+
+    Raises:
+        Refusal: there is no warehouse of this name.
+
+    """
+    if warehouse and warehouse not in WAREHOUSES:
+        raise Refusal(
+            404,
+            "NoSuchWarehouseException",
+            f"warehouse {warehouse[:80]!r} does not exist; use v2 or v3, the format of Iceberg to read all tables in, "
+            "or none for the format that each table names (rootline.export.format, else 3)",
+        )
+    overrides = {"prefix": warehouse} if warehouse else {}
+    return _json({"defaults": {}, "overrides": overrides, "endpoints": list(ENDPOINTS)})
+
+
+def namespaces_body(names: Sequence[str], token: str | None, size: str | None) -> bytes:
+    """One page of namespaces."""
+    page, further = _page(names, token, size)
+    return _json({"namespaces": [[name] for name in page], "next-page-token": further})
+
+
+def namespace_body(namespace: str) -> bytes:
+    """A namespace: it has a name and nothing else."""
+    return _json({"namespace": [namespace], "properties": {}})
+
+
+def identifiers_body(namespace: str, names: Sequence[str], token: str | None, size: str | None) -> bytes:
+    """One page of the tables, or views, of a namespace."""
+    page, further = _page(names, token, size)
+    identifiers = [{"namespace": [namespace], "name": name} for name in page]
+    return _json({"identifiers": identifiers, "next-page-token": further})
+
+
+def table_body(exported: ExportedTable, mode: SnapshotMode, storage: Mapping[str, str]) -> bytes:
+    """A table: where its metadata is, the metadata, and how its files are reached."""
+    metadata = exported.metadata if mode is SnapshotMode.ALL else _referenced(exported.metadata)
+    return b'{"metadata-location":%b,"metadata":%b,"config":%b}' % (
+        _json(exported.metadata_location),
+        metadata,
+        _json(dict(storage)),
+    )
+
+
+def etag_of(exported: ExportedTable, mode: SnapshotMode, storage: Mapping[str, str]) -> str:
+    """The strong entity tag of `table_body`, from its inputs."""
+    # the timestamp tells a table from one that was removed by hand and made again under the same name
+    inputs = [exported.metadata_location, exported.snapshot_timestamp_ms, mode, sorted(storage.items())]
+    return f'"{hashlib.sha256(_json(inputs)).hexdigest()[:32]}"'
+
+
+def is_known(etag: str, if_none_match: str | None) -> bool:
+    """Whether the header names `etag`; compared weakly, as a cache does."""
+    named = [part.strip().removeprefix("W/") for part in (if_none_match or "").split(",")]
+    return etag in named or "*" in named
+
+
+def snapshot_mode(text: str | None) -> SnapshotMode:
+    """The parameter `snapshots`. Raises `Refusal`: it is neither `all` nor `refs`."""
+    try:
+        return SnapshotMode(text or SnapshotMode.ALL)
+    except ValueError:
+        raise bad_request(f"snapshots={(text or '')[:40]}: write all or refs") from None
+
+
+def _referenced(metadata: bytes) -> bytes:
+    """The metadata with those snapshots only that a branch or tag names; all else, the log too, stays as it is."""
+    found: dict[str, Any] = json.loads(metadata)
+    named = {reference["snapshot-id"] for reference in found.get("refs", {}).values()}
+    named.add(found.get("current-snapshot-id"))
+    kept = [snapshot for snapshot in found.get("snapshots", []) if snapshot["snapshot-id"] in named]
+    return _json({**found, "snapshots": kept})
+
+
+def _page(names: Sequence[str], token: str | None, size: str | None) -> tuple[Sequence[str], str | None]:
+    """The names of the page that `token` begins, and the next one's token; without a token: all, as the protocol says.
+
+    A token says after which name the page begins, so that a list that changes meanwhile loses and repeats nothing.
+    """
+    limit = _size(size)
+    if token is None:
+        return names, None
+    after = _name_of(token)
+    rest = [name for name in names if name > after]
+    if len(rest) <= limit:
+        return rest, None
+    return rest[:limit], base64.urlsafe_b64encode(rest[limit - 1].encode()).decode()
+
+
+def _size(text: str | None) -> int:
+    if text is None:
+        return PAGE_SIZE_MAX
+    if not (text.isascii() and text.isdigit() and int(text[:10]) > 0):
+        raise bad_request(f"pageSize={text[:40]}: write a number from 1 on")
+    return min(int(text[:10]), PAGE_SIZE_MAX)
+
+
+def _name_of(token: str) -> str:
+    try:
+        return base64.b64decode(token, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise bad_request(
+            f"pageToken={token[:40]}: this is no token that an earlier answer gave; begin again with an empty one"
+        ) from None
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

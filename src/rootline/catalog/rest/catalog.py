@@ -1,0 +1,149 @@
+"""A warehouse as the REST catalog shows it: namespaces, tables, and a table's export.
+
+Owns: what each question costs, its deadline, what is counted. Does not own: HTTP (`routes`), making exports
+(`exporter`), finding tables (`table_directory`).
+Invariants: read-only but for the exports themselves; a table is answered from its newest version as of the question;
+who gives up waiting does not stop what others may wait for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.rest.answers import SnapshotMode, etag_of, is_known, table_body
+from rootline.catalog.rest.errors import no_such_namespace, no_such_table
+from rootline.catalog.rest.metrics import CatalogMetrics
+from rootline.catalog.rest.table_directory import TableDirectory
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.errors import Invalid, RootlineError, Unavailable
+from rootline.schemas.identifiers import TableName, table_name
+
+if TYPE_CHECKING:
+    from rootline.catalog.export.exporter import ExportedTable, TableExporter
+
+_LARGE_BYTES: Final = 100_000
+"""From here on metadata is taken apart in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedTable:
+    """A table's answer; `body` is `None` when the asker has it already."""
+
+    etag: str
+    body: bytes | None
+
+
+class RestCatalog:
+    """One warehouse. All methods run on the loop that `store` lives on."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        exporter: TableExporter,
+        metrics: CatalogMetrics,
+        *,
+        storage: Mapping[str, str] | None = None,
+        default_format: FormatVersion | None = None,
+        request_timeout_s: float = 60.0,
+    ) -> None:
+        """`storage`: settings of the store that engines get; `default_format`: when an engine names none."""
+        self.metrics = metrics
+        self._store = store
+        self._exporter = exporter
+        self._directory = TableDirectory(store)
+        self._storage = dict(storage or {})
+        self._default_format = default_format
+        self._timeout_s = request_timeout_s
+        self._making: set[asyncio.Task[ExportedTable]] = set()
+        self._logger = structlog.get_logger()
+
+    async def namespaces(self) -> list[str]:
+        """Every namespace, ascending."""
+        return await self._directory.namespaces()
+
+    async def tables(self, namespace: str) -> list[str]:
+        """The names of its tables, ascending. Raises `Refusal`: there is no such namespace."""
+        found = await self._directory.tables(namespace)
+        if not found:
+            raise no_such_namespace(namespace)
+        return found
+
+    async def table_exists(self, namespace: str, name: str) -> None:
+        """Return if the table is there. Raises `Refusal`: it is not."""
+        if not await self._directory.exists(_table(namespace, name)):
+            raise no_such_table(namespace, name)
+
+    async def reach(self) -> None:
+        """Ask the store for something small. Raises `Unavailable`: it does not answer."""
+        await self._store.folders("")
+
+    async def load(
+        self, namespace: str, name: str, format_version: FormatVersion | None, mode: SnapshotMode, known: str | None
+    ) -> LoadedTable:
+        """A table's newest version; `known`: entity tags that the asker has.
+
+        Raises:
+            Refusal: there is no such table.
+            Invalid: `export-unsupported`.
+            Corrupt: what the export is made from is damaged.
+            Unavailable: the store does not answer, or the export is not done in time.
+
+        """
+        table = _table(namespace, name)
+        making = asyncio.ensure_future(self._export(table, format_version or self._default_format))
+        self._making.add(making)
+        making.add_done_callback(self._made)
+        done, _ = await asyncio.wait({making}, timeout=self._timeout_s)
+        if not done:
+            raise Unavailable(
+                "export-unfinished",
+                f"{table}: its export is not done after {self._timeout_s:g} s; it goes on",
+            )
+        exported = making.result()
+        etag = etag_of(exported, mode, self._storage)
+        if is_known(etag, known):
+            return LoadedTable(etag, None)
+        if mode is SnapshotMode.REFS and len(exported.metadata) > _LARGE_BYTES:
+            return LoadedTable(etag, await asyncio.to_thread(table_body, exported, mode, self._storage))
+        return LoadedTable(etag, table_body(exported, mode, self._storage))
+
+    async def close(self) -> None:
+        """Give up what is still being made; the store stays open."""
+        for making in self._making:
+            making.cancel()
+        await asyncio.gather(*self._making, return_exceptions=True)
+        await self._exporter.close()
+
+    async def _export(self, table: TableName, format_version: FormatVersion | None) -> ExportedTable:
+        began = time.monotonic()
+        try:
+            exported = await self._exporter.export(table, format_version)
+        except RootlineError as error:
+            if error.code != "table-unknown":
+                self.metrics.failed(error.code)
+                self._logger.warning("export failed", action="export-failed", table=table, reason=str(error))
+            raise
+        except Exception:
+            self.metrics.failed("unexpected")
+            raise
+        self.metrics.exported(table, exported.version, exported.cost, time.monotonic() - began)
+        return exported
+
+    def _made(self, making: asyncio.Task[ExportedTable]) -> None:
+        self._making.discard(making)
+        if not making.cancelled():
+            making.exception()  # whoever asked has heard it, or has gone
+
+
+def _table(namespace: str, name: str) -> TableName:
+    try:
+        return table_name(f"{namespace}.{name}")
+    except Invalid:
+        raise no_such_table(namespace, name) from None

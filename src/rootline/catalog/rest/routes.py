@@ -1,0 +1,222 @@
+"""The routes of the Iceberg REST catalog, read side, as an application to mount under `/v1`.
+
+Owns: paths, methods, statuses, the bearer token. Does not own: bodies (`answers`), what they are made from
+(`catalog`), errors' shapes (`errors`).
+Invariants: nothing is changed by any route; every answer that is not a success has the error model's shape; a wrong
+token learns nothing, not even which tables there are.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+import structlog
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+
+from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.rest.answers import (
+    WAREHOUSES,
+    config_body,
+    identifiers_body,
+    namespace_body,
+    namespaces_body,
+    snapshot_mode,
+)
+from rootline.catalog.rest.catalog import RestCatalog
+from rootline.catalog.rest.errors import Refusal, bad_request, no_such_view, refusal_of
+
+T = TypeVar("T")
+Handler = Callable[[Request], Awaitable[Response]]
+_JSON: Final = "application/json"
+_READS: Final = ["GET", "HEAD"]
+_WRITES: Final = ["POST", "PUT", "PATCH", "DELETE"]
+
+
+class Carrier(Protocol):
+    """Takes work to the loop that the catalog lives on, and its result back."""
+
+    def __call__(self, work: Coroutine[Any, Any, T], /) -> Awaitable[T]:
+        """Await what `work` returns."""
+        ...
+
+
+def in_place(work: Coroutine[Any, Any, T], /) -> Awaitable[T]:
+    """The carrier of a catalog that lives on the server's own loop."""
+    return work
+
+
+@dataclass(frozen=True, slots=True)
+class ServedCatalog:
+    """A catalog, who may ask it (without `token` whoever reaches it), and the way to the loop that it lives on."""
+
+    catalog: RestCatalog
+    token: str | None = None
+    carry: Carrier = in_place
+
+
+def catalog_app(served: ServedCatalog) -> FastAPI:
+    """The application."""
+    routes = _Routes(served.catalog, served.carry)
+    app = FastAPI(title="Iceberg REST catalog", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+
+    def add(path: str, route: str, methods: list[str], handler: Handler) -> None:
+        app.add_api_route(path, _guarded(served, route, handler), methods=methods, include_in_schema=False)
+
+    add("/config", "config", _READS, routes.config)
+    for prefix in ("", "/{prefix}"):
+        one = f"{prefix}/namespaces/{{namespace}}"
+        add(f"{prefix}/namespaces", "namespaces", _READS, routes.namespaces)
+        add(one, "namespace", _READS, routes.namespace)
+        add(f"{one}/tables", "tables", _READS, routes.tables)
+        add(f"{one}/tables/{{table}}", "table", _READS, routes.table)
+        add(f"{one}/views", "views", _READS, routes.views)
+        add(f"{one}/views/{{view}}", "view", _READS, routes.view)
+    add("/{rest:path}", "write", _WRITES, _refuse_write)
+    add("/{rest:path}", "unknown", _READS, _refuse_unknown)
+    refuse_method = _guarded(served, "unknown", _refuse_method)
+
+    async def refuse(request: Request, _: Exception) -> Response:
+        return await refuse_method(request)
+
+    app.add_exception_handler(HTTPException, refuse)
+    return app
+
+
+class _Routes:
+    """The handlers; each is told of its request by path and query alone."""
+
+    def __init__(self, catalog: RestCatalog, carry: Carrier) -> None:
+        self._catalog = catalog
+        self._carry = carry
+
+    async def config(self, request: Request) -> Response:
+        return Response(config_body(request.query_params.get("warehouse")), media_type=_JSON)
+
+    async def namespaces(self, request: Request) -> Response:
+        _format_in(request)
+        parent = request.query_params.get("parent")
+        if parent:
+            await self._carry(self._catalog.tables(parent))
+            return _listed(request, namespaces_body, [])
+        return _listed(request, namespaces_body, await self._carry(self._catalog.namespaces()))
+
+    async def namespace(self, request: Request) -> Response:
+        _format_in(request)
+        namespace = request.path_params["namespace"]
+        await self._carry(self._catalog.tables(namespace))
+        return _found(request, namespace_body(namespace))
+
+    async def tables(self, request: Request) -> Response:
+        _format_in(request)
+        namespace = request.path_params["namespace"]
+        names = await self._carry(self._catalog.tables(namespace))
+        return _listed(request, lambda *page: identifiers_body(namespace, *page), names)
+
+    async def table(self, request: Request) -> Response:
+        format_version = _format_in(request)
+        namespace, name = request.path_params["namespace"], request.path_params["table"]
+        if request.method == "HEAD":
+            await self._carry(self._catalog.table_exists(namespace, name))
+            return Response(status_code=204)
+        mode = snapshot_mode(request.query_params.get("snapshots"))
+        known = request.headers.get("If-None-Match")
+        loaded = await self._carry(self._catalog.load(namespace, name, format_version, mode, known))
+        if loaded.body is None:
+            return Response(status_code=304, headers={"ETag": loaded.etag})
+        return Response(loaded.body, media_type=_JSON, headers={"ETag": loaded.etag})
+
+    async def views(self, request: Request) -> Response:
+        _format_in(request)
+        namespace = request.path_params["namespace"]
+        await self._carry(self._catalog.tables(namespace))
+        return _listed(request, lambda *page: identifiers_body(namespace, *page), [])
+
+    async def view(self, request: Request) -> Response:
+        raise no_such_view(request.path_params["namespace"], request.path_params["view"])
+
+
+async def _refuse_write(request: Request) -> Response:
+    if request.path_params["rest"] == "oauth/tokens":
+        raise bad_request(
+            "this catalog exchanges no credentials for tokens; give the engine the token itself (its option `token`)"
+        )
+    raise Refusal(
+        406,
+        "UnsupportedOperationException",
+        f"{request.method} {request.url.path[:200]}: this catalog is for reading; tables of Rootline are changed by "
+        "intents: with rootline.connect in Python, with Spark's format('rootline'), or through the log from any "
+        "language (docs/intents.md, docs/foreign-clients.md)",
+    )
+
+
+async def _refuse_unknown(request: Request) -> Response:
+    raise Refusal(
+        404,
+        "NotFoundException",
+        f"{request.url.path[:200]} is no route of this catalog; GET /v1/config names those it has",
+    )
+
+
+async def _refuse_method(request: Request) -> Response:
+    raise Refusal(
+        405, "BadRequestException", f"{request.method[:20]} is no method of this catalog; it answers GET and HEAD"
+    )
+
+
+def _guarded(served: ServedCatalog, route: str, handler: Handler) -> Handler:
+    """`handler` behind the token, its errors in the error model's shape, its answers counted."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            if served.token is not None:
+                _authorize(request, served.token)
+            response = await handler(request)
+        except Exception as error:
+            refusal = refusal_of(error)
+            if refusal.status == 500:
+                structlog.get_logger().exception("catalog request failed", action="catalog-failed", route=route)
+            response = Response(
+                refusal.body, status_code=refusal.status, media_type=_JSON, headers=refusal.headers or None
+            )
+        served.catalog.metrics.answered(route, response.status_code)
+        return response
+
+    return answer
+
+
+def _authorize(request: Request, token: str) -> None:
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    same = hmac.compare_digest(given.strip().encode("latin-1"), token.encode())  # headers are bytes
+    if scheme.lower() != "bearer" or not same:
+        raise Refusal(
+            401,
+            "NotAuthorizedException",
+            "this catalog asks for its bearer token; give the engine the token that ROOTLINE_CATALOG__TOKEN sets here",
+        )
+
+
+def _format_in(request: Request) -> FormatVersion | None:
+    """The format that the path's prefix names; `None` without a prefix."""
+    prefix = request.path_params.get("prefix")
+    if prefix is None:
+        return None
+    if prefix not in WAREHOUSES:
+        raise Refusal(
+            404,
+            "NoSuchWarehouseException",
+            f"prefix {prefix[:80]!r} does not exist; GET /v1/config?warehouse=v2 (or v3) answers the one to use",
+        )
+    return WAREHOUSES[prefix]
+
+
+def _found(request: Request, body: bytes) -> Response:
+    return Response(status_code=204) if request.method == "HEAD" else Response(body, media_type=_JSON)
+
+
+def _listed(request: Request, body: Callable[[list[str], str | None, str | None], bytes], names: list[str]) -> Response:
+    query = request.query_params
+    return Response(body(names, query.get("pageToken"), query.get("pageSize")), media_type=_JSON)

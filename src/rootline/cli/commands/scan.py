@@ -1,0 +1,92 @@
+"""`rootline scan`: the rows of a table.
+
+Owns: how rows are printed. Does not own: which rows (`rootline.client.read.scan`).
+Invariants: rows are printed as they are read, batch by batch; CSV with a header, or JSON lines.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from rootline.cli.options import AtVersion, Json, Log, TableArgument, Warehouse, Where, required
+
+
+def add_to(app: typer.Typer) -> None:
+    """Hang the command into `app`."""
+    app.command("scan")(scan)
+
+
+def scan(
+    table: TableArgument,
+    where: Where = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns", help="Names, with commas between them; also _file, _pos, _deleted, _spec_id, _partition."
+        ),
+    ] = None,
+    version: AtVersion = None,
+    timestamp: Annotated[
+        str | None, typer.Option("--timestamp", help="As of this moment: ISO 8601 with its offset, or milliseconds.")
+    ] = None,
+    snapshot_id: Annotated[int | None, typer.Option("--snapshot-id", help="As of this snapshot.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="As of the version that has this tag.")] = None,
+    count: Annotated[bool, typer.Option("--count", help="Print the number of rows only.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what finding the files takes, and read none.")] = False,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many rows.")] = None,
+    warehouse: Warehouse = None,
+    log: Log = None,
+    as_json: Json = False,
+) -> None:
+    """Print rows as CSV, or as JSON lines with --json."""
+    from rootline.cli import output
+    from rootline.connect import connect
+
+    names = [name.strip() for name in columns.split(",") if name.strip()] if columns is not None else None
+    with connect(required(warehouse), log=log, coordinator="elsewhere") as lake:
+        wanted = lake.table(table).scan(
+            where, names, version=version, timestamp=timestamp, snapshot_id=snapshot_id, tag=tag
+        )
+        if plan:
+            output.plan(as_json, table, wanted.plan())
+            return
+        if count:
+            rows = wanted.count() if limit is None else min(wanted.count(), limit)
+            output.line(as_json, {"table": table, "rows": rows}, str(rows))
+            return
+        left = limit
+        is_headed = as_json
+        for batch in wanted.to_batches():
+            if not is_headed:
+                sys.stdout.write(_csv(batch.schema.names) + "\n")
+                is_headed = True
+            kept = batch if left is None else batch.slice(0, left)
+            for row in kept.to_pylist():
+                sys.stdout.write((output.json_text(row) if as_json else _csv(row.values())) + "\n")
+            if left is not None:
+                left -= kept.num_rows
+                if left <= 0:
+                    break
+        if not is_headed:
+            sys.stdout.write(_csv(wanted.schema().names) + "\n")
+        sys.stdout.flush()
+
+
+def _csv(values: Iterable[object]) -> str:
+    return ",".join(_csv_cell(value) for value in values)
+
+
+def _csv_cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = json.dumps(value, default=str) if isinstance(value, dict | list) else str(value)
+    if isinstance(value, bytes):
+        text = value.hex()
+    return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\r\n') or text == "" else text

@@ -1,0 +1,123 @@
+"""`rootline table`: create, list, describe.
+
+Owns: arguments and how definitions are shown. Does not own: definitions (`rootline.client`).
+Invariants: a change waits for its verdict.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rootline.cli.options import Json, Log, TableArgument, Timeout, Warehouse, required
+
+app = typer.Typer(help="Definitions of tables.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command("create")
+def create(
+    name: TableArgument,
+    schema: Annotated[
+        Path, typer.Option("--schema", help='JSON: {"column": "type", …}, or an Iceberg schema.', show_default=False)
+    ],
+    partition_by: Annotated[
+        list[str] | None, typer.Option("--partition-by", help="month(time_hour), bucket(8, carrier), …; may repeat.")
+    ] = None,
+    expressions: Annotated[
+        list[str] | None,
+        typer.Option("--expression", help="lower(name), day(time_hour), …: files have statistics of it; may repeat."),
+    ] = None,
+    properties: Annotated[list[str] | None, typer.Option("--property", help="key=value; may repeat.")] = None,
+    timeout_s: Timeout = 30.0,
+    warehouse: Warehouse = None,
+    log: Log = None,
+    as_json: Json = False,
+) -> None:
+    """Create a table and wait until it exists."""
+    from rootline.cli import output
+    from rootline.cli.schema_file import read_schema
+    from rootline.connect import connect
+    from rootline.schemas.errors import Invalid
+
+    pairs: dict[str, str] = {}
+    for item in properties or []:
+        key, equals, value = item.partition("=")
+        if not key or not equals:
+            raise Invalid("setting-invalid", f"--property {item!r}: write key=value")
+        pairs[key] = value
+    columns = read_schema(schema)
+    with connect(required(warehouse), log=log) as lake:
+        handle = lake.create_table(
+            name,
+            schema=columns,
+            partition_by=partition_by or (),
+            expressions=expressions or (),
+            properties=pairs,
+            timeout_s=timeout_s,
+        )
+        record = {"table": name, "table_uuid": str(handle.definition().table_uuid), "created": True}
+    output.line(as_json, record, f"created {name}")
+
+
+@app.command("list")
+def list_tables(warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
+    """The tables of the warehouse."""
+    from rootline.cli import output
+    from rootline.connect import connect
+
+    with connect(required(warehouse), log=log, coordinator="elsewhere") as lake:
+        records = [{"table": name} for name in lake.list_tables()]
+    output.rows(as_json, records, ["table"], empty="no tables; `rootline table create` makes one")
+
+
+@app.command("describe")
+def describe(name: TableArgument, warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
+    """Schema, partitioning, properties and totals of a table, and what its roots take."""
+    import json
+
+    from rootline.cli import output
+    from rootline.client.read.time_travel import read_head
+    from rootline.client.session.session import Session
+    from rootline.connect import connect
+    from rootline.schemas.bytes.root.root_codec import Root
+
+    async def newest(session: Session) -> Root:
+        return await read_head(session.store, handle.name)
+
+    with connect(required(warehouse), log=log, coordinator="elsewhere") as lake:
+        handle = lake.table(name)
+        definition, root = handle.definition(), lake.holder.run(newest)
+    header = root.header
+    roots = {
+        "bytes": root.size_in_bytes,
+        "retained": header.version - header.oldest_version + 1,
+        "retained_bytes": header.earlier_bytes + root.size_in_bytes,
+    }
+    totals = {key: getattr(header.totals, key) for key in header.totals.__slots__}
+    record: dict[str, Any] = {
+        "table": name,
+        "version": header.version,
+        "snapshot_id": header.snapshot.snapshot_id,
+        "totals": totals,
+        "roots": roots,
+        "definition": json.loads(definition.to_json()),
+    }
+    lines = [f"{name}  version {header.version}  uuid {definition.table_uuid}", "columns:"]
+    for field in definition.schema.fields:
+        lines.append(f"  {field.field_id:>4}  {field.name}  {field.field_type}{' not null' if field.required else ''}")
+    names = {field.tracked_id: field.name for field in definition.tracked_fields}
+    by = []
+    for expr_id in definition.spec_by_id(definition.default_spec_id).expr_ids:
+        expression = definition.expressions_by_id.get(expr_id)
+        sources = [expr_id] if expression is None else expression.source_ids
+        columns_of = ", ".join(names[source_id] for source_id in sources)
+        by.append(columns_of if expression is None else f"{expression.transform} of {columns_of}")
+    lines.append(f"partitioned by: {', '.join(by) or 'nothing'}")
+    lines += [f"property {key} = {value}" for key, value in sorted(definition.properties.items())]
+    lines.append("totals: " + ", ".join(f"{value:,} {key.replace('_', ' ')}" for key, value in totals.items()))
+    lines.append(
+        f"roots: {roots['bytes']:,} bytes the newest; {roots['retained']:,} kept, {roots['retained_bytes']:,} bytes"
+    )
+    output.line(as_json, record, "\n".join(lines))

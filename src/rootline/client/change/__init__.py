@@ -1,0 +1,1 @@
+"""Changes to what a table holds, other than adding to it."""

@@ -1,0 +1,121 @@
+"""Deleting rows by a filter: whole files are removed, of the others the rows' positions are marked in vectors.
+
+Owns: the plan of a delete, and planning it anew when somebody else was first. Does not own: which rows match
+(`file_rows`), Puffin (`puffin_codec`), merging with vectors that came meanwhile (`rootline.tree`).
+Invariants: one atomic intent: as soon as one file matches in part only, every file gets a vector, because one intent
+cannot do both; a vector holds the positions of the one it replaces; all vectors of an intent share one Puffin file.
+
+Source: protocol page, section 2, `row_delta` and `remove`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from pyroaring import BitMap64
+
+from rootline.client.change.overwrite_rows import LEAST_WAIT_S, ChangeOptions
+from rootline.client.change.replan_policy import replan_delay_s
+from rootline.client.read.file_plan import FilePlan, plan_files
+from rootline.client.read.file_rows import Match, Matched, match_rows, seen_vector
+from rootline.client.session.commit import Commit
+from rootline.client.session.session import Session
+from rootline.client.session.upload import upload_all
+from rootline.client.session.writer_stamp import WriterStamp
+from rootline.client.write.append_files import commit_intent
+from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import AddedVector, Intent, IntentKind, RemovedFile
+from rootline.tree.scan.file_task import FileTask
+
+
+async def delete_rows(
+    session: Session, stamp: WriterStamp, table: TableName, where: str, options: ChangeOptions
+) -> Commit | None:
+    """Delete the rows that match `where`.
+
+    Returns:
+        The commit; `None` when no row matched, and then nothing was published.
+
+    Raises:
+        Invalid: `filter-invalid`; or a rejection that a new plan does not mend, or did not in time.
+        OutcomeUnknown: `verdict-timeout`.
+
+    """
+    deadline_s = session.environment.monotonic_s() + options.timeout_s
+    replans = 0
+    while True:
+        plan = await plan_files(session, table, where)
+        found = [(task, await match_rows(session, plan, task)) for task in plan.scan.tasks()]
+        matched = [(task, match) for task, match in found if match.extent is not Match.NONE]
+        if not matched:
+            return None
+        intent = await _intent(session, plan, where, matched, options)
+        rest_s = deadline_s - session.environment.monotonic_s()
+        try:
+            return await commit_intent(session, stamp, intent, timeout_s=max(rest_s, LEAST_WAIT_S))
+        except Invalid as error:
+            rest_s = deadline_s - session.environment.monotonic_s()
+            delay_s = replan_delay_s(error, replans, session.environment.jitter(), rest_s)
+            if delay_s is None:
+                raise
+            replans += 1
+            await asyncio.sleep(delay_s)
+
+
+async def _intent(
+    session: Session, plan: FilePlan, where: str, matched: list[tuple[FileTask, Matched]], options: ChangeOptions
+) -> Intent:
+    whole = all(match.extent is Match.WHOLE for _, match in matched)
+    cargo: dict[str, object]
+    if whole:
+        cargo = {
+            "kind": IntentKind.REMOVE,
+            "remove_files": tuple(
+                RemovedFile(location=task.data.location, vector=seen_vector(task)) for task, _ in matched
+            ),
+        }
+    else:
+        cargo = {"kind": IntentKind.ROW_DELTA, "add_vectors": await _vectors(session, plan, matched)}
+    return Intent.model_validate(
+        {
+            "intent_id": session.environment.fresh_id(),
+            "table": plan.table,
+            "table_uuid": plan.definition.table_uuid,
+            "schema_id": plan.definition.current_schema_id,
+            "read_version": plan.root.header.version,
+            "read_sequence_number": plan.sequence_number,
+            "isolation": options.isolation,
+            "filter": where,
+            "summary": dict(options.summary),
+            **cargo,
+        }
+    )
+
+
+async def _vectors(
+    session: Session, plan: FilePlan, matched: list[tuple[FileTask, Matched]]
+) -> tuple[AddedVector, ...]:
+    blobs = [VectorBlob(task.data.location, match.deleted | _positions(task, match)) for task, match in matched]
+    puffin = await asyncio.to_thread(encode_puffin, blobs)
+    location = puffin_name(f"data/{session.environment.fresh_id()}-deletes", puffin.body)
+    await upload_all(session, plan.table, [(location, puffin.body)])
+    return tuple(
+        AddedVector(
+            location=location,
+            offset=place.offset,
+            size_in_bytes=place.size,
+            file_size_in_bytes=len(puffin.body),
+            cardinality=place.cardinality,
+            referenced_file=task.data.location,
+            replaces_vector=seen_vector(task),
+        )
+        for (task, _), place in zip(matched, puffin.places, strict=True)
+    )
+
+
+def _positions(task: FileTask, match: Matched) -> BitMap64:
+    if match.positions is not None:
+        return match.positions
+    return BitMap64(range(task.data.record_count))

@@ -1,0 +1,129 @@
+"""Data compaction: the rows of a table's files, written anew into fewer or larger ones.
+
+Owns: which files go together, reading them with their deletes applied, and the intent of each group. Does not own:
+whether it still holds when it is decided (`rootline.tree.intents.rewrite`), when to do it.
+Invariants: no row changes, nor its row id; the files of a group are of one partition; each group is an intent of its
+own, so one that lost a race takes no other along; a group whose files are as they should be is left alone.
+
+Source: format page, "Rewrites"; decision 0034.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rootline.client.read.file_plan import FilePlan, plan_files
+from rootline.client.read.file_rows import seen_vector
+from rootline.client.session.commit import Commit
+from rootline.client.session.session import Session
+from rootline.client.session.upload import upload_all
+from rootline.client.session.writer_stamp import WriterStamp
+from rootline.client.write.append_files import commit_intent, fresh_uuids
+from rootline.client.write.data_file_writer import write_rewritten_files
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import DataFile, Intent, IntentKind, RemovedFile
+from rootline.storage.rows.data_file_reader import RowsWanted
+from rootline.storage.rows.metadata_columns import LAST_UPDATED, ROW_ID
+from rootline.storage.rows.scan_executor import scan_table
+from rootline.tree.scan.file_task import FileTask
+from rootline.tree.scan.partition_tuple import partition_tuple
+from rootline.tree.scan.scan_plan import DeletesFor
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteOptions:
+    """`target_bytes`: of the files to write, and at most so much of a group is read at once, one file at least."""
+
+    timeout_s: float
+    target_bytes: int
+    summary: Mapping[str, str]
+
+
+async def rewrite_files(
+    session: Session, stamp: WriterStamp, table: TableName, where: str | None, options: RewriteOptions
+) -> tuple[Commit, ...]:
+    """Rewrite the files that may match `where` (all without one), group by group.
+
+    Returns:
+        The commits, one for each group.
+
+    Raises:
+        Invalid: `filter-invalid`; or a rejection such as `stale-source`: the groups before it are committed.
+        OutcomeUnknown: `verdict-timeout`.
+
+    """
+    commits: list[Commit] = []
+    async for intent in rewrite_intents(session, table, where, options):
+        commits.append(await commit_intent(session, stamp, intent, timeout_s=options.timeout_s))
+    return tuple(commits)
+
+
+async def rewrite_intents(
+    session: Session, table: TableName, where: str | None, options: RewriteOptions
+) -> AsyncIterator[Intent]:
+    """One intent for each group, its new files in the store; all of them read the table at one version."""
+    plan = await plan_files(session, table, where, deletes_for=DeletesFor.EVERY_ROW)
+    for group in _groups(plan, options.target_bytes):
+        added = await _rewritten(session, plan, group, options.target_bytes)
+        yield Intent(
+            intent_id=session.environment.fresh_id(),
+            table=table,
+            table_uuid=plan.definition.table_uuid,
+            kind=IntentKind.REWRITE,
+            schema_id=plan.definition.current_schema_id,
+            read_version=plan.root.header.version,
+            read_sequence_number=plan.sequence_number,
+            add_data_files=tuple(added),
+            remove_files=tuple(RemovedFile(location=task.location, vector=seen_vector(task)) for task in group),
+            summary=dict(options.summary),
+        )
+
+
+def _groups(plan: FilePlan, target_bytes: int) -> Iterator[Sequence[FileTask]]:
+    """Files of one partition, small ones together, that are worth writing anew."""
+    partitions: dict[Hashable, list[FileTask]] = {}
+    for task in plan.scan.tasks():
+        values = partition_tuple(task.data, plan.definition)
+        partitions.setdefault((task.data.partition_spec_id, values), []).append(task)
+    for tasks in partitions.values():
+        for group in _filled(tasks, target_bytes):
+            if len(group) > 1 or _is_worn(group[0], plan):
+                yield group
+
+
+def _filled(tasks: Iterable[FileTask], target_bytes: int) -> Iterator[list[FileTask]]:
+    group: list[FileTask] = []
+    size = 0
+    for task in sorted(tasks, key=_size_of):
+        if group and size + _size_of(task) > target_bytes:
+            yield group
+            group, size = [], 0
+        group.append(task)
+        size += _size_of(task)
+    if group:
+        yield group
+
+
+def _size_of(task: FileTask) -> int:
+    return task.data.file_size_in_bytes or 0
+
+
+def _is_worn(task: FileTask, plan: FilePlan) -> bool:
+    """Whether a file by itself is worth it: rows of it are deleted, or it is of an older partition spec."""
+    return bool(task.vectors or task.deletes) or task.data.partition_spec_id != plan.definition.default_spec_id
+
+
+async def _rewritten(session: Session, plan: FilePlan, group: Sequence[FileTask], target_bytes: int) -> list[DataFile]:
+    columns = [*(field.name for field in plan.definition.schema.fields), ROW_ID, LAST_UPDATED]
+    wanted = RowsWanted.of(plan.definition, columns)
+    whole = (FileTask(task.data, task.vectors, deletes=task.deletes) for task in group)
+    rows: pa.Table = await scan_table(session.store, plan.table, whole, wanted)
+    written = await asyncio.to_thread(
+        lambda: write_rewritten_files(rows, plan.definition, fresh_uuids(session), target_file_size_bytes=target_bytes)
+    )
+    await upload_all(session, plan.table, ((file.data_file.location, file.body) for file in written))
+    return [file.data_file for file in written]

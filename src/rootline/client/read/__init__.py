@@ -1,0 +1,1 @@
+"""Reading a table: scans, versions, and what changed between them."""

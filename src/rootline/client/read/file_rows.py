@@ -1,0 +1,124 @@
+"""Which rows of a data file match a filter, and the rows that are left without them.
+
+Owns: reading a planned file for a change. Does not own: decoding (`data_file_reader`), what happens to the rows.
+Invariants: a position is a row number of the file; rows that are deleted already never match; a row whose test is
+null (unknown) does not match and is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from rootline.client.read.file_plan import FilePlan
+from rootline.client.session.session import Session
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.content_entry import ContentEntry
+from rootline.schemas.errors import Corrupt
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import VectorReference
+from rootline.storage.metadata.stored_file import read_stored
+from rootline.storage.rows.arrow_types import arrow_schema_of
+from rootline.storage.rows.data_file_reader import RowsWanted, read_rows
+from rootline.storage.rows.metadata_columns import POS
+from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
+from rootline.tree.scan.file_task import FileTask
+
+
+class Match(Enum):
+    """How much of a file's live rows match."""
+
+    NONE = "none"
+    PART = "part"
+    WHOLE = "whole"
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """`deleted`: positions deleted before, by number; `positions`: live ones that match, `None` when all do without
+    reading. Rows that equality deletes delete are in neither.
+    """
+
+    extent: Match
+    deleted: BitMap64
+    positions: BitMap64 | None = None
+
+
+def seen_vector(task: FileTask) -> VectorReference | None:
+    """The vector on the file, as intents name it."""
+    if not task.vectors:
+        return None
+    vector = task.vectors[0]
+    offset = vector.deletion_vector.offset if vector.deletion_vector is not None else None
+    return VectorReference(location=vector.location, offset=offset or 0)
+
+
+async def match_rows(session: Session, plan: FilePlan, task: FileTask) -> Matched:
+    """Which live rows of the file match the plan's filter; reads as little of it as decides that.
+
+    Raises:
+        Corrupt: the file or its vector is not what was written.
+
+    """
+    rows = task.record_count
+    if sum(vector.record_count for vector in task.vectors) >= rows:
+        return Matched(Match.NONE, BitMap64())  # nothing is left that could match
+    if task.residual is None:
+        return Matched(Match.WHOLE, BitMap64())
+    deletes = await _deletes(session.store, plan, task)
+    deleted = deletes.positions or BitMap64()
+    body = await _body(session.store, plan.table, task.data)
+    positions = await asyncio.to_thread(_matching_positions, body, plan, task, deletes)
+    if not positions:
+        return Matched(Match.NONE, deleted, positions)
+    whole = len(positions) + len(deleted) >= rows
+    return Matched(Match.WHOLE if whole else Match.PART, deleted, positions)
+
+
+async def surviving_rows(session: Session, plan: FilePlan, task: FileTask, matched: Matched) -> pa.Table:
+    """The live rows of the file that do not match, in the file's order, every column.
+
+    `plan` must be one for every row (`DeletesFor`): the file that these rows go to is newer than its delete files.
+    """
+    deletes = await _deletes(session.store, plan, task)
+    gone = matched.deleted | (matched.positions if matched.positions is not None else BitMap64())
+    body = await _body(session.store, plan.table, task.data)
+    wanted = RowsWanted.of(plan.definition)
+    return await asyncio.to_thread(
+        lambda: pa.Table.from_batches(
+            read_rows(body, task.data, wanted, replace(deletes, positions=gone), None),
+            arrow_schema_of(plan.definition.schema),
+        )
+    )
+
+
+async def _body(store: ObjectStore, table: TableName, entry: ContentEntry) -> bytes:
+    length = entry.file_size_in_bytes
+    return await read_stored(store, table, entry.location, code="data-file-corrupt", length=length)
+
+
+async def _deletes(store: ObjectStore, plan: FilePlan, task: FileTask) -> RowDeletes:
+    reading = DeletesOfScan(store, plan.table, plan.definition)
+    try:
+        found = await reading.of_task(task)
+    finally:
+        await reading.close()
+    deleted = found.positions
+    if deleted and deleted.max() >= task.data.record_count:
+        raise Corrupt(
+            "vector-corrupt",
+            f"{task.vectors[0].location if task.vectors else 'a position delete'}: deletes row {deleted.max()} of "
+            f"{task.data.location}, which has {task.data.record_count}",
+        )
+    return found
+
+
+def _matching_positions(body: bytes, plan: FilePlan, task: FileTask, deletes: RowDeletes) -> BitMap64:
+    found = BitMap64()
+    for batch in read_rows(body, task.data, RowsWanted.of(plan.definition, [POS]), deletes, task.residual):
+        found.update(batch.column(0).to_pylist())
+    return found

@@ -1,0 +1,47 @@
+"""Versions of a table and its tree, read from its roots.
+
+Owns: bounded reading of the chain. Does not own: what a root holds, how a tree is drawn.
+Invariants: at most `limit` roots are read, a few at the same time; versions that the head does not address are not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from rootline.client.read.time_travel import PointInTime, read_head, read_root_at
+from rootline.client.read.tree_view import TreeView
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.root_header import RootHeader
+from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.table_loader import load_state
+
+_AT_ONCE: Final = 8
+
+
+async def read_history(store: ObjectStore, table: TableName, limit: int) -> list[RootHeader]:
+    """The newest `limit` addressable headers, newest first.
+
+    Raises:
+        Invalid: `table-unknown`; `setting-invalid`, the limit is less than 1.
+
+    """
+    if limit < 1:
+        raise Invalid("setting-invalid", f"limit {limit} is less than 1")
+    head = (await read_head(store, table)).header
+    oldest = max(head.oldest_version, head.version - limit + 1)
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(version: int) -> RootHeader:
+        async with slots:
+            return (await read_root(store, table, Version(version))).header
+
+    older = await asyncio.gather(*(one(version) for version in range(head.version - 1, oldest - 1, -1)))
+    return [head, *older]
+
+
+async def read_tree(store: ObjectStore, table: TableName, point: PointInTime) -> TreeView:
+    """The tree of the version that `point` means."""
+    return TreeView(await load_state(store, await read_root_at(store, table, point)))

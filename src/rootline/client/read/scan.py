@@ -1,0 +1,87 @@
+"""A scan that has been described, and reads when it is asked to.
+
+Owns: the public forms of a scan's result. Does not own: planning (`file_plan`), reading (`scan_executor`).
+Invariants: each call plans on its own, so a scan of the head sees the head of that moment; one call sees one version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rootline.client.read.file_plan import FilePlan, PlannedFiles, plan_files
+from rootline.client.read.time_travel import PointInTime, read_root_at
+from rootline.client.session.session import Session, SessionHolder
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.metadata.root_reader import read_definition
+from rootline.storage.rows.data_file_reader import RowsWanted, output_schema
+from rootline.storage.rows.scan_executor import count_rows, scan_batches, scan_table
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Made by `TableHandle.scan`. All methods raise `Invalid` (`filter-invalid`, `column-unknown`,
+    `version-unknown`, `file-unreadable`), `Corrupt` when an object is not what was written, and `Unavailable`.
+    """
+
+    _holder: SessionHolder
+    table: TableName
+    where: str | None
+    columns: tuple[str, ...] | None
+    point: PointInTime
+
+    def to_arrow(self) -> pa.Table:
+        """All rows, in memory."""
+
+        async def operation(session: Session) -> pa.Table:
+            plan, wanted = await self._planned(session)
+            return await scan_table(session.store, self.table, plan.scan.tasks(), wanted)
+
+        return self._holder.run(operation)
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows batch by batch; a few files are held in memory at a time."""
+        return self._holder.iterate(self._batches)
+
+    def plan(self) -> PlannedFiles:
+        """The files that would be read, with what deletes rows of them and what of the filter is still to be asked of
+        rows; and the requests that planning took.
+        """
+
+        async def operation(session: Session) -> PlannedFiles:
+            return PlannedFiles.of(await plan_files(session, self.table, self.where, self.point))
+
+        return self._holder.run(operation)
+
+    def count(self) -> int:
+        """How many rows; files whose statistics decide it are not read."""
+
+        async def operation(session: Session) -> int:
+            plan, wanted = await self._planned(session)
+            return await count_rows(session.store, self.table, plan.scan, wanted)
+
+        return self._holder.run(operation)
+
+    def schema(self) -> pa.Schema:
+        """The schema of the rows."""
+
+        async def operation(session: Session) -> pa.Schema:
+            root = await read_root_at(session.store, self.table, self.point)
+            return output_schema(self._wanted(await read_definition(session.store, root.header)))
+
+        return self._holder.run(operation)
+
+    async def _batches(self, session: Session) -> AsyncIterator[pa.RecordBatch]:
+        plan, wanted = await self._planned(session)
+        async for batch in scan_batches(session.store, self.table, plan.scan.tasks(), wanted):
+            yield batch
+
+    async def _planned(self, session: Session) -> tuple[FilePlan, RowsWanted]:
+        plan = await plan_files(session, self.table, self.where, self.point)
+        return plan, self._wanted(plan.definition)
+
+    def _wanted(self, definition: TableDefinition) -> RowsWanted:
+        return RowsWanted.of(definition, self.columns)

@@ -1,0 +1,145 @@
+"""Which version of a table is meant: the head, a version, a snapshot id, a moment, a tag.
+
+Owns: resolving them. Does not own: reading roots (`rootline.storage.metadata.root_reader`), which versions may be read
+(`rootline.tree.state.addressable`).
+Invariants: a version that the head does not address is never read; a snapshot id is resolved without reading roots,
+because it follows from (uuid, version), and a tag, because the head holds it; a moment by bisection, because
+timestamps strictly increase.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Final
+
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import TableName, Version, snapshot_id_of
+from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.root_reader import read_root
+from rootline.tree.state.addressable import Addressable
+
+_DIGITS_MAX: Final = 19
+Moment = dt.datetime | str | int
+"""A datetime or an ISO 8601 text, either with its offset from UTC; or milliseconds since the epoch.
+
+A time of day without an offset is refused: it would mean another moment on each machine.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PointInTime:
+    """At most one of them; none means the head."""
+
+    version: int | None = None
+    snapshot_id: int | None = None
+    timestamp: Moment | None = None
+    tag: str | None = None
+
+    def __post_init__(self) -> None:
+        if sum(value is not None for value in (self.version, self.snapshot_id, self.timestamp, self.tag)) > 1:
+            raise Invalid("setting-invalid", "version, snapshot_id, timestamp and tag exclude each other: give one")
+
+
+HEAD = PointInTime()
+
+
+async def read_head(store: ObjectStore, table: TableName, known: Root | None = None) -> Root:
+    """The newest root; `known` as of `read_root`. Raises `Invalid` (`table-unknown`) when there is none."""
+    head = await find_head(store, table)
+    if head is None:
+        raise Invalid("table-unknown", f"{table}: no table has this name in this warehouse")
+    return await read_root(store, table, head.version, known=known)
+
+
+async def read_root_at(store: ObjectStore, table: TableName, point: PointInTime, known: Root | None = None) -> Root:
+    """The root that `point` means; `known` as of `read_root`.
+
+    Raises:
+        Invalid: `table-unknown`; `version-unknown` or `tag-unknown` when the head addresses no such root.
+
+    """
+    head = await read_head(store, table, known)
+    wanted = await resolve(store, table, head, point)
+    return head if wanted == head.header.version else await read_root(store, table, wanted, known=head)
+
+
+async def resolve(store: ObjectStore, table: TableName, head: Root, point: PointInTime) -> Version:
+    """The addressable version that `point` means to a reader of `head`. Raises as `read_root_at`."""
+    header = head.header
+    if point.version is not None:
+        wanted = Version(point.version)
+    elif point.snapshot_id is not None:
+        wanted = _version_of_snapshot(head, point.snapshot_id)
+    elif point.timestamp is not None:
+        wanted = await _version_at(store, table, head, milliseconds(point.timestamp))
+    elif point.tag is not None:
+        wanted = _version_of_tag(head, point.tag)
+    else:
+        return header.version
+    Addressable.of(header).check(wanted)
+    return wanted
+
+
+def milliseconds(moment: Moment, name: str = "timestamp") -> int:
+    """`moment` since the epoch; `name` is what an error calls it.
+
+    Raises:
+        Invalid: `setting-invalid`, it is no moment, or a time of day without an offset.
+
+    """
+    if isinstance(moment, int):
+        return moment
+    shown = str(moment)[:40]
+    if isinstance(moment, str):
+        text = moment.strip()
+        if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX:
+            return int(text)
+        try:
+            moment = dt.datetime.fromisoformat(text)
+        except ValueError:
+            moment = dt.datetime.min
+    if moment.tzinfo is None:
+        raise Invalid(
+            "setting-invalid",
+            f"{name} is {shown!r}; write it with its offset, as in 2013-01-31T12:00:00Z, or in milliseconds",
+        )
+    return int(moment.timestamp() * 1000)
+
+
+def _version_of_snapshot(head: Root, snapshot_id: int) -> Version:
+    header = head.header
+    kept = sorted({version for version in header.tags.values() if version < header.oldest_version}, reverse=True)
+    for number in (*range(header.version, header.oldest_version - 1, -1), *kept):
+        if snapshot_id_of(header.table_uuid, Version(number)) == snapshot_id:
+            return Version(number)
+    raise Invalid("version-unknown", f"{header.table}: no addressable version has snapshot id {snapshot_id}")
+
+
+def _version_of_tag(head: Root, tag: str) -> Version:
+    header = head.header
+    found = header.tags.get(tag)
+    if found is None:
+        known = ", ".join(sorted(header.tags)[:10]) or "none"
+        raise Invalid("tag-unknown", f"{header.table} has no tag {tag[:80]!r}; its tags are: {known}")
+    return Version(found)
+
+
+async def _version_at(store: ObjectStore, table: TableName, head: Root, wanted_ms: int) -> Version:
+    header = head.header
+    if header.snapshot.timestamp_ms <= wanted_ms:
+        return header.version
+    low, high = int(header.oldest_version), int(header.version)  # the answer is in low..high-1, or there is none
+    oldest = await read_root(store, table, Version(low)) if low < high else head
+    if oldest.header.snapshot.timestamp_ms > wanted_ms:
+        raise Invalid("version-unknown", f"{table}: its oldest addressable version {low} is newer than {wanted_ms} ms")
+    while high - low > 1:
+        middle = (low + high) // 2
+        root = await read_root(store, table, Version(middle))
+        if root.header.snapshot.timestamp_ms <= wanted_ms:
+            low = middle
+        else:
+            high = middle
+    return Version(low)

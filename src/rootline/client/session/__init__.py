@@ -1,0 +1,1 @@
+"""The connection to a lake that everything of a process shares."""

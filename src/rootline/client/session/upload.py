@@ -1,0 +1,65 @@
+"""Putting the files of an intent into the store, before the intent is published.
+
+Owns: what the answers to such a PUT mean, and trying again. Does not own: the bytes, the intent.
+Invariants: returns only when the store holds exactly these bytes; deletes nothing: a file that no intent names is an
+orphan for the sweep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from rootline.client.session.session import Session
+from rootline.ports.object_store import PutAnswer
+from rootline.schemas.errors import Internal, Unavailable
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.object_keys import key_of
+
+_ATTEMPTS: Final = 5
+_FIRST_DELAY_S: Final = 0.1
+_AT_ONCE: Final = 8
+
+
+async def upload_all(session: Session, table: TableName, files: Iterable[tuple[str, bytes]]) -> None:
+    """Store every (location, body), a few at the same time.
+
+    Raises:
+        Unavailable: `store-unavailable`, after several attempts.
+
+    """
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(location: str, body: bytes) -> None:
+        async with slots:
+            await _upload(session, table, location, body)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for location, body in files:
+                group.create_task(one(location, body))
+    except* (Unavailable, Internal) as failures:
+        raise failures.exceptions[0] from None
+
+
+async def _upload(session: Session, table: TableName, location: str, body: bytes) -> None:
+    key = key_of(table, location)
+    detail = ""
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            await asyncio.sleep(_FIRST_DELAY_S * 2**attempt * (0.5 + session.environment.jitter()))
+        try:
+            reply = await session.store.put_if_absent(key, body)
+            if reply.answer is PutAnswer.CREATED:
+                return
+            found = await session.store.get(key)  # one's own PUT may have been sent twice, or its answer lost
+        except Unavailable as error:
+            detail = error.message
+            continue
+        detail = reply.detail
+        if found is not None and found.body == body:
+            return
+        if found is not None:
+            raise Internal("invariant-broken", f"{key}: a fresh name holds other bytes than were written")
+    raise Unavailable("store-unavailable", f"{key}: the store did not confirm the file: {detail or 'no answer'}")

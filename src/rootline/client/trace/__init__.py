@@ -1,0 +1,1 @@
+"""Where is my data: tracing intents and files, and dead letters."""

@@ -1,0 +1,1 @@
+"""Adding to a table: data files with statistics, intents, producers."""

@@ -1,0 +1,110 @@
+"""Adding rows or files to a table.
+
+Owns: the order of an append: write, store, publish, wait. Does not own: Parquet (`data_file_writer`), the store's
+answers (`upload`).
+Invariants: every file is in the store before the intent that names it is on the log; the intent carries a writer, so
+that resending it commits it once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from rootline.client.session.commit import Commit, commit_of
+from rootline.client.session.session import Session
+from rootline.client.session.upload import upload_all
+from rootline.client.session.writer_stamp import WriterStamp
+from rootline.client.write.data_file_writer import WrittenFile, write_files
+from rootline.client.write.intent_publisher import await_verdict, publish_intent
+from rootline.client.write.new_files import FileList, for_intent
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import DataFile, Intent, IntentKind
+from rootline.schemas.table_definition import TableDefinition
+
+
+def fresh_uuids(session: Session) -> Iterator[uuid.UUID]:
+    """Ids that nobody else ever gets, one after the other."""
+    while True:
+        yield uuid.UUID(hex=session.environment.fresh_id())
+
+
+def as_arrow(data: Any) -> pa.Table:
+    """An Arrow table from whatever holds rows: Arrow, pandas, Polars, a list of dicts, a dict of columns.
+
+    Raises:
+        Invalid: `rows-invalid`, it is none of them.
+
+    """
+    try:
+        if isinstance(data, pa.Table):
+            return data
+        if isinstance(data, pa.RecordBatch):
+            return pa.Table.from_batches([data])
+        if isinstance(data, list):
+            return pa.Table.from_pylist(data)
+        if isinstance(data, Mapping):
+            return pa.table(dict(data))
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.table(data)
+        if hasattr(data, "to_arrow"):
+            return as_arrow(data.to_arrow())
+        return pa.Table.from_pandas(data, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, AttributeError) as error:
+        raise Invalid("rows-invalid", f"{type(data).__name__} cannot be read as rows: {error}") from error
+
+
+async def write_and_store(
+    session: Session, table: TableName, definition: TableDefinition, data: pa.Table, *, target_bytes: int
+) -> list[DataFile]:
+    """Data files of `data`, in the store."""
+    written: list[WrittenFile] = await asyncio.to_thread(
+        lambda: write_files(data, definition, fresh_uuids(session), target_file_size_bytes=target_bytes)
+    )
+    await upload_all(session, table, ((file.data_file.location, file.body) for file in written))
+    return [file.data_file for file in written]
+
+
+async def commit_intent(session: Session, stamp: WriterStamp, intent: Intent, *, timeout_s: float) -> Commit:
+    """Publish `intent`, wait for its verdict.
+
+    Raises:
+        Invalid: it was rejected.
+        OutcomeUnknown: `verdict-timeout`.
+
+    """
+    stamped = stamp.stamp(intent)
+    deadline_s = session.environment.monotonic_s() + timeout_s
+    position = await publish_intent(session, stamped)
+    rest_s = deadline_s - session.environment.monotonic_s()
+    return commit_of(await await_verdict(session, stamped, position, timeout_s=rest_s))
+
+
+async def append_files(
+    session: Session,
+    stamp: WriterStamp,
+    table: TableName,
+    definition: TableDefinition,
+    files: FileList,
+    *,
+    timeout_s: float,
+    summary: Mapping[str, str] | None = None,
+) -> Commit:
+    """Commit files that the store holds already; many go into leaves of their own first."""
+    new = await for_intent(session, table, definition, files)
+    intent = Intent(
+        intent_id=session.environment.fresh_id(),
+        table=table,
+        table_uuid=definition.table_uuid,
+        kind=IntentKind.APPEND,
+        schema_id=definition.current_schema_id,
+        add_data_files=new.files,
+        add_manifests=new.leaves,
+        summary=dict(summary or {}),
+    )
+    return await commit_intent(session, stamp, intent, timeout_s=timeout_s)

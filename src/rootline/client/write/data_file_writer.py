@@ -1,0 +1,238 @@
+"""Arrow rows as the Parquet data files of a table, with exact statistics.
+
+Owns: checking rows against the schema, writing Parquet, describing each file. Does not own: splitting and sorting
+(`partition_split`), statistics (`column_statistics`), the store: it returns bytes.
+Invariants: one partition a file; every field carries its id; statistics describe exactly the rows of the file; the
+same rows and ids give the same files.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.types import NestedField
+
+from rootline.client.write.column_statistics import ColumnPath, column_paths, partition_statistics, statistics_of
+from rootline.client.write.derived_columns import derived_columns
+from rootline.client.write.partition_split import PartitionPart, partition_folder, sorted_rows, split_by_partition
+from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.errors import Invalid
+from rootline.schemas.intent import DataFile
+from rootline.schemas.statistics import Bound, FieldStatistics
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.rows.arrow_types import arrow_field_of, arrow_schema_of
+from rootline.storage.rows.field_matching import find_by_name
+from rootline.storage.rows.metadata_columns import LAST_UPDATED, ROW_ID, metadata_field
+from rootline.storage.rows.row_projection import RowProjection
+
+TARGET_FILE_SIZE_BYTES: Final = 256 * 1024 * 1024
+_ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
+_ROW_GROUP_ROWS_MIN: Final = 256
+_ROW_GROUP_ROWS_MAX: Final = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A data file to add, and its bytes: put `body` at the table's key of `data_file.location`, then publish."""
+
+    data_file: DataFile
+    body: bytes
+
+
+def write_files(
+    table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
+    definition: TableDefinition,
+    fresh_ids: Iterable[uuid.UUID],
+    *,
+    target_file_size_bytes: int = TARGET_FILE_SIZE_BYTES,
+) -> list[WrittenFile]:
+    """Files of the rows of `table`, under the definition's current schema and default spec; none for no rows.
+
+    Columns are found by name. `fresh_ids` gives each file its name; a file is closed once it has
+    `target_file_size_bytes`.
+
+    Raises:
+        Invalid: `rows-invalid`, naming the column that does not fit; `definition-invalid`.
+
+    """
+    return _files_of(checked_rows(table, definition), definition, fresh_ids, target_file_size_bytes)
+
+
+def write_rewritten_files(
+    rows: pa.Table,
+    definition: TableDefinition,
+    fresh_ids: Iterable[uuid.UUID],
+    *,
+    target_file_size_bytes: int = TARGET_FILE_SIZE_BYTES,
+) -> list[WrittenFile]:
+    """As `write_files`, of rows that the table has: their lineage, the last two columns, goes into the files as well.
+
+    Raises:
+        Invalid: `rows-invalid`, the table has columns of its own of these names.
+
+    """
+    for name in (ROW_ID, LAST_UPDATED):
+        if any(field.name == name for field in definition.schema.fields):
+            raise Invalid("rows-invalid", f"the table has a column {name!r} of its own: it cannot be rewritten")
+    checked = checked_rows(rows.drop_columns([ROW_ID, LAST_UPDATED]), definition)
+    for name in (ROW_ID, LAST_UPDATED):
+        field = metadata_field(name, definition)
+        assert field is not None, "one of the metadata columns"
+        checked = checked.append_column(arrow_field_of(field), rows.column(name))
+    return _files_of(checked, definition, fresh_ids, target_file_size_bytes)
+
+
+def _files_of(
+    rows: pa.Table, definition: TableDefinition, fresh_ids: Iterable[uuid.UUID], target_bytes: int
+) -> list[WrittenFile]:
+    paths = column_paths(definition.schema)
+    spec = definition.spec_by_id(definition.default_spec_id)
+    describe = FileDescriber(definition, paths)
+    ids = iter(fresh_ids)
+    written: list[WrittenFile] = []
+    for part in split_by_partition(rows, definition, spec, paths):
+        ordered, sort_order_id = _in_order(part, definition, paths)
+        folder = partition_folder(definition, part.values)
+        for file in _parquet_files(ordered, target_bytes):
+            location = f"data/{folder}{next(ids)}.parquet"
+            data_file = describe.data_file(
+                location, file.rows, len(file.body), part.values, sort_order_id, file.split_offsets
+            )
+            written.append(WrittenFile(data_file, file.body))
+    return written
+
+
+def checked_rows(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch], definition: TableDefinition) -> pa.Table:
+    """`table` as rows of the current schema: its columns, types and order.
+
+    Raises:
+        Invalid: `rows-invalid`, naming the column.
+
+    """
+    schema = definition.schema
+    given = _batches_of(table)
+    checked: pa.Schema | None = None
+    for batch in given:
+        if batch.schema is not checked and batch.schema != checked:
+            _check_names(batch.schema.names, definition)
+        checked = batch.schema
+    projection = RowProjection(find_by_name, _write_default, "rows-invalid", "rows")
+    return pa.Table.from_batches([projection.columns(batch, schema.fields) for batch in given], arrow_schema_of(schema))
+
+
+def _check_names(names: Sequence[str], definition: TableDefinition) -> None:
+    known = [field.name for field in definition.schema.fields]
+    for name in names:
+        if name not in known:
+            raise Invalid("rows-invalid", f"rows: there is no column {name!r}; the table has {', '.join(known[:40])}")
+        if names.count(name) > 1:
+            raise Invalid("rows-invalid", f"rows: column {name!r} is there more than once")
+
+
+def _batches_of(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    if isinstance(table, pa.Table):
+        found: list[pa.RecordBatch] = table.to_batches()
+        return found or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+    return [table] if isinstance(table, pa.RecordBatch) else list(table)
+
+
+def _write_default(field: NestedField) -> Any:
+    return field.write_default
+
+
+def _in_order(
+    part: PartitionPart, definition: TableDefinition, paths: dict[int, ColumnPath]
+) -> tuple[pa.Table, int | None]:
+    for order in definition.sort_orders:
+        if order.order_id == definition.default_sort_order_id and order.fields:
+            ordered = sorted_rows(part.rows, order, paths)
+            if ordered is not None:
+                return ordered, order.order_id
+    return part.rows, None
+
+
+@dataclass(frozen=True, slots=True)
+class _ParquetFile:
+    rows: pa.Table
+    body: bytes
+    split_offsets: tuple[int, ...]
+
+
+def _parquet_files(rows: pa.Table, target_bytes: int) -> Iterator[_ParquetFile]:
+    group_bytes = min(_ROW_GROUP_BYTES, max(target_bytes, 1))
+    per_row = max(1, rows.nbytes // rows.num_rows)
+    group_rows = min(_ROW_GROUP_ROWS_MAX, max(_ROW_GROUP_ROWS_MIN, group_bytes // per_row))
+    start = end = 0
+    while end < rows.num_rows:
+        sink = pa.BufferOutputStream()
+        with pq.ParquetWriter(
+            sink, rows.schema, compression="zstd", write_page_checksum=True, store_schema=False
+        ) as writer:
+            while end < rows.num_rows and (end == start or sink.tell() < target_bytes):
+                group = rows.slice(end, group_rows)
+                writer.write_table(group, row_group_size=group_rows)
+                end += group.num_rows
+        body = sink.getvalue()
+        offsets = split_offsets_of(pq.read_metadata(pa.BufferReader(body)))
+        yield _ParquetFile(rows.slice(start, end - start), body.to_pybytes(), offsets)
+        start = end
+
+
+def split_offsets_of(metadata: pq.FileMetaData) -> tuple[int, ...]:
+    """Where the row groups of a Parquet file begin, in bytes."""
+    found: list[int] = []
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
+        if group.num_columns:
+            column = group.column(0)
+            offsets = [column.data_page_offset, column.dictionary_page_offset]
+            found.append(min(offset for offset in offsets if offset))
+    return tuple(found)
+
+
+class FileDescriber:
+    """Describes files of one table: statistics gathered and encoded as its entries carry them."""
+
+    def __init__(self, definition: TableDefinition, paths: dict[int, ColumnPath]) -> None:
+        self._definition = definition
+        self._paths = paths
+        self._derived = derived_columns(definition, paths)
+        self._codec = EntryCodec.of_definition(definition).statistics
+
+    def statistics(self, rows: pa.Table, values: dict[int, Bound | None]) -> dict[int, FieldStatistics]:
+        """Statistics of every tracked column of `rows`, of the partition's members and of all other expressions."""
+        found = {field_id: statistics_of(path.of(rows), path.type) for field_id, path in self._paths.items()}
+        found |= {
+            derived.expr_id: statistics_of(derived.of(rows), derived.type)
+            for derived in self._derived
+            if derived.expr_id not in values
+        }
+        for member, value in values.items():
+            found[member] = partition_statistics(value, found.get(member), rows.num_rows)
+        return found
+
+    def data_file(
+        self,
+        location: str,
+        rows: pa.Table,
+        size_in_bytes: int,
+        values: dict[int, Bound | None],
+        sort_order_id: int | None,
+        split_offsets: Sequence[int],
+    ) -> DataFile:
+        """The file of `rows`, all of one partition of the default spec."""
+        return DataFile(
+            location=location,
+            partition_spec_id=self._definition.default_spec_id,
+            record_count=rows.num_rows,
+            file_size_in_bytes=size_in_bytes,
+            content_stats=self._codec.encode(self.statistics(rows, values)),
+            stats_schema=self._codec.fingerprint,
+            sort_order_id=sort_order_id,
+            split_offsets=tuple(split_offsets) or None,
+        )

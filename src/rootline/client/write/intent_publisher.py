@@ -1,0 +1,105 @@
+"""Putting intents on the log, and waiting for verdicts.
+
+Owns: framing, the size limit at the producer, resending after an unknown outcome, the error of a time-out.
+Does not own: who wrote the intent (`writer_stamp`), the order of several (`publish_queue`), what a verdict means for
+the caller (`commit`).
+Invariants: what is resent is the identical record, so the ledger decides it once; a wait has a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from rootline.client.session.session import Session
+from rootline.schemas.bytes.log.intent_codec import encode_intent, encode_intent_json
+from rootline.schemas.errors import Invalid, OutcomeUnknown
+from rootline.schemas.identifiers import TableName, table_name
+from rootline.schemas.intent import Intent
+from rootline.schemas.intent_limits import DEFAULT_LIMITS
+from rootline.schemas.log_position import LogPosition
+from rootline.schemas.verdict import Verdict
+
+_SENDS_MAX: Final = 4
+_RESEND_DELAY_S: Final = 0.05
+
+
+def record_of(intent: Intent) -> tuple[bytes, bytes]:
+    """Key and value of the intent's record: Avro, or JSON when a bound is given as a JSON value.
+
+    Raises:
+        Invalid: `intent-too-large` or `table-name-invalid`, before anything is sent.
+
+    """
+    key = table_name(intent.table).encode()
+    value = encode_intent_json(intent) if _has_json_values(intent) else encode_intent(intent)
+    if len(key) + len(value) > DEFAULT_LIMITS.max_bytes:
+        raise Invalid(
+            "intent-too-large",
+            f"{intent.table}: intent {intent.intent_id} takes {len(value):,} bytes, the limit is "
+            f"{DEFAULT_LIMITS.max_bytes:,}; add fewer files at once",
+        )
+    return key, value
+
+
+async def publish_intent(session: Session, intent: Intent) -> LogPosition:
+    """Append `intent` to the log; durable when this returns.
+
+    Raises:
+        OutcomeUnknown: the log did not answer several times; the same stamped intent may be published again.
+
+    """
+    record = await asyncio.to_thread(record_of, intent)
+    return (await publish_records(session, [record], may_resend=intent.writer_id is not None))[0]
+
+
+async def publish_records(
+    session: Session, records: Sequence[tuple[bytes, bytes]], *, may_resend: bool
+) -> list[LogPosition]:
+    """Append records in order; durable when this returns.
+
+    Args:
+        session: whose log.
+        records: key and value of each.
+        may_resend: whether the ledger would know a record that is on the log twice.
+
+    Raises:
+        Invalid, Unavailable: nothing was appended.
+        OutcomeUnknown: the log did not answer, several times if it may be asked again; publishing all again is safe.
+
+    """
+    for send in range(_SENDS_MAX):
+        try:
+            return await session.log.publish_many(records)
+        except OutcomeUnknown:
+            if send == _SENDS_MAX - 1 or not may_resend:
+                raise
+            await asyncio.sleep(_RESEND_DELAY_S * 2**send * (1 + session.environment.jitter()))
+    raise AssertionError("unreachable: the last send returns or raises")
+
+
+async def await_verdict(session: Session, intent: Intent, position: LogPosition, *, timeout_s: float) -> Verdict:
+    """The verdict on `intent`, whose record stands at `position`.
+
+    Raises:
+        OutcomeUnknown: `verdict-timeout`, none came within `timeout_s` seconds.
+
+    """
+    verdict = await session.log.wait_verdict(position, timeout_s=max(0.0, timeout_s))
+    if verdict is None:
+        trouble = session.trouble(TableName(intent.table))
+        raise OutcomeUnknown(
+            "verdict-timeout",
+            f"{intent.table}: no verdict on intent {intent.intent_id} (offset {position.offset}) within "
+            f"{timeout_s:.3g} s" + (f"; {trouble}" if trouble else ""),
+        )
+    return verdict
+
+
+def _has_json_values(intent: Intent) -> bool:
+    return any(
+        item.lower_value is not None or item.upper_value is not None
+        for file in (*intent.add_data_files, *intent.add_equality_deletes)
+        for item in file.statistics
+    )

@@ -1,0 +1,183 @@
+"""New data files on their way into an intent: named in it one by one, or in leaves that are written beforehand.
+
+Owns: when files are many, and writing their leaves. Does not own: the leaves' columns and order (`file_leaves`), their
+bytes (`leaf_codec`), storing (`upload`), the intent.
+Invariants: a leaf is in the store before anybody can name it; a leaf belongs to one intent, so each call writes its
+own; files in a leaf are what the same files in the intent would be.
+
+Source: format page, "Leaf manifest" and the limits of intents.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+from rootline.client.session.session import Session
+from rootline.client.session.upload import upload_all
+from rootline.maintenance.clustering import cluster, cut
+from rootline.maintenance.file_leaves import LEAF_ENTRIES, clustered, cut_evenly, leaf_columns
+from rootline.maintenance.property_values import whole_number
+from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, LeafContent, decode_leaf, encode_columns, encode_leaf
+from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import AddedManifest, DataFile
+from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.proof.statistics_rules import statistics_of
+
+FileList: TypeAlias = Sequence[DataFile] | pa.Table
+"""Files one by one, or as columns: those that `rootline.maintenance.file_leaves.leaf_columns` names."""
+LEAF_FILES_PROPERTY: Final = "rootline.append.leaf-files"
+LEAF_FILES_DEFAULT: Final = 1_000
+"""From so many files on a writer writes leaves itself: it is what the root would be flushed at anyway."""
+INTENT_BYTES_MAX: Final = 500_000
+"""Of files named in an intent, about: half of what an intent may have."""
+_FILE_BYTES: Final = 64
+_STATISTIC_BYTES: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class NewFiles:
+    """What an intent carries: `add_data_files` and `add_manifests`, one of them empty."""
+
+    files: tuple[DataFile, ...] = ()
+    leaves: tuple[AddedManifest, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _MadeLeaf:
+    encoded: EncodedLeaf
+    entries: int
+    spec_id: int
+
+    @property
+    def manifest(self) -> AddedManifest:
+        return AddedManifest(
+            location=self.encoded.location,
+            content_type=ContentType.DATA_MANIFEST,
+            file_size_in_bytes=len(self.encoded.body),
+            record_count=self.entries,
+            partition_spec_id=self.spec_id,
+        )
+
+
+def are_many(files: FileList, definition: TableDefinition) -> bool:
+    """Whether `files` are to go into leaves. Raises `Invalid` (`setting-invalid`)."""
+    least = whole_number(definition.properties, LEAF_FILES_PROPERTY, LEAF_FILES_DEFAULT)
+    if len(files) >= least or isinstance(files, pa.Table):
+        return len(files) >= least
+    return sum(map(_size_of, files)) > INTENT_BYTES_MAX
+
+
+async def for_intent(session: Session, table: TableName, definition: TableDefinition, files: FileList) -> NewFiles:
+    """`files` as an intent is to carry them; leaves, if they are many, are in the store then.
+
+    Raises:
+        Invalid: `rows-invalid`, the columns are not those of files; `statistics-invalid`, `statistics-missing`.
+        Unavailable: `store-unavailable`.
+
+    """
+    if are_many(files, definition):
+        return NewFiles(leaves=await write_leaves(session, table, definition, files))
+    if isinstance(files, pa.Table):
+        files = await asyncio.to_thread(_one_by_one, files, definition)
+    return NewFiles(files=tuple(files))
+
+
+async def write_leaves(
+    session: Session, table: TableName, definition: TableDefinition, files: FileList, spec_id: int | None = None
+) -> tuple[AddedManifest, ...]:
+    """Leaves of `files`, in the store, for the `add_manifests` of one intent.
+
+    `spec_id`: of files that are given as columns; the table's default spec without it. Raises as `for_intent`.
+    """
+
+    def leaf_uuid() -> uuid.UUID:
+        return uuid.UUID(hex=session.environment.fresh_id())
+
+    async def store(made: _MadeLeaf) -> AddedManifest:
+        await upload_all(session, table, [(made.encoded.location, made.encoded.body)])
+        return made.manifest
+
+    async def of_columns(piece: pa.Table, spec: int) -> AddedManifest:
+        made = await asyncio.to_thread(encode_columns, piece, leaf_uuid=leaf_uuid(), content=LeafContent.DATA)
+        return await store(_MadeLeaf(made, len(piece), spec))
+
+    async def of_entries(piece: Sequence[ContentEntry], spec: int) -> AddedManifest:
+        made = await asyncio.to_thread(encode_leaf, piece, definition, leaf_uuid=leaf_uuid(), content=LeafContent.DATA)
+        return await store(_MadeLeaf(made, len(piece), spec))
+
+    if not len(files):
+        return ()
+    if isinstance(files, pa.Table):
+        spec = definition.default_spec_id if spec_id is None else spec_id
+        columns = await asyncio.to_thread(_clustered_columns, files, definition, spec)
+        written = [of_columns(piece, spec) for piece in cut_evenly(columns)]
+    else:
+        by_spec = await asyncio.to_thread(_clustered_entries, files, definition)
+        written = [of_entries(piece, spec) for spec, entries in by_spec for piece in cut(entries, LEAF_ENTRIES)]
+    return tuple(await asyncio.gather(*written))
+
+
+def _clustered_columns(files: pa.Table, definition: TableDefinition, spec_id: int) -> pa.Table:
+    return clustered(leaf_columns(files, definition, spec_id), definition, spec_id)
+
+
+def _clustered_entries(files: Sequence[DataFile], definition: TableDefinition) -> list[tuple[int, list[ContentEntry]]]:
+    codec = EntryCodec.of_definition(definition)
+    by_spec: dict[int, list[ContentEntry]] = defaultdict(list)
+    for file in files:
+        by_spec[file.partition_spec_id].append(_entry_of(file, definition, codec))
+    return [(spec_id, cluster(by_spec[spec_id], definition, spec_id)) for spec_id in sorted(by_spec)]
+
+
+def _entry_of(file: DataFile, definition: TableDefinition, codec: EntryCodec) -> ContentEntry:
+    return ContentEntry(
+        content_type=ContentType.DATA,
+        location=file.location,
+        file_format=file.file_format,
+        version_info=VersionInfo(Status.ADDED),
+        partition_spec_id=file.partition_spec_id,
+        record_count=file.record_count,
+        file_size_in_bytes=file.file_size_in_bytes,
+        sort_order_id=file.sort_order_id,
+        key_metadata=file.key_metadata,
+        split_offsets=file.split_offsets,
+        content_stats=statistics_of(file, definition, codec),
+    )
+
+
+def _one_by_one(files: pa.Table, definition: TableDefinition) -> list[DataFile]:
+    """A few files given as columns, as an intent names them."""
+    if not len(files):
+        return []
+    codec = EntryCodec.of_definition(definition).statistics
+    columns = leaf_columns(files, definition, definition.default_spec_id)
+    encoded = encode_columns(columns, leaf_uuid=uuid.UUID(int=0), content=LeafContent.DATA)
+    return [
+        DataFile(
+            location=entry.location,
+            file_format=entry.file_format,
+            partition_spec_id=entry.partition_spec_id,
+            record_count=entry.record_count,
+            file_size_in_bytes=entry.file_size_in_bytes or 0,
+            content_stats=codec.encode(entry.content_stats),
+            stats_schema=codec.fingerprint,
+            sort_order_id=entry.sort_order_id,
+            split_offsets=entry.split_offsets,
+            key_metadata=entry.key_metadata,
+        )
+        for entry in decode_leaf(encoded.body, location=encoded.location).entries()
+    ]
+
+
+def _size_of(file: DataFile) -> int:
+    statistics = len(file.content_stats or b"") + _STATISTIC_BYTES * len(file.statistics)
+    return _FILE_BYTES + len(file.location) + statistics

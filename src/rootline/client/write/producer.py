@@ -1,0 +1,154 @@
+"""Publishing intents: the producer, its asyncio twin, and the receipts they give.
+
+Owns: the public surface of publishing. Does not own: the log (`intent_publisher`), stamping (`writer_stamp`), order
+(`publish_queue`).
+Invariants: a receipt's intent is stamped for good, so publishing the receipt again commits it once; thread-safe; of one
+table, what one producer publishes stands on the log in the order of its calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final
+
+from rootline.client.session.session import Operation, Session, SessionHolder
+from rootline.client.session.writer_stamp import WriterStamp
+from rootline.client.write.intent_publisher import await_verdict
+from rootline.client.write.publish_queue import PublishQueue, Queued
+from rootline.schemas.errors import Invalid
+from rootline.schemas.intent import Intent
+from rootline.schemas.log_position import LogPosition
+from rootline.schemas.verdict import Verdict
+
+DEFAULT_TIMEOUT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """An intent that is durable on the log at `position`."""
+
+    intent: Intent
+    position: LogPosition
+    _holder: SessionHolder
+
+    def verdict(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Verdict:
+        """What became of the intent.
+
+        Raises:
+            OutcomeUnknown: `verdict-timeout`; publishing this receipt again is safe.
+
+        """
+        return self._holder.run(_awaiting(self.intent, self.position, timeout_s))
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncReceipt:
+    """`Receipt` for coroutines."""
+
+    intent: Intent
+    position: LogPosition
+    _holder: SessionHolder
+
+    async def verdict(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Verdict:
+        """As `Receipt.verdict`."""
+        return await self._holder.run_async(_awaiting(self.intent, self.position, timeout_s))
+
+
+class _Publishing:
+    """What both producers share: a holder, a stamp, and being closed."""
+
+    def __init__(self, holder: SessionHolder, writer_id: str | None) -> None:
+        self._holder = holder
+        self._stamp = WriterStamp(writer_id)
+        self._queue = PublishQueue()
+        self._closed = False
+
+    def stamp(self, intent: Intent, *, writer_sequence: int | None = None) -> Intent:
+        """The intent as `publish` would send it; publishing the result, any number of times, commits it once."""
+        return self._stamp.stamp(intent, writer_sequence)
+
+    def _queued(self, what: Intent | Receipt | AsyncReceipt, writer_sequence: int | None) -> Queued:
+        if self._closed:
+            raise Invalid("lake-closed", f"this producer of {self._holder.name} is closed; open another one")
+        if isinstance(what, Receipt | AsyncReceipt):
+            return self._queue.add(lambda: what.intent)
+        return self._queue.add(lambda: self._stamp.stamp(what, writer_sequence))
+
+    def _delivering(self, queued: Queued) -> Operation[LogPosition]:
+        def operation(session: Session) -> Coroutine[Any, Any, LogPosition]:
+            return self._queue.deliver(session, queued)
+
+        return operation
+
+
+class Producer(_Publishing):
+    """Publishes intents. Without a `writer_id` of the caller's, under a fresh id that counts from 0 per table."""
+
+    def publish(self, what: Intent | Receipt, *, writer_sequence: int | None = None) -> Receipt:
+        """Append an intent, or a receipt's intent once more, to the log; durable when this returns.
+
+        Args:
+            what: the intent, or the receipt of an earlier call.
+            writer_sequence: the intent's number among those of the supplied `writer_id` for this table.
+
+        Raises:
+            Invalid: the pair of writer and sequence is incomplete, or the intent is too large.
+            Unavailable: the log cannot be reached.
+            OutcomeUnknown: the log did not answer; publish `stamp(intent)` again.
+
+        """
+        queued = self._queued(what, writer_sequence)
+        try:
+            return Receipt(queued.intent, self._holder.run(self._delivering(queued)), self._holder)
+        except BaseException:
+            queued.give_up()
+            raise
+
+    def close(self) -> None:
+        """Publish nothing more. Receipts stay usable while the lake is open."""
+        self._closed = True
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncProducer(_Publishing):
+    """`Producer` for coroutines, on whatever loop they run."""
+
+    async def publish(self, what: Intent | AsyncReceipt, *, writer_sequence: int | None = None) -> AsyncReceipt:
+        """As `Producer.publish`."""
+        queued = self._queued(what, writer_sequence)
+        try:
+            return AsyncReceipt(queued.intent, await self._holder.run_async(self._delivering(queued)), self._holder)
+        except BaseException:
+            queued.give_up()
+            raise
+
+    async def close(self) -> None:
+        """As `Producer.close`."""
+        self._closed = True
+
+    async def __aenter__(self) -> AsyncProducer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _awaiting(intent: Intent, position: LogPosition, timeout_s: float) -> Operation[Verdict]:
+    def operation(session: Session) -> Coroutine[Any, Any, Verdict]:
+        return await_verdict(session, intent, position, timeout_s=timeout_s)
+
+    return operation
+
+
+__all__ = ["AsyncProducer", "AsyncReceipt", "Producer", "Receipt"]

@@ -1,0 +1,1 @@
+"""The demos: real flights through the whole of it, every answer checked."""

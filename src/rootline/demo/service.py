@@ -1,0 +1,141 @@
+"""Services as the demo needs them: `rootline …` in processes of their own, and single commands of the command line.
+
+Owns: starting and stopping such processes, their output. Does not own: what they do, what they measured
+(`metrics`).
+Invariants: a service that was started is stopped, whatever happens; it is in no terminal's foreground group, so that
+Ctrl-C reaches the demo alone, which then stops it cleanly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rootline.demo.metrics import Quantiles, quantiles_at
+from rootline.schemas.errors import Unavailable
+
+PROGRAM: Final = (sys.executable, "-c", "from rootline.cli.app import main; main()")
+_START_PATIENCE_S: Final = 60.0
+_WAITING_PATIENCE_S: Final = 5.0
+_STOP_PATIENCE_S: Final = 30.0
+_COMMAND_PATIENCE_S: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunningService:
+    """A service in a process of its own; `url` is where its HTTP listens, empty for one without."""
+
+    process: subprocess.Popen[str]
+    url: str
+
+    def quantiles(self, histogram: str) -> Quantiles:
+        """What its `/metrics` says of one histogram."""
+        return quantiles_at([self.url], histogram)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedLake:
+    """A lake that services work on: where it is, and the HTTP of those of its coordinators that are known."""
+
+    warehouse: str
+    log: str | None
+    coordinators: tuple[str, ...]
+
+    def options(self) -> dict[str, str]:
+        """Spark's options for it."""
+        return {"warehouse": self.warehouse} | ({} if self.log is None else {"log": self.log})
+
+    def words(self) -> tuple[str, ...]:
+        """The command line's options for it."""
+        return tuple(word for name, value in self.options().items() for word in (f"--{name}", value))
+
+
+@contextlib.contextmanager
+def running_service(lake: Path, output: Path) -> Iterator[RunningService]:
+    """Coordinator, worker and HTTP of an embedded lake, until the block ends; their log lines go to the file `output`.
+
+    Raises:
+        Unavailable: `log-unavailable`, it did not start, or somebody else serves this lake.
+
+    """
+    with running("up", "--root", str(lake), "--http-port", "0", output=output) as service:
+        if not service.url:
+            raise Unavailable("log-unavailable", f"`rootline up` has no HTTP to ask; {output} says why")
+        yield service
+
+
+@contextlib.contextmanager
+def running(*words: str, output: Path) -> Iterator[RunningService]:
+    """`rootline WORDS…`, a service, until the block ends; its log lines go to the file `output`.
+
+    Raises:
+        Unavailable: `log-unavailable`, it did not start, or somebody else serves this lake.
+
+    """
+    with output.open("a", encoding="utf-8") as lines:
+        process = subprocess.Popen(
+            [*PROGRAM, *words, "--json"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=lines,
+            text=True,
+            start_new_session=True,
+        )
+    try:
+        said = _said(process)
+        if said["event"] == "waiting":
+            holder = said["holder"]
+            said = _said(process, _WAITING_PATIENCE_S)  # whoever only commits something gives way soon
+            if said["event"] == "ended":
+                raise Unavailable(
+                    "log-unavailable",
+                    f"`rootline {' '.join(words)}`: process {holder} serves it already; stop it first",
+                )
+        if said["event"] != "listening":
+            raise Unavailable("log-unavailable", f"`rootline {words[0]}` did not start; {output} says why")
+        yield RunningService(process, said["url"] or "")
+    finally:
+        _stop(process)
+
+
+def _said(process: subprocess.Popen[str], patience_s: float = _START_PATIENCE_S) -> dict[str, Any]:
+    """The next event that the service announces; it is stopped when it says nothing for so long."""
+    assert process.stdout is not None
+    impatient = threading.Timer(patience_s, process.terminate)
+    impatient.start()
+    try:
+        line = process.stdout.readline()
+    finally:
+        impatient.cancel()
+    said: dict[str, Any] = json.loads(line) if line else {"event": "ended"}
+    return {"event": "ended"} if said["event"] == "stopped" else said
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.communicate(timeout=_STOP_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+
+
+def command_line(*words: str, output: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a `rootline` command to its end; stdout goes to the file `output` if one is given."""
+    with contextlib.ExitStack() as around:
+        stdout: Any = subprocess.PIPE if output is None else around.enter_context(output.open("w", encoding="utf-8"))
+        return subprocess.run(
+            [*PROGRAM, *words],
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=_COMMAND_PATIENCE_S,
+            check=False,
+        )

@@ -1,0 +1,239 @@
+"""The demo's story: flights are streamed in, deleted, corrected and flushed, and read back in two ways.
+
+Owns: the steps, and what each adds to the report. Does not own: services (`service`), the source and what is
+expected of it (`rootline.demo.example_flights`), the order and the terminal (`demo`).
+Invariants: nothing is faked: services run in processes of their own, what is read comes through public doors; what is
+expected comes from the source alone; nothing depends on where the lake is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from rootline.client.lake import Lake
+from rootline.client.table_handle import TableHandle
+from rootline.demo.example_flights import (
+    CANCELLED,
+    as_arrow,
+    corrected,
+    expected_rows,
+    objects_below,
+    rows_by_carrier,
+    rows_digest,
+)
+from rootline.demo.metrics import quantiles_at
+from rootline.demo.report import Flush, Report
+from rootline.demo.service import ServedLake, command_line
+from rootline.schemas.errors import OutcomeUnknown
+from rootline.schemas.object_keys import table_prefix
+from rootline.spark.spark_types import spark_schema_of
+from rootline.tree.view.outline import TreeOutline
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+CARRIER: Final = "UA"
+BUCKETS: Final = 8
+_LATE: Final = "dep_delay > 60 and carrier = 'UA'"
+_FLUSH_PATIENCE_S: Final = 90.0
+
+
+def flush_at(months: int) -> int:
+    """Data files, or vectors, that the root may hold before the worker moves them into leaves; a month makes 16."""
+    return 24 if months > 1 else 8
+
+
+def flush_properties(months: int) -> dict[str, str]:
+    """The table's properties that say so."""
+    return {f"rootline.flush.{what}": str(flush_at(months)) for what in ("data-files", "vectors")}
+
+
+@dataclass
+class Story:
+    """The demo on one table. `files`: its folder for everything that is not the lake's."""
+
+    spark: SparkSession
+    lake: Lake
+    served: ServedLake
+    table: TableHandle
+    files: Path
+    flights: pd.DataFrame
+    flush_at: int
+    say: Callable[[str], None]
+    report: Report
+    version_streamed: int = 0
+
+    @property
+    def _source(self) -> Path:
+        return self.files / "source"
+
+    def stream(self) -> None:
+        """Every month as a micro-batch: one file of the source, one intent, one commit."""
+        definition = self.table.definition()
+        stream = (
+            self.spark.readStream.schema(spark_schema_of(definition.schema))
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(self._source))
+        )
+        query = (
+            stream.writeStream.format("rootline")
+            .options(**self.served.options())
+            .option("checkpointLocation", str(self.files / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(self.table.name)
+        )
+        try:
+            self._follow(query)
+        finally:
+            query.stop()
+        self.version_streamed = self.table.head().version
+
+    def _follow(self, query: StreamingQuery) -> None:
+        ended = False
+        while not ended:
+            ended = bool(query.awaitTermination(1))
+            for progress in query.recentProgress[self.report.batches :]:
+                if not progress["numInputRows"]:
+                    continue
+                self.report.batches += 1
+                self.report.rows_streamed += progress["numInputRows"]
+                took_ms = progress["durationMs"]["triggerExecution"]
+                self.report.batches_ms.append(took_ms)
+                self.say(
+                    f"  micro-batch {progress['batchId']:>2}  {progress['numInputRows']:>7,} rows  "
+                    f"{took_ms / 1000:5.1f} s  the table is at version {self.table.head().version}"
+                )
+
+    def change(self) -> None:
+        """Delete the cancelled flights by vectors, then replace one carrier's flights by corrected ones."""
+        self.table.delete_where(CANCELLED)
+        self.report.rows_deleted = int(self.flights.dep_time.isna().sum())
+        self.say(f"  deleted the flights where {CANCELLED}: {self.report.rows_deleted:,} rows, no file rewritten")
+        right = corrected(self.flights, CARRIER)
+        self.table.overwrite(as_arrow(right), where=f"carrier = '{CARRIER}'")
+        self.report.rows_corrected = len(right)
+        self.say(f"  replaced the flights where carrier = '{CARRIER}': {len(right):,} rows")
+
+    def await_flush(self) -> None:
+        """Wait until the worker has moved what is due out of the root.
+
+        Raises:
+            OutcomeUnknown: `verdict-timeout`, it did not in time.
+
+        """
+        deadline_s = time.monotonic() + _FLUSH_PATIENCE_S
+        while any(group.files >= self.flush_at for group in self.table.tree().outline().groups):
+            if time.monotonic() > deadline_s:
+                raise OutcomeUnknown("verdict-timeout", f"{self.table.name}: the worker did not flush it in time")
+            time.sleep(0.1)
+        head = self.table.head().version
+        trees = [self.table.tree(version=version).outline() for version in range(head + 1)]
+        self.report.flushes = [
+            Flush(before, after) for before, after in pairwise(trees) if _leaves(after) - _leaves(before)
+        ]
+        self.report.commits = head
+        for flush in self.report.flushes:
+            self.say(f"  version {flush.after.version} moved entries out of the root")
+
+    def count_objects(self) -> None:
+        """Objects under `metadata/` that commits wrote which are no flush: one each, their root."""
+        report, metadata = self.report, f"{table_prefix(self.table.name)}metadata/"
+        report.small_commits = report.commits - len(report.flushes)
+        others = sum(objects_below(self.lake, f"{metadata}{folder}/") for folder in ("definitions", "leaves"))
+        roots_of_others = len(report.flushes) + 1  # the first root: the creation
+        of_small_commits = objects_below(self.lake, metadata) - others - roots_of_others
+        report.objects_per_small_commit = of_small_commits / report.small_commits
+        if self.served.coordinators:
+            report.commit = quantiles_at(self.served.coordinators, "rootline_commit_seconds")
+            report.visible = quantiles_at(self.served.coordinators, "rootline_intent_visible_seconds")
+        report.agreement.hold("metadata objects of a small commit", 1.0, report.objects_per_small_commit)
+        report.agreement.hold("whether the worker flushed", True, bool(report.flushes))
+
+    def read_with_spark(self) -> None:
+        """All rows, a selective query, and the table as it was before the delete."""
+        agreement, expected = self.report.agreement, expected_rows(self.flights, CARRIER)
+        read = self._load().toArrow().to_pandas()
+        read = read.assign(time_hour=read.time_hour.dt.tz_convert("UTC"))
+        self.report.rows_expected, self.report.rows_by_spark = len(expected), len(read)
+        self.report.carriers, self.report.digest = len(rows_by_carrier(expected)), rows_digest(expected)
+        agreement.hold_rows("Spark", expected, read)
+        counted = self._load(columns="carrier").groupBy("carrier").count().collect()
+        agreement.hold("Spark's count of each carrier", rows_by_carrier(expected), {row[0]: row[1] for row in counted})
+        late = self._load(columns="carrier", where=_LATE).count()
+        agreement.hold(f"Spark's rows where {_LATE}", self._late(expected), late)
+        before = self._load(columns="carrier", versionAsOf=self.version_streamed).count()
+        agreement.hold("Spark's rows before the delete", len(self.flights), before)
+        self.say(f"  Spark read {len(read):,} rows, {late:,} of them where {_LATE}")
+
+    def read_with_commands(self) -> None:
+        """The same with `rootline scan`; and `rootline check` reads the whole chain."""
+        agreement, expected = self.report.agreement, expected_rows(self.flights, CARRIER)
+        rows = self.files / "scan.csv"
+        done = command_line("scan", self.table.name, *self.served.words(), output=rows)
+        agreement.hold("exit code of rootline scan", (0, ""), (done.returncode, done.stderr))
+        read = _read_csv(rows, as_arrow(self.flights).schema)
+        self.report.rows_by_command = len(read)
+        agreement.hold_rows("rootline scan", expected, read)
+        late = command_line("scan", self.table.name, *self.served.words(), "--where", _LATE, "--count", "--json")
+        agreement.hold(
+            f"rootline scan --where {_LATE}", self._late(expected), json.loads(late.stdout or "{}").get("rows")
+        )
+        self.say(f"  rootline scan read {len(read):,} rows")
+        checked = command_line("check", self.table.name, *self.served.words())
+        agreement.hold("rootline check", (0, f"{self.table.name}: no findings\n"), (checked.returncode, checked.stdout))
+        self.say(f"  rootline check says: {checked.stdout.strip()}")
+
+    def draw(self) -> None:
+        """Pictures of the tree: before the last flush, and now."""
+        views = {"tree.svg": self.table.tree()}
+        if self.report.flushes:
+            views["tree-before-flush.svg"] = self.table.tree(version=self.report.flushes[-1].before.version)
+        for name, view in views.items():
+            path = self.files / name
+            path.write_text(view.svg(), encoding="utf-8")
+            self.report.pictures.append(str(Path(self.report.files) / name))
+        self.report.tree = views["tree.svg"].text()
+
+    def _load(self, **options: Any) -> DataFrame:
+        reader = self.spark.read.format("rootline").options(**self.served.options()).options(**options)
+        return reader.load(self.table.name)
+
+    @staticmethod
+    def _late(rows: pd.DataFrame) -> int:
+        return int(((rows.dep_delay > 60) & (rows.carrier == "UA")).sum())
+
+
+def write_source(flights: pd.DataFrame, files: Path) -> None:
+    """One Parquet file for each month, the months' order being that of the files' times."""
+    source = files / "source"
+    source.mkdir(parents=True)
+    began_s = int(time.time()) - 3600
+    for month, rows in flights.groupby("month"):
+        path = source / f"month-{int(month):02}.parquet"
+        pq.write_table(as_arrow(rows), path)
+        os.utime(path, (began_s + int(month), began_s + int(month)))
+
+
+def _leaves(tree: TreeOutline) -> set[str]:
+    return {leaf.location for leaf in tree.leaves}
+
+
+def _read_csv(path: Path, schema: pa.Schema) -> pd.DataFrame:
+    types = {column.name: column.type for column in schema}
+    convert = pa_csv.ConvertOptions(
+        column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+    )
+    return pa_csv.read_csv(path, convert_options=convert).to_pandas()

@@ -1,0 +1,207 @@
+"""Reads a table's whole chain and says what is not as it must be.
+
+Owns: the order of a check, from the oldest addressable root to the head. Does not own: the rules (`header`,
+`progress`, `entries`, `live_set`), reading objects (`objects`).
+Invariants: changes nothing; what stored bytes hold never raises, it is found; every metadata object that a root names
+is read whole, once; a check of a table that is being written covers the versions there were when it began.
+
+Source: invariants page; format page, "Integrity".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from rootline.ports.object_store import ObjectStore, StoredObject
+from rootline.schemas.absolute_locations import is_absolute
+from rootline.schemas.bytes.root.root_codec import Root, decode_root
+from rootline.schemas.errors import Corrupt, Invalid
+from rootline.schemas.identifiers import ObjectKey, TableName, Version
+from rootline.schemas.object_keys import root_key, roots_prefix, table_prefix, version_of_root_key
+from rootline.storage.check.entries import EntryCheck
+from rootline.storage.check.findings import CheckSummary, DataFiles, Finding, FindingBook, Progress
+from rootline.storage.check.header import faults_of_header, faults_of_step
+from rootline.storage.check.live_set import LiveSet
+from rootline.storage.check.objects import ObjectCheck
+from rootline.storage.check.progress import Decided, faults_of_decided, faults_of_progress
+from rootline.storage.metadata.stored_file import stored_key
+from rootline.tree.commit.apply import WRITER_RETENTION_S
+
+_ROOTS_AT_ONCE: Final = 16
+_FILES_AT_ONCE: Final = 8
+
+
+async def check_table(
+    store: ObjectStore,
+    table: TableName,
+    *,
+    data_files: DataFiles = DataFiles.LISTED,
+    summary: CheckSummary | None = None,
+    progress: Progress | None = None,
+    writer_retention_s: int = WRITER_RETENTION_S,
+) -> AsyncIterator[Finding]:
+    """Everything that is wrong with `table`, as it is found; nothing when all is well.
+
+    Args:
+        store: the warehouse.
+        table: the table's name.
+        data_files: how closely to look at the files that hold rows.
+        summary: filled in as the check goes on.
+        progress: called with the summary after every root.
+        writer_retention_s: how long an idle `process/` writer must stay in the ledger.
+
+    Raises:
+        Invalid: `table-unknown`, there is no root at all.
+        Unavailable: the store cannot be reached; what was found until then stands.
+
+    """
+    check = _TableCheck(store, table, summary if summary is not None else CheckSummary(), writer_retention_s)
+    versions = await check.versions()
+    previous: Root | None = None
+    for start in range(0, len(versions), _ROOTS_AT_ONCE):
+        some = versions[start : start + _ROOTS_AT_ONCE]
+        bodies = await asyncio.gather(*(store.get(root_key(table, version)) for version in some))
+        for version, stored in zip(some, bodies, strict=True):
+            previous = await check.root(version, stored, previous)
+            for finding in check.book.take():
+                yield finding
+            if progress is not None:
+                progress(check.summary)
+            await asyncio.sleep(0)  # others share the loop
+    await check.data_files(data_files)
+    for finding in check.book.take():
+        yield finding
+    if progress is not None:
+        progress(check.summary)
+
+
+class _TableCheck:
+    def __init__(self, store: ObjectStore, table: TableName, summary: CheckSummary, writer_retention_s: int) -> None:
+        self._store, self._table, self._writer_retention_s = store, table, writer_retention_s
+        self.summary = summary
+        self.book = FindingBook(summary)
+        self._objects = ObjectCheck(store, table, self.book, summary)
+        self._live = LiveSet(self._objects, self.book)
+        self._entries = EntryCheck(self._live, self._objects, self.book)
+        self._likely: Root | None = None  # the root decoded last, for its blocks
+        self._decided: Decided | None = None  # the header checked last, and its pages
+
+    async def versions(self) -> Sequence[Version]:
+        """The versions to check, ascending; gaps among them are findings."""
+        listing = await self._store.list(roots_prefix(self._table))
+        found: list[Version] = []
+        for key in listing.keys:
+            version = version_of_root_key(key)
+            if version is None or key != root_key(self._table, version):
+                self.summary.foreign_objects.append(key)
+            else:
+                found.append(version)
+        if not found:
+            raise Invalid("table-unknown", f"{self._table} has no root; is the name right?")
+        found.sort()
+        oldest = await self._oldest_version(found)
+        addressable = [version for version in found if version >= oldest]
+        self.summary.head_version, self.summary.roots_total = found[-1], len(addressable)
+        expected = oldest
+        for version in addressable:
+            if version > expected:
+                missing = f"version {expected}" if version == expected + 1 else f"versions {expected} to {version - 1}"
+                self.book.add(root_key(self._table, expected), "version-gap", f"{missing} of {self._table} missing")
+            expected = Version(version + 1)
+        return addressable
+
+    async def _oldest_version(self, found: Sequence[Version]) -> Version:
+        """What the newest readable root says; version 0 has to be there when none can be read."""
+        for version in reversed(found):
+            stored = await self._store.get(root_key(self._table, version))
+            try:
+                if stored is not None:
+                    return decode_root(stored.body, name=stored.key).header.oldest_version
+            except Corrupt:
+                continue
+        return Version(0)
+
+    async def root(self, version: Version, stored: StoredObject | None, previous: Root | None) -> Root | None:
+        """Check one root; it, or `None` when it cannot be read. `previous`: the last root read before."""
+        key = root_key(self._table, version)
+        self.summary.roots += 1
+        root = self._decoded(key, version, stored)
+        if root is None:
+            return None
+        old = previous if previous is not None and previous.header.version + 1 == version else None
+        before, self._decided = self._decided, Decided(root.header, await self._objects.pages(root.header))
+        faults = [*faults_of_header(root.header), *faults_of_decided(root.header)]
+        if old is not None:
+            faults += faults_of_step(old, root)
+        if old is not None and before is not None:
+            faults += faults_of_progress(before, self._decided, writer_retention_s=self._writer_retention_s)
+        for fault in faults:
+            self.book.add(key, fault.code, fault.reason)
+        if len({block.digest for block in root.blocks}) != len(root.blocks):
+            self.book.add(key, "entry-doubled", "one block of entries stands in it twice")
+        definition = await self._objects.definition(root.header)
+        step = await self._live.follow(old, root, key)
+        self.summary.entries += len(step.rows)
+        await self._entries.check(old, step, definition)
+        self._objects.forget_leaves(set(self._live.leaf_rows))
+        return root
+
+    def _decoded(self, key: ObjectKey, version: Version, stored: StoredObject | None) -> Root | None:
+        if stored is None:
+            self.book.add(key, "object-missing", "the root was listed, but it does not exist")
+            return None
+        self.summary.bytes_read += len(stored.body)
+        try:
+            root = decode_root(stored.body, name=key, known=self._likely)
+        except Corrupt as error:
+            self.book.add_error(key, error)
+            return None
+        self._likely = root
+        self.summary.blocks += len(root.blocks)
+        header = root.header
+        if (header.table, header.version) != (self._table, version):
+            self.book.add(key, "root-corrupt", f"it holds version {header.version} of {header.table}")
+            return None
+        return root
+
+    async def data_files(self, closely: DataFiles) -> None:
+        """Whether the files with rows are there; and count what no root names."""
+        if closely is DataFiles.IGNORED:
+            return
+        listing = await self._store.list(table_prefix(self._table))
+        present = set(listing.keys)
+        files = {stored_key(self._table, location): length for location, length in self._entries.data_files.items()}
+        elsewhere = {key: length for key, length in files.items() if is_absolute(key)}  # in no listing of ours
+        wanted = {key: length for key, length in files.items() if key not in elsewhere}
+        self.summary.data_files = len(wanted if closely is DataFiles.LISTED else files)
+        for key in sorted(wanted.keys() - present):
+            self.book.add(key, "object-missing", "an entry names this file, but it does not exist")
+        named = wanted.keys() | self._named_objects()
+        others = (roots_prefix(self._table), f"{table_prefix(self._table)}export/")
+        self.summary.unreferenced_objects = sum(key not in named and not key.startswith(others) for key in present)
+        if closely is DataFiles.READ:
+            found = {key: length for key, length in wanted.items() if key in present}
+            await self._read_lengths(found | elsewhere)
+
+    def _named_objects(self) -> set[ObjectKey]:
+        return {stored_key(self._table, location) for location in self._objects.named_locations}
+
+    async def _read_lengths(self, wanted: dict[ObjectKey, int | None]) -> None:
+        slots = asyncio.Semaphore(_FILES_AT_ONCE)
+
+        async def compare(key: ObjectKey, length: int | None) -> None:
+            async with slots:
+                try:
+                    stored = await self._store.get(key)
+                except Invalid as error:
+                    self.book.add_error(key, error)
+                    return
+            if stored is None or (length is not None and len(stored.body) != length):
+                held = "nothing" if stored is None else f"{len(stored.body)} bytes"
+                self.book.add(key, "length-wrong", f"the store holds {held}, its entry says {length} bytes")
+
+        async with asyncio.TaskGroup() as group:
+            for key, length in wanted.items():
+                group.create_task(compare(key, length))

@@ -1,0 +1,291 @@
+"""Rules about what one step brought: rows, leaves, vectors, and what the root shows of its own change.
+
+Owns: these rules. Does not own: what is live (`live_set`), the form of single entries (`entry_rules`).
+Invariants: looks at what came and went only; a rule that needs an unreadable leaf is left out, never guessed.
+
+Source: invariants page, numbers 4, 5, 10, 11, 20, 21; format page, "Status", "Sequence numbers", "Aggregates".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
+from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
+from rootline.schemas.entry_rules import ManifestKind, broken_rules
+from rootline.schemas.errors import Corrupt, Invalid
+from rootline.schemas.root_header import Operation
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.check.findings import FindingBook
+from rootline.storage.check.live_set import LiveSet, Step
+from rootline.storage.check.objects import LiveKey, ObjectCheck, aggregates_under
+from rootline.tree.check.rewrite_rules import Rewrites, faults_of_rewrites, says_rewrites
+from rootline.tree.draft.summary import RESTORED_VERSIONS
+from rootline.tree.proof.adopted_rows import faults_of_adopted, has_older_deletes, is_adopted
+
+_FILES_MAX = ContentType.EQUALITY_DELETE
+
+
+class EntryCheck:
+    """Checks the steps of one table; findings go into the book."""
+
+    def __init__(self, live: LiveSet, objects: ObjectCheck, book: FindingBook) -> None:
+        self._live, self._objects, self._book = live, objects, book
+        self._proven_vectors: set[EntryPlace] = set()
+        self.data_files: dict[str, int | None] = {}
+        """Files with rows that some version names, and their lengths."""
+
+    async def check(self, old: Root | None, step: Step, definition: TableDefinition | None) -> None:
+        """Everything about the step from `old`; `old` is `None` when it cannot be read."""
+        for entry in step.rows:
+            for rule in broken_rules(entry, ManifestKind.ROOT):
+                self._add(step, "entry-invalid", f"{entry.content_type.name} {entry.location}: {rule}")
+            if entry.content_type is ContentType.DATA and entry.first_row_id is None:
+                self._add(step, "entry-invalid", f"DATA {entry.location}: first_row_id is absent")
+        for row in step.new_leaves:
+            self._check_leaf(step, row, definition)
+        self._check_affinity(step)
+        added = step.added
+        if definition is not None:
+            self._check_against_definition(step, added, definition)
+        await self._check_vectors(step, added)
+        if self._live.is_whole:
+            self._check_single_places(step)
+            self._check_orphans(step, added)
+            if self._live.totals != step.root.header.totals:
+                reason = f"the header says {step.root.header.totals}, its live entries give {self._live.totals}"
+                self._add(step, "totals-wrong", reason)
+        self._check_numbers(old, step)
+        if old is not None and step.is_whole:
+            self._check_moved(step)
+            self._check_shown(old, step, added)
+        for entry in added.values():
+            if entry.content_type in (ContentType.DATA, ContentType.EQUALITY_DELETE):
+                self.data_files[entry.location] = entry.file_size_in_bytes
+
+    def _add(self, step: Step, code: str, reason: str) -> None:
+        self._book.add(step.key, code, reason)
+
+    def _check_leaf(self, step: Step, row: ContentEntry, definition: TableDefinition | None) -> None:
+        facts = self._live.facts.get(row.location)
+        if facts is None:
+            return
+        expected = LeafContent.DATA if row.content_type is ContentType.DATA_MANIFEST else LeafContent.DELETE
+        if facts.leaf.content is not expected:
+            self._add(
+                step, "leaf-mismatch", f"{row.location} lists {facts.leaf.content} files, its row says {expected}"
+            )
+        if len(facts.leaf) != row.record_count:
+            reason = f"{row.location} holds {len(facts.leaf)} entries, its row says {row.record_count}"
+            self._add(step, "leaf-mismatch", reason)
+        if not facts.specs <= {row.partition_spec_id}:
+            reason = (
+                f"{row.location} holds entries of specs {sorted(facts.specs)}, its row is of {row.partition_spec_id}"
+            )
+            self._add(step, "leaf-mismatch", reason)
+        if definition is None:
+            return
+        try:
+            recomputed = aggregates_under(facts, definition.spec_by_id(row.partition_spec_id).expr_ids)
+        except Invalid as error:
+            self._add(step, "definition-mismatch", f"{row.location}: {error.message}")
+            return
+        if is_adopted(row):
+            for fault in faults_of_adopted(row, recomputed):
+                self._add(step, "aggregate-wrong", f"{row.location}: {fault}")
+            return
+        if recomputed.manifest_stats != row.manifest_stats:
+            reason = f"{row.location}: its row says {row.manifest_stats}, its entries give {recomputed.manifest_stats}"
+            self._add(step, "aggregate-wrong", reason)
+        try:
+            known = {tracked_id: row.content_stats[tracked_id] for tracked_id in row.content_stats}
+        except Corrupt:  # said already, as a rule that the row breaks
+            return
+        for tracked_id in sorted(recomputed.content_stats.keys() | known.keys()):
+            stated, found = known.get(tracked_id), recomputed.content_stats.get(tracked_id)
+            if stated != found:
+                reason = f"{row.location}: its row says {stated} of column {tracked_id}, its entries give {found}"
+                self._add(step, "aggregate-wrong", reason)
+
+    def _check_affinity(self, step: Step) -> None:
+        if not step.new_leaves and not step.is_first:
+            return
+        changed = {row.referenced_file for row in step.rows if row.content_type is ContentType.MANIFEST_DV}
+        for row in self._live.leaf_rows.values():
+            if row.content_type is not ContentType.DELETE_MANIFEST or row.referenced_file is None:
+                continue
+            target = self._live.leaf_rows.get(row.referenced_file)
+            if target is None or target.content_type is not ContentType.DATA_MANIFEST:
+                reason = f"{row.location} belongs to {row.referenced_file}, which is no live data leaf"
+                self._add(step, "leaf-mismatch", reason)
+                continue
+            facts = self._live.facts.get(row.location)
+            if facts is None or target.location not in self._live.facts:
+                continue
+            if row not in step.new_leaves and target.location not in changed:
+                continue
+            for data_location, ordinals in facts.targets.items():
+                alive = any(ordinal not in self._live.dead.get(row.location, ()) for ordinal in ordinals)
+                place = EntryPlace(ContentType.DATA, data_location)
+                if alive and not self._live.is_live_in(target.location, place):
+                    reason = f"{row.location} holds a vector of {data_location}, which is not live in {target.location}"
+                    self._add(step, "leaf-mismatch", reason)
+
+    def _check_against_definition(
+        self, step: Step, added: dict[LiveKey, ContentEntry], definition: TableDefinition
+    ) -> None:
+        specs = {spec.spec_id: spec.expr_ids for spec in definition.partition_specs}
+        for entry in added.values():
+            expr_ids = specs.get(entry.partition_spec_id)
+            if expr_ids is None:
+                reason = f"{entry.location} is of spec {entry.partition_spec_id}, which the definition does not have"
+                self._add(step, "definition-mismatch", reason)
+                continue
+            lacking = [expr_id for expr_id in expr_ids if expr_id not in entry.content_stats]
+            if lacking:
+                self._add(step, "entry-invalid", f"{entry.location} has no partition value of id {lacking[0]}")
+
+    async def _check_vectors(self, step: Step, added: dict[LiveKey, ContentEntry]) -> None:
+        for key, entry in added.items():
+            if entry.deletion_vector is None or key.place in self._proven_vectors:
+                continue
+            self._proven_vectors.add(key.place)
+            blob = await self._objects.vector(entry)
+            data = self._live.find_data(entry.referenced_file or "")
+            if blob is not None and data is not None and blob.last_position >= data.record_count:
+                reason = f"{entry.location} deletes row {blob.last_position} of {data.record_count} of {data.location}"
+                self._add(step, "vector-mismatch", reason)
+
+    def _check_single_places(self, step: Step) -> None:
+        for key, entry in step.came.items():
+            places = self._live.places_of(key.place)
+            if len(places) != 1:
+                where = " and ".join(places) or "no place"
+                self._add(step, "entry-doubled", f"{entry.content_type.name} {entry.location} is live in {where}")
+
+    def _check_orphans(self, step: Step, added: dict[LiveKey, ContentEntry]) -> None:
+        for entry in added.values():
+            if entry.deletion_vector is None:
+                continue
+            target = entry.referenced_file or ""
+            if self._live.find_data(target) is None:
+                self._add(step, "vector-mismatch", f"{entry.location}: its data file {target} is not live")
+            if len(self._live.vectors_of(target)) > 1:
+                self._add(step, "vector-mismatch", f"data file {target} has more than one live vector")
+        for entry in step.removed.values():
+            if entry.content_type is not ContentType.DATA or self._live.find_data(entry.location) is not None:
+                continue
+            if self._live.vectors_of(entry.location):
+                self._add(step, "vector-mismatch", f"data file {entry.location} is gone, its vector is still live")
+
+    def _check_numbers(self, old: Root | None, step: Step) -> None:
+        header = step.root.header
+        after = -1 if old is None else old.header.snapshot.sequence_number
+        row_ids: list[tuple[int, int, str]] = []
+        for entry in step.changing:
+            info, name = entry.version_info, f"{entry.content_type.name} {entry.location}"
+            if info.snapshot_id != header.snapshot.snapshot_id:
+                self._add(
+                    step, "snapshot-wrong", f"{name} is {info.status.name} by another snapshot, {info.snapshot_id}"
+                )
+            number, own = info.sequence_number or 0, info.file_sequence_number or 0
+            if info.status is not Status.ADDED or entry.content_type is ContentType.MANIFEST_DV:
+                continue
+            is_restored = number <= after < own and RESTORED_VERSIONS in header.snapshot.summary
+            outside = own > header.snapshot.sequence_number or (old is not None and own <= after)
+            if outside or not (number == own or is_restored):
+                reason = f"{name} is ADDED with sequence number {number}, which is none of this root's"
+                self._add(step, "snapshot-wrong", reason)
+            last_row_id = 0 if entry.first_row_id is None else entry.first_row_id + _rows_of(entry)
+            if is_restored and last_row_id > header.next_row_id:
+                self._add(step, "snapshot-wrong", f"the row ids of {name} are not below {header.next_row_id}")
+            if entry.first_row_id is not None and not is_restored:
+                row_ids.append((entry.first_row_id, entry.first_row_id + _rows_of(entry), name))
+        row_ids.sort()
+        for (_, end, _), (start, _, name) in pairwise(row_ids):
+            if start < end:
+                self._add(step, "snapshot-wrong", f"the row ids of {name} are given to another file too")
+        lowest = 0 if old is None else old.header.next_row_id
+        for start, end, name in row_ids:
+            if start < lowest or end > header.next_row_id:
+                reason = f"the row ids of {name}, {start}..{end - 1}, are outside {lowest}..{header.next_row_id - 1}"
+                self._add(step, "snapshot-wrong", reason)
+
+    def _check_moved(self, step: Step) -> None:
+        for key, before in step.went.items():
+            now = step.came.get(key)
+            if now is not None and _settled(before) != _settled(now):
+                self._add(step, "entry-changed", f"{now.content_type.name} {now.location} is not what it was before")
+
+    def _check_shown(self, old: Root, step: Step, added: dict[LiveKey, ContentEntry]) -> None:
+        shown_added, removed_keys = set(self._shown_added(step)), set(self._shown_removed(step))
+        really_added, gone = set(added), set(step.removed)
+        if says_rewrites(step.root.header.snapshot.summary):
+            really_added, gone, removed_keys = self._check_rewrites(old, step, added, shown_added, removed_keys)
+        shown_removed, really_removed = {key.place for key in removed_keys}, {key.place for key in gone}
+        for key in sorted(shown_added ^ really_added)[:3]:
+            what = "shown as added, but was there before" if key in shown_added else "new, but not shown as added"
+            self._add(step, "live-set-wrong", f"{key.place.content_type.name} {key.place.location} is {what}")
+        for place in sorted(shown_removed ^ really_removed, key=str)[:3]:
+            what = "shown as removed, but was not" if place in shown_removed else "gone, but not shown as removed"
+            self._add(step, "live-set-wrong", f"{place.content_type.name} {place.location} is {what}")
+        if step.root.header.snapshot.operation is Operation.REPLACE and (really_added or really_removed):
+            reason = f"it says that it only moved entries, but {len(really_added)} came and {len(really_removed)} went"
+            self._add(step, "live-set-wrong", reason)
+
+    def _check_rewrites(
+        self,
+        old: Root,
+        step: Step,
+        added: dict[LiveKey, ContentEntry],
+        shown_added: set[LiveKey],
+        shown_removed: set[LiveKey],
+    ) -> tuple[set[LiveKey], set[LiveKey], set[LiveKey]]:
+        """What came, what went and what is shown as removed, without all that rewrites of this root did."""
+        first = old.header.snapshot.sequence_number
+        briefly = {
+            LiveKey(entry.place, entry.version_info.file_sequence_number): entry
+            for entry in step.changing
+            if entry.version_info.status is Status.DELETED and (entry.version_info.file_sequence_number or 0) > first
+        }
+        came = {key: entry for key, entry in added.items() if key not in shown_added}
+        went = {key: entry for key, entry in step.removed.items() if key not in shown_removed}
+        found = Rewrites((*came.values(), *briefly.values()), tuple(went.values()))
+        older = (row.entry for row in old.rows)
+        is_exact = not (old.header.totals.equality_deletes or has_older_deletes(older))
+        for fault in faults_of_rewrites(found, old.header, step.root.header, is_exact=is_exact):
+            self._add(step, "live-set-wrong", fault)
+        return set(added) - came.keys(), step.removed.keys() - went.keys(), shown_removed - briefly.keys()
+
+    def _shown_added(self, step: Step) -> Iterator[LiveKey]:
+        for entry in step.changing:
+            if entry.version_info.status is not Status.ADDED:
+                continue
+            if entry.content_type <= _FILES_MAX:
+                yield LiveKey(entry.place, entry.version_info.file_sequence_number)
+            elif entry.content_type is not ContentType.MANIFEST_DV and entry.location in self._live.facts:
+                facts = self._live.facts[entry.location]
+                yield from (facts.keys[ordinal] for ordinal in self._live.live_ordinals(entry.location))
+
+    def _shown_removed(self, step: Step) -> Iterator[LiveKey]:
+        for entry in step.changing:
+            if entry.version_info.status is Status.DELETED and entry.content_type <= _FILES_MAX:
+                yield LiveKey(entry.place, entry.version_info.file_sequence_number)
+            elif entry.content_type is ContentType.MANIFEST_DV and entry.version_info.status is Status.ADDED:
+                facts = self._live.facts.get(entry.referenced_file or entry.location)
+                for ordinal in self._live.bits_of(step, entry) if facts is not None else ():
+                    if facts is not None and ordinal < len(facts.leaf):
+                        yield facts.keys[ordinal]
+
+
+def _rows_of(entry: ContentEntry) -> int:
+    """How many row ids a file takes, or all files of a leaf."""
+    stats = entry.manifest_stats
+    return entry.record_count if stats is None else stats.added_rows_count + stats.existing_rows_count
+
+
+def _settled(entry: ContentEntry) -> ContentEntry:
+    return replace(entry, version_info=replace(entry.version_info, status=Status.EXISTING))

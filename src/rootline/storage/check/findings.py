@@ -1,0 +1,95 @@
+"""What a check reports: findings, a summary, and how far it has come.
+
+Owns: the value types, and collecting findings once each. Does not own: what is checked (`chain`).
+Invariants: a finding names one object by its key, with a stable code (`rootline explain`) and the reason in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from rootline.schemas.errors import RootlineError
+
+
+class DataFiles(Enum):
+    """How closely a check looks at the files that hold rows. Everything else is always read byte by byte."""
+
+    IGNORED = "ignored"
+    LISTED = "listed"  # each exists; one LIST of the table's folder
+    READ = "read"  # each exists with the length that its entry says; reads them all
+
+
+class Finding(NamedTuple):
+    """Something that is not as it must be. `object`: the key of the object that is wrong, or that shows it."""
+
+    object: str
+    code: str
+    reason: str
+
+
+class Fault(NamedTuple):
+    """What a rule finds: a code and the reason; whoever asked knows the object."""
+
+    code: str
+    reason: str
+
+
+@dataclass(slots=True)
+class CheckSummary:
+    """What has been checked so far; each object counts once. `foreign_objects` in the roots' folder are no faults."""
+
+    roots: int = 0
+    roots_total: int = 0
+    head_version: int | None = None
+    blocks: int = 0
+    leaves: int = 0
+    vectors: int = 0
+    vector_files: int = 0
+    definitions: int = 0
+    pages: int = 0
+    entries: int = 0
+    data_files: int = 0
+    bytes_read: int = 0
+    findings: int = 0
+    foreign_objects: list[str] = field(default_factory=list)
+    unreferenced_objects: int = 0
+
+
+Progress = Callable[[CheckSummary], None]
+"""Called after every root with the summary so far."""
+
+
+class FindingBook:
+    """Collects findings; the same one twice is one. `REPEATS_MAX` of one code about one object are kept."""
+
+    REPEATS_MAX = 20
+
+    def __init__(self, summary: CheckSummary) -> None:
+        self._summary = summary
+        self._seen: set[Finding] = set()
+        self._repeats: dict[tuple[str, str], int] = {}
+        self._new: list[Finding] = []
+
+    def add(self, object_key: str, code: str, reason: str) -> None:
+        """Note a finding."""
+        finding = Finding(object_key, code, reason)
+        repeats = self._repeats.get((object_key, code), 0)
+        if finding in self._seen or repeats >= self.REPEATS_MAX:
+            return
+        self._repeats[object_key, code] = repeats + 1
+        self._seen.add(finding)
+        self._new.append(finding)
+        self._summary.findings += 1
+
+    def add_error(self, object_key: str, error: RootlineError) -> None:
+        """Note what reading an object raised; the name that its message begins with is not said twice."""
+        name, colon, reason = error.message.partition(": ")
+        self.add(object_key, error.code, reason if colon and object_key.endswith(name) else error.message)
+
+    def take(self) -> list[Finding]:
+        """What was noted since the last call."""
+        new, self._new = self._new, []
+        return new

@@ -1,0 +1,335 @@
+"""Reads and proves each object once, however many roots name it.
+
+Owns: leaves, vector files, definitions and pages during a check, and what is learnt from one of them alone. Does not
+own: whether roots agree with each other (`header`, `progress`, `live_set`).
+Invariants: never raises for what bytes hold: it becomes a finding that names the object, and the object counts as
+unreadable; every byte of a metadata object is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pyroaring import BitMap
+
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.iceberg.manifest_codec import decode_manifest
+from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf
+from rootline.schemas.bytes.leaf.leaf_inheritance import lent_by
+from rootline.schemas.bytes.root.ledger_page import LedgerPage, decode_ledger_page
+from rootline.schemas.bytes.root.outcome_page import OutcomePage, covers_of, decode_outcome_page
+from rootline.schemas.bytes.root.page_codec import location_of
+from rootline.schemas.bytes.vector.puffin_codec import decode_puffin
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
+from rootline.schemas.entry_rules import ManifestKind, broken_rules
+from rootline.schemas.errors import Corrupt, Invalid, RootlineError
+from rootline.schemas.identifiers import ObjectKey, TableName
+from rootline.schemas.root_header import PageReference, RootHeader
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.check.findings import CheckSummary, Fault, FindingBook
+from rootline.storage.check.progress import faults_of_outcomes, faults_of_record
+from rootline.storage.metadata.stored_file import stored_key
+from rootline.storage.metadata.vector_reader import read_manifest_vector
+from rootline.tree.proof.adopted_rows import is_adopted
+from rootline.tree.state.aggregates import LeafAggregates, aggregates_of
+from rootline.tree.state.table_pages import TablePages
+
+
+class LiveKey(NamedTuple):
+    """A live entry: its place, and the commit that put this very file there."""
+
+    place: EntryPlace
+    file_sequence_number: int | None
+
+
+@dataclass(slots=True)
+class LeafFacts:
+    """What one leaf says, whoever names it."""
+
+    leaf: Leaf
+    specs: set[int]
+    shown_deleted: BitMap
+    targets: dict[str, list[int]]  # data file → ordinals of its vectors
+    keys: list[LiveKey]
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    aggregates: dict[tuple[int, ...], LeafAggregates] = field(default_factory=dict)  # by the spec's ids
+
+
+@dataclass(frozen=True, slots=True)
+class BlobFacts:
+    """What one vector of a file says."""
+
+    referenced_data_file: str
+    size_in_bytes: int
+    cardinality: int
+    last_position: int
+
+
+@dataclass(frozen=True, slots=True)
+class _VectorFile:
+    size_in_bytes: int
+    blobs: dict[int, BlobFacts]  # by offset
+
+
+class ObjectCheck:
+    """The objects of one table, each read once. `None` from a method: unreadable, and noted as a finding."""
+
+    def __init__(self, store: ObjectStore, table: TableName, book: FindingBook, summary: CheckSummary) -> None:
+        self._store, self._table, self._book, self._summary = store, table, book, summary
+        self._leaves: dict[str, LeafFacts | None] = {}
+        self._vector_files: dict[str, _VectorFile | None] = {}
+        self._definitions: dict[tuple[str, bytes], TableDefinition | None] = {}
+        self._pages: dict[PageReference, LedgerPage | OutcomePage | None] = {}
+        self.named_locations: set[str] = set()
+        """Every metadata object that a root named so far."""
+
+    async def definition(self, header: RootHeader) -> TableDefinition | None:
+        """The definition that a root names."""
+        reference = header.definition
+        known = (reference.location, reference.digest)
+        if known not in self._definitions:
+            self._definitions[known] = await self._read_definition(header)
+        return self._definitions[known]
+
+    async def leaf(self, row: ContentEntry, definition: TableDefinition | None = None) -> LeafFacts | None:
+        """The leaf of a root row. Its length is compared each time, since each root states it anew.
+
+        `definition`: the table's, for a leaf that is an Avro manifest.
+        """
+        if row.location not in self._leaves:
+            self._leaves[row.location] = await self._read_leaf(row, definition)
+        facts = self._leaves[row.location]
+        if facts is not None and facts.leaf.lent != lent_by(row):  # its entries inherit something else now
+            facts = self._leaves[row.location] = _facts_of(facts.leaf.of_row(row), row)
+        if facts is not None and row.file_size_in_bytes != facts.leaf.size_in_bytes:
+            key = stored_key(self._table, row.location)
+            reason = f"{facts.leaf.size_in_bytes} bytes are stored, its root row says {row.file_size_in_bytes}"
+            self._book.add(key, "length-wrong", reason)
+        return facts
+
+    def forget_leaves(self, still_named: set[str]) -> None:
+        """Free the leaves that later roots do not name any more; read again if one does."""
+        for location in self._leaves.keys() - still_named:
+            if self._leaves[location] is not None:
+                del self._leaves[location]
+
+    async def pages(self, header: RootHeader) -> TablePages | None:
+        """The pages that a root names; those that it does not name any more are forgotten."""
+        known = self._pages
+        self._pages = {}
+        for reference in header.ledger_pages:
+            self._pages[reference] = known[reference] if reference in known else await self._ledger(header, reference)
+        for reference in header.outcome_pages:
+            self._pages[reference] = known[reference] if reference in known else await self._outcomes(header, reference)
+        ledger = [page for at in header.ledger_pages if isinstance(page := self._pages[at], LedgerPage)]
+        outcomes = [page for at in header.outcome_pages if isinstance(page := self._pages[at], OutcomePage)]
+        found = TablePages(tuple(ledger), tuple(outcomes))
+        return found if found.are_those_of(header) else None
+
+    async def vector(self, entry: ContentEntry) -> BlobFacts | None:
+        """The blob of a vector's entry, agreeing with the entry; else a finding."""
+        if entry.location not in self._vector_files:
+            self._vector_files[entry.location] = await self._read_vector_file(entry)
+        file = self._vector_files[entry.location]
+        place = entry.deletion_vector
+        if file is None or place is None or place.offset is None:
+            return None
+        key = stored_key(self._table, entry.location)
+        self._summary.vectors += 1
+        if entry.file_size_in_bytes is not None and entry.file_size_in_bytes != file.size_in_bytes:
+            reason = f"{file.size_in_bytes} bytes are stored, an entry says {entry.file_size_in_bytes}"
+            self._book.add(key, "length-wrong", reason)
+        blob = file.blobs.get(place.offset)
+        if blob is None:
+            self._book.add(
+                key, "vector-mismatch", f"an entry names a vector at {place.offset}; the file has none there"
+            )
+            return None
+        if blob.size_in_bytes != place.size_in_bytes or blob.cardinality != entry.record_count:
+            self._book.add(
+                key,
+                "vector-mismatch",
+                f"the vector at {place.offset} has {blob.size_in_bytes} bytes and {blob.cardinality} positions, "
+                f"its entry says {place.size_in_bytes} and {entry.record_count}",
+            )
+        target = entry.referenced_file or ""
+        if blob.referenced_data_file != target and not blob.referenced_data_file.endswith(f"/{target}"):
+            reason = f"the vector at {place.offset} is of {blob.referenced_data_file}, its entry says {target}"
+            self._book.add(key, "vector-mismatch", reason)
+        return blob
+
+    async def manifest_vector(self, entry: ContentEntry) -> BitMap | None:
+        """The ordinals in a manifest vector in a Puffin file; `None` and a finding when it cannot be read."""
+        if await self.vector(entry) is None:
+            return None
+        try:
+            return await read_manifest_vector(self._store, self._table, entry)
+        except RootlineError as error:
+            self._book.add_error(stored_key(self._table, entry.location), error)
+            return None
+
+    async def _body(self, location: str) -> tuple[ObjectKey, bytes] | None:
+        self.named_locations.add(location)
+        key = stored_key(self._table, location)
+        try:
+            found = await self._store.get(key)
+        except Invalid as error:
+            self._book.add_error(key, error)
+            return None
+        if found is None:
+            self._book.add(key, "object-missing", "a root names this object, but it does not exist")
+            return None
+        self._summary.bytes_read += len(found.body)
+        return key, found.body
+
+    async def _read_definition(self, header: RootHeader) -> TableDefinition | None:
+        reference = header.definition
+        found = await self._body(reference.location)
+        if found is None:
+            return None
+        key, body = found
+        self._summary.definitions += 1
+        if hashlib.sha256(body).digest() != reference.digest:
+            reason = f"its bytes are not those that root {header.version} names by digest"
+            self._book.add(key, "definition-unreadable", reason)
+            return None
+        try:
+            definition = TableDefinition.from_json(body, name=key)
+        except Corrupt as error:
+            self._book.add_error(key, error)
+            return None
+        if definition.table_uuid != header.table_uuid:
+            reason = f"it defines table {definition.table_uuid}, root {header.version} is of {header.table_uuid}"
+            self._book.add(key, "definition-mismatch", reason)
+        return definition
+
+    async def _ledger(self, header: RootHeader, reference: PageReference) -> LedgerPage | None:
+        found = await self._page_body(reference)
+        if found is None:
+            return None
+        key, body = found
+        try:
+            page = decode_ledger_page(body, reference, header.table_uuid, name=key)
+            records = {writer: page.record_of(writer) for writer in page.rows}
+        except Corrupt as error:
+            self._book.add_error(key, error)
+            return None
+        for writer, record in records.items():
+            if record is not None:
+                self._note(key, faults_of_record(writer, record, header))
+        return page
+
+    async def _outcomes(self, header: RootHeader, reference: PageReference) -> OutcomePage | None:
+        found = await self._page_body(reference)
+        if found is None:
+            return None
+        key, body = found
+        try:
+            page = decode_outcome_page(body, reference, header.table_uuid, name=key)
+        except Corrupt as error:
+            self._book.add_error(key, error)
+            return None
+        if covers_of(page.outcomes) != reference.covers:
+            self._book.add(key, "page-corrupt", f"root {header.version} says that it covers other offsets than it does")
+        self._note(key, faults_of_outcomes(page.outcomes, header))
+        return page
+
+    async def _page_body(self, reference: PageReference) -> tuple[ObjectKey, bytes] | None:
+        found = await self._body(reference.location)
+        if found is not None:
+            self._summary.pages += 1
+            if reference.location != location_of(reference):
+                self._book.add(found[0], "page-corrupt", "its name does not follow from its digest")
+        return found
+
+    def _note(self, key: ObjectKey, faults: Iterable[Fault]) -> None:
+        for fault in faults:
+            self._book.add(key, fault.code, fault.reason)
+
+    async def _read_leaf(self, row: ContentEntry, definition: TableDefinition | None) -> LeafFacts | None:
+        if is_adopted(row) and definition is None:
+            self._book.add(row.location, "leaf-mismatch", "an Avro manifest, which is not read without a definition")
+            return None
+        found = await self._body(row.location)
+        if found is None:
+            return None
+        key, body = found
+        try:
+            if is_adopted(row) and definition is not None:
+                leaf = decode_manifest(body, definition, row, name=row.location)
+            else:
+                leaf = decode_leaf(body, location=row.location).of_row(row)
+            facts = _facts_of(leaf, row)
+        except (Corrupt, Invalid) as error:
+            self._book.add_error(key, error)
+            return None
+        self._summary.leaves += 1
+        self._summary.entries += len(facts.leaf)
+        for code, reason in facts.problems:
+            self._book.add(key, code, reason)
+        return facts
+
+    async def _read_vector_file(self, entry: ContentEntry) -> _VectorFile | None:
+        found = await self._body(entry.location)
+        if found is None:
+            return None
+        key, body = found
+        self._summary.vector_files += 1
+        try:
+            blobs = decode_puffin(body, name=key)
+        except Corrupt as error:
+            self._book.add_error(key, error)
+            return None
+        return _VectorFile(
+            len(body),
+            {
+                blob.place.offset: BlobFacts(
+                    blob.referenced_data_file,
+                    blob.place.size,
+                    blob.place.cardinality,
+                    blob.vector.max() if len(blob.vector) else -1,
+                )
+                for blob in blobs
+            },
+        )
+
+
+def aggregates_under(facts: LeafFacts, spec_ids: tuple[int, ...]) -> LeafAggregates:
+    """The leaf's aggregates under a spec of these ids, recomputed from its entries once."""
+    known = facts.aggregates.get(spec_ids)
+    if known is None:
+        known = facts.aggregates[spec_ids] = aggregates_of(facts.leaf, spec_ids)
+    return known
+
+
+def _facts_of(leaf: Leaf, row: ContentEntry) -> LeafFacts:
+    kind = ManifestKind.ADOPTED_LEAF if is_adopted(row) else ManifestKind.LEAF
+    facts = LeafFacts(leaf, set(), BitMap(), defaultdict(list), [])
+    allowed = _DATA if leaf.content is LeafContent.DATA else _DELETES
+    seen: set[EntryPlace] = set()
+    for ordinal, entry in enumerate(leaf.entries()):
+        place = entry.place
+        facts.keys.append(LiveKey(place, entry.version_info.file_sequence_number))
+        facts.specs.add(entry.partition_spec_id)
+        facts.problems.extend(("entry-invalid", f"entry {ordinal}: {rule}") for rule in broken_rules(entry, kind))
+        if entry.content_type not in allowed:
+            facts.problems.append(
+                ("leaf-mismatch", f"entry {ordinal} is {entry.content_type.name} in a leaf of {leaf.content}")
+            )
+        if entry.version_info.status is Status.DELETED:
+            facts.shown_deleted.add(ordinal)
+            continue
+        if place in seen:
+            facts.problems.append(("entry-doubled", f"entry {ordinal}, {place.location}, stands in it twice"))
+        seen.add(place)
+        if entry.deletion_vector is not None and entry.referenced_file is not None:
+            facts.targets[entry.referenced_file].append(ordinal)
+    return facts
+
+
+_DATA = frozenset({ContentType.DATA})
+_DELETES = frozenset({ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE})

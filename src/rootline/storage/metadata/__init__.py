@@ -1,0 +1,1 @@
+"""Reading and storing metadata objects: heads, roots, leaves, vectors, pages."""

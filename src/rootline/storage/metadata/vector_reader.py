@@ -1,0 +1,84 @@
+"""Reads and proves deletion vectors, of data files and of leaves.
+
+Owns: the GET, the range, agreement with the entry. Does not own: the bitmap's form (`vector_codec`).
+Invariants: a vector holds exactly as many positions as its entry says, or it is `Corrupt`; it is never left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from pyroaring import BitMap, BitMap64
+
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.vector.vector_codec import decode_inline, decode_vector
+from rootline.schemas.content_entry import ContentEntry
+from rootline.schemas.errors import Corrupt
+from rootline.schemas.identifiers import TableName
+from rootline.storage.metadata.stored_file import read_stored
+
+
+async def read_vector(store: ObjectStore, table: TableName, entry: ContentEntry) -> BitMap64:
+    """The vector of a POSITION_DELETE row: the deleted row numbers of its data file.
+
+    Raises:
+        Corrupt: `object-missing` or `vector-corrupt`.
+
+    """
+    body = await read_stored(store, table, entry.location, code="vector-corrupt", length=entry.file_size_in_bytes)
+    return vector_in(body, entry)
+
+
+def vector_in(body: bytes, entry: ContentEntry) -> BitMap64:
+    """The vector of `entry` in the Puffin file's bytes `body`. Raises `Corrupt` (`vector-corrupt`)."""
+    place = entry.deletion_vector
+    if place is None or place.offset is None or place.size_in_bytes is None:
+        raise Corrupt("vector-corrupt", f"{entry.location}: its entry does not say where in the file the vector is")
+    end = place.offset + place.size_in_bytes
+    name = f"{entry.location} at {place.offset}"
+    if end > len(body):
+        raise Corrupt("vector-corrupt", f"{name}: ends at byte {end} of a file of {len(body)}")
+    return decode_vector(body[place.offset : end], name=name, cardinality=entry.record_count)
+
+
+async def read_manifest_vector(store: ObjectStore, table: TableName, entry: ContentEntry) -> BitMap:
+    """The vector of a MANIFEST_DV row: the dead ordinals of its leaf, inline or in a Puffin file. Raises as above."""
+    place = entry.deletion_vector
+    if place is not None and place.inline_content is not None:
+        return decode_inline(place.inline_content, name=f"vector of {entry.location}", cardinality=entry.record_count)
+    return _narrow(await read_vector(store, table, entry), entry)
+
+
+async def read_stored_manifest_vectors(
+    store: ObjectStore, table: TableName, entries: Iterable[ContentEntry]
+) -> dict[tuple[str, int], BitMap]:
+    """(location, offset) → the vectors of those MANIFEST_DV rows that rest in Puffin files, each file read once.
+
+    Raises:
+        Corrupt: `object-missing` or `vector-corrupt`.
+
+    """
+    files: dict[str, list[ContentEntry]] = {}
+    for entry in entries:
+        place = entry.deletion_vector
+        if place is not None and place.inline_content is None and place.offset is not None:
+            files.setdefault(entry.location, []).append(entry)
+    bodies = await asyncio.gather(
+        *(
+            read_stored(store, table, location, code="vector-corrupt", length=of_file[0].file_size_in_bytes)
+            for location, of_file in files.items()
+        )
+    )
+    return {
+        (entry.location, offset): _narrow(vector_in(body, entry), entry)
+        for body, of_file in zip(bodies, files.values(), strict=True)
+        for entry in of_file
+        if entry.deletion_vector is not None and (offset := entry.deletion_vector.offset) is not None
+    }
+
+
+def _narrow(wide: BitMap64, entry: ContentEntry) -> BitMap:
+    if len(wide) and wide.max() >= 2**32:
+        raise Corrupt("vector-corrupt", f"{entry.location}: ordinal {wide.max()} is beyond any leaf")
+    return BitMap(wide)

@@ -1,0 +1,1 @@
+"""Reading rows: data files, delete files, and what a scan makes of them."""

@@ -1,0 +1,122 @@
+"""Columns that every table has besides its own: `_file`, `_pos`, `_deleted`, `_spec_id`, `_partition`, and the lineage
+of rows, `_row_id` and `_last_updated_sequence_number`.
+
+Owns: their names, ids, types and values. Does not own: which rows there are (`data_file_reader`).
+Invariants: they are read only where somebody names them; a column of the table's own of the same name comes first;
+`_file` is the location as the metadata has it: relative to the table's folder, or absolute; the lineage that a
+rewritten file holds of its rows comes before the one that follows from its entry.
+
+Source: the Iceberg specification, "Reserved Field IDs" and "Row Lineage".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import BooleanType, IntegerType, LongType, NestedField, PrimitiveType, StringType, StructType
+
+from rootline.schemas import field_ids
+from rootline.schemas.content_entry import ContentEntry
+from rootline.schemas.errors import Invalid
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.rows.arrow_types import arrow_type_of
+from rootline.storage.rows.partition_constants import one_value
+from rootline.tree.scan.partition_tuple import partition_tuple
+
+FILE: Final = "_file"
+POS: Final = "_pos"
+DELETED: Final = "_deleted"
+SPEC_ID: Final = "_spec_id"
+PARTITION: Final = "_partition"
+ROW_ID: Final = "_row_id"
+LAST_UPDATED: Final = "_last_updated_sequence_number"
+METADATA_COLUMNS: Final = (FILE, POS, DELETED, SPEC_ID, PARTITION, ROW_ID, LAST_UPDATED)
+LINEAGE_IDS: Final = frozenset((field_ids.ROW_ID_COLUMN, field_ids.LAST_UPDATED_COLUMN))
+"""Those that a file may hold itself."""
+METADATA_IDS: Final = LINEAGE_IDS | {
+    field_ids.FILE_COLUMN,
+    field_ids.POS_COLUMN,
+    field_ids.DELETED_COLUMN,
+    field_ids.SPEC_ID_COLUMN,
+    field_ids.PARTITION_COLUMN,
+}
+
+_PLAIN: Final = {
+    FILE: NestedField(field_ids.FILE_COLUMN, FILE, StringType(), required=True),
+    POS: NestedField(field_ids.POS_COLUMN, POS, LongType(), required=True),
+    DELETED: NestedField(field_ids.DELETED_COLUMN, DELETED, BooleanType(), required=True),
+    SPEC_ID: NestedField(field_ids.SPEC_ID_COLUMN, SPEC_ID, IntegerType(), required=True),
+    ROW_ID: NestedField(field_ids.ROW_ID_COLUMN, ROW_ID, LongType()),
+    LAST_UPDATED: NestedField(field_ids.LAST_UPDATED_COLUMN, LAST_UPDATED, LongType()),
+}
+
+
+def metadata_field(name: str, definition: TableDefinition) -> NestedField | None:
+    """The metadata column `name`; `None` when there is none. `_partition` has a field for each member of any spec."""
+    if name != PARTITION:
+        return _PLAIN.get(name)
+    members = dict.fromkeys(member for spec in definition.partition_specs for member in spec.expr_ids)
+    tracked = (definition.tracked_by_id.get(member) for member in members)
+    fields = [NestedField(field.tracked_id, field.name, field.type) for field in tracked if field is not None]
+    return NestedField(field_ids.PARTITION_COLUMN, PARTITION, StructType(*fields))
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumns:
+    """The metadata columns of the rows of one data file."""
+
+    entry: ContentEntry
+    definition: TableDefinition
+
+    def column(
+        self,
+        field: NestedField,
+        positions: np.ndarray[Any, np.dtype[np.int64]],
+        deleted: np.ndarray[Any, np.dtype[np.bool_]],
+    ) -> pa.Array:
+        """Column `field` of the rows at `positions` of the file; `deleted` says which of them are.
+
+        Raises:
+            Invalid: `file-unreadable`, the file's statistics do not tell its partition.
+
+        """
+        if field.field_id == field_ids.POS_COLUMN:
+            return pa.array(positions)
+        if field.field_id == field_ids.DELETED_COLUMN:
+            return pa.array(deleted)
+        if field.field_id == field_ids.FILE_COLUMN:
+            return pa.repeat(pa.scalar(self.entry.location, pa.string()), len(positions))
+        if field.field_id == field_ids.SPEC_ID_COLUMN:
+            return pa.repeat(pa.scalar(self.entry.partition_spec_id, pa.int32()), len(positions))
+        return self._partition(field, len(positions))
+
+    def lineage(self, field: NestedField, positions: np.ndarray[Any, np.dtype[np.int64]], stored: pa.Array) -> pa.Array:
+        """`_row_id` or `_last_updated_sequence_number` of the rows at `positions`, of which the file says `stored`.
+
+        Null where neither the file nor its entry says it.
+        """
+        if field.field_id == field_ids.LAST_UPDATED_COLUMN:
+            return pc.coalesce(stored, pa.scalar(self.entry.version_info.sequence_number, pa.int64()))
+        first = self.entry.first_row_id
+        return stored if first is None else pc.coalesce(stored, pa.array(positions + first))
+
+    def _partition(self, field: NestedField, length: int) -> pa.Array:
+        values = partition_tuple(self.entry, self.definition)
+        if values is None:
+            raise Invalid("file-unreadable", f"{self.entry.location}: its statistics do not tell its partition")
+        members = self.definition.spec_by_id(self.entry.partition_spec_id).expr_ids
+        known = dict(zip(members, values, strict=True))
+        kind = arrow_type_of(field.field_type)
+        assert isinstance(field.field_type, StructType)
+        columns = []
+        for member in field.field_type.fields:
+            assert isinstance(member.field_type, PrimitiveType)
+            value = one_value(known.get(member.field_id), member.field_type)
+            columns.append(value.take(pa.array(np.zeros(length, dtype=np.int64))))
+        if not columns:
+            return pa.array([{}] * length, kind)
+        return pa.StructArray.from_arrays(columns, fields=list(kind))

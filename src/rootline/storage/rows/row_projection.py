@@ -1,0 +1,230 @@
+"""Rows of one shape as rows of a table's schema: columns found, filled, cast, at every depth.
+
+Owns: the walk over structs, lists and maps, and what may be cast to what. Does not own: how a column is found (by
+name when writing, by field id when reading).
+Invariants: no value changes in silence: only widenings and exact casts; a null in a required column is an error that
+names the column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.conversions import from_json
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from rootline.schemas.errors import Invalid
+from rootline.storage.rows.arrow_types import arrow_field_of, arrow_type_of, storage_of
+
+FindField = Callable[[Sequence[pa.Field]], Callable[[NestedField], int | None]]
+"""Which of the given fields is a wanted one; the fields of one level are looked at once, however many are wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowProjection:
+    """How rows become rows of the schema. `code` is the error code of rows that cannot; `subject` begins messages.
+
+    A column that the rows lack has its one value of `constant_of`, where that is not `None`, else its default.
+    """
+
+    find: FindField
+    default_of: Callable[[NestedField], Any]
+    code: str
+    subject: str
+    constant_of: Callable[[NestedField], pa.Array | None] | None = None
+
+    def columns(self, rows: pa.RecordBatch, fields: Sequence[NestedField]) -> pa.RecordBatch:
+        """`rows` as the columns `fields`, in their order.
+
+        Raises:
+            Invalid: `self.code`; the message names the column.
+
+        """
+        arrays, find = rows.columns, self.find(list(rows.schema))
+        found = [self._member(arrays, find, field, "", rows.num_rows, None) for field in fields]
+        schema = pa.schema([arrow_field_of(field) for field in fields])
+        if not found:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * rows.num_rows, pa.struct([])))
+        return pa.RecordBatch.from_arrays(found, schema=schema)
+
+    def _member(
+        self,
+        arrays: Sequence[pa.Array],
+        find: Callable[[NestedField], int | None],
+        wanted: NestedField,
+        path: str,
+        length: int,
+        parent_is_valid: pa.Array | None,
+    ) -> pa.Array:
+        name = f"{path}{wanted.name}"
+        at = find(wanted)
+        array = self._absent(wanted, name, length) if at is None else self._array(arrays[at], wanted.field_type, name)
+        if wanted.required and array.null_count:
+            missing = array.is_null()
+            if parent_is_valid is not None:
+                missing = pc.and_(missing, parent_is_valid)
+            count = pc.sum(missing).as_py() or 0
+            if count:
+                raise self._error(name, f"is required, but {count} of {length} rows have none")
+            array = _without_nulls(array)  # they stand under null parents, and Parquet has no place for them
+        return array
+
+    def _absent(self, wanted: NestedField, name: str, length: int) -> pa.Array:
+        constant = None if self.constant_of is None else self.constant_of(wanted)
+        if constant is not None:
+            return constant.take(pa.array(np.zeros(length, dtype=np.int64)))
+        default = self.default_of(wanted)
+        arrow_type = arrow_type_of(wanted.field_type)
+        if default is None:
+            if wanted.required and length:
+                raise self._error(name, "is required, but missing")
+            return pa.nulls(length, arrow_type)
+        if not isinstance(wanted.field_type, PrimitiveType):
+            raise self._error(name, f"has a default of type {wanted.field_type}, which is not supported")
+        storage = arrow_type.storage_type if isinstance(arrow_type, pa.BaseExtensionType) else arrow_type
+        value = from_json(wanted.field_type, default)
+        plain = value.bytes if isinstance(wanted.field_type, UUIDType) and hasattr(value, "bytes") else value
+        return _as_type(pa.repeat(pa.scalar(plain, storage), length), arrow_type)
+
+    def _array(self, array: pa.Array, wanted: IcebergType, name: str) -> pa.Array:
+        if isinstance(array, pa.DictionaryArray):
+            array = array.dictionary_decode()
+        if isinstance(wanted, StructType) and pa.types.is_struct(array.type):
+            return self._struct(array, wanted, name)
+        if isinstance(wanted, ListType) and (
+            pa.types.is_large_list(array.type) or pa.types.is_fixed_size_list(array.type)
+        ):
+            array = array.cast(pa.list_(array.type.value_field))
+        if isinstance(wanted, ListType) and pa.types.is_list(array.type):
+            return self._list(array, wanted, name)
+        if isinstance(wanted, MapType) and pa.types.is_map(array.type):
+            return self._map(array, wanted, name)
+        if isinstance(wanted, PrimitiveType):
+            return self._primitive(array, wanted, name)
+        if pa.types.is_null(array.type):
+            return pa.nulls(len(array), arrow_type_of(wanted))
+        raise self._error(name, f"is a {wanted}, not {array.type}")
+
+    def _struct(self, array: pa.StructArray, wanted: StructType, name: str) -> pa.Array:
+        children = array.flatten()
+        is_valid = array.is_valid() if array.null_count else None
+        find = self.find(list(array.type))
+        members = [self._member(children, find, field, f"{name}.", len(array), is_valid) for field in wanted.fields]
+        mask = array.is_null() if array.null_count else None
+        fields = [arrow_field_of(field) for field in wanted.fields]
+        return pa.StructArray.from_arrays(members, fields=fields, mask=mask)
+
+    def _list(self, array: pa.ListArray, wanted: ListType, name: str) -> pa.Array:
+        values = self._array(array.values, wanted.element_type, f"{name}.element")
+        if wanted.element_required and array.flatten().null_count:
+            raise self._error(f"{name}.element", "is required, but some rows have none")
+        offsets, mask = _offsets_and_mask(array)
+        return pa.ListArray.from_arrays(offsets, values, type=arrow_type_of(wanted), mask=mask)
+
+    def _map(self, array: pa.MapArray, wanted: MapType, name: str) -> pa.Array:
+        keys = self._array(array.keys, wanted.key_type, f"{name}.key")
+        items = self._array(array.items, wanted.value_type, f"{name}.value")
+        if wanted.value_required and items.null_count:
+            raise self._error(f"{name}.value", "is required, but some rows have none")
+        offsets, mask = _offsets_and_mask(array)
+        return pa.MapArray.from_arrays(offsets, keys, items, type=arrow_type_of(wanted), mask=mask)
+
+    def _primitive(self, array: pa.Array, wanted: PrimitiveType, name: str) -> pa.Array:
+        arrow_type = arrow_type_of(wanted)
+        if array.type == arrow_type:
+            return array
+        plain = storage_of(array)
+        if pa.types.is_null(plain.type):
+            return pa.nulls(len(array), arrow_type)
+        if not may_cast(plain.type, wanted):
+            raise self._error(name, f"is a {wanted}, not {array.type}; cast it before")
+        try:
+            return _as_type(plain, arrow_type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise self._error(name, f"is a {wanted}, and a value of {array.type} does not fit: {error}") from error
+
+    def _error(self, name: str, reason: str) -> Invalid:
+        return Invalid(self.code, f"{self.subject}: column {name} {reason}")
+
+
+def _without_nulls(array: pa.Array) -> pa.Array:
+    """The same array with something arbitrary in place of its nulls."""
+    if isinstance(array, pa.ExtensionArray):
+        return pa.ExtensionArray.from_storage(array.type, _without_nulls(array.storage))
+    if pa.types.is_struct(array.type):
+        members = [array.field(at) for at in range(array.type.num_fields)]
+        return pa.StructArray.from_arrays(members, fields=list(array.type))
+    if pa.types.is_list(array.type):
+        return pa.ListArray.from_arrays(array.offsets, array.values, type=array.type)
+    if pa.types.is_map(array.type):
+        return pa.MapArray.from_arrays(array.offsets, array.keys, array.items, type=array.type)
+    return pa.Array.from_buffers(array.type, len(array), [None, *array.buffers()[1:]], 0, array.offset)
+
+
+def _as_type(plain: pa.Array, arrow_type: pa.DataType) -> pa.Array:
+    if isinstance(arrow_type, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(arrow_type, plain.cast(arrow_type.storage_type))
+    return plain.cast(arrow_type)
+
+
+def _offsets_and_mask(array: pa.ListArray | pa.MapArray) -> tuple[pa.Array, pa.Array | None]:
+    if not array.null_count:
+        return array.offsets, None
+    copied = pa.array(array.offsets.to_numpy(zero_copy_only=False), pa.int32())  # a mask wants offsets of their own
+    return copied, array.is_null()
+
+
+_FAMILIES: Final[tuple[tuple[tuple[type[IcebergType], ...], tuple[Callable[[pa.DataType], bool], ...]], ...]] = (
+    ((BooleanType,), (pa.types.is_boolean,)),
+    ((IntegerType, LongType), (pa.types.is_integer,)),
+    ((FloatType,), (pa.types.is_float16, pa.types.is_float32)),
+    ((DoubleType,), (pa.types.is_floating, pa.types.is_integer)),
+    ((DecimalType,), (pa.types.is_decimal, pa.types.is_integer)),
+    ((StringType,), (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)),
+    (
+        (BinaryType, FixedType, UUIDType),
+        (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary),
+    ),
+    ((DateType,), (pa.types.is_date,)),
+    ((TimeType,), (pa.types.is_time,)),
+    ((TimestampType, TimestampNanoType), (lambda source: pa.types.is_timestamp(source) and source.tz is None,)),
+    (
+        (TimestamptzType, TimestamptzNanoType),
+        (lambda source: pa.types.is_timestamp(source) and source.tz is not None,),
+    ),
+)
+
+
+def may_cast(source: pa.DataType, wanted: PrimitiveType) -> bool:
+    """Whether values of `source` may stand in a column of type `wanted`; the cast itself checks each value."""
+    return any(
+        accepts(source) for iceberg, accepting in _FAMILIES if isinstance(wanted, iceberg) for accepts in accepting
+    )

@@ -1,0 +1,113 @@
+"""Carries a scan out: tasks in, Arrow batches out.
+
+Owns: fetching files a little ahead of the reader, and keeping memory bounded. Does not own: planning
+(`rootline.tree.scan.scan_plan`), what deletes rows (`row_deletes`), decoding (`data_file_reader`).
+Invariants: batches come in the tasks' order; at most `look_ahead` files beyond the one being read are held; a file is
+never read without all that deletes rows of it; nothing is left running when the reader stops early.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.identifiers import TableName
+from rootline.storage.metadata.stored_file import read_stored
+from rootline.storage.rows.data_file_formats import refuse_unreadable
+from rootline.storage.rows.data_file_reader import RowsWanted, output_schema, read_rows
+from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
+from rootline.tree.scan.file_task import FileTask
+from rootline.tree.scan.scan_plan import ScanPlan
+
+LOOK_AHEAD: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    task: FileTask
+    body: bytes
+    deletes: RowDeletes
+
+
+async def scan_batches(
+    store: ObjectStore,
+    table: TableName,
+    tasks: Iterable[FileTask],
+    wanted: RowsWanted,
+    *,
+    look_ahead: int = LOOK_AHEAD,
+) -> AsyncIterator[pa.RecordBatch]:
+    """The rows of `tasks` that live and match, in batches of at most 65,536.
+
+    Raises:
+        Corrupt: an object is missing, or not what was written.
+        Invalid: `file-unreadable`.
+        Unavailable: `store-unavailable`.
+
+    """
+    source = iter(tasks)
+    deletes = DeletesOfScan(store, table, wanted.definition)
+    ahead: deque[asyncio.Task[_Fetched]] = deque()
+
+    def fetch_next() -> None:
+        task = next(source, None)
+        if task is not None:
+            ahead.append(asyncio.ensure_future(_fetch(store, table, task, deletes)))
+
+    try:
+        for _ in range(look_ahead + 1):
+            fetch_next()
+        while ahead:
+            fetched = await ahead[0]
+            ahead.popleft()
+            fetch_next()
+            batches = read_rows(fetched.body, fetched.task.data, wanted, fetched.deletes, fetched.task.residual)
+            while (batch := await asyncio.to_thread(_next_batch, batches)) is not None:
+                yield batch
+    finally:
+        for future in ahead:
+            future.cancel()
+        await asyncio.gather(*ahead, return_exceptions=True)
+        await deletes.close()
+
+
+def _next_batch(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    return next(batches, None)
+
+
+async def _fetch(store: ObjectStore, table: TableName, task: FileTask, deletes: DeletesOfScan) -> _Fetched:
+    entry = task.data
+    refuse_unreadable(entry)
+    found = await deletes.of_task(task)
+    body = await read_stored(store, table, entry.location, code="data-file-corrupt", length=entry.file_size_in_bytes)
+    return _Fetched(task, body, found)
+
+
+async def scan_table(store: ObjectStore, table: TableName, tasks: Iterable[FileTask], wanted: RowsWanted) -> pa.Table:
+    """The rows of `tasks` as one table; raises as `scan_batches`."""
+    batches = [batch async for batch in scan_batches(store, table, tasks, wanted)]
+    return pa.Table.from_batches(batches, output_schema(wanted))
+
+
+async def count_rows(store: ObjectStore, table: TableName, plan: ScanPlan, wanted: RowsWanted) -> int:
+    """How many rows a scan yields; reads only the files whose entries do not say. Raises as `scan_batches`."""
+    known = plan.row_count()
+    if known is not None:
+        return known
+    total, unsure = 0, []
+    for task in plan.tasks():
+        count = task.row_count()
+        if count is None:
+            unsure.append(task)
+        else:
+            total += count
+    nothing = RowsWanted.of(wanted.definition, ())
+    async for batch in scan_batches(store, table, unsure, nothing):
+        total += batch.num_rows
+    return total

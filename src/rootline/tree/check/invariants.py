@@ -1,0 +1,240 @@
+"""What must hold between a root and the next one, checked before every PUT.
+
+Owns: the predicates on two versions. Does not own: those on ledger, outcomes and pages (`page_rules`), those on one
+version, everything recomputed (`state_rules`), what happens when one is broken (the commit machine refuses to write).
+Invariants: pure; reads what changed only, and derives it from the new root's rows, not from what applying noted.
+
+Source: invariants page, numbers 5-8, 10, 11, 17, 20, 21.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pyroaring import BitMap
+
+from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
+from rootline.schemas.identifiers import snapshot_id_of
+from rootline.tree.check.page_rules import broken_page_rules
+from rootline.tree.check.rewrite_rules import faults_of_rewrites, rewrites_of
+from rootline.tree.check.state_rules import broken_thoroughly
+from rootline.tree.draft.summary import RESTORED_VERSIONS
+from rootline.tree.intents.tag import broken_tag_rules
+from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
+from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
+from rootline.tree.proof.adopted_rows import has_older_deletes
+from rootline.tree.proof.adoption import faults_of_first, totals_of_leaves
+from rootline.tree.state.leaf_tally import tally_of_leaf
+from rootline.tree.state.live_index import mask_of
+from rootline.tree.state.table_state import TableState
+from rootline.tree.state.totals import Tally, totals_after
+
+_MANY: Final = 1_000
+"""Entries that leave one leaf at once: rather counted by its columns, if no vector can have been left behind."""
+_LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
+
+
+def broken(
+    old: TableState | None,
+    new: TableState,
+    *,
+    acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED,
+    limits: HeaderLimits = HEADER_LIMITS,
+) -> list[str]:
+    """The rules that the step from `old` to `new` breaks, in words; empty when all hold. Incremental and cheap.
+
+    `acknowledged` and `limits` are those that `new` was made with.
+    """
+    sentences = list(faults_of_first(new.header, _leaf_rows(new)) if old is None else _chain(old, new))
+    return [*sentences, *broken_page_rules(old, new, acknowledged, limits), *_contents(old, new)]
+
+
+def _chain(old: TableState, new: TableState) -> Iterator[str]:
+    before, after = old.header, new.header
+    if after.version != before.version + 1:
+        yield f"version {after.version} follows {before.version}"
+    if after.parent_digest != old.root.digest:
+        yield "the parent's digest is not the parent's"
+    if after.table != before.table or after.table_uuid != before.table_uuid:
+        yield f"the table is {after.table} ({after.table_uuid}), the parent's {before.table} ({before.table_uuid})"
+    if after.snapshot.parent_id != before.snapshot.snapshot_id:
+        yield "the parent's snapshot id is not the parent's"
+    if after.snapshot.sequence_number <= before.snapshot.sequence_number:
+        yield f"sequence number {after.snapshot.sequence_number} follows {before.snapshot.sequence_number}"
+    if after.snapshot.timestamp_ms <= before.snapshot.timestamp_ms:
+        yield f"timestamp {after.snapshot.timestamp_ms} follows {before.snapshot.timestamp_ms}"
+    if after.earlier_bytes != before.earlier_bytes + old.root.size_in_bytes:
+        yield f"{after.earlier_bytes} bytes of earlier roots do not follow from the parent's {before.earlier_bytes}"
+    if after.next_row_id < before.next_row_id:
+        yield f"next row id {after.next_row_id} follows {before.next_row_id}"
+    if after.oldest_version < before.oldest_version:
+        yield f"the oldest version, {after.oldest_version}, went back from {before.oldest_version}"
+    if (after.restored_at > before.restored_at) != (RESTORED_VERSIONS in after.snapshot.summary):
+        yield f"restored at sequence number {after.restored_at}, which its summary does not say"
+    if not before.restored_at <= after.restored_at <= after.snapshot.sequence_number:
+        yield f"restored at sequence number {after.restored_at}, before it was at {before.restored_at}"
+    yield from broken_tag_rules(before, after)
+    nexts = {(offset.log, offset.partition): offset.next_offset for offset in after.offsets}
+    for log, partition, offset in before.offsets:
+        if nexts.get((log, partition), -1) < offset:
+            yield f"the offset of partition {partition} of {log} went back from {offset}"
+
+
+def _contents(old: TableState | None, new: TableState) -> Iterator[str]:
+    header = new.header
+    if header.snapshot.snapshot_id != snapshot_id_of(header.table_uuid, header.version):
+        yield f"snapshot id {header.snapshot.snapshot_id} does not follow from the version"
+    added, removed = Tally(), Tally()
+    first = 0 if old is None else old.header.snapshot.sequence_number
+    for entry in _shown(new):
+        if entry.version_info.status is Status.ADDED:
+            added.count(entry)
+            yield from _added(entry, new, first)
+        else:
+            removed.count(entry)
+            yield from _removed(entry, new)
+    for entry, live in _came_in_leaves(new):
+        added.take(live)
+        yield from _added_leaf(entry, new, first)
+    for leaf, ordinals in _unmasked(old, new):
+        if len(ordinals) < _MANY or new.header.totals.vectors:
+            for entry in leaf.entries_at(list(ordinals)):
+                removed.count(entry)
+                yield from _removed(entry, new)
+        else:
+            removed.take(tally_of_leaf(leaf, BitMap(range(leaf.length)) - ordinals))
+    rewrites = rewrites_of(old, new)
+    is_exact = old is None or not (old.header.totals.equality_deletes or has_older_deletes(_leaf_rows(old)))
+    yield from faults_of_rewrites(rewrites, None if old is None else old.header, new.header, is_exact=is_exact)
+    added.take(rewrites.came_tally)
+    removed.take(rewrites.went_tally)
+    yield from _masks(old, new)
+    yield from _counted(old, new, added, removed)
+
+
+def _leaf_rows(state: TableState) -> Iterator[ContentEntry]:
+    return (row.entry for row in state.live.leaf_rows.values())
+
+
+def _shown(new: TableState) -> Iterator[ContentEntry]:
+    """Entries of types 0-2 that the root shows as this snapshot's own change."""
+    for ordinal in new.live.unsettled:
+        for row in new.root.blocks[ordinal].rows:
+            entry = row.entry
+            if entry.version_info.status is not Status.EXISTING and entry.content_type <= ContentType.EQUALITY_DELETE:
+                yield entry
+
+
+def _came_in_leaves(new: TableState) -> Iterator[tuple[ContentEntry, Tally]]:
+    """Root rows of the leaves that this snapshot added, and what is live in them, counted anew."""
+    for ordinal in new.live.unsettled:
+        for row in new.root.blocks[ordinal].rows:
+            entry = row.entry
+            if entry.version_info.status is Status.ADDED and entry.content_type in _LEAVES:
+                yield entry, tally_of_leaf(new.leaves[entry.location], new.live.dead.get(entry.location))
+
+
+def _unmasked(old: TableState | None, new: TableState) -> Iterator[tuple[Leaf, BitMap]]:
+    """Leaves, and what this snapshot's vectors remove of them."""
+    for location, rows in new.live.mask_rows.items():
+        if old is not None and old.live.mask_rows.get(location) is rows:
+            continue
+        for row in rows:
+            if row.entry.version_info.status is Status.ADDED:
+                yield new.leaves[location], mask_of(row.entry, new.live.stored)
+
+
+def _added_leaf(entry: ContentEntry, new: TableState, first: int) -> Iterator[str]:
+    info, stats = entry.version_info, entry.manifest_stats
+    snapshot = new.header.snapshot
+    number = info.sequence_number
+    if number is None or number != info.file_sequence_number or not first < number <= snapshot.sequence_number:
+        yield f"{entry.location}: sequence number {number} is not one of this root's"
+    if info.snapshot_id != snapshot.snapshot_id:
+        yield f"{entry.location}: ADDED by another snapshot"
+    if stats is None or stats.added_files_count != entry.record_count:
+        yield f"{entry.location}: the leaf is ADDED, not all of its entries are"
+    elif stats.min_sequence_number != number and not (
+        stats.min_sequence_number <= first and RESTORED_VERSIONS in snapshot.summary
+    ):
+        yield f"{entry.location}: sequence number {stats.min_sequence_number} is not one of this root's"
+    if entry.content_type is ContentType.DELETE_MANIFEST:
+        for target, ordinal in new.live.lookups[entry.location].vectors.items():
+            is_live = not new.live.is_dead(entry.location, ordinal)
+            if is_live and new.live.find(EntryPlace(ContentType.DATA, target)) is None:
+                yield f"{entry.location}: a vector of {target}, which is not live"
+    elif stats is not None and (
+        entry.first_row_id is None or entry.first_row_id + stats.added_rows_count > new.header.next_row_id
+    ):
+        yield f"{entry.location}: row ids from {entry.first_row_id} are not below {new.header.next_row_id}"
+
+
+def _added(entry: ContentEntry, new: TableState, first: int) -> Iterator[str]:
+    info = entry.version_info
+    snapshot = new.header.snapshot
+    number, file_number = info.sequence_number, info.file_sequence_number
+    if number is None or file_number is None or not first < file_number <= snapshot.sequence_number:
+        yield f"{entry.location}: file sequence number {file_number} is not one of this root's"
+    elif number != file_number and not (number <= first and RESTORED_VERSIONS in snapshot.summary):
+        yield f"{entry.location}: sequence number {number} is not one of this root's"
+    if info.snapshot_id != snapshot.snapshot_id:
+        yield f"{entry.location}: ADDED by another snapshot"
+    if entry.content_type is ContentType.POSITION_DELETE:
+        target = entry.referenced_file or ""
+        if new.live.find(EntryPlace(ContentType.DATA, target)) is None:
+            yield f"{entry.location}: a vector of {target}, which is not live"
+    elif entry.content_type is ContentType.DATA and (
+        entry.first_row_id is None or entry.first_row_id + entry.record_count > new.header.next_row_id
+    ):
+        yield f"{entry.location}: row ids from {entry.first_row_id} are not below {new.header.next_row_id}"
+
+
+def _removed(entry: ContentEntry, new: TableState) -> Iterator[str]:
+    if (
+        entry.content_type is ContentType.DATA
+        and new.live.vector_of(entry.location) is not None
+        and new.live.find(entry.place) is None
+    ):
+        yield f"{entry.location} left without its vector"
+
+
+def _masks(old: TableState | None, new: TableState) -> Iterator[str]:
+    for location, rows in new.live.mask_rows.items():
+        if old is not None and old.live.mask_rows.get(location) is rows:
+            continue
+        statuses = [row.entry.version_info.status for row in rows]
+        if len(set(statuses)) != len(statuses) or Status.DELETED in statuses:
+            yield f"{location} has manifest vectors of status {statuses}"
+        dead = new.live.dead[location]
+        if dead.max() >= new.live.leaf_rows[location].entry.record_count:
+            yield f"the manifest vector of {location} names entry {dead.max()}, which it does not have"
+        before = None if old is None else old.live.dead.get(location)
+        if before is not None and not before <= dead:
+            yield f"bits of the manifest vector of {location} went back"
+
+
+def _counted(old: TableState | None, new: TableState, added: Tally, removed: Tally) -> Iterator[str]:
+    """The totals follow from the rows shown; what is live can be counted, and maintenance changes none of it."""
+    totals = new.header.totals
+    expected = totals_after(totals_of_leaves(new) if old is None else old.header.totals, added, removed)
+    for name in ("data_files", "vectors", "equality_deletes", "rows", "deleted_rows", "data_bytes"):
+        if getattr(totals, name) != getattr(expected, name):
+            yield f"total {name} is {getattr(totals, name)}, the root's rows make it {getattr(expected, name)}"
+    in_leaves = sum(_listed(row.entry) for row in new.live.leaf_rows.values())
+    live = len(new.live.rows) + in_leaves - sum(len(dead) for dead in new.live.dead.values())
+    counted = totals.data_files + totals.vectors + totals.equality_deletes
+    if live != counted:
+        yield f"{live} entries are live, the totals count {counted}"
+    leaves = totals.data_manifests + totals.delete_manifests
+    if leaves != len(new.live.leaf_rows) or new.leaves.keys() != new.live.leaf_rows.keys():
+        yield f"the root has {len(new.live.leaf_rows)} leaves, the totals count {leaves}, {len(new.leaves)} are loaded"
+
+
+def _listed(leaf: ContentEntry) -> int:
+    """How many entries of a leaf were live when it was written: those of older formats list DELETED ones too."""
+    return leaf.record_count - (0 if leaf.manifest_stats is None else leaf.manifest_stats.deleted_files_count)
+
+
+__all__ = ["broken", "broken_thoroughly"]

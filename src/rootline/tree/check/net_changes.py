@@ -1,0 +1,132 @@
+"""What changed over several versions: each root's changes folded into one.
+
+Owns: the fold, and which vector belongs to which file's change. Does not own: one root's changes (`root_diff`), the
+positions that vectors hold.
+Invariants: what came and went again within the range is in no change, nor what went and came back as it was; memory
+is in proportion to what did change.
+
+Source: format page, "Status".
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
+from rootline.tree.check.root_diff import Changes
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A data file that came or went, and the deletion vectors (ours: one at most) that it came or went with."""
+
+    entry: ContentEntry
+    vectors: tuple[ContentEntry, ...] = ()
+
+    @property
+    def location(self) -> str:
+        """The file's location."""
+        return self.entry.location
+
+
+@dataclass(frozen=True, slots=True)
+class VectorsChange:
+    """The deletion vectors that a data file that stayed has lost and got; from our writers one of each at most."""
+
+    data_location: str
+    before: tuple[ContentEntry, ...]
+    after: tuple[ContentEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NetChange:
+    """What a range of versions comes to; everything by ascending location."""
+
+    added_files: tuple[FileChange, ...]
+    removed_files: tuple[FileChange, ...]
+    vectors: tuple[VectorsChange, ...]
+    added_deletes: tuple[ContentEntry, ...]
+    """Delete files: of equality deletes, and of position deletes in older formats."""
+    removed_deletes: tuple[ContentEntry, ...]
+
+    def __bool__(self) -> bool:
+        changed = (self.added_files, self.removed_files, self.vectors)
+        return any(changed) or bool(self.added_deletes or self.removed_deletes)
+
+
+@dataclass(slots=True)
+class NetChanges:
+    """The changes taken in so far, from the oldest version on."""
+
+    _ends: dict[EntryPlace, _Ends] = field(default_factory=dict)
+
+    def take(self, changes: Changes) -> None:
+        """The changes of the next version, whole or in parts."""
+        for entry in changes.removed:
+            ends = self._ends.get(entry.place)
+            if ends is None:
+                self._ends[entry.place] = _Ends(entry, None)
+            elif ends.before is None:
+                del self._ends[entry.place]
+            else:
+                ends.after = None
+        for entry in changes.added:
+            self._ends.setdefault(entry.place, _Ends(None, None)).after = entry
+
+    def net(self) -> NetChange:
+        """What they come to."""
+        before, after = self._sorted()
+        vectors_before, vectors_after = _by_data_file(before), _by_data_file(after)
+        removed, added = list(filter(_is_data, before)), list(filter(_is_data, after))
+        moved = {entry.location for entry in (*removed, *added)}
+        stayed = sorted((vectors_before.keys() | vectors_after.keys()) - moved)
+        return NetChange(
+            tuple(FileChange(entry, vectors_after.get(entry.location, ())) for entry in added),
+            tuple(FileChange(entry, vectors_before.get(entry.location, ())) for entry in removed),
+            tuple(VectorsChange(name, vectors_before.get(name, ()), vectors_after.get(name, ())) for name in stayed),
+            tuple(filter(_is_delete_file, after)),
+            tuple(filter(_is_delete_file, before)),
+        )
+
+    def _sorted(self) -> tuple[list[ContentEntry], list[ContentEntry]]:
+        ordered = sorted(self._ends.items(), key=lambda item: (*item[0][:2], item[0].content_offset or 0))
+        ends = [ends for _, ends in ordered if not ends.are_the_same]
+        return [item.before for item in ends if item.before is not None], [
+            item.after for item in ends if item.after is not None
+        ]
+
+
+@dataclass(slots=True)
+class _Ends:
+    """What was live in one place before the range, and what is after it."""
+
+    before: ContentEntry | None
+    after: ContentEntry | None
+
+    @property
+    def are_the_same(self) -> bool:
+        """Whether what went came back as it was: by restore, or because it had only been dropped and added again."""
+        if self.before is None or self.after is None:
+            return self.before is self.after
+        return self.before.version_info.sequence_number == self.after.version_info.sequence_number
+
+
+def _is_data(entry: ContentEntry) -> bool:
+    return entry.content_type is ContentType.DATA
+
+
+def _is_vector(entry: ContentEntry) -> bool:
+    return entry.content_type is ContentType.POSITION_DELETE and entry.deletion_vector is not None
+
+
+def _is_delete_file(entry: ContentEntry) -> bool:
+    return not _is_data(entry) and not _is_vector(entry)
+
+
+def _by_data_file(entries: Iterable[ContentEntry]) -> dict[str, tuple[ContentEntry, ...]]:
+    found: dict[str, tuple[ContentEntry, ...]] = defaultdict(tuple)
+    for entry in filter(_is_vector, entries):
+        found[entry.referenced_file or ""] += (entry,)
+    return found

@@ -1,0 +1,120 @@
+"""What must hold of ledger, outcomes and pages between a root and the next one, checked before every PUT.
+
+Owns: the predicates. Does not own: the other rules on two versions (`invariants`), how parts move to pages
+(`ledger_spill`, `outcome_spill`).
+Invariants: pure; looks at what changed only: records that are not the parent's own, pages that came or went.
+
+Source: invariants page, numbers 2, 3 and 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from operator import is_
+from typing import TypeVar
+
+from rootline.schemas.bytes.root.header_ledger import HeaderLedger
+from rootline.schemas.bytes.root.ledger_page import LedgerPage, decode_ledger_row
+from rootline.schemas.bytes.root.outcome_page import OutcomePage
+from rootline.schemas.identifiers import WriterId
+from rootline.schemas.intent import PROCESS_WRITER_PREFIX
+from rootline.schemas.root_header import CommittedRun, Outcomes, WriterRecord
+from rootline.tree.ledger.header_limits import HeaderLimits
+from rootline.tree.ledger.ledger import REJECTED_MAX, lost_runs
+from rootline.tree.ledger.outcome_spill import are_within
+from rootline.tree.ledger.outcomes import Acknowledged, kept
+from rootline.tree.state.table_state import TableState
+
+Page = TypeVar("Page", LedgerPage, OutcomePage)
+
+
+def broken_page_rules(
+    old: TableState | None, new: TableState, acknowledged: Acknowledged, limits: HeaderLimits
+) -> Iterator[str]:
+    """The rules that the step from `old` to `new` breaks, in words; `acknowledged` outcomes may go."""
+    if not new.pages.are_those_of(new.header):
+        yield "the pages are not those that the header names"
+    if HeaderLedger.of(new.header.ledger).size_in_bytes > limits.ledger_bytes:
+        yield f"the header holds more than {limits.ledger_bytes} bytes of the ledger"
+    if not are_within(new.header.outcomes, limits.outcome_bytes):
+        yield f"the header holds more than {limits.outcome_bytes} bytes of outcomes"
+    if old is not None:
+        yield from _ledger(old, new)
+        yield from _outcomes(old, new, acknowledged)
+
+
+def _ledger(old: TableState, new: TableState) -> Iterator[str]:
+    fresh, gone = _changed(old.pages.ledger, new.pages.ledger)
+    after = HeaderLedger.of(new.header.ledger).records
+    before = HeaderLedger.of(old.header.ledger).records
+    for writer in [writer for writer, record in before.items() if after.get(writer) is not record]:
+        in_header = after.get(writer)
+        parts = [] if in_header is None else [in_header]
+        parts += [part for page in fresh if (part := page.record_of(writer)) is not None]
+        yield from _lost(writer, before[writer], parts)
+    for page in gone:
+        for writer, row in page.rows.items():
+            rows = [other.rows[writer] for other in fresh if writer in other.rows]
+            if row not in rows:
+                yield from _lost(writer, decode_ledger_row(row), [decode_ledger_row(found) for found in rows])
+
+
+def _lost(writer: WriterId, record: WriterRecord, parts: Sequence[WriterRecord]) -> Iterator[str]:
+    """What a writer's record said that its new parts, the header's first, do not say."""
+    if not parts:
+        if not writer.startswith(PROCESS_WRITER_PREFIX):
+            yield f"writer {writer} is lost from the ledger"
+        return
+    if not _continues(record.committed, parts[0].committed):
+        for run in lost_runs(record.committed, parts)[:1]:
+            yield f"the ledger of {writer} loses sequences {run.first} to {run.last}"
+    if record.rejected:
+        rejected = {item for part in parts for item in part.rejected}
+        missing = [item for item in record.rejected if item not in rejected]
+        if missing and all(len(part.rejected) < REJECTED_MAX for part in parts):
+            yield f"the ledger of {writer} loses the rejection of intent {missing[0].intent_id}"
+
+
+def _continues(known: tuple[CommittedRun, ...], now: tuple[CommittedRun, ...]) -> bool:
+    """Whether nothing but the last run grew, or more runs came after it: so it is after most commits."""
+    settled = len(known) - 1
+    if settled < 0 or known == now:
+        return True
+    if len(now) <= settled or known[:settled] != now[:settled]:
+        return False
+    old, new = known[settled], now[settled]
+    if old.first == old.last:
+        return new.first == old.first and new.version == old.version
+    return new.last >= old.last and new._replace(last=old.last) == old
+
+
+def _outcomes(old: TableState, new: TableState, acknowledged: Acknowledged) -> Iterator[str]:
+    fresh, gone = _changed(old.pages.outcomes, new.pages.outcomes)
+    for outcomes in [old.header.outcomes, *[page.outcomes for page in gone]]:
+        yield from _lost_outcomes(kept(outcomes, acknowledged), new.header.outcomes, fresh)
+
+
+def _lost_outcomes(before: Outcomes, after: Outcomes, fresh: Iterable[OutcomePage]) -> Iterator[str]:
+    if _begins(after.runs, before.runs) and _begins(after.exceptions, before.exceptions):
+        return
+    places = (after, *(page.outcomes for page in fresh))
+    runs = {run for place in places for run in place.runs}
+    exceptions = {item for place in places for item in place.exceptions}
+    for run in before.runs:
+        if run not in runs:
+            yield f"the outcomes of offsets {run.first_offset} to {run.last_offset} of {run.log} are lost"
+    for item in before.exceptions:
+        if item not in exceptions:
+            yield f"the outcome of offset {item.offset} of {item.log} is lost"
+
+
+def _begins(longer: tuple[object, ...], shorter: tuple[object, ...]) -> bool:
+    return len(longer) >= len(shorter) and all(map(is_, longer, shorter))
+
+
+def _changed(before: tuple[Page, ...], after: tuple[Page, ...]) -> tuple[list[Page], list[Page]]:
+    """(pages that came, pages that went)."""
+    if not before and not after:
+        return [], []
+    old, new = {page.reference for page in before}, {page.reference for page in after}
+    return [page for page in after if page.reference not in old], [page for page in before if page.reference not in new]

@@ -1,0 +1,138 @@
+"""What a root's rewrites did without showing it, found by comparing the two live sets, and what must hold of it.
+
+Owns: finding it in loaded states, and the rules. Does not own: which rewrites are accepted (`rewrite`), the same
+question on stored bytes (`rootline.storage.check.entries`).
+Invariants: pure; costs next to nothing where the root says that nothing was rewritten; nothing of what applying noted
+is believed.
+
+Source: format page, "Rewrites"; decision 0034.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pyroaring import BitMap
+
+from rootline.schemas.content_entry import ContentEntry, ContentType, Status
+from rootline.schemas.root_header import RootHeader
+from rootline.tree.draft.summary import REPLACED_FILES, REWRITTEN_FILES
+from rootline.tree.state.live_index import mask_of
+from rootline.tree.state.table_state import TableState
+from rootline.tree.state.totals import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrites:
+    """`came`: files that rewrites of a root made, those that it removed again included; `went`: what they replaced."""
+
+    came: tuple[ContentEntry, ...] = ()
+    went: tuple[ContentEntry, ...] = ()
+    came_tally: Tally = field(init=False)
+    went_tally: Tally = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name, entries in (("came_tally", self.came), ("went_tally", self.went)):
+            tally = Tally()
+            for entry in entries:
+                tally.count(entry)
+            object.__setattr__(self, name, tally)
+
+
+def rewrites_of(old: TableState | None, new: TableState) -> Rewrites:
+    """What the step from `old` to `new` rewrote."""
+    if old is None:
+        return Rewrites()
+    came = tuple(_came(old, new))
+    said = says_rewrites(new.header.snapshot.summary)
+    return Rewrites(came, tuple(_went(old, new)) if said or came else ())
+
+
+def says_rewrites(summary: Mapping[str, str]) -> bool:
+    """Whether a snapshot's summary says that its root rewrote files."""
+    return REPLACED_FILES in summary or REWRITTEN_FILES in summary
+
+
+def faults_of_rewrites(found: Rewrites, old: RootHeader | None, new: RootHeader, *, is_exact: bool) -> Iterator[str]:
+    """The rules that a root's rewrites break, in words.
+
+    Args:
+        found: what was rewritten.
+        old: the header of the version before.
+        new: the root's.
+        is_exact: whether nothing but vectors can have deleted rows of what went.
+
+    """
+    first, last = 0 if old is None else old.snapshot.sequence_number, new.snapshot.sequence_number
+    lowest = 0 if old is None else old.next_row_id
+    summary = new.snapshot.summary
+    said = [summary.get(key, "0") for key in (REPLACED_FILES, REWRITTEN_FILES)]
+    counted = [str(tally.data_files) for tally in (found.went_tally, found.came_tally)]
+    if said != counted:
+        yield f"its summary says that {' files became '.join(said)}, its rows show {' that became '.join(counted)}"
+    for entry in found.came:
+        info = entry.version_info
+        number, own = info.sequence_number, info.file_sequence_number
+        if entry.content_type is not ContentType.DATA:
+            yield f"{entry.location} came as EXISTING, and is no data file"
+        if number is None or own is None or not number <= first < own <= last:
+            yield f"{entry.location} was rewritten with sequence numbers {number} and {own}"
+        row_id = entry.first_row_id
+        if row_id is None or not lowest <= row_id <= new.next_row_id - entry.record_count:
+            yield f"{entry.location}: row ids from {row_id} are not in {lowest}..{new.next_row_id - 1}"
+    before, after = found.went_tally.rows - found.went_tally.deleted_rows, found.came_tally.rows
+    if after > before or (is_exact and after != before):
+        yield f"rewrites made {after} rows of {before}"
+    if found.went_tally.equality_deletes:
+        yield "rewrites made equality deletes vanish"
+
+
+def _came(old: TableState, new: TableState) -> Iterator[ContentEntry]:
+    """Root rows of this snapshot that are not shown as added; removed ones too."""
+    snapshot, first = new.header.snapshot.snapshot_id, old.header.snapshot.sequence_number
+    known = {id(block) for block in old.root.blocks}
+    for block in new.root.blocks:
+        if id(block) in known:
+            continue
+        for row in block.rows:
+            entry, info = row.entry, row.entry.version_info
+            if entry.content_type > ContentType.EQUALITY_DELETE or info.snapshot_id != snapshot:
+                continue
+            is_own = info.status is Status.DELETED and (info.file_sequence_number or 0) > first
+            if info.status is Status.EXISTING or is_own:
+                yield entry
+
+
+def _went(old: TableState, new: TableState) -> Iterator[ContentEntry]:
+    """What was live, is not any more in the same identity, and is not shown as removed."""
+    shown = {
+        (row.entry.place, row.entry.version_info.file_sequence_number)
+        for row in new.root.rows
+        if row.entry.version_info.status is Status.DELETED
+    }
+    for place, row in old.live.rows.items():
+        number = row.entry.version_info.file_sequence_number
+        if (place, number) not in shown and not _is_live(new, row.entry):
+            yield row.entry
+    for location, lookup in old.live.lookups.items():
+        dead = old.live.dead.get(location, BitMap())
+        if location in new.live.lookups:
+            gone = new.live.dead.get(location, BitMap()) - dead - _removed(new, location)
+        else:
+            gone = BitMap(range(lookup.leaf.length)) - dead
+        for entry in lookup.leaf.entries_at(list(gone)):
+            if entry.version_info.status is not Status.DELETED and not _is_live(new, entry):
+                yield entry
+
+
+def _removed(new: TableState, location: str) -> BitMap:
+    rows = new.live.mask_rows.get(location, ())
+    added = (row.entry for row in rows if row.entry.version_info.status is Status.ADDED)
+    return BitMap.union(BitMap(), *(mask_of(entry, new.live.stored) for entry in added))
+
+
+def _is_live(state: TableState, entry: ContentEntry) -> bool:
+    found = state.live.find(entry.place)
+    numbers = entry.version_info.file_sequence_number
+    return found is not None and found.entry.version_info.file_sequence_number == numbers

@@ -1,0 +1,204 @@
+"""What one snapshot changed, read from its root alone.
+
+Owns: status and manifest vectors → changes, whoever of the format's writers made them. Does not own: changes over
+several versions (`net_changes`), reading leaves (`rootline.storage.metadata.change_reader`).
+Invariants: maintenance shows as nothing; a file that a root adds and removes again is in no change; one leaf at a time
+is enough, except those that a rewrite has just written.
+
+Theory. Our writers show a leaf's change by its ADDED vector. Others may (change detection in the proposal)
+- drop a leaf, and its vectors, as DELETED: its ADDED vector is the change, else its entries minus the prior vectors;
+- write leaves anew as ADDED: their EXISTING entries are carried over, their ADDED ones came, their DELETED ones went;
+- do both at once: what a dropped leaf still held and a new one carries over has only moved.
+
+Source: format page, "Status", "Manifest vectors" and "Reading must also understand".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pyroaring import BitMap
+
+from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
+from rootline.schemas.errors import Corrupt
+from rootline.tree.scan.file_task import inherited
+from rootline.tree.state.live_index import StoredAt, mask_of
+
+StoredMasks = Mapping[StoredAt, BitMap]
+"""The manifest vectors that rest in Puffin files."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorChange:
+    """The deletion vector of `data_location` before and after; `None`: it had, or has, none."""
+
+    data_location: str
+    before: ContentEntry | None
+    after: ContentEntry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Entries of content types 0-2 that a snapshot added and removed, in the root's order."""
+
+    added: tuple[ContentEntry, ...]
+    removed: tuple[ContentEntry, ...]
+
+    @property
+    def added_files(self) -> tuple[ContentEntry, ...]:
+        """Data files that came."""
+        return _of_type(self.added, ContentType.DATA)
+
+    @property
+    def removed_files(self) -> tuple[ContentEntry, ...]:
+        """Data files that went."""
+        return _of_type(self.removed, ContentType.DATA)
+
+    @property
+    def vector_changes(self) -> tuple[VectorChange, ...]:
+        """Vectors that came, went or replaced one another, by data file."""
+        before = {entry.referenced_file or "": entry for entry in _of_type(self.removed, ContentType.POSITION_DELETE)}
+        after = {entry.referenced_file or "": entry for entry in _of_type(self.added, ContentType.POSITION_DELETE)}
+        return tuple(
+            VectorChange(location, before.get(location), after.get(location)) for location in sorted(before | after)
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed)
+
+
+@dataclass(slots=True)
+class RootDiff:
+    """One root's changes, leaf by leaf: `of_root`, then `of_leaf` for each of `changed`, after `carry` for `carriers`.
+
+    Raises `Corrupt` (`vector-corrupt`) when a manifest vector cannot be read.
+    """
+
+    root: Root
+    stored: StoredMasks = field(default_factory=dict)
+    changed: tuple[ContentEntry, ...] = field(init=False)
+    """Root rows of the leaves that the snapshot changed, added or dropped."""
+    carriers: tuple[ContentEntry, ...] = field(init=False)
+    """Root rows of the leaves that may hold what a dropped leaf held."""
+    _masks: dict[str, dict[Status, BitMap]] = field(init=False)
+    _carried: set[EntryPlace] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._masks = _masks_of(self.root, self.stored)
+        leaves = [row.entry for row in self.root.rows if row.entry.content_type in _LEAVES]
+        self.changed = tuple(entry for entry in leaves if _status(entry) is not Status.EXISTING or self._removed(entry))
+        self.carriers = ()
+        if any(self._is_dropped_whole(entry) for entry in self.changed):
+            own = self.root.header.snapshot.snapshot_id
+            fresh = (entry for entry in leaves if entry.version_info.snapshot_id == own)
+            self.carriers = tuple(entry for entry in fresh if _status(entry) is not Status.DELETED)
+            rows = (row.entry for row in self.root.rows if row.entry.content_type in _FILES)
+            self._carried |= {entry.place for entry in rows if _status(entry) is not Status.ADDED}
+
+    def carry(self, manifest: ContentEntry, leaf: Leaf) -> None:
+        """Take note of what one of `carriers` carries over."""
+        dead = self._prior(manifest)
+        for ordinal, entry in enumerate(leaf.entries()):
+            if _status(entry) is not Status.ADDED and ordinal not in dead:
+                self._carried.add(entry.place)
+
+    def of_root(self) -> Changes:
+        """What came and went in the root's own rows."""
+        files = [row.entry for row in self.root.rows if row.entry.content_type in _FILES]
+        return Changes(
+            tuple(entry for entry in files if _status(entry) is Status.ADDED),
+            tuple(entry for entry in files if _status(entry) is Status.DELETED),
+        )
+
+    def of_leaf(self, manifest: ContentEntry, leaf: Leaf) -> Changes:
+        """What came and went with one of `changed`."""
+        removed = self._removed(manifest)
+        if _status(manifest) is Status.EXISTING:
+            return Changes((), tuple(_living(manifest, leaf, removed)))
+        prior = self._prior(manifest)
+        if _status(manifest) is Status.DELETED:
+            if removed:
+                return Changes((), tuple(_living(manifest, leaf, removed)))
+            rest = _living(manifest, leaf, BitMap(range(leaf.length)) - prior)
+            return Changes((), tuple(entry for entry in rest if entry.place not in self._carried))
+        came: list[ContentEntry] = []
+        went: list[ContentEntry] = []
+        for ordinal, entry in enumerate(leaf.entries()):
+            if ordinal in prior:
+                continue
+            if _status(entry) is Status.ADDED and ordinal not in removed:
+                came.append(inherited(entry, manifest))
+            elif _status(entry) is Status.DELETED or (_status(entry) is Status.EXISTING and ordinal in removed):
+                went.append(entry)
+        return Changes(tuple(came), tuple(went))
+
+    def _removed(self, manifest: ContentEntry) -> BitMap:
+        return self._masks.get(manifest.location, {}).get(Status.ADDED, _NOTHING)
+
+    def _prior(self, manifest: ContentEntry) -> BitMap:
+        masks = self._masks.get(manifest.location, {})
+        return masks.get(Status.EXISTING, _NOTHING) | masks.get(Status.DELETED, _NOTHING)
+
+    def _is_dropped_whole(self, manifest: ContentEntry) -> bool:
+        return _status(manifest) is Status.DELETED and not self._removed(manifest)
+
+
+def diff(root: Root, leaves: Mapping[str, Leaf], stored: StoredMasks | None = None) -> Changes:
+    """The changes of `root`'s snapshot.
+
+    Args:
+        root: any root.
+        leaves: at least those that `RootDiff` names as `changed` and `carriers`.
+        stored: the manifest vectors that rest in Puffin files.
+
+    Raises:
+        Corrupt: `object-missing`, such a leaf is not in `leaves`; `vector-corrupt`.
+
+    """
+    work = RootDiff(root, stored or {})
+    for manifest in work.carriers:
+        work.carry(manifest, _leaf(manifest, leaves))
+    parts = [work.of_root(), *(work.of_leaf(manifest, _leaf(manifest, leaves)) for manifest in work.changed)]
+    return Changes(
+        tuple(entry for part in parts for entry in part.added),
+        tuple(entry for part in parts for entry in part.removed),
+    )
+
+
+_FILES = (ContentType.DATA, ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE)
+_LEAVES = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
+_NOTHING = BitMap()
+
+
+def _masks_of(root: Root, stored: StoredMasks) -> dict[str, dict[Status, BitMap]]:
+    masks: dict[str, dict[Status, BitMap]] = {}
+    for row in root.rows:
+        entry = row.entry
+        if entry.content_type is ContentType.MANIFEST_DV:
+            of_leaf = masks.setdefault(entry.referenced_file or entry.location, {})
+            of_leaf[_status(entry)] = of_leaf.get(_status(entry), _NOTHING) | mask_of(entry, stored)
+    return masks
+
+
+def _living(manifest: ContentEntry, leaf: Leaf, ordinals: Iterable[int]) -> Iterator[ContentEntry]:
+    for entry in leaf.entries_at(sorted(ordinals)):
+        if _status(entry) is not Status.DELETED:
+            yield inherited(entry, manifest)
+
+
+def _leaf(manifest: ContentEntry, leaves: Mapping[str, Leaf]) -> Leaf:
+    leaf = leaves.get(manifest.location)
+    if leaf is None:
+        raise Corrupt("object-missing", f"leaf {manifest.location} is needed to tell what its root changed")
+    return leaf
+
+
+def _status(entry: ContentEntry) -> Status:
+    return entry.version_info.status
+
+
+def _of_type(entries: tuple[ContentEntry, ...], content_type: ContentType) -> tuple[ContentEntry, ...]:
+    return tuple(entry for entry in entries if entry.content_type is content_type)

@@ -1,0 +1,1 @@
+"""A batch of intents becomes the next root and a verdict for each."""

@@ -1,0 +1,86 @@
+"""Make the live index follow a commit.
+
+Owns: the next version's index. Does not own: which rows the next root has (`next_root`).
+Invariants: the result equals an index built from nothing over the new root; work is the change plus one shallow copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeVar
+
+from pyroaring import BitMap
+
+from rootline.schemas.bytes.root.root_codec import Row
+from rootline.schemas.content_entry import ContentType
+from rootline.tree.commit.manifest_vectors import MaskUpdate
+from rootline.tree.draft.draft import Draft
+from rootline.tree.state.live_index import LiveIndex, StoredAt
+
+_Value = TypeVar("_Value")
+
+
+def advanced_index(
+    draft: Draft, fresh: Iterable[Row], masks: Mapping[str, MaskUpdate], unsettled: tuple[int, ...]
+) -> LiveIndex:
+    """The index after `draft`.
+
+    Args:
+        draft: of the new root.
+        fresh: the row objects that the new root has and its parent had not, manifest vectors left out.
+        masks: the manifest vectors that change.
+        unsettled: ordinals of the new root's blocks that the next one must rewrite.
+
+    """
+    before = draft.live
+    dropped = draft.dropped_leaves
+    lookups = _without(before.lookups, dropped)
+    lookups.update((location, flushed.lookup) for location, flushed in draft.flushed.items())
+    index = LiveIndex(
+        before.rows.copy(),
+        before.vectors.copy(),
+        before.equality_deletes.copy(),
+        _without(before.leaf_rows, dropped),
+        _without(before.mask_rows, dropped),
+        _without(before.dead, dropped),
+        lookups,
+        before.locations.advanced(lookups),
+        unsettled,
+        _stored(draft, masks),
+    )
+    for rows in (draft.removed, draft.moved):
+        for place, row in rows.items():
+            index.rows.pop(place, None)
+            if place.content_type is ContentType.POSITION_DELETE:
+                index.vectors.pop(row.entry.referenced_file or "", None)
+            elif place.content_type is ContentType.EQUALITY_DELETE:
+                index.equality_deletes.pop(place, None)
+    for row in fresh:
+        index.insert(row)
+    for location, update in masks.items():
+        index.mask_rows[location] = update.rows
+        index.dead[location] = update.dead
+    return index
+
+
+def _stored(draft: Draft, masks: Mapping[str, MaskUpdate]) -> Mapping[StoredAt, BitMap]:
+    """The manifest vectors in Puffin files that the next root still names."""
+    before = draft.live.stored
+    if not before and not draft.stored_masks:
+        return before
+    rows = {location: rows for location, rows in draft.live.mask_rows.items() if location not in draft.dropped_leaves}
+    rows |= {location: update.rows for location, update in masks.items()}
+    known = {**before, **{_at(stored.row): stored.ordinals for stored in draft.stored_masks.values()}}
+    return {at: known[at] for each in rows.values() for row in each if (at := _at(row)) in known}
+
+
+def _at(row: Row) -> StoredAt:
+    vector = row.entry.deletion_vector
+    return row.entry.location, -1 if vector is None or vector.offset is None else vector.offset
+
+
+def _without(items: dict[str, _Value], keys: Collection[str]) -> dict[str, _Value]:
+    copied = items.copy()
+    for key in keys:
+        copied.pop(key, None)
+    return copied

@@ -1,0 +1,121 @@
+"""Apply a batch of intents to a table: the next root, and a verdict for each.
+
+Owns: the order of the steps over a batch. Does not own: the steps of one intent (`decide`), the header (`next_header`),
+the root's bytes (`next_root`).
+Invariants: the result equals applying the intents one by one; the same arguments give the same bytes; what breaks a
+rule of our own crashes (`Internal`) before anything is written.
+
+Source: protocol page, section 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rootline.schemas.errors import Internal
+from rootline.schemas.identifiers import TableName
+from rootline.tree.commit.answers import next_offset
+from rootline.tree.commit.decide import Decisions
+from rootline.tree.commit.next_header import next_header
+from rootline.tree.commit.next_root import next_root
+from rootline.tree.draft.batch import Applied, Library, Needs, NoTable, Record, Stamp
+from rootline.tree.draft.change import Effect
+from rootline.tree.draft.dead_leaves import drop_dead_leaves
+from rootline.tree.intents.merged_puffin import write_merged
+from rootline.tree.intents.self_flush import Relief, relieve
+from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
+from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
+from rootline.tree.state.table_state import TableState
+
+WRITER_RETENTION_S: Final = 7 * 24 * 3600
+
+
+def apply_batch(
+    state: TableState | None,
+    table: TableName,
+    records: Sequence[Record],
+    library: Library,
+    stamp: Stamp,
+    *,
+    acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED,
+    writer_retention_s: int = WRITER_RETENTION_S,
+    limits: HeaderLimits = HEADER_LIMITS,
+    relief: Relief | None = None,
+) -> Applied | Needs | NoTable:
+    """The next root of `table` after `records`, which stand at or above its offsets, ascending in each partition.
+
+    Args:
+        state: the head's state; `None` when the table does not exist (only a `create` makes a root then).
+        table: the table's name.
+        records: at least one.
+        library: what has been fetched; empty at first.
+        stamp: commit id, coordinator id, wall clock.
+        acknowledged: how far the log is known to hold the verdicts; their outcomes are kept no longer.
+        writer_retention_s: how long an idle `process/` writer stays in the ledger.
+        limits: of the header; what exceeds them moves to pages.
+        relief: what to do when the head's root is too long for its commits.
+
+    Returns:
+        `Applied`; or `Needs`, the objects to fetch before trying again; or `NoTable`.
+
+    Raises:
+        Internal: `invariant-broken`, the batch or the result breaks a rule of our own.
+
+    """
+    _check_batch(state, table, records)
+    decisions = Decisions(state, table, library)
+    for record in records:
+        decisions.decide(record)
+    if decisions.needs_more:
+        return Needs(
+            frozenset(decisions.missing_leaves),
+            frozenset(decisions.missing_vectors),
+            decisions.proving,
+            frozenset(decisions.missing_versions),
+            decisions.adopting,
+            decisions.older,
+        )
+    draft = decisions.draft
+    if draft is None:
+        return NoTable(tuple(decisions.verdicts))
+    if draft.merged:
+        puffin, rows = write_merged(draft.merged.values(), draft.codec)
+        draft.place_merged(rows)
+        decisions.objects.append(puffin)
+    if relief is not None and state is not None:
+        decisions.objects.extend(relieve(draft, relief(state)))
+    if Effect.MAINTAINS in draft.effect or draft.moved:
+        drop_dead_leaves(draft)
+    following = next_header(
+        state,
+        draft,
+        decisions,
+        [record.position for record in records],
+        stamp,
+        acknowledged=acknowledged,
+        writer_retention_s=writer_retention_s,
+        limits=limits,
+    )
+    after, body = next_root(state or draft.adopted, draft, following.header, following.pages)
+    return Applied(after, body, tuple(decisions.verdicts), (*decisions.objects, *following.objects))
+
+
+def _check_batch(state: TableState | None, table: TableName, records: Sequence[Record]) -> None:
+    if not records:
+        raise Internal("invariant-broken", f"{table}: a batch without records makes no root")
+    if state is not None and state.header.table != table:
+        raise Internal("invariant-broken", f"{table}: the state is of {state.header.table}")
+    nexts: dict[tuple[str, int], int] = {}
+    for record in records:
+        log, partition, offset = record.position
+        lowest = nexts.get((log, partition))
+        if lowest is None:
+            lowest = 0 if state is None else next_offset(state.header, log, partition)
+        if offset < lowest:
+            raise Internal(
+                "invariant-broken", f"{table}: record {offset} of partition {partition} of {log} is decided already"
+            )
+        if record.intent.table != table:
+            raise Internal("invariant-broken", f"{table}: record {offset} is for table {record.intent.table!r:.200}")
+        nexts[log, partition] = offset + 1

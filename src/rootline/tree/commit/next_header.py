@@ -1,0 +1,139 @@
+"""The next root's header.
+
+Owns: how each part of it follows from the parent's and the batch. Does not own: the parts' own rules (`ledger`,
+`outcomes`, `summary`), what moves to pages (`ledger_spill`, `outcome_spill`), its bytes (`header_codec`).
+Invariants: everything that is not advanced is carried forward; sequence numbers and timestamps strictly increase,
+offsets never decrease; ledger and outcomes are within their limits.
+
+Source: protocol page, section 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rootline.schemas.errors import Internal
+from rootline.schemas.identifiers import SequenceNumber, Version
+from rootline.schemas.log_position import LogPosition
+from rootline.schemas.root_header import Outcomes, RootHeader, Snapshot
+from rootline.tree.commit.decide import Decisions
+from rootline.tree.draft.batch import Stamp
+from rootline.tree.draft.draft import Draft
+from rootline.tree.draft.summary import (
+    CHANGED_TAGS,
+    REPLACED_FILES,
+    RESTORED_VERSIONS,
+    REWRITTEN_FILES,
+    changed_tags,
+    operation_of,
+    summary_of,
+)
+from rootline.tree.ledger.header_limits import HeaderLimits
+from rootline.tree.ledger.ledger_spill import fit_ledger
+from rootline.tree.ledger.outcome_spill import fit_outcomes
+from rootline.tree.ledger.outcomes import Acknowledged, advanced, kept
+from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT, NO_SNAPSHOT
+from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.state.table_pages import NO_PAGES, TablePages
+from rootline.tree.state.table_state import TableState
+
+
+class NextHeader(NamedTuple):
+    """The header, the pages that it names, and those of them to store before the root."""
+
+    header: RootHeader
+    pages: TablePages
+    objects: tuple[PendingObject, ...]
+
+
+def next_header(
+    parent: TableState | None,
+    draft: Draft,
+    decisions: Decisions,
+    positions: Sequence[LogPosition],
+    stamp: Stamp,
+    *,
+    acknowledged: Acknowledged,
+    writer_retention_s: int,
+    limits: HeaderLimits,
+) -> NextHeader:
+    """The header of `draft`'s root; arguments as in `apply_batch`."""
+    if decisions.definition is None:
+        raise Internal("invariant-broken", f"{decisions.table}: a root without a definition")
+    before = None if parent is None else parent.header
+    earlier_snapshot = _adopted_snapshot(draft) if before is None else before.snapshot
+    timestamp_ms = stamp.now_ms
+    if earlier_snapshot is not None:
+        timestamp_ms = max(stamp.now_ms, earlier_snapshot.timestamp_ms + 1)
+    sequence_number = draft.sequence_number
+    if before is not None and sequence_number == before.snapshot.sequence_number:
+        sequence_number = SequenceNumber(sequence_number + 1)
+    totals = draft.totals
+    snapshot = Snapshot(
+        snapshot_id=draft.snapshot_id,
+        parent_id=None if earlier_snapshot is None else earlier_snapshot.snapshot_id,
+        sequence_number=sequence_number,
+        timestamp_ms=timestamp_ms,
+        operation=operation_of(draft.effect),
+        summary={
+            **summary_of(draft.tally_added, draft.tally_removed, totals, decisions.summary),
+            **_history(draft, before),
+            **({ADOPTED_SNAPSHOT: str(earlier_snapshot.snapshot_id)} if before is None and earlier_snapshot else {}),
+        },
+    )
+    earlier = Outcomes() if before is None else kept(before.outcomes, acknowledged)
+    pages = NO_PAGES if parent is None else parent.pages  # all of them, or nothing would have been decided
+    outcomes = fit_outcomes(
+        decisions.outcomes.after(earlier),
+        pages.outcomes,
+        limit_bytes=limits.outcome_bytes,
+        acknowledged=acknowledged,
+        table_uuid=draft.definition.table_uuid,
+    )
+    ledger = fit_ledger(
+        decisions.ledger.finished(timestamp_ms, writer_retention_s),
+        pages.ledger,
+        limit_bytes=limits.ledger_bytes,
+        oldest_ms=timestamp_ms - writer_retention_s * 1000,
+        table_uuid=draft.definition.table_uuid,
+    )
+    header = RootHeader(
+        table=decisions.table,
+        table_uuid=draft.definition.table_uuid,
+        version=draft.version,
+        parent_digest=None if parent is None else parent.root.digest,
+        snapshot=snapshot,
+        definition=decisions.definition,
+        commit_id=stamp.commit_id,
+        coordinator_id=stamp.coordinator_id,
+        offsets=advanced(() if before is None else before.offsets, positions),
+        outcomes=outcomes.header,
+        outcome_pages=tuple([page.reference for page in outcomes.pages]),
+        ledger=ledger.header,
+        ledger_pages=tuple([page.reference for page in ledger.pages]),
+        oldest_version=Version(0) if before is None else before.oldest_version,
+        tags=draft.addressable.tags,
+        next_row_id=draft.next_row_id,
+        totals=totals,
+        restored_at=draft.restored_at,
+        earlier_bytes=0 if parent is None else parent.header.earlier_bytes + parent.root.size_in_bytes,
+    )
+    return NextHeader(header, TablePages(ledger.pages, outcomes.pages), (*outcomes.objects, *ledger.objects))
+
+
+def _adopted_snapshot(draft: Draft) -> Snapshot | None:
+    """The snapshot of an Iceberg table that root 0 goes on from."""
+    if draft.adopted is None or draft.adopted.header.snapshot.snapshot_id == NO_SNAPSHOT:
+        return None
+    return draft.adopted.header.snapshot
+
+
+def _history(draft: Draft, before: RootHeader | None) -> dict[str, str]:
+    """What the root says of tags, restores and rewrites, so that none happens unseen."""
+    changed = changed_tags({} if before is None else before.tags, draft.addressable.tags)
+    said = {CHANGED_TAGS: changed, RESTORED_VERSIONS: ",".join(map(str, draft.restored))}
+    if draft.tally_replaced.data_files:
+        said[REPLACED_FILES] = str(draft.tally_replaced.data_files)
+        said[REWRITTEN_FILES] = str(draft.tally_rewritten.data_files)
+    return {name: text for name, text in said.items() if text}

@@ -1,0 +1,183 @@
+"""Join the next root from the parent's blocks and one fresh one.
+
+Owns: which rows go into which block. Does not own: the bytes of rows, blocks and files (`root_codec`), what changed
+(`draft`).
+Invariants: a block whose rows do not change is the same object in the next root, its bytes are never made anew; rows
+that show this snapshot's change (ADDED, DELETED) stand in the last blocks only; DELETED rows are in one root only.
+
+Layout: settled blocks of EXISTING rows · the open block, which holds the youngest EXISTING rows together with this
+snapshot's change and is made anew each time. So it is kept short: when its EXISTING rows grow many they settle, joining
+the last settled block while that has room. A row is compressed a few times in its life, however large the root.
+
+Source: format page, "Root manifest" and "Status".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from rootline.schemas.bytes.root.root_codec import RootBlock, Row, encode_root, seal, sync_marker
+from rootline.schemas.content_entry import Status, VersionInfo, quick_version_info
+from rootline.schemas.root_header import RootHeader
+from rootline.tree.commit.advance_index import advanced_index
+from rootline.tree.commit.manifest_vectors import MaskUpdate, mask_updates
+from rootline.tree.draft.draft import Draft
+from rootline.tree.state.live_index import YOUNG_ROWS_MAX, unsettled_blocks
+from rootline.tree.state.table_pages import NO_PAGES, TablePages
+from rootline.tree.state.table_state import TableState
+
+BLOCK_ROWS_MAX: Final = 256
+BLOCK_BYTES_MAX: Final = 64 * 1024
+"""Of a block before compression."""
+
+
+def next_root(
+    parent: TableState | None, draft: Draft, header: RootHeader, pages: TablePages = NO_PAGES
+) -> tuple[TableState, bytes]:
+    """The state after `draft`, and its root's bytes.
+
+    Args:
+        parent: what the draft was made on; `None` for root 0.
+        draft: with every vector placed.
+        header: of the new root.
+        pages: that the header names.
+
+    """
+    sync = sync_marker(header.table_uuid) if parent is None else parent.root.sync
+    masks = mask_updates(draft)
+    gone = _gone(draft, masks)
+    carried = _Carried(draft, sync)
+    if parent is not None:
+        carried.take(parent.root.blocks, parent.live.unsettled, gone)
+    leaf_rows = [*(flushed.row for flushed in draft.flushed.values()), *draft.reaffiliated.values()]
+    carried.fresh += leaf_rows
+    mask_rows = [row for update in masks.values() for row in update.fresh]
+    rewritten = list(draft.rewritten.values())
+    carried.fresh += rewritten
+    young = [
+        *carried.young,
+        *(row for row in leaf_rows if row.entry.version_info.status is Status.EXISTING),
+        *rewritten,
+    ]
+    young += [row for row in mask_rows if row.entry.version_info.status is Status.EXISTING]
+    added = list(draft.added.values())
+    shown = [
+        *added,
+        *(row for row in leaf_rows if row.entry.version_info.status is Status.ADDED),
+        *(_deleted(draft, row) for row in (*draft.removed.values(), *draft.rewritten_removed)),
+        *(row for row in mask_rows if row.entry.version_info.status is not Status.EXISTING),
+    ]
+    blocks = carried.settled
+    if len(young) > YOUNG_ROWS_MAX:
+        settling = [*_rows_of_last(blocks, _size(young)), *young]
+        young = []
+        blocks += [carried.seal(rows) for rows in _chunks(settling)]
+    first_shown = len(blocks)
+    blocks += [carried.seal(rows) for rows in _chunks([*young, *shown])]
+    root, body = encode_root(header, blocks, draft.codec, sync)
+    unsettled = unsettled_blocks(root, max(0, min(first_shown, len(blocks) - 1)))
+    index = advanced_index(draft, [*carried.fresh, *added], masks, unsettled)
+    leaves = draft.leaves
+    if draft.flushed or draft.dropped_leaves:
+        leaves = {location: leaf for location, leaf in leaves.items() if location not in draft.dropped_leaves}
+        leaves |= {location: flushed.lookup.leaf for location, flushed in draft.flushed.items()}
+    return TableState(root, draft.definition, leaves, index, pages), body
+
+
+class _Carried:
+    """The parent's rows on their way into the next root."""
+
+    def __init__(self, draft: Draft, sync: bytes) -> None:
+        self.settled: list[RootBlock] = []
+        self.young: list[Row] = []
+        self.fresh: list[Row] = []
+        self._draft = draft
+        self._sync = sync
+        self._open: list[RootBlock] = []
+
+    def take(self, blocks: Sequence[RootBlock], unsettled: tuple[int, ...], gone: set[int]) -> None:
+        """Sort the parent's blocks: as they are, rebuilt without the rows that are gone, or taken apart."""
+        opened = set(unsettled)
+        for ordinal, block in enumerate(blocks):
+            if ordinal in opened:
+                self._open.append(block)
+                self.young += self._settling(block.rows, gone)
+            elif gone and any(id(row) in gone for row in block.rows):
+                rest = [row for row in block.rows if id(row) not in gone]
+                if len(rest) < len(block.rows) // 2 or _size(rest) < BLOCK_BYTES_MAX // 4:
+                    self.young += rest
+                else:
+                    self.settled.append(self.seal(rest))
+            else:
+                self.settled.append(block)
+
+    def seal(self, rows: Sequence[Row]) -> RootBlock:
+        """A block of `rows`: the parent's own where it has just these."""
+        for block in self._open:
+            if len(block.rows) == len(rows) and all(map(_is, block.rows, rows)):
+                return block
+        return seal(rows, self._draft.codec, self._sync)
+
+    def _settling(self, rows: Iterable[Row], gone: set[int]) -> Iterator[Row]:
+        for row in rows:
+            numbers = row.entry.version_info
+            if id(row) in gone or numbers.status is Status.DELETED:
+                continue
+            if numbers.status is Status.EXISTING:
+                yield row
+                continue
+            existing = row.with_version_info(
+                quick_version_info(
+                    Status.EXISTING, numbers.snapshot_id, numbers.sequence_number, numbers.file_sequence_number
+                )
+            )
+            self.fresh.append(existing)
+            yield existing
+
+
+def _gone(draft: Draft, masks: dict[str, MaskUpdate]) -> set[int]:
+    """The identities of the parent's row objects that do not stand in the next root as they are."""
+    gone = {id(row) for rows in (draft.removed, draft.moved) for row in rows.values()}
+    gone.update(id(row) for update in masks.values() for row in update.gone)
+    gone.update(id(draft.live.leaf_rows[location]) for location in draft.reaffiliated)
+    gone.update(id(row) for row in draft.live.orphans)
+    for location in draft.dropped_leaves:
+        gone.add(id(draft.live.leaf_rows[location]))
+        gone.update(id(row) for row in draft.live.mask_rows.get(location, ()))
+    return gone
+
+
+def _deleted(draft: Draft, row: Row) -> Row:
+    numbers = row.entry.version_info
+    return row.with_version_info(
+        VersionInfo(Status.DELETED, draft.snapshot_id, numbers.sequence_number, numbers.file_sequence_number)
+    )
+
+
+def _rows_of_last(blocks: list[RootBlock], more_bytes: int) -> tuple[Row, ...]:
+    """The rows of the last block, which is taken out, if it has room for some more."""
+    if blocks and len(blocks[-1].rows) < BLOCK_ROWS_MAX and _size(blocks[-1].rows) + more_bytes <= BLOCK_BYTES_MAX:
+        return blocks.pop().rows
+    return ()
+
+
+def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    chunk: list[Row] = []
+    size = 0
+    for row in rows:
+        size += len(row.tail)
+        if chunk and (size > BLOCK_BYTES_MAX or len(chunk) >= BLOCK_ROWS_MAX):
+            yield chunk
+            chunk, size = [], len(row.tail)
+        chunk.append(row)
+    if chunk:
+        yield chunk
+
+
+def _size(rows: Iterable[Row]) -> int:
+    return sum(len(row.tail) for row in rows)
+
+
+def _is(one: Row, other: Row) -> bool:
+    return one is other

@@ -1,0 +1,141 @@
+"""What goes into the application of a batch, and what comes out.
+
+Owns: the value types between the commit machine and the tree. Does not own: how a batch is applied (`apply`), how
+objects are fetched or stored (`rootline.storage`).
+Invariants: values only; verdicts stand in the order of the records; every object of `Applied.objects` must be stored
+before the root that references it, and storing the same one twice is harmless (its name follows from its content).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from pyroaring import BitMap64
+
+from rootline.schemas.bytes.leaf.leaf_codec import Leaf
+from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.content_entry import ContentEntry
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import CommitId, Version
+from rootline.schemas.intent import AdoptedRoot, Intent
+from rootline.schemas.log_position import Headers, LogPosition
+from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.verdict import Verdict
+from rootline.tree.proof.leaf_proof import LeafProof
+from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.state.table_state import TableState
+
+UNKNOWN_SIZE: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One decoded intent, where it stands on the log, and the bytes of its record (key, value and headers).
+
+    `held_bytes`: about what all of it takes in memory, which is many times as much.
+    """
+
+    position: LogPosition
+    intent: Intent
+    size_in_bytes: int
+    key: bytes | None = None
+    value: bytes = b""
+    appended_ms: int = 0
+    headers: Headers = ()
+    held_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What the edge adds to a root: a fresh commit id, who commits, and the wall clock (milliseconds, epoch)."""
+
+    commit_id: CommitId
+    coordinator_id: str
+    now_ms: int
+
+
+class VectorAt(NamedTuple):
+    """A deletion vector's place: the Puffin file as its entry names it, and the blob's offset (bytes).
+
+    A blob begins with its own length. Where an entry says how long blob and file are, whoever fetches the vector
+    checks it; `UNKNOWN_SIZE`: nothing is said.
+    """
+
+    location: str
+    offset: int
+    size_in_bytes: int = UNKNOWN_SIZE
+    file_size_in_bytes: int = UNKNOWN_SIZE
+
+
+class Adopting(NamedTuple):
+    """A root that says what an Iceberg table is, and the definition that the new table is to have."""
+
+    named: AdoptedRoot
+    definition: TableDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Objects fetched for a batch. `None`: looked for, and absent or unreadable; whoever needs it is rejected.
+
+    `troubles`: why a leaf that is there cannot be read. `proofs`: what was found out about leaves already; one that is
+    missing, or of another definition, is worked out again. `adopted`: what a new table stands on, or why it
+    cannot stand on that, under the keys of `Needs.adopting`.
+    """
+
+    leaves: Mapping[str, Leaf | None] = field(default_factory=dict)
+    vectors: Mapping[VectorAt, BitMap64 | None] = field(default_factory=dict)
+    troubles: Mapping[str, str] = field(default_factory=dict)
+    proofs: Mapping[str, LeafProof] = field(default_factory=dict)
+    roots: Mapping[Version, Root | None] = field(default_factory=dict)
+    adopted: Mapping[bytes, TableState | Invalid] = field(default_factory=dict)
+
+    def with_more(self, more: Library) -> Library:
+        """Both; where both know an object, `more` does."""
+        return Library(
+            {**self.leaves, **more.leaves},
+            {**self.vectors, **more.vectors},
+            {**self.troubles, **more.troubles},
+            {**self.proofs, **more.proofs},
+            {**self.roots, **more.roots},
+            {**self.adopted, **more.adopted},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Objects to fetch into the library before the batch can be applied; then apply it again, whole.
+
+    `proving`: leaf → the definition that whoever fetches it is to prove it under; leaves of maintenance need none.
+    `versions`: whose roots. `adopting`: roots that say what an Iceberg table is, with all that they name. `older`: the
+    rows of those leaves that are manifests of older formats, and the definition: they are read by them.
+    """
+
+    leaves: frozenset[str]
+    vectors: frozenset[VectorAt]
+    proving: Mapping[str, TableDefinition] = field(default_factory=dict)
+    versions: frozenset[Version] = frozenset()
+    adopting: Mapping[bytes, Adopting] = field(default_factory=dict)
+    older: Mapping[str, tuple[ContentEntry, TableDefinition]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The next root's `body`, the state it stands for, and the verdicts to publish once it is confirmed."""
+
+    state: TableState
+    body: bytes
+    verdicts: tuple[Verdict, ...]
+    objects: tuple[PendingObject, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoTable:
+    """There is no table, and nothing of the batch creates one: rejections with no root to record them.
+
+    The same intents get the same verdicts again, so they may be published at once.
+    """
+
+    verdicts: tuple[Verdict, ...]

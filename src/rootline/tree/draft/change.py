@@ -1,0 +1,91 @@
+"""What an accepted intent does to the live set, worked out before anything is touched.
+
+Owns: the value types between the rules of a kind and the draft. Does not own: the rules (`rootline.tree.intents`), the
+draft.
+Invariants: a change is complete before it is accepted, so a rejected intent leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Flag, auto
+
+from pyroaring import BitMap, BitMap64
+
+from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf
+from rootline.schemas.bytes.root.root_codec import Row
+from rootline.schemas.content_entry import ContentEntry
+from rootline.schemas.identifiers import Version
+from rootline.tree.state.leaf_lookup import LeafLookup
+from rootline.tree.state.live_index import Live
+from rootline.tree.state.totals import Tally
+
+
+class Effect(Flag):
+    """What kind of work was accepted; decides the snapshot's operation."""
+
+    NOTHING = 0
+    ADDS = auto()
+    REMOVES = auto()
+    MAINTAINS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class MergedVector:
+    """A vector that the coordinator writes itself: `entry` has no place yet, that comes with the batch's Puffin."""
+
+    entry: ContentEntry
+    positions: BitMap64
+
+
+@dataclass(frozen=True, slots=True)
+class FlushedLeaf:
+    """A leaf that comes into the tree: `row` is its own row in the root, `masked` its dead ordinals.
+
+    One of maintenance takes entries over; one that a writer wrote adds them, and `brings` is what they count for.
+    """
+
+    lookup: LeafLookup
+    row: Row
+    masked: BitMap
+    brings: Tally | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMask:
+    """A leaf's manifest vector that rests in a Puffin file: its row in the root, and what it holds."""
+
+    row: Row
+    ordinals: BitMap
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Rows to add, live entries that leave (vectors of removed files included), and what maintenance moves.
+
+    `flushed` take over the root rows `moved` and, of other leaves, the ordinals `moved_ordinals`. `reaffiliate`: delete
+    leaf → the data leaf that it shall belong to. `stored_masks`: leaf → the vector that takes the place of its own.
+    """
+
+    effect: Effect
+    added: tuple[Row, ...] = ()
+    removed: tuple[Live, ...] = ()
+    merged: tuple[MergedVector, ...] = ()
+    flushed: tuple[FlushedLeaf, ...] = ()
+    moved: tuple[Row, ...] = ()
+    moved_ordinals: Mapping[str, BitMap] = field(default_factory=dict)
+    reaffiliate: Mapping[str, str | None] = field(default_factory=dict)
+    stored_masks: Mapping[str, StoredMask] = field(default_factory=dict)
+    tags: Mapping[str, int] | None = None
+    """All tags from now on; `None`: as they were."""
+    removed_from: Mapping[str, BitMap] = field(default_factory=dict)
+    """Leaf → ordinals that leave, many at once; those of `removed` are not among them."""
+    leaves: tuple[EncodedLeaf, ...] = ()
+    """Leaves to store before the root: those of `flushed` that the coordinator wrote itself."""
+    replaced: tuple[Live, ...] = ()
+    """Live entries that leave because `rewritten` holds their rows now: no root shows them as removed."""
+    rewritten: tuple[Row, ...] = ()
+    """EXISTING rows of the files that hold the rows of `replaced`."""
+    restored: Version | None = None
+    """The version that the table's content is now that of."""

@@ -1,0 +1,28 @@
+"""The live equality deletes of a draft.
+
+Owns: the walk over them. Does not own: what they reach (`equality_reach`).
+Invariants: a table without equality deletes costs nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rootline.schemas.content_entry import ContentEntry, ContentType
+from rootline.tree.draft.draft import Draft
+
+
+def live_equality_deletes(draft: Draft) -> Iterator[ContentEntry]:
+    """Every live equality delete, in the root, in the batch and in leaves."""
+    if not draft.totals.equality_deletes:
+        return
+    for place, row in draft.live.equality_deletes.items():
+        if draft.root_row(place) is not None:
+            yield row.entry
+    for row in draft.added.values():
+        if row.entry.content_type is ContentType.EQUALITY_DELETE:
+            yield row.entry
+    for lookup in (*draft.live.lookups.values(), *(flushed.lookup for flushed in draft.flushed.values())):
+        for ordinal, entry in lookup.equality_deletes:
+            if not draft.is_dead(lookup.location, ordinal):
+                yield entry

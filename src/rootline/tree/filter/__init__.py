@@ -1,0 +1,1 @@
+"""Row filters: parsed, bound, and held against statistics."""

@@ -1,0 +1,91 @@
+"""A bound filter over Arrow columns.
+
+Owns: evaluation of tests and conditions on arrays. Does not own: where the arrays come from.
+Invariants: three-valued as in SQL: null where a test cannot be decided; NaN satisfies IS NAN, `!=` and NOT IN only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from functools import reduce
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rootline.schemas.statistics import Bound
+from rootline.tree.filter.filters import AllOf, Condition, Operator, Test
+
+ArrayOf = Callable[[int], pa.Array]
+"""Field id → its column."""
+
+_COMPARISONS: Final[dict[Operator, Callable[[pa.Array, pa.Scalar], pa.Array]]] = {
+    Operator.EQ: pc.equal,
+    Operator.NE: pc.not_equal,
+    Operator.LT: pc.less,
+    Operator.LE: pc.less_equal,
+    Operator.GT: pc.greater,
+    Operator.GE: pc.greater_equal,
+}
+
+
+def rows_matching(condition: Condition, array_of: ArrayOf, length: int) -> pa.Array:
+    """A mask without nulls: the rows of `length` that satisfy `condition`."""
+    return pc.fill_null(_evaluated(condition, array_of, length), False)
+
+
+def _evaluated(condition: Condition, array_of: ArrayOf, length: int) -> pa.Array:
+    if isinstance(condition, Test):
+        return satisfied(condition, array_of(condition.field_id))
+    is_all = isinstance(condition, AllOf)
+    if not condition.parts:
+        return pa.repeat(pa.scalar(is_all), length)
+    combine = pc.and_kleene if is_all else pc.or_kleene
+    return reduce(combine, (_evaluated(part, array_of, length) for part in condition.parts))
+
+
+def satisfied(test: Test, column: pa.Array) -> pa.Array:
+    """`test` on each value of `column`; null where it is null."""
+    array = column.storage if isinstance(column, pa.ExtensionArray) else column
+    operator = test.operator
+    if operator is Operator.IS_NULL:
+        return array.is_null()
+    if operator is Operator.NOT_NULL:
+        return array.is_valid()
+    if operator is Operator.IS_NAN:
+        return pc.is_nan(array)
+    if operator is Operator.NOT_NAN:
+        return pc.invert(pc.is_nan(array))
+    if operator is Operator.STARTS_WITH:
+        return pc.starts_with(array, pattern=str(test.values[0]))
+    if operator is Operator.NOT_STARTS_WITH:
+        return pc.invert(pc.starts_with(array, pattern=str(test.values[0])))
+    if operator is Operator.IN or operator is Operator.NOT_IN:
+        zeros = (0.0, -0.0) if pa.types.is_floating(array.type) and 0.0 in test.values else ()  # is_in tells them apart
+        values = pa.array([scalar_of(value, array.type) for value in (*test.values, *zeros)], array.type)
+        held = pc.if_else(array.is_valid(), pc.is_in(array, value_set=values), pa.scalar(None, pa.bool_()))
+        return held if operator is Operator.IN else pc.invert(held)
+    return _COMPARISONS[operator](array, scalar_of(test.values[0], array.type))
+
+
+def scalar_of(value: Bound, arrow_type: pa.DataType) -> pa.Scalar:
+    """A physical value (days, microseconds, …) as a scalar that compares exactly with a column of `arrow_type`.
+
+    It is of a wider type where the column's own cannot hold it: a leaf may be older than a promotion.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        if pa.types.is_date32(arrow_type):
+            return pa.scalar(value, pa.int32()).cast(arrow_type)
+        if pa.types.is_temporal(arrow_type):
+            return pa.scalar(value, pa.int64()).cast(arrow_type)
+        return pa.scalar(value, arrow_type if -(2**31) <= value < 2**31 else pa.int64())
+    if isinstance(value, float) and pa.types.is_float32(arrow_type):
+        narrow = pa.scalar(value, arrow_type)
+        return narrow if narrow.as_py() == value else pa.scalar(value, pa.float64())
+    if isinstance(value, Decimal):
+        try:
+            return pa.scalar(value, arrow_type)
+        except pa.ArrowInvalid:
+            return pa.scalar(value)
+    return pa.scalar(value, arrow_type)

@@ -1,0 +1,83 @@
+"""Tests on columns as tests on expressions that are more than one partition transform: `lower`, a bucket of several.
+
+Owns: these projections. Does not own: those through one partition transform (`filter_projection`), the evaluation
+(`prune`).
+Invariants: as of `filter_projection`: inclusive: a row that satisfies the test satisfies its projection; strict: a row
+that satisfies the projection, and is not null, satisfies the test. `None` where nothing can be said.
+
+Source: docs/decisions/0028.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import product
+from math import prod
+from typing import Final
+
+from rootline.schemas.bytes.values.expression_values import expression_value
+from rootline.schemas.errors import Invalid
+from rootline.schemas.expression_types import Function
+from rootline.schemas.statistics import Bound
+from rootline.schemas.table_definition import Expression, TableDefinition
+from rootline.tree.filter.filters import Condition, Operator, Test
+
+COMBINATIONS_MAX: Final = 256
+"""Of the values that a filter allows in several columns: beyond that the bucket is left open."""
+
+_EQUAL: Final = (Operator.EQ, Operator.IN)
+_UNEQUAL: Final = (Operator.NE, Operator.NOT_IN)
+_NULL_TESTS: Final = (Operator.IS_NULL, Operator.NOT_NULL)
+
+
+def project_single(test: Test, expression: Expression, definition: TableDefinition, *, is_strict: bool) -> Test | None:
+    """The test on an expression that one test on one of its columns implies, or follows from (strict)."""
+    function = definition.function_of(expression)
+    if function is Function.LOWER:
+        return _of_lower(test, expression.expr_id, is_strict=is_strict)
+    if function is Function.BUCKET_OF_SEVERAL:  # null as soon as one column is
+        certain = Operator.NOT_NULL if is_strict else Operator.IS_NULL
+        return Test(expression.expr_id, certain) if test.operator is certain else None
+    return None
+
+
+def project_together(parts: Iterable[Condition], definition: TableDefinition) -> list[Test]:
+    """The tests on buckets of several columns that every row satisfies which satisfies all of `parts`."""
+    allowed: dict[int, tuple[Bound, ...]] = {
+        part.field_id: part.values for part in parts if isinstance(part, Test) and part.operator in _EQUAL
+    }
+    found = (_of_buckets(allowed, expression, definition) for expression in definition.expressions)
+    return [test for test in found if test is not None]
+
+
+def _of_lower(test: Test, expr_id: int, *, is_strict: bool) -> Test | None:
+    if test.operator in _NULL_TESTS:
+        return Test(expr_id, test.operator)
+    if test.operator not in (_UNEQUAL if is_strict else _EQUAL):
+        return None
+    lowered: set[str] = set()
+    for value in test.values:
+        if not isinstance(value, str) or not value.isascii():  # beyond ASCII, libraries do not agree on lower case
+            return None
+        lowered.add(value.lower())
+    return Test(expr_id, test.operator, tuple(sorted(lowered)))
+
+
+def _of_buckets(
+    allowed: Mapping[int, tuple[Bound, ...]], expression: Expression, definition: TableDefinition
+) -> Test | None:
+    if len(expression.source_ids) < 2 or any(source_id not in allowed for source_id in expression.source_ids):
+        return None
+    if definition.function_of(expression) is not Function.BUCKET_OF_SEVERAL:
+        return None
+    choices = [allowed[source_id] for source_id in expression.source_ids]
+    if prod(len(values) for values in choices) > COMBINATIONS_MAX:
+        return None
+    types = [kind for kind in definition.source_types(expression) if kind is not None]
+    try:
+        buckets = {
+            expression_value(expression.transform, expression.parsed, types, values) for values in product(*choices)
+        }
+    except (Invalid, ValueError, TypeError, ArithmeticError):
+        return None  # a literal beyond what the hash can take
+    return Test(expression.expr_id, Operator.IN, tuple(sorted(value for value in buckets if isinstance(value, int))))

@@ -1,0 +1,122 @@
+"""A test on a column as a test on an expression over that column (bucket, month, truncate …).
+
+Owns: the two projections. Does not own: the transforms (`rootline.schemas.bytes.values.transform_values`), evaluation
+(`prune`).
+Invariants: inclusive: a row that satisfies the test satisfies its projection; strict: a row that satisfies the
+projection, and is not null, satisfies the test. `None` where nothing can be said.
+
+Own code rather than pyiceberg's `Transform.project`: that one drops rows for NOT LIKE prefixes longer than a
+truncation's width and refuses nanosecond timestamps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from pyiceberg.transforms import BucketTransform, IdentityTransform, TimeTransform, Transform, TruncateTransform
+from pyiceberg.types import PrimitiveType
+
+from rootline.schemas.bytes.values.transform_values import partition_value
+from rootline.schemas.errors import Invalid
+from rootline.schemas.statistics import Bound
+from rootline.tree.filter.filters import Operator, Test
+
+_NULL_TESTS: Final = (Operator.IS_NULL, Operator.NOT_NULL)
+_Apply = Callable[[Bound], Bound]
+
+
+def project_inclusive(
+    test: Test, transform: Transform[Any, Any], source_type: PrimitiveType, expr_id: int
+) -> Test | None:
+    """The test on expression `expr_id` that every row satisfying `test` satisfies."""
+    return _project(test, transform, source_type, expr_id, _ordered_inclusive, (Operator.EQ, Operator.IN))
+
+
+def project_strict(test: Test, transform: Transform[Any, Any], source_type: PrimitiveType, expr_id: int) -> Test | None:
+    """The test on expression `expr_id` whose rows, nulls aside, all satisfy `test`."""
+    return _project(test, transform, source_type, expr_id, _ordered_strict, (Operator.NE, Operator.NOT_IN))
+
+
+def _project(
+    test: Test,
+    transform: Transform[Any, Any],
+    source_type: PrimitiveType,
+    expr_id: int,
+    ordered: Callable[[Test, int, int | None, _Apply], Test | None],
+    of_bucket: tuple[Operator, Operator],
+) -> Test | None:
+    if isinstance(transform, IdentityTransform):
+        return Test(expr_id, test.operator, test.values)
+    if not isinstance(transform, BucketTransform | TruncateTransform | TimeTransform):
+        return None  # void is null everywhere, an unknown transform says nothing
+    if test.operator in _NULL_TESTS:
+        return Test(expr_id, test.operator)
+
+    def apply(value: Bound) -> Bound:
+        result = partition_value(transform, source_type, value)
+        if result is None:
+            raise ValueError(f"{transform} of {value!r} is null")
+        return result
+
+    try:
+        if isinstance(transform, BucketTransform):
+            if test.operator not in of_bucket:
+                return None
+            return Test(expr_id, test.operator, _applied(test.values, apply))
+        width = transform.width if isinstance(transform, TruncateTransform) else None
+        return ordered(test, expr_id, width, apply)
+    except (Invalid, ValueError, TypeError, ArithmeticError):
+        return None  # a literal beyond what the transform can hold, or a transform that does not fit the type
+
+
+def _applied(values: tuple[Bound, ...], apply: _Apply) -> tuple[Bound, ...]:
+    found: set[Any] = {apply(value) for value in values}
+    return tuple(sorted(found))
+
+
+def _next(value: Bound, step: int) -> Bound | None:
+    """The neighbouring value, for types that have one."""
+    return value + step if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _ordered_inclusive(test: Test, expr_id: int, width: int | None, apply: _Apply) -> Test | None:
+    operator, value = test.operator, test.values[0] if test.values else None
+    if operator in (Operator.EQ, Operator.IN):
+        return Test(expr_id, operator, _applied(test.values, apply))
+    if operator in (Operator.LT, Operator.LE, Operator.GT, Operator.GE) and value is not None:
+        is_less = operator in (Operator.LT, Operator.LE)
+        neighbour = _next(value, -1 if is_less else 1) if operator in (Operator.LT, Operator.GT) else None
+        bound = apply(value if neighbour is None else neighbour)
+        return Test(expr_id, Operator.LE if is_less else Operator.GE, (bound,))
+    if isinstance(value, str) and width is not None:
+        if operator is Operator.STARTS_WITH:
+            return (
+                Test(expr_id, Operator.EQ, (value[:width],))
+                if len(value) >= width
+                else Test(expr_id, Operator.STARTS_WITH, (value,))
+            )
+        if operator is Operator.NOT_STARTS_WITH and len(value) <= width:
+            return Test(expr_id, operator, (value,))
+    return None
+
+
+def _ordered_strict(test: Test, expr_id: int, width: int | None, apply: _Apply) -> Test | None:
+    operator, value = test.operator, test.values[0] if test.values else None
+    if operator in (Operator.NE, Operator.NOT_IN):
+        return Test(expr_id, operator, _applied(test.values, apply))
+    if operator in (Operator.LT, Operator.LE, Operator.GT, Operator.GE) and value is not None:
+        is_less = operator in (Operator.LT, Operator.LE)
+        neighbour = _next(value, 1 if is_less else -1) if operator in (Operator.LE, Operator.GE) else None
+        bound = apply(value if neighbour is None else neighbour)
+        return Test(expr_id, Operator.LT if is_less else Operator.GT, (bound,))
+    if isinstance(value, str) and width is not None:
+        if operator is Operator.STARTS_WITH and len(value) <= width:
+            return Test(expr_id, operator, (value,))
+        if operator is Operator.NOT_STARTS_WITH:
+            return (
+                Test(expr_id, operator, (value,))
+                if len(value) <= width
+                else Test(expr_id, Operator.NE, (value[:width],))
+            )
+    return None

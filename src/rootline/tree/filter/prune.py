@@ -1,0 +1,171 @@
+"""What statistics say about a filter: may rows match (inclusive), must all rows match (strict).
+
+Owns: evaluation of a whole filter on one entry's statistics, projections included. Does not own: single tests
+(`value_range`), the vectorised form over a leaf (`leaf_pruning`), residuals.
+Invariants: `may_match` is False only if no row can match, `must_match` True only if every row does; unknown
+statistics and unknown transforms never prune.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.schema import Schema
+from pyiceberg.types import DoubleType, FloatType
+
+from rootline.schemas.content_entry import ContentEntry, ContentType
+from rootline.schemas.expression_types import Function
+from rootline.schemas.statistics import ContentStats
+from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.filter.expression_predicates import project_single, project_together
+from rootline.tree.filter.filter_projection import project_inclusive, project_strict
+from rootline.tree.filter.filters import AllOf, AnyOf, BoundFilter, Condition, Test, all_of, any_of, bind_filter
+from rootline.tree.filter.value_range import ValueRange, may_satisfy, must_satisfy, range_of
+
+Check = Callable[[ContentStats, int | None, Collection[int]], bool]
+_NO_PARTITION: Final[frozenset[int]] = frozenset()
+_LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
+
+
+@dataclass(frozen=True)
+class PruningFilter:
+    """A bound filter compiled against a definition: `inclusive` is necessary for a match, `strict` sufficient.
+
+    Both hold tests on columns and on the expressions over them.
+    """
+
+    bound: BoundFilter
+    inclusive: Condition
+    strict: Condition
+    float_ids: frozenset[int]
+    spec_members: Mapping[int, frozenset[int]]
+    definition: TableDefinition
+
+    @staticmethod
+    def of(
+        where: str | BooleanExpression | BoundFilter | None, definition: TableDefinition, schema: Schema | None = None
+    ) -> PruningFilter:
+        """`where` for tables of `definition`, with the names of `schema` (the definition's current one).
+
+        Raises:
+            Invalid: `filter-invalid`.
+
+        """
+        bound = bind_filter(where, definition.schema if schema is None else schema)
+        return PruningFilter(
+            bound,
+            _expanded(bound.condition, definition, is_strict=False),
+            _expanded(bound.condition, definition, is_strict=True),
+            frozenset(
+                field.tracked_id
+                for field in definition.tracked_fields
+                if isinstance(field.type, FloatType | DoubleType)
+            ),
+            {spec.spec_id: frozenset(spec.expr_ids) for spec in definition.partition_specs},
+            definition,
+        )
+
+    @cached_property
+    def may(self) -> Check:
+        """`may_match`, compiled: (statistics, row count or `None`, ids that are partition values)."""
+        return _compiled(self.inclusive, self.float_ids, may_satisfy, unknown=True)
+
+    @cached_property
+    def must(self) -> Check:
+        """`must_match`, compiled: arguments as of `may`."""
+        return _compiled(self.strict, self.float_ids, must_satisfy, unknown=False)
+
+    @cached_property
+    def _checks(self) -> dict[Test, tuple[Check, Check]]:
+        return {}
+
+    def checks_of(self, test: Test) -> tuple[Check, Check]:
+        """(`may`, `must`) of one test of the filter alone; arguments as of `may`."""
+        known = self._checks.get(test)
+        if known is None:
+            inclusive = _expanded(test, self.definition, is_strict=False)
+            strict = _expanded(test, self.definition, is_strict=True)
+            known = self._checks[test] = (
+                _compiled(inclusive, self.float_ids, may_satisfy, unknown=True),
+                _compiled(strict, self.float_ids, must_satisfy, unknown=False),
+            )
+        return known
+
+    def members_of(self, spec_id: int | None) -> Collection[int]:
+        """The ids whose statistics are partition values in spec `spec_id`; none when it is unknown."""
+        return _NO_PARTITION if spec_id is None else self.spec_members.get(spec_id, _NO_PARTITION)
+
+
+def may_match(pruning: PruningFilter, stats: ContentStats, record_count: int | None, spec_id: int | None) -> bool:
+    """Whether a row of the file can match.
+
+    `spec_id` makes the statistics of that spec's ids partition values; it and `record_count` are `None` for the
+    aggregates of a leaf, whose null bounds mean "unknown".
+    """
+    return record_count != 0 and pruning.may(stats, record_count, pruning.members_of(spec_id))
+
+
+def must_match(pruning: PruningFilter, stats: ContentStats, record_count: int | None, spec_id: int | None) -> bool:
+    """Whether every row of the file matches; arguments as of `may_match`."""
+    return pruning.must(stats, record_count, pruning.members_of(spec_id))
+
+
+def entry_may_match(pruning: PruningFilter, entry: ContentEntry) -> bool:
+    """`may_match` of a file's entry, or of a leaf's row."""
+    if entry.content_type in _LEAVES:
+        return pruning.may(entry.content_stats, None, _NO_PARTITION)
+    return may_match(pruning, entry.content_stats, entry.record_count, entry.partition_spec_id)
+
+
+def entry_must_match(pruning: PruningFilter, entry: ContentEntry) -> bool:
+    """`must_match` of a file's entry, or of a leaf's row."""
+    if entry.content_type in _LEAVES:
+        return pruning.must(entry.content_stats, None, _NO_PARTITION)
+    return must_match(pruning, entry.content_stats, entry.record_count, entry.partition_spec_id)
+
+
+def _expanded(condition: Condition, definition: TableDefinition, *, is_strict: bool) -> Condition:
+    if not isinstance(condition, Test):
+        parts = tuple(_expanded(part, definition, is_strict=is_strict) for part in condition.parts)
+        if not isinstance(condition, AllOf):
+            return any_of(parts)
+        return all_of(parts if is_strict else (*parts, *project_together(condition.parts, definition)))
+    tracked = definition.tracked_by_id.get(condition.field_id)
+    if tracked is None:  # a struct, list or map: no statistics at all
+        return AnyOf() if is_strict else AllOf()
+    found: list[Condition] = [condition]
+    for expression in definition.expressions:
+        if condition.field_id not in expression.source_ids:
+            continue
+        if definition.function_of(expression) is Function.TRANSFORM:
+            project = project_strict if is_strict else project_inclusive
+            projected = project(condition, expression.parsed, tracked.type, expression.expr_id)
+        else:
+            projected = project_single(condition, expression, definition, is_strict=is_strict)
+        if projected is not None:
+            found.append(projected)
+    return any_of(tuple(found)) if is_strict else all_of(tuple(found))
+
+
+def _compiled(
+    condition: Condition, float_ids: frozenset[int], satisfies: Callable[[Test, ValueRange], bool], *, unknown: bool
+) -> Check:
+    if isinstance(condition, Test):
+        test, field_id, is_float = condition, condition.field_id, condition.field_id in float_ids
+
+        def check(stats: ContentStats, row_count: int | None, partition_ids: Collection[int]) -> bool:
+            found = stats.get(field_id)
+            if found is None:
+                return unknown
+            is_partition_value = field_id in partition_ids
+            return satisfies(test, range_of(found, row_count, is_partition_value=is_partition_value, is_float=is_float))
+
+        return check
+    checks = [_compiled(part, float_ids, satisfies, unknown=unknown) for part in condition.parts]
+    if isinstance(condition, AllOf):
+        return lambda stats, count, ids: all(check(stats, count, ids) for check in checks)
+    return lambda stats, count, ids: any(check(stats, count, ids) for check in checks)

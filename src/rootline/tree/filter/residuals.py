@@ -1,0 +1,96 @@
+"""What of a filter is still to be asked of the rows of one file.
+
+Owns: leaving out of a filter what a file's statistics and partition values decide. Does not own: the projections
+(`prune`), evaluating the rest on rows (`column_predicates`).
+Invariants: a row of the file satisfies the residual exactly if it satisfies the filter; `None` is "every row does".
+
+Source: the Iceberg specification, "Scan Planning" (strict projection, residual predicates).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Final
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DateType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+)
+
+from rootline.schemas.content_entry import ContentEntry
+from rootline.schemas.statistics import Bound
+from rootline.tree.filter.filters import ALWAYS, NEVER, AllOf, BoundFilter, Condition, Operator, Test, all_of, any_of
+from rootline.tree.filter.prune import PruningFilter
+
+_EPOCH: Final = dt.datetime(1970, 1, 1)
+_MICROSECONDS: Final = (TimestampType, TimestamptzType)
+_NANOSECONDS: Final = (TimestampNanoType, TimestamptzNanoType)
+_ZONED: Final = (TimestamptzType, TimestamptzNanoType)
+
+
+def residual_of(pruning: PruningFilter, entry: ContentEntry) -> BoundFilter | None:
+    """The part of the filter that the statistics of data file `entry` do not decide; `None` when they decide it all."""
+    rest = _simplified(pruning, pruning.bound.condition, entry)
+    if rest == ALWAYS:
+        return None
+    if rest == pruning.bound.condition:
+        return pruning.bound
+    return BoundFilter(rest, text_of(rest, pruning.definition.schema))
+
+
+def _simplified(pruning: PruningFilter, condition: Condition, entry: ContentEntry) -> Condition:
+    if not isinstance(condition, Test):
+        parts = tuple(_simplified(pruning, part, entry) for part in condition.parts)
+        return all_of(parts) if isinstance(condition, AllOf) else any_of(parts)
+    may, must = pruning.checks_of(condition)
+    members = pruning.members_of(entry.partition_spec_id)
+    if must(entry.content_stats, entry.record_count, members):
+        return ALWAYS
+    return condition if may(entry.content_stats, entry.record_count, members) else NEVER
+
+
+def text_of(condition: Condition, schema: Schema) -> str:
+    """A condition as a person would write it."""
+    if isinstance(condition, Test):
+        return _text_of_test(condition, schema)
+    is_all = isinstance(condition, AllOf)
+    if not condition.parts:
+        return "true" if is_all else "false"
+    parts = (
+        text_of(part, schema) if isinstance(part, Test) else f"({text_of(part, schema)})" for part in condition.parts
+    )
+    return (" and " if is_all else " or ").join(parts)
+
+
+def _text_of_test(test: Test, schema: Schema) -> str:
+    name = schema.find_column_name(test.field_id) or f"column {test.field_id}"
+    values = [_literal(value, test.field_id, schema) for value in test.values]
+    if not values:
+        return f"{name} {test.operator.value}"
+    if test.operator in (Operator.IN, Operator.NOT_IN):
+        return f"{name} {test.operator.value} ({', '.join(values)})"
+    return f"{name} {test.operator.value} {values[0]}"
+
+
+def _literal(value: Bound, field_id: int, schema: Schema) -> str:
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'"
+    if isinstance(value, bool) or not isinstance(value, int):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    try:
+        kind = schema.find_type(field_id)
+        if isinstance(kind, DateType):
+            return f"'{(_EPOCH + dt.timedelta(days=value)).date().isoformat()}'"
+        if isinstance(kind, _MICROSECONDS + _NANOSECONDS):
+            whole = value if isinstance(kind, _MICROSECONDS) else value // 1000
+            zone = "+00:00" if isinstance(kind, _ZONED) else ""
+            return f"'{(_EPOCH + dt.timedelta(microseconds=whole)).isoformat()}{zone}'"
+    except (ValueError, OverflowError):  # beyond what a calendar of four-digit years shows, or a column that is gone
+        pass
+    return str(value)

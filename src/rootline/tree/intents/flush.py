@@ -1,0 +1,183 @@
+"""The kinds `flush` and `compact_leaves`: leaves that take entries over from the root, and from other leaves.
+
+Owns: which entries of a leaf are live in the very place that they came from, and the leaf's own root row. Does not own:
+what is moved and when (`rootline.maintenance`), finding those places (`leaf_sources`), which leaves leave and what
+delete leaves belong to then (`dead_leaves`), the aggregates (`aggregates`).
+Invariants: no live set and no row count changes; what was removed, replaced or moved meanwhile is masked, so it can
+neither come back nor double; a vector moves only along with its data file when its leaf is affiliated.
+
+Source: protocol page, section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyroaring import BitMap
+
+from rootline.schemas.bytes.leaf.leaf_codec import MAX_ENTRIES, Leaf
+from rootline.schemas.bytes.root.root_codec import Row
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, FileFormat, Status
+from rootline.schemas.errors import Corrupt, Invalid
+from rootline.schemas.intent import AddedManifest, Intent, IntentKind
+from rootline.schemas.location_rules import check_location
+from rootline.tree.draft.batch import Library, Needs
+from rootline.tree.draft.change import Change, Effect, FlushedLeaf
+from rootline.tree.draft.dead_leaves import is_dead_as_a_whole
+from rootline.tree.draft.draft import Draft
+from rootline.tree.draft.leaf_sources import LeafSources
+from rootline.tree.intents.named_leaves import CONTENT_OF, LEAVES_PREFIX, check_stated
+from rootline.tree.state.aggregates import aggregates_of
+from rootline.tree.state.leaf_lookup import LeafLookup
+
+_STALE: Final = {IntentKind.FLUSH: "flush-stale", IntentKind.COMPACT_LEAVES: "compaction-stale"}
+
+
+def flush(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
+    """Of kind `flush` or `compact_leaves`.
+
+    Raises:
+        Invalid: `leaf-invalid`, `location-invalid`, `version-unknown`, `flush-stale` or `compaction-stale`.
+
+    """
+    stale = _STALE[intent.kind]
+    made_from = intent.made_from_version
+    if made_from is not None and made_from >= draft.version:
+        raise Invalid("version-unknown", f"made_from_version {made_from} is not a version of the table yet")
+    for manifest in intent.add_manifests:
+        _check_manifest(draft, manifest, stale)
+    absent = frozenset(item.location for item in intent.add_manifests if item.location not in library.leaves)
+    if absent:
+        return Needs(absent, frozenset())
+    work = Takeover(draft, intent.replaces)
+    data_first = sorted(intent.add_manifests, key=lambda manifest: manifest.content_type)
+    for manifest in data_first:
+        work.take(manifest, _proven(manifest, library.leaves[manifest.location]))
+    reaffiliate = {
+        item.location: item.referenced_file for item in intent.reaffiliate if item.location in draft.live.leaf_rows
+    }
+    has_use = bool(reaffiliate) or any(is_dead_as_a_whole(draft, location) for location in intent.replaces)
+    if not work.flushed and (intent.add_manifests or not has_use):
+        places = [*(manifest.location for manifest in intent.add_manifests), *intent.replaces]
+        names = ", ".join(repr(place) for place in places[:4])
+        raise Invalid(stale, f"nothing of {names} is live any more in the place that it came from")
+    return Change(
+        Effect.MAINTAINS,
+        flushed=tuple(work.flushed.values()),
+        moved=tuple(work.moved.values()),
+        moved_ordinals=work.moved_ordinals,
+        reaffiliate=reaffiliate,
+    )
+
+
+class Takeover:
+    """What leaves of one intent, or of the coordinator's own, take over; the draft is only read."""
+
+    def __init__(self, draft: Draft, replaces: Sequence[str]) -> None:
+        self.draft = draft
+        self.moved: dict[EntryPlace, Row] = {}
+        self.moved_ordinals: dict[str, BitMap] = {}
+        self.flushed: dict[str, FlushedLeaf] = {}
+        self._sources = LeafSources.of(draft, replaces)
+
+    def take(self, manifest: AddedManifest, leaf: Leaf) -> None:
+        """Match a leaf's entries with what they came from."""
+        draft = self.draft
+        try:
+            origins = self._sources.origins(leaf)
+            moves = self._moves(manifest, leaf)
+            masked = BitMap(
+                ordinal
+                for ordinal, origin in enumerate(origins)
+                if origin is None or not (moves is None or ordinal in moves)
+            )
+            if len(masked) == leaf.length:
+                return
+            leaf_row = Row.of(self._root_row(manifest, leaf), draft.codec)
+        except Corrupt as error:
+            raise Invalid("leaf-invalid", error.message) from error
+        for ordinal, origin in enumerate(origins):
+            if origin is None or ordinal in masked:
+                continue
+            if origin.row is not None:
+                self.moved[origin.row.entry.place] = origin.row
+            else:
+                self.moved_ordinals.setdefault(origin.leaf, BitMap()).add(origin.ordinal)
+        self.flushed[manifest.location] = FlushedLeaf(LeafLookup(leaf), leaf_row, masked)
+
+    def _moves(self, manifest: AddedManifest, leaf: Leaf) -> BitMap | None:
+        """The entries of an affiliated delete leaf that may move to it; `None`: of any other leaf, all may."""
+        owner = manifest.referenced_file
+        if owner is None:
+            return None
+        return BitMap(
+            ordinal for ordinal, entry in enumerate(leaf.entries()) if self._target_moves(entry, leaf.location, owner)
+        )
+
+    def _target_moves(self, entry: ContentEntry, location: str, owner: str) -> bool:
+        """Whether the data file of a vector is live in the data leaf that the vector's leaf belongs to."""
+        if entry.content_type is not ContentType.POSITION_DELETE:
+            raise Invalid(
+                "leaf-invalid",
+                f"{location!r} belongs to one data leaf, yet holds {entry.location!r}, no vector",
+            )
+        place = EntryPlace(ContentType.DATA, entry.referenced_file or "")
+        ours = self.flushed.get(owner)
+        if ours is not None:
+            ordinal = ours.lookup.ordinal_of(place)
+            return ordinal is not None and ordinal not in ours.masked
+        lookup = self.draft.live.lookups.get(owner)
+        if lookup is None or not lookup.holds(ContentType.DATA):
+            return False
+        ordinal = lookup.ordinal_of(place)
+        moved = self.moved_ordinals.get(lookup.location, _NONE)
+        return ordinal is not None and ordinal not in moved and not self.draft.is_dead(lookup.location, ordinal)
+
+    def _root_row(self, manifest: AddedManifest, leaf: Leaf) -> ContentEntry:
+        spec_ids = self.draft.definition.spec_by_id(manifest.partition_spec_id).expr_ids
+        aggregates = aggregates_of(leaf, spec_ids)
+        return ContentEntry(
+            content_type=manifest.content_type,
+            location=manifest.location,
+            file_format=FileFormat.PARQUET,
+            version_info=self.draft.numbers(Status.EXISTING),
+            partition_spec_id=manifest.partition_spec_id,
+            record_count=leaf.length,
+            file_size_in_bytes=leaf.size_in_bytes,
+            manifest_stats=aggregates.manifest_stats,
+            referenced_file=manifest.referenced_file,
+            content_stats=aggregates.content_stats,
+        )
+
+
+def _check_manifest(draft: Draft, manifest: AddedManifest, stale: str) -> None:
+    check_location(manifest.location)
+    if not manifest.location.startswith(LEAVES_PREFIX):
+        raise Invalid("location-invalid", f"leaf {manifest.location[:80]!r} is not in {LEAVES_PREFIX}")
+    if manifest.content_type not in CONTENT_OF:
+        raise Invalid("leaf-invalid", f"{manifest.location!r}: content type {int(manifest.content_type)} is no leaf's")
+    if manifest.file_format is not FileFormat.PARQUET:
+        raise Invalid("leaf-invalid", f"{manifest.location!r}: a flushed leaf is Parquet, not {manifest.file_format}")
+    if manifest.location in draft.live.leaf_rows or manifest.location in draft.flushed:
+        raise Invalid(stale, f"leaf {manifest.location!r} is part of the table already")
+    if manifest.referenced_file is not None and manifest.content_type is ContentType.DATA_MANIFEST:
+        raise Invalid("leaf-invalid", f"{manifest.location!r}: a data leaf belongs to no other leaf")
+    draft.definition.spec_by_id(manifest.partition_spec_id)
+
+
+def _proven(manifest: AddedManifest, leaf: Leaf | None) -> Leaf:
+    """The leaf, if it is what the intent says."""
+    name = repr(manifest.location)
+    if leaf is None:
+        raise Invalid("leaf-invalid", f"{name} is absent or cannot be read")
+    check_stated(manifest, leaf, name)
+    if leaf.length > MAX_ENTRIES:
+        raise Invalid("leaf-invalid", f"{name} has {leaf.length} entries, at most {MAX_ENTRIES} can be masked inline")
+    specs = set(leaf.columns(["partition_spec_id"]).column(0).to_pylist())
+    if specs != {manifest.partition_spec_id}:
+        raise Invalid("leaf-invalid", f"{name} has entries of spec {sorted(specs)}, not {manifest.partition_spec_id}")
+    return leaf
+
+
+_NONE: Final = BitMap()

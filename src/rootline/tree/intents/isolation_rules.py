@@ -1,0 +1,90 @@
+"""Serializable isolation: nothing that the intent's filter may match was added after the snapshot that was read.
+
+Owns: the check. Does not own: filters (`filters`), what statistics say about them (`prune`).
+Invariants: an intent that passes would have read the same rows now; rows that a restore brings back are marked by no
+entry where it took a vector away, so whoever read before a restore reads again.
+
+Source: protocol page, section 2, "isolation".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
+from rootline.schemas.errors import Invalid
+from rootline.schemas.intent import Intent, Isolation
+from rootline.tree.draft.draft import Draft
+from rootline.tree.filter.prune import PruningFilter, entry_may_match
+from rootline.tree.scan.leaf_pruning import leaf_masks
+from rootline.tree.state.leaf_lookup import LeafLookup
+
+_AT_ONCE: Final = 64
+
+
+def check_isolation(draft: Draft, intent: Intent) -> None:
+    """Raises `Invalid`: `isolation-conflict`, naming the file; `filter-invalid`."""
+    read = intent.read_sequence_number
+    if intent.isolation is not Isolation.SERIALIZABLE or read is None:
+        return
+    if draft.restored_at > read:
+        raise Invalid(
+            "isolation-conflict",
+            f"an earlier version was restored at sequence number {draft.restored_at}; the writer read {read}",
+        )
+    schema = None if intent.schema_id is None else draft.definition.schema_by_id(intent.schema_id)
+    pruning = PruningFilter.of(intent.filter, draft.definition, schema)
+    for entry in entries_after(draft, read, pruning):
+        if _may_match(draft, entry, pruning):
+            raise Invalid(
+                "isolation-conflict",
+                f"{entry.location!r} may match the filter and was added at sequence number "
+                f"{entry.version_info.sequence_number}, after {read}, which the writer read",
+            )
+
+
+def entries_after(draft: Draft, sequence_number: int, pruning: PruningFilter) -> Iterator[ContentEntry]:
+    """Live entries with rows of after that number; a leaf that is older as a whole is not opened.
+
+    The data sequence number decides: what a rewrite made is as old as what it read. Restores are looked at before.
+
+    Of data leaves only entries that may match: those are found over columns, because a leaf may be new as a whole.
+    """
+    for row in (*draft.added.values(), *draft.rewritten.values()):
+        if (row.entry.version_info.sequence_number or 0) > sequence_number:
+            yield row.entry
+    for place, row in draft.live.rows.items():
+        if (row.entry.version_info.sequence_number or 0) > sequence_number and draft.root_row(place) is not None:
+            yield row.entry
+    leaves = [(lookup, draft.live.leaf_rows[lookup.location]) for lookup in draft.live.lookups.values()]
+    leaves += [(flushed.lookup, flushed.row) for flushed in draft.flushed.values()]
+    for lookup, row in leaves:
+        if (row.entry.version_info.sequence_number or 0) <= sequence_number:
+            continue
+        ordinals = _ordinals_after(lookup, row.entry, sequence_number, pruning)
+        alive = [ordinal for ordinal in ordinals if not draft.is_dead(lookup.location, ordinal)]
+        for start in range(0, len(alive), _AT_ONCE):
+            yield from lookup.leaf.entries_at(alive[start : start + _AT_ONCE])
+
+
+def _ordinals_after(lookup: LeafLookup, row: ContentEntry, sequence_number: int, pruning: PruningFilter) -> list[int]:
+    numbers = lookup.leaf.columns(["version_info"]).column(0).combine_chunks()
+    newer = pc.greater(pc.struct_field(numbers, "sequence_number"), sequence_number)
+    newer = pc.and_(newer, pc.not_equal(pc.struct_field(numbers, "status"), int(Status.DELETED)))
+    flags = pc.fill_null(newer, False).to_numpy(zero_copy_only=False)
+    if lookup.holds(ContentType.DATA):
+        flags = flags & leaf_masks(pruning, lookup.leaf, row.partition_spec_id).may
+    found: list[int] = np.flatnonzero(flags).tolist()
+    return found
+
+
+def _may_match(draft: Draft, entry: ContentEntry, pruning: PruningFilter) -> bool:
+    """A vector matters where its data file does."""
+    if entry.content_type is ContentType.POSITION_DELETE:
+        data = draft.find(EntryPlace(ContentType.DATA, entry.referenced_file or ""))
+        return data is None or entry_may_match(pruning, data.entry)
+    return entry_may_match(pruning, entry)

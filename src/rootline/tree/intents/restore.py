@@ -1,0 +1,123 @@
+"""The kind `restore`: the table's content as it was in an earlier version.
+
+Owns: its rules, and the rows of what comes back. Does not own: what differs (`version_difference`), the counters that
+never go back (`draft`).
+Invariants: afterwards exactly the entries of that version are live, each with its data sequence number and row ids of
+then, so that equality deletes reach the files that they reached then and no others; the root alone shows what came and
+went; offsets, outcomes, ledger, tags, sequence numbers and row ids only go on.
+
+Source: protocol page, section 2, `restore`; decision 0026.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyroaring import BitMap
+
+from rootline.schemas.bytes.leaf.leaf import LeafContent
+from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf
+from rootline.schemas.bytes.root.root_codec import Root, Row
+from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
+from rootline.schemas.errors import Corrupt, Invalid
+from rootline.schemas.identifiers import Version
+from rootline.schemas.intent import Intent, VersionReference
+from rootline.schemas.root_header import DefinitionReference
+from rootline.tree.draft.batch import Library, Needs, VectorAt
+from rootline.tree.draft.change import Change, Effect, FlushedLeaf
+from rootline.tree.draft.draft import Draft
+from rootline.tree.draft.version_difference import Difference, OlderVersion, difference, masks_in_files
+from rootline.tree.intents.restored_leaves import returning_leaf
+from rootline.tree.intents.vector_merge import place_of_vector
+from rootline.tree.proof.adopted_rows import is_adopted
+from rootline.tree.state.live_index import Live
+
+
+def restore(draft: Draft, intent: Intent, library: Library, definition: DefinitionReference | None) -> Change | Needs:
+    """Back to the version that the intent names; `definition`: the table's own, as a root names it.
+
+    Raises:
+        Invalid: `version-unknown`, it is not addressable; `restore-impossible`, it cannot be read, or has another
+            definition.
+
+    """
+    version = Version((intent.ref or VersionReference(version=-1)).version or 0)
+    draft.addressable.check(version)
+    if version not in library.roots:
+        return Needs(frozenset(), frozenset(), versions=frozenset({version}))
+    root = library.roots[version]
+    if root is None:
+        raise Invalid("restore-impossible", f"root {version} is absent or cannot be read")
+    places = {place_of_vector(entry) for entry in masks_in_files(root)}
+    absent = frozenset(place for place in places if place not in library.vectors)
+    if absent:
+        return Needs(frozenset(), absent)
+    older = _older(root, library, places)
+    header = older.root.header
+    if definition is None or header.table_uuid != draft.definition.table_uuid:
+        raise Invalid("restore-impossible", f"version {version} is of another table, {header.table_uuid}")
+    if header.definition.digest != definition.digest:
+        raise Invalid(
+            "restore-impossible",
+            f"version {version} has another definition, {header.definition.location}: this is not carried out yet",
+        )
+    apart = older.leaves_apart(draft)
+    missing = frozenset(row.location for row in apart if row.location not in library.leaves)
+    if missing:
+        adopted = {row.location: (row, draft.definition) for row in apart if is_adopted(row)}
+        return Needs(missing, frozenset(), older=adopted)
+    leaves = {location: leaf for location, leaf in library.leaves.items() if leaf is not None}
+    for row in apart:
+        leaf = leaves.get(row.location)
+        if leaf is None or leaf.length != row.record_count or leaf.size_in_bytes != row.file_size_in_bytes:
+            raise Invalid("restore-impossible", f"leaf {row.location} of version {version} cannot be read")
+    found = difference(older, draft, leaves)
+    numbers = draft.numbers().file_sequence_number
+    next_row_id = draft.next_row_id
+    flushed: list[FlushedLeaf] = []
+    written: list[EncodedLeaf] = []
+    for old_leaf, ordinals in found.then_in_leaves.values():
+        back, encoded = returning_leaf(draft, old_leaf, ordinals, next_row_id)
+        next_row_id += 0 if back.brings is None else back.brings.rows
+        flushed.append(back)
+        written.append(encoded)
+    return Change(
+        _effect(found),
+        added=tuple(_returning(draft, live, numbers) for live in found.then),
+        flushed=tuple(flushed),
+        leaves=tuple(written),
+        removed=found.now,
+        removed_from={location: ordinals for location, (_, ordinals) in found.now_in_leaves.items()},
+        restored=version,
+    )
+
+
+def _older(root: Root, library: Library, places: Iterable[VectorAt]) -> OlderVersion:
+    found = {(at.location, at.offset): library.vectors[at] for at in places}
+    try:
+        return OlderVersion(root, {at: BitMap(vector) for at, vector in found.items() if vector is not None})
+    except Corrupt as error:
+        raise Invalid("restore-impossible", f"version {root.header.version}: {error.message}") from error
+
+
+def _returning(draft: Draft, live: Live, number: int | None) -> Row:
+    """The row of what comes back: this snapshot adds it, its content is as old as it was."""
+    numbers = VersionInfo(Status.ADDED, draft.snapshot_id, live.entry.version_info.sequence_number, number)
+    if live.row is not None:
+        return live.row.with_version_info(numbers)
+    return Row.of(live.entry.with_version_info(numbers), draft.codec)
+
+
+def _effect(found: Difference) -> Effect:
+    effect = Effect.NOTHING
+    for lives, of_data in ((found.then, Effect.ADDS), (found.now, Effect.REMOVES)):
+        for live in lives:
+            effect |= of_data if _is_data(live.entry) else Effect.ADDS | Effect.REMOVES
+    for leaves, of_data in ((found.then_in_leaves, Effect.ADDS), (found.now_in_leaves, Effect.REMOVES)):
+        for leaf, _ in leaves.values():
+            effect |= of_data if leaf.content is LeafContent.DATA else Effect.ADDS | Effect.REMOVES
+    return effect
+
+
+def _is_data(entry: ContentEntry) -> bool:
+    return entry.content_type is ContentType.DATA

@@ -1,0 +1,81 @@
+"""Many entries of one older leaf come back as a leaf of their own.
+
+Owns: that leaf, its root row, and what it counts for. Does not own: which entries come back (`version_difference`), a
+few of which become rows of the root instead (`restore`).
+Invariants: every entry is ADDED, as old as it was, with the row ids that it had; what only the commit knows (snapshot
+id, file sequence number) it inherits from its row; no loop over entries; the same batch on the same root gives the
+same leaf.
+
+Source: format page, "Leaf manifest"; decision 0026.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+
+import pyarrow as pa
+from pyroaring import BitMap
+
+from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
+from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, decode_leaf, encode_columns
+from rootline.schemas.bytes.root.root_codec import Row
+from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status
+from rootline.tree.draft.change import FlushedLeaf
+from rootline.tree.draft.draft import Draft
+from rootline.tree.state.aggregates import aggregates_of
+from rootline.tree.state.leaf_lookup import LeafLookup
+from rootline.tree.state.leaf_tally import tally_of_leaf
+
+_VERSION_INFO = "version_info"
+
+
+def returning_leaf(draft: Draft, older: Leaf, ordinals: BitMap, next_row_id: int) -> tuple[FlushedLeaf, EncodedLeaf]:
+    """The leaf of these entries of `older`, which is none of the table's, and its object to store.
+
+    Args:
+        draft: what it is added to.
+        older: a leaf under the root row that named it.
+        ordinals: of at least one entry; none is DELETED.
+        next_row_id: of the table; the leaf's own entries have their ids, so those that its row stands for stay unused.
+
+    """
+    encoded = encode_columns(_columns(older, ordinals), leaf_uuid=_uuid(draft, older), content=older.content)
+    leaf = decode_leaf(encoded.body, location=encoded.location)
+    is_data = older.content is LeafContent.DATA
+    spec_id = older.entries_at([ordinals.min()])[0].partition_spec_id
+    aggregates = aggregates_of(leaf, draft.definition.spec_by_id(spec_id).expr_ids)
+    entry = ContentEntry(
+        content_type=ContentType.DATA_MANIFEST if is_data else ContentType.DELETE_MANIFEST,
+        location=leaf.location,
+        file_format=FileFormat.PARQUET,
+        version_info=draft.numbers(),
+        partition_spec_id=spec_id,
+        record_count=leaf.length,
+        file_size_in_bytes=leaf.size_in_bytes,
+        manifest_stats=aggregates.manifest_stats,
+        first_row_id=next_row_id if is_data else None,
+        content_stats=aggregates.content_stats,
+    )
+    lookup = LeafLookup(leaf.of_row(entry))
+    return FlushedLeaf(lookup, Row.of(entry, draft.codec), BitMap(), tally_of_leaf(leaf)), encoded
+
+
+def _columns(older: Leaf, ordinals: BitMap) -> pa.Table:
+    table = older.table.take(pa.array(ordinals, pa.int64()))
+    at = table.column_names.index(_VERSION_INFO)
+    info = table.column(at).combine_chunks()
+    members = []
+    for field, values in zip(info.type, info.flatten(), strict=True):
+        if field.name == "status":
+            values = pa.array([int(Status.ADDED)] * len(values), field.type)
+        elif field.name != "sequence_number":
+            values = pa.nulls(len(values), field.type)
+        members.append(values)
+    return table.set_column(at, table.schema.field(at), pa.StructArray.from_arrays(members, fields=list(info.type)))
+
+
+def _uuid(draft: Draft, older: Leaf) -> uuid.UUID:
+    """Fresh for each restore: the same entries may come back twice."""
+    named = f"{draft.definition.table_uuid}/{draft.version}/{draft.sequence_number}/{older.location}"
+    return uuid.UUID(bytes=hashlib.sha256(named.encode()).digest()[:16])

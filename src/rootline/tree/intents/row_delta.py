@@ -1,0 +1,188 @@
+"""The kind `row_delta`: data files, deletion vectors and equality deletes in one change.
+
+Owns: its rules, and when vectors are merged. Does not own: where merged vectors are written (`merged_puffin`).
+Invariants: a data file has one live vector; none becomes live that was not read and is what its entry says; a row that
+is deleted stays deleted; two updates of one row never both land.
+
+Source: protocol page, section 2, "Validation", `row_delta`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyroaring import BitMap64
+
+from rootline.schemas.bytes.root.root_codec import Row
+from rootline.schemas.content_entry import (
+    ContentEntry,
+    ContentType,
+    DeletionVector,
+    EntryPlace,
+    FileFormat,
+    VersionInfo,
+)
+from rootline.schemas.errors import Invalid
+from rootline.schemas.intent import AddedVector, Intent
+from rootline.schemas.location_rules import check_location
+from rootline.tree.draft.batch import Library, Needs
+from rootline.tree.draft.change import Change, Effect, MergedVector
+from rootline.tree.draft.draft import Draft
+from rootline.tree.intents.file_rules import added_rows, check_own_location
+from rootline.tree.intents.removal_rules import reference_of
+from rootline.tree.intents.vector_merge import (
+    MERGED_LOCATION,
+    Settled,
+    adds_files,
+    check_keeps,
+    merge,
+    place_of,
+    proven,
+    wanted,
+)
+from rootline.tree.intents.writer_deletes import DeletesOfLeaves
+from rootline.tree.intents.writer_leaves import missing_leaves, written_leaves
+from rootline.tree.proof.statistics_rules import partition_statistics
+from rootline.tree.state.live_index import Live
+
+
+def row_delta(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
+    """Raises `Invalid`: a rule of the files or vectors is broken, or `row-conflict`."""
+    needs = missing_leaves(draft, intent, library)
+    if needs is not None:
+        return needs
+    _check_deletes(intent)
+    rows = added_rows(draft, intent)
+    leaves = written_leaves(draft, intent, library, rows)
+    in_leaves = DeletesOfLeaves(draft, intent, leaves)
+    own = {row.entry.location: row.entry for row in rows if row.entry.content_type is ContentType.DATA}
+    vectors = [_incoming(draft, vector, own, in_leaves) for vector in intent.add_vectors]
+    named = len(vectors)
+    vectors += [_incoming(draft, vector, own, in_leaves) for vector in in_leaves.vectors()]
+    places = {place_of(item.vector) for item in vectors}
+    for item in vectors:
+        if item.is_overtaken or item.current is not None:
+            places |= wanted(intent, item.vector, item.replaced, draft)
+    missing = frozenset(at for at in places if at not in library.vectors)
+    if missing:
+        return Needs(frozenset(), missing)
+    removed: list[Live] = []
+    merged: list[MergedVector] = []
+    for index, item in enumerate(vectors):
+        positions = proven(item.vector, item.data, library)
+        outcome: BitMap64 | Settled = Settled.AS_ADDED
+        if item.is_overtaken:
+            outcome = merge(positions, intent, item.vector, item.replaced, draft, library)
+        elif item.current is not None:
+            check_keeps(positions, item.replaced, draft, library)
+        if outcome is Settled.AS_IT_WAS:
+            continue
+        if isinstance(outcome, BitMap64):
+            merged.append(MergedVector(_merged_entry(item.entry, outcome), outcome))
+        elif index < named:
+            rows.append(Row.of(item.entry, draft.codec))
+        if item.current is not None:
+            removed.append(item.current)
+    effect = Effect.REMOVES | (Effect.ADDS if adds_files(intent) else Effect.NOTHING)
+    return Change(effect, tuple(rows), tuple(removed), tuple(merged), leaves)
+
+
+def _check_deletes(intent: Intent) -> None:
+    leaves = (manifest.content_type for manifest in intent.add_manifests)
+    if not (intent.add_vectors or intent.add_equality_deletes or ContentType.DELETE_MANIFEST in leaves):
+        raise Invalid("intent-malformed", "kind row_delta deletes rows: without a delete it is an append")
+
+
+@dataclass(frozen=True, slots=True)
+class _Incoming:
+    """A vector to add, with the data file that it belongs to and the vector that this one has now."""
+
+    vector: AddedVector
+    data: ContentEntry
+    current: Live | None
+    entry: ContentEntry
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether the live vector is not the one that the writer started from."""
+        return reference_of(self.current) != self.vector.replaces_vector
+
+    @property
+    def replaced(self) -> ContentEntry:
+        """The vector that is live now: the one that the writer started from, or one that landed since."""
+        if self.current is None:
+            raise Invalid(
+                "row-conflict",
+                f"{self.vector.referenced_file!r} has no deletion vector any more, the writer replaces one",
+            )
+        return self.current.entry
+
+
+def _incoming(
+    draft: Draft, vector: AddedVector, own: Mapping[str, ContentEntry], in_leaves: DeletesOfLeaves
+) -> _Incoming:
+    """Everything about a vector that can be checked without reading it."""
+    data = _target(draft, vector, own, in_leaves)
+    current = draft.vector_of(vector.referenced_file)
+    return _Incoming(vector, data, current, _entry(draft, vector, data))
+
+
+def _target(
+    draft: Draft, vector: AddedVector, own: Mapping[str, ContentEntry], in_leaves: DeletesOfLeaves
+) -> ContentEntry:
+    check_own_location(draft, vector.location)
+    check_location(vector.referenced_file, is_live=draft.is_live)
+    data = own.get(vector.referenced_file) or in_leaves.data_file(vector.referenced_file)
+    if data is None:
+        live = draft.find(EntryPlace(ContentType.DATA, vector.referenced_file))
+        if live is None:
+            raise Invalid("file-not-live", f"{vector.referenced_file!r} is not part of the table")
+        data = live.entry
+    if draft.find(EntryPlace(ContentType.POSITION_DELETE, vector.location, vector.offset)) is not None:
+        raise Invalid(
+            "file-already-live", f"the vector at {vector.offset} of {vector.location!r} is part of the table already"
+        )
+    if vector.cardinality > data.record_count:
+        raise Invalid(
+            "vector-invalid",
+            f"the vector of {vector.referenced_file!r} deletes {vector.cardinality} rows, the file has "
+            f"{data.record_count}",
+        )
+    if not 0 < vector.size_in_bytes <= vector.file_size_in_bytes - vector.offset:
+        raise Invalid(
+            "vector-invalid", f"the vector at {vector.offset} of {vector.location!r} is empty or ends after its file"
+        )
+    return data
+
+
+def _entry(draft: Draft, vector: AddedVector, data: ContentEntry) -> ContentEntry:
+    spec_ids = draft.definition.spec_by_id(data.partition_spec_id).expr_ids
+    return ContentEntry(
+        content_type=ContentType.POSITION_DELETE,
+        location=vector.location,
+        file_format=FileFormat.PUFFIN,
+        version_info=draft.numbers(),
+        partition_spec_id=data.partition_spec_id,
+        record_count=vector.cardinality,
+        file_size_in_bytes=vector.file_size_in_bytes,
+        deletion_vector=DeletionVector(vector.offset, vector.size_in_bytes),
+        referenced_file=data.location,
+        content_stats=partition_statistics(data.content_stats, spec_ids) if spec_ids else {},
+    )
+
+
+def _merged_entry(entry: ContentEntry, positions: BitMap64) -> ContentEntry:
+    """The entry of a merged vector; location, offset and sizes follow when the batch's Puffin is written."""
+    numbers: VersionInfo = entry.version_info
+    return ContentEntry(
+        content_type=ContentType.POSITION_DELETE,
+        location=f"{MERGED_LOCATION}{entry.referenced_file}",
+        file_format=FileFormat.PUFFIN,
+        version_info=numbers,
+        partition_spec_id=entry.partition_spec_id,
+        record_count=len(positions),
+        deletion_vector=DeletionVector(0, 0),
+        referenced_file=entry.referenced_file,
+        content_stats=entry.content_stats,
+    )

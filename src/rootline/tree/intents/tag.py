@@ -1,0 +1,71 @@
+"""Names for versions: what a tag may be, what an intent may do to one, and what must hold from root to root.
+
+Owns: these rules. Does not own: which versions are addressable (`addressable`), expiry, which respects tags.
+Invariants: a tag names a version that was addressable when it was set; it changes by an intent of kind tag only, and
+the root of that intent says so in its summary; every other commit carries tags forward.
+
+Source: protocol page, sections 1 and 2, `tag`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from rootline.schemas.errors import Invalid
+from rootline.schemas.intent import Intent, VersionReference
+from rootline.schemas.root_header import RootHeader
+from rootline.tree.draft.change import Change, Effect
+from rootline.tree.draft.draft import Draft
+from rootline.tree.draft.summary import CHANGED_TAGS, changed_tags
+from rootline.tree.state.addressable import Addressable
+
+TAGS_MAX: Final = 200
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def tag(draft: Draft, intent: Intent) -> Change:
+    """Set, move or delete a tag. Raises `Invalid`: `tag-invalid`, `tag-conflict`, `version-unknown`."""
+    ref = intent.ref or VersionReference()
+    name, tags = check_tag_name(ref.tag or ""), dict(draft.addressable.tags)
+    now = tags.get(name)
+    if now == ref.version:
+        return Change(Effect.NOTHING)
+    if now != ref.seen_version:
+        raise Invalid("tag-conflict", f"tag {name!r} is {_place(now)}, the writer saw it {_place(ref.seen_version)}")
+    if ref.version is None:
+        del tags[name]
+    else:
+        draft.addressable.check(ref.version)
+        tags[name] = ref.version
+        if len(tags) > TAGS_MAX:
+            raise Invalid("tag-invalid", f"the table has {TAGS_MAX} tags already, which is the limit")
+    return Change(Effect.NOTHING, tags=tags)
+
+
+def check_tag_name(name: str) -> str:
+    """`name`. Raises `Invalid` (`tag-invalid`) unless it can be a tag's."""
+    if not _NAME.fullmatch(name):
+        raise Invalid("tag-invalid", f"tag {name[:80]!r} is not 1 to 64 letters, digits, '.', '_' or '-'")
+    return name
+
+
+def broken_tag_rules(before: RootHeader, after: RootHeader) -> Iterator[str]:
+    """What is wrong with the tags of a root, given those of the root before it, in words."""
+    stated = after.snapshot.summary.get(CHANGED_TAGS, "")
+    changed = changed_tags(before.tags, after.tags)
+    if changed != stated:
+        yield f"the tags that changed are {changed!r}, its summary says {stated!r}"
+    known = Addressable.of(before)
+    for name, version in after.tags.items():
+        if before.tags.get(name) == version:
+            continue
+        try:
+            known.check(version)
+        except Invalid as error:
+            yield f"tag {name!r} is at a version that was not addressable: {error.message}"
+
+
+def _place(version: int | None) -> str:
+    return "not there" if version is None else f"at version {version}"

@@ -1,0 +1,161 @@
+"""Deletes that stand in leaves which a writer wrote: each held against the data file that it is of.
+
+Owns: the rules of vectors and equality deletes in such a leaf. Does not own: the leaf itself (`writer_leaves`), the
+blobs and when a vector replaces another (`vector_merge`), vectors that an intent names one by one (`row_delta`).
+Invariants: a leaf is as it is, so nothing of it is merged: who did not see the vector that is live now is told to read
+again; a vector shows its data file's own partition values, or pruning would lose its deletes.
+
+Source: the Single File Commits proposal, "A Complex Row Delta with Modified Delete Vectors"; format page, type 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rootline.schemas.bytes.leaf.leaf import LeafContent
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
+from rootline.schemas.errors import Invalid
+from rootline.schemas.intent import AddedVector, Intent
+from rootline.schemas.statistics import Bound, ContentStats, FieldStatistics
+from rootline.tree.draft.change import FlushedLeaf
+from rootline.tree.draft.draft import Draft
+from rootline.tree.intents.file_rules import check_equality_ids
+from rootline.tree.intents.removal_rules import reference_of
+from rootline.tree.intents.writer_leaves import named_locations
+from rootline.tree.state.leaf_lookup import LeafLookup
+from rootline.tree.state.live_index import Live
+
+
+class DeletesOfLeaves:
+    """The deletes in the leaves of one intent. `data` finds the files that the same intent adds in leaves."""
+
+    def __init__(self, draft: Draft, intent: Intent, leaves: Sequence[FlushedLeaf]) -> None:
+        self._draft, self._intent = draft, intent
+        self._deletes = [leaf for leaf in leaves if leaf.lookup.leaf.content is LeafContent.DELETE]
+        self._data = {leaf.lookup.location: leaf.lookup for leaf in leaves if leaf not in self._deletes}
+        self._locations = set(named_locations(intent))
+        self._places = {(vector.location, vector.offset) for vector in intent.add_vectors}
+        self._targets = {vector.referenced_file for vector in intent.add_vectors}
+
+    def data_file(self, location: str) -> ContentEntry | None:
+        """The data file that a leaf of the intent adds at `location`."""
+        place = EntryPlace(ContentType.DATA, location)
+        for lookup in self._data.values():
+            ordinal = lookup.ordinal_of(place)
+            if ordinal is not None:
+                return lookup.entry(ordinal)
+        return None
+
+    def vectors(self) -> Iterator[AddedVector]:
+        """Each vector, as if the intent named it with the vector that it replaces; equality deletes are checked.
+
+        Raises:
+            Invalid: `row-conflict`, the writer cannot have seen the live vector; `file-not-live`, `file-named-twice`,
+                `leaf-invalid`, `location-invalid`, `intent-malformed`.
+
+        """
+        for leaf in self._deletes:
+            affinity = leaf.row.entry.referenced_file
+            owner = None if affinity is None else self._owner(leaf, affinity)
+            for ordinal, entry in enumerate(leaf.lookup.leaf.entries()):
+                name = f"leaf {leaf.lookup.location!r}, entry {ordinal} ({entry.location[:80]!r})"
+                if entry.content_type is ContentType.POSITION_DELETE:
+                    yield self._vector(name, entry, owner)
+                elif owner is not None:
+                    raise Invalid("leaf-invalid", f"{name}: the leaf belongs to one data leaf, yet this is no vector")
+                else:
+                    self._check_equality(name, entry)
+
+    def _owner(self, leaf: FlushedLeaf, affinity: str) -> LeafLookup:
+        owner = self._data.get(affinity) or self._draft.lookup_of(affinity)
+        if owner is None or not owner.holds(ContentType.DATA):
+            name = f"leaf {leaf.lookup.location!r}"
+            raise Invalid("leaf-invalid", f"{name} belongs to {affinity!r}, which is no data leaf of the table")
+        return owner
+
+    def _vector(self, name: str, entry: ContentEntry, owner: LeafLookup | None) -> AddedVector:
+        target = entry.referenced_file or ""
+        stored = entry.deletion_vector
+        if stored is None or stored.offset is None or stored.size_in_bytes is None:
+            raise Invalid("leaf-invalid", f"{name}: the vector lacks its place")
+        if target in self._targets or (entry.location, stored.offset) in self._places:
+            raise Invalid("file-named-twice", f"{name}: the intent adds this vector, or one of {target!r}, twice")
+        self._targets.add(target)
+        self._places.add((entry.location, stored.offset))
+        data = self.data_file(target) or self._read_data(name, target)
+        if owner is not None and not self._is_live_in(owner, target):
+            raise Invalid("leaf-invalid", f"{name}: {target!r} is not live in {owner.location!r}: name no leaf")
+        self._check_partition(name, entry, data)
+        current = self._draft.vector_of(target)
+        if current is not None:
+            self._check_seen(name, current)
+        return AddedVector(
+            location=entry.location,
+            offset=stored.offset,
+            size_in_bytes=stored.size_in_bytes,
+            file_size_in_bytes=entry.file_size_in_bytes or 0,
+            cardinality=entry.record_count,
+            referenced_file=target,
+            replaces_vector=reference_of(current),
+        )
+
+    def _read_data(self, name: str, target: str) -> ContentEntry:
+        """The live data file, as the writer read it: not one that came since, or came back."""
+        live = self._draft.find(EntryPlace(ContentType.DATA, target))
+        if live is None:
+            raise Invalid("file-not-live", f"{name}: {target!r} is not part of the table")
+        read, number = self._intent.read_sequence_number, live.entry.version_info.file_sequence_number or 0
+        if read is not None and max(number, self._draft.restored_at) > read:
+            raise Invalid(
+                "row-conflict",
+                f"{name}: {target!r} came, or was restored, at sequence number {max(number, self._draft.restored_at)}; "
+                f"the writer read {read}: read again",
+            )
+        return live.entry
+
+    def _is_live_in(self, owner: LeafLookup, target: str) -> bool:
+        ordinal = owner.ordinal_of(EntryPlace(ContentType.DATA, target))
+        return ordinal is not None and not self._draft.is_dead(owner.location, ordinal)
+
+    def _check_partition(self, name: str, entry: ContentEntry, data: ContentEntry) -> None:
+        if entry.partition_spec_id != data.partition_spec_id:
+            raise Invalid(
+                "leaf-invalid",
+                f"{name} is of spec {entry.partition_spec_id}, its data file of {data.partition_spec_id}",
+            )
+        for expr_id in self._draft.definition.spec_by_id(data.partition_spec_id).expr_ids:
+            if _value(entry.content_stats, expr_id) != _value(data.content_stats, expr_id):
+                raise Invalid("leaf-invalid", f"{name}: id {expr_id} is not the partition value of its data file")
+        if len(entry.content_stats) > len(self._draft.definition.spec_by_id(data.partition_spec_id).expr_ids):
+            raise Invalid("leaf-invalid", f"{name}: a vector carries partition values and no other statistics")
+
+    def _check_seen(self, name: str, current: Live) -> None:
+        read, number = self._intent.read_sequence_number, current.entry.version_info.file_sequence_number or 0
+        if read is None or number > read:
+            known = "no read_sequence_number was sent" if read is None else f"the writer read {read}"
+            raise Invalid(
+                "row-conflict",
+                f"{name}: its data file has a vector of sequence number {number}; {known}: read again, and write a "
+                "vector that holds those rows too",
+            )
+
+    def _check_equality(self, name: str, entry: ContentEntry) -> None:
+        check_equality_ids(self._draft, name, entry.equality_ids or ())
+        if entry.location in self._locations or self.data_file(entry.location) is not None:
+            raise Invalid("file-named-twice", f"{name}: the intent names this file twice")
+        self._locations.add(entry.location)
+        if self._draft.is_live(entry.location):
+            raise Invalid("file-already-live", f"{name} is part of the table already")
+
+
+_NAN: Final = "NaN"
+
+
+def _value(statistics: ContentStats, expr_id: int) -> tuple[bool, Bound | None]:
+    """(whether there is one, the partition value); NaN equals NaN here."""
+    item: FieldStatistics | None = statistics.get(expr_id)
+    if item is None:
+        return False, None
+    bound = item.lower_bound
+    return True, _NAN if bound != bound else bound

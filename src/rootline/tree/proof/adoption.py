@@ -1,0 +1,272 @@
+"""A table that goes on from one of Iceberg V1 to V3: what its root 0 stands on.
+
+Owns: the root that says what is adopted (made by whoever adopts, proven by whoever commits), and its rules. Does not
+own: reading the Iceberg table (`rootline.catalog`), its manifests (`manifest_codec`), root 0 itself (`apply`).
+Invariants: pure; every rule that later roots must keep holds of what is adopted, or it is refused by name; nothing that
+the other side says of entries is believed, all of it is counted again; its blocks are made anew.
+
+Source: docs/decisions/0038; invariants page, numbers 10, 11, 20, 21.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from pyroaring import BitMap
+
+from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.bytes.root.root_codec import Root, Row, decode_root, encode_root, seal, sync_marker
+from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status
+from rootline.schemas.entry_rules import ManifestKind, broken_rules
+from rootline.schemas.errors import Corrupt, Invalid
+from rootline.schemas.identifiers import CommitId, SnapshotId, TableName, Version
+from rootline.schemas.intent import AdoptedRoot
+from rootline.schemas.root_header import DefinitionReference, RootHeader, Snapshot, Totals
+from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.proof.adopted_leaf_rules import check_adopted_location, fault_across, fault_of_leaf
+from rootline.tree.state.leaf_tally import tally_of_leaf
+from rootline.tree.state.live_index import mask_of
+from rootline.tree.state.table_state import TableState
+from rootline.tree.state.totals import Tally, totals_after
+
+ADOPTED_PREFIX: Final = "metadata/adopted/"
+ADOPTED_SNAPSHOT: Final = "rootline.adopted-snapshot"
+"""In the summary of root 0: the Iceberg snapshot that the table goes on from, its parent; absent if there was none."""
+NO_SNAPSHOT: Final = SnapshotId(0)
+"""Of an Iceberg table in which nothing was ever committed."""
+LEAVES_MAX: Final = 100_000
+LEAVES_BYTES_MAX: Final = 1024 * 1024 * 1024
+ENTRIES_MAX: Final = 5_000_000
+ROOT_BYTES_MAX: Final = 64 * 1024 * 1024
+_NUMBER_MAX: Final = 2**62
+_TIME_MAX_MS: Final = 7_258_118_400_000
+"""The year 2200: a clock that is wrong by more would carry its error into every snapshot to come."""
+_BLOCK_ROWS: Final = 256
+_LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
+
+
+def adopted_location(digest: bytes) -> str:
+    """Where the root that says what is adopted rests, relative to the new table's folder."""
+    return f"{ADOPTED_PREFIX}{digest.hex()[:32]}.avro"
+
+
+def check_named(named: AdoptedRoot) -> None:
+    """Raises `Invalid` (`location-invalid`, `intent-too-large`) unless an intent may name such a root."""
+    if named.location != adopted_location(named.digest):
+        where = adopted_location(named.digest)
+        raise Invalid("location-invalid", f"adopted root {named.location[:120]!r}: by its digest it rests at {where}")
+    if named.file_size_in_bytes > ROOT_BYTES_MAX:
+        size = named.file_size_in_bytes
+        raise Invalid("intent-too-large", f"the adopted root has {size} bytes, {ROOT_BYTES_MAX} are allowed")
+
+
+def encode_adopted(
+    table: TableName,
+    definition: TableDefinition,
+    snapshot: Snapshot,
+    rows: Sequence[ContentEntry],
+    next_row_id: int,
+    totals: Totals,
+) -> tuple[Root, bytes]:
+    """The root that says what is adopted, and its bytes; the same arguments give the same bytes.
+
+    Args:
+        table: the name of the table to be.
+        definition: which the intent carries.
+        snapshot: the Iceberg table's current one.
+        rows: of its manifests, and of vectors of what has no effect in them.
+        next_row_id: the next free row id.
+        totals: what is live.
+
+    """
+    codec, sync = EntryCodec.of_definition(definition), sync_marker(definition.table_uuid)
+    header = RootHeader(
+        table=table,
+        table_uuid=definition.table_uuid,
+        version=Version(0),
+        parent_digest=None,
+        snapshot=snapshot,
+        definition=DefinitionReference("", _digest_of(definition)),
+        commit_id=CommitId("0" * 32),
+        coordinator_id="adopted",
+        next_row_id=next_row_id,
+        totals=totals,
+    )
+    made = [Row.of(row, codec) for row in rows]
+    blocks = [seal(made[at : at + _BLOCK_ROWS], codec, sync) for at in range(0, len(made), _BLOCK_ROWS)]
+    return encode_root(header, blocks, codec, sync)
+
+
+def proven_adopted(body: bytes, named: AdoptedRoot, table: TableName, definition: TableDefinition) -> Root:
+    """The root in `body`, if it is the one that an intent names, and its header and rows keep every rule.
+
+    Its leaves are not looked at; the blocks and the rows' bytes are made anew.
+
+    Raises:
+        Invalid: `adoption-invalid`, `location-invalid`, `spec-unknown`.
+
+    """
+    name = f"adopted root {named.location!r}"
+    if len(body) != named.file_size_in_bytes:
+        raise invalid(f"{name}: {len(body)} bytes are stored, the intent says {named.file_size_in_bytes}")
+    try:
+        root = decode_root(body, name=name)
+    except Corrupt as error:
+        raise invalid(error.message) from error
+    if root.digest != named.digest:
+        raise invalid(f"{name}: its digest is {root.digest.hex()}, the intent says {named.digest.hex()}")
+    for reason in (_fault_of_header(root.header, table, definition), _fault_of_rows(root, definition)):
+        if reason is not None:
+            raise invalid(f"{name}: {reason}")
+    header = root.header
+    rows = [row.entry for row in root.rows]
+    return encode_adopted(table, definition, header.snapshot, rows, header.next_row_id, header.totals)[0]
+
+
+def leaves_of(root: Root) -> list[ContentEntry]:
+    """The rows of an adopted root that name leaves."""
+    return [row.entry for row in root.rows if row.entry.content_type in _LEAVES]
+
+
+def adopted_state(root: Root, definition: TableDefinition, leaves: Mapping[str, Leaf]) -> TableState:
+    """What the new table stands on; every entry of the leaves has been looked at.
+
+    Raises:
+        Invalid: `adoption-invalid`, which names leaf, entry and rule.
+
+    """
+    for row in leaves_of(root):
+        fault = fault_of_leaf(row, leaves[row.location], root.header, definition)
+        if fault is not None:
+            raise invalid(fault)
+    try:
+        state = TableState.of(root, definition, leaves)
+    except Corrupt as error:
+        raise invalid(error.message) from error
+    doubled = fault_across(state)
+    if doubled is not None:
+        raise invalid(doubled)
+    found = totals_of_leaves(state)
+    if found != root.header.totals:
+        raise invalid(f"the adopted root counts {root.header.totals}, its leaves give {found}")
+    return state
+
+
+def totals_of_leaves(state: TableState) -> Totals:
+    """What is live in leaves of older formats, counted by columns."""
+    tally = Tally()
+    for location, row in state.live.leaf_rows.items():
+        if row.entry.file_format is FileFormat.AVRO:
+            tally.count(row.entry)
+            tally.take(tally_of_leaf(state.leaves[location], _masked_before(state, location)))
+    return totals_after(Totals(), tally, Tally())
+
+
+def _masked_before(state: TableState, location: str) -> BitMap | None:
+    """What an EXISTING vector holds: a root's own change is in its ADDED one."""
+    rows = (row.entry for row in state.live.mask_rows.get(location, ()))
+    masks = [mask_of(entry) for entry in rows if entry.version_info.status is Status.EXISTING]
+    return masks[0] if masks else None
+
+
+def faults_of_first(header: RootHeader, leaf_rows: Iterable[ContentEntry]) -> Iterable[str]:
+    """What is wrong with what a first root says of the table that it goes on from."""
+    said, parent = header.snapshot.summary.get(ADOPTED_SNAPSHOT), header.snapshot.parent_id
+    if header.version != 0 or header.parent_digest is not None:
+        yield f"root {header.version} has no earlier root, yet it is not 0, or names a parent"
+    if said != (None if parent is None else str(parent)):
+        yield f"its parent is snapshot {parent}, its summary says that it was adopted from {said}"
+    if parent is None and any(entry.file_format is FileFormat.AVRO for entry in leaf_rows):
+        yield "it has leaves of older formats, and no parent that they come from"
+
+
+def _fault_of_header(header: RootHeader, table: TableName, definition: TableDefinition) -> str | None:
+    snapshot = header.snapshot
+    if (header.table, header.table_uuid) != (table, definition.table_uuid):
+        return f"it is of {header.table} ({header.table_uuid}), not of {table} ({definition.table_uuid})"
+    if header.definition.digest != _digest_of(definition):
+        return "it was made for another definition"
+    if header.version != 0 or header.parent_digest is not None:
+        return "it is no first root"
+    numbers = (snapshot.snapshot_id, snapshot.sequence_number, header.next_row_id)
+    if max(snapshot.sequence_number, header.next_row_id) > _NUMBER_MAX:
+        return f"its numbers {numbers} leave no room for more"
+    if snapshot.timestamp_ms > _TIME_MAX_MS:
+        return f"its snapshot is of {snapshot.timestamp_ms} ms, which is after the year 2200"
+    return None
+
+
+def _fault_of_rows(root: Root, definition: TableDefinition) -> str | None:
+    if root.codec != EntryCodec.of_definition(definition):
+        return "its rows have statistics of another definition"
+    rows = [row.entry for row in root.rows]
+    leaves = {entry.location: entry for entry in rows if entry.content_type in _LEAVES}
+    masks = {entry.location for entry in rows if entry.content_type is ContentType.MANIFEST_DV}
+    if len(leaves) + len(masks) != len(rows) or not masks <= leaves.keys():
+        return "it has rows that are neither leaves, each once, nor one vector of each"
+    size = sum(entry.file_size_in_bytes or 0 for entry in leaves.values())
+    count = sum(entry.record_count for entry in leaves.values())
+    if len(leaves) > LEAVES_MAX or size > LEAVES_BYTES_MAX or count > ENTRIES_MAX:
+        said = f"{len(leaves)} manifests of {size} bytes with {count} entries"
+        allowed = f"{LEAVES_MAX}, {LEAVES_BYTES_MAX} and {ENTRIES_MAX}"
+        return f"it has {said}, {allowed} are allowed: let Iceberg rewrite the manifests, or expire snapshots, first"
+    if root.header.snapshot.snapshot_id == NO_SNAPSHOT and rows:
+        return "it has rows, and no snapshot that they are of"
+    return next(
+        (f"{entry.location}: {fault}" for entry in rows for fault in _row_faults(entry, root, definition)), None
+    )
+
+
+def _row_faults(entry: ContentEntry, root: Root, definition: TableDefinition) -> Iterable[str]:
+    header, info = root.header, entry.version_info
+    yield from broken_rules(entry, ManifestKind.ROOT)
+    if info.status is not Status.EXISTING:
+        yield f"its status is {info.status.name}: what is adopted is EXISTING"
+    if (info.sequence_number or 0) > header.snapshot.sequence_number:
+        yield f"its sequence number {info.sequence_number} is after the snapshot's, {header.snapshot.sequence_number}"
+    definition.spec_by_id(entry.partition_spec_id)
+    if entry.content_type is ContentType.MANIFEST_DV:
+        if entry.deletion_vector is None or entry.deletion_vector.inline_content is None:
+            yield "its vector is not inline"
+        return
+    check_adopted_location(entry.location)
+    if entry.file_format is not FileFormat.AVRO:
+        yield f"a leaf of format {entry.file_format}: only Avro manifests are adopted"
+    if entry.referenced_file is not None or entry.key_metadata is not None:
+        yield "a manifest belongs to no other, and is not encrypted"
+    if entry.content_type is ContentType.DATA_MANIFEST and entry.manifest_stats is not None:
+        rows = entry.manifest_stats.added_rows_count + entry.manifest_stats.existing_rows_count
+        if entry.first_row_id is None or entry.first_row_id + rows > header.next_row_id:
+            yield f"its row ids from {entry.first_row_id} are not below {header.next_row_id}"
+
+
+def _digest_of(definition: TableDefinition) -> bytes:
+    return hashlib.sha256(definition.to_json()).digest()
+
+
+def invalid(reason: str) -> Invalid:
+    """The rejection of an adoption."""
+    return Invalid("adoption-invalid", reason)
+
+
+__all__ = [
+    "ADOPTED_PREFIX",
+    "ADOPTED_SNAPSHOT",
+    "ENTRIES_MAX",
+    "LEAVES_BYTES_MAX",
+    "LEAVES_MAX",
+    "NO_SNAPSHOT",
+    "ROOT_BYTES_MAX",
+    "adopted_location",
+    "adopted_state",
+    "check_named",
+    "encode_adopted",
+    "faults_of_first",
+    "invalid",
+    "leaves_of",
+    "proven_adopted",
+    "totals_of_leaves",
+]

@@ -1,0 +1,114 @@
+"""What must hold for the statistics that a writer sends: present where partition values are, and without contradiction.
+
+Owns: the rules, and turning what came into what an entry carries. Does not own: encodings (`statistics_codec`,
+`generic_statistics`), what statistics are used for (`prune`).
+Invariants: whatever passes can be read back with the table's types; statistics that came encoded are kept as bytes,
+and are not decoded where their bytes alone prove them sound (`statistics_proof`).
+
+Source: format page, "Absent and null" and "Partition values are statistics".
+"""
+
+from __future__ import annotations
+
+from rootline.schemas.bytes.log.generic_statistics import from_generic
+from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.bytes.root.statistics_codec import LazyStats
+from rootline.schemas.errors import Invalid
+from rootline.schemas.intent import DataFile
+from rootline.schemas.statistics import ContentStats, FieldStatistics
+from rootline.schemas.table_definition import TableDefinition
+
+
+def statistics_of(data_file: DataFile, definition: TableDefinition, codec: EntryCodec) -> ContentStats:
+    """The statistics of a file to add, checked.
+
+    Raises:
+        Invalid: `spec-unknown`, `statistics-missing`, `statistics-invalid`.
+
+    """
+    encoded, known = data_file.content_stats, codec.statistics
+    if encoded is not None and data_file.stats_schema == known.fingerprint:
+        spec_ids = definition.spec_by_id(data_file.partition_spec_id).expr_ids
+        if known.proof.holds(encoded, data_file.record_count, spec_ids):
+            return LazyStats(known, encoded, data_file.location)
+    return examined_statistics(data_file, definition, codec)
+
+
+def examined_statistics(data_file: DataFile, definition: TableDefinition, codec: EntryCodec) -> ContentStats:
+    """As `statistics_of`, value by value: the long way, which knows what is wrong."""
+    location = data_file.location
+    spec_ids = definition.spec_by_id(data_file.partition_spec_id).expr_ids
+    encoded = data_file.content_stats
+    decoded: ContentStats
+    if encoded is not None:
+        if data_file.stats_schema != codec.statistics.fingerprint:
+            raise Invalid(
+                "statistics-invalid",
+                f"{location!r}: content_stats are encoded with schema {(data_file.stats_schema or b'').hex()}, "
+                f"the table's is {codec.statistics.fingerprint.hex()}: load the table again and encode "
+                "with its schema, or send `statistics` (generic) in place of content_stats",
+            )
+        decoded, end = _decoded(encoded, codec, location)
+        if end != len(encoded):
+            raise Invalid("statistics-invalid", f"{location!r}: {len(encoded) - end} bytes follow content_stats")
+        kept: ContentStats = LazyStats(codec.statistics, encoded, location)
+    else:
+        decoded = kept = from_generic(data_file.statistics, definition.tracked_by_id) if data_file.statistics else {}
+    for tracked_id, item in decoded.items():
+        _check_one(item, tracked_id, data_file.record_count, location)
+    for expr_id in spec_ids:
+        _check_partition_value(decoded.get(expr_id), expr_id, location)
+    return kept
+
+
+def partition_statistics(stats: ContentStats, spec_ids: tuple[int, ...]) -> ContentStats:
+    """The partition values among a file's statistics and nothing else, as a deletion vector carries them."""
+    values = {expr_id: stats.get(expr_id) for expr_id in spec_ids}
+    return {
+        expr_id: FieldStatistics(lower_bound=item.lower_bound, upper_bound=item.upper_bound)
+        for expr_id, item in values.items()
+        if item is not None
+    }
+
+
+def _decoded(encoded: bytes, codec: EntryCodec, location: str) -> tuple[ContentStats, int]:
+    try:
+        return codec.statistics.decode(encoded)
+    except Invalid as error:
+        raise Invalid(error.code, f"{location!r}: content_stats: {error.message}") from error
+
+
+def _check_one(item: FieldStatistics, tracked_id: int, record_count: int, location: str) -> None:
+    values = item.value_count
+    if values is not None:
+        if values > record_count:
+            raise Invalid(
+                "statistics-invalid",
+                f"{location!r}: id {tracked_id} has value_count {values}, the file has {record_count} rows",
+            )
+        if (item.null_value_count or 0) + (item.nan_value_count or 0) > values:
+            raise Invalid(
+                "statistics-invalid",
+                f"{location!r}: id {tracked_id} has more nulls and NaNs than values ({values})",
+            )
+    mean, greatest = item.avg_value_size_in_bytes, item.max_value_size_in_bytes
+    if mean is not None and greatest is not None and mean > greatest:
+        raise Invalid("statistics-invalid", f"{location!r}: id {tracked_id} has a mean size above its greatest size")
+    lower, upper = item.lower_bound, item.upper_bound
+    if lower is not None and upper is not None and lower > upper:  # type: ignore[operator]
+        raise Invalid("statistics-invalid", f"{location!r}: id {tracked_id} has a lower bound above its upper bound")
+
+
+def _check_partition_value(item: FieldStatistics | None, expr_id: int, location: str) -> None:
+    if item is None or (item.lower_bound is None and item.upper_bound is not None):
+        raise Invalid(
+            "statistics-missing",
+            f"{location!r}: no partition value of id {expr_id}: send its lower_bound (both bounds null for null)",
+        )
+    lower, upper = item.lower_bound, item.upper_bound
+    both_nan = lower != lower and upper != upper  # NaN, whatever the type
+    if upper is not None and lower != upper and not both_nan:
+        raise Invalid(
+            "statistics-invalid",
+            f"{location!r}: id {expr_id} is a partition value, so its bounds must be equal (or the upper one null)",
+        )

@@ -1,0 +1,1 @@
+"""What a scan reads: leaves, files, and the deletes that reach them."""

@@ -1,0 +1,313 @@
+"""One data file of a scan, and many of them that stand in one leaf.
+
+Owns: tasks, and finding a file's vectors. Does not own: which files are in a plan (`scan_plan`), which delete files
+apply to a file (`delete_index`), what is left of a filter (`residuals`).
+Invariants: a task made from a leaf decodes its entry only when somebody looks at it; entries that a task shows carry
+the sequence numbers that they inherit; a task can be pickled, then with its partition values as its only statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.content_entry import ContentEntry, ContentType, Status
+from rootline.tree.filter.filters import BoundFilter
+from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.filter.residuals import residual_of
+from rootline.tree.scan.delete_index import NO_DELETES, DeleteIndex, FileDeletes
+from rootline.tree.scan.delete_mask import may_have_deletes
+
+_CHUNK: Final = 1024
+_VECTOR_OFFSET: Final = "deletion_vector.offset"
+Ordinals = np.ndarray[tuple[int], np.dtype[np.int64]]
+Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+def inherited(entry: ContentEntry, leaf_row: ContentEntry) -> ContentEntry:
+    """`entry` of the leaf that `leaf_row` names, with the snapshot and sequence numbers that it inherits."""
+    own, row = entry.version_info, leaf_row.version_info
+    if own.status is not Status.ADDED or None not in (own.snapshot_id, own.sequence_number, own.file_sequence_number):
+        return entry
+    return replace(
+        entry,
+        version_info=replace(
+            own,
+            snapshot_id=row.snapshot_id if own.snapshot_id is None else own.snapshot_id,
+            sequence_number=row.sequence_number if own.sequence_number is None else own.sequence_number,
+            file_sequence_number=(
+                row.file_sequence_number if own.file_sequence_number is None else own.file_sequence_number
+            ),
+        ),
+    )
+
+
+class VectorSource:
+    """Where a vector's entry is: at hand, or in a leaf at `ordinal` (of the row `leaf_row`)."""
+
+    __slots__ = ("_entry", "_leaf", "_leaf_row", "_ordinal", "cardinality")
+
+    def __init__(
+        self,
+        entry: ContentEntry | None,
+        cardinality: int,
+        leaf: Leaf | None = None,
+        leaf_row: ContentEntry | None = None,
+        ordinal: int = -1,
+    ) -> None:
+        self._entry, self.cardinality = entry, cardinality
+        self._leaf, self._leaf_row, self._ordinal = leaf, leaf_row, ordinal
+
+    @property
+    def entry(self) -> ContentEntry:
+        """The POSITION_DELETE entry."""
+        if self._entry is None:
+            assert self._leaf is not None
+            assert self._leaf_row is not None
+            self._entry = inherited(self._leaf.entry(self._ordinal), self._leaf_row)
+        return self._entry
+
+
+class FileTask:
+    """One data file to read. `is_whole`: every row of it matches, so there is nothing to ask of its rows."""
+
+    __slots__ = (
+        "_data",
+        "_deletes",
+        "_from",
+        "_index",
+        "_of_plan",
+        "_residual",
+        "_vectors",
+        "is_whole",
+        "location",
+        "record_count",
+    )
+
+    def __init__(
+        self,
+        data: ContentEntry,
+        vectors: Sequence[ContentEntry | VectorSource] = (),
+        residual: BoundFilter | None = None,
+        deletes: FileDeletes = NO_DELETES,
+    ) -> None:
+        self.location, self.record_count, self.is_whole = data.location, data.record_count, residual is None
+        self._data: ContentEntry | None = data
+        self._from: FilesOfLeaf | None = None
+        self._index = -1
+        self._vectors: Sequence[ContentEntry | VectorSource] = vectors
+        self._of_plan: TaskContext | None = None
+        self._residual: BoundFilter | None = residual
+        self._deletes: FileDeletes | None = deletes
+
+    @staticmethod
+    def of_plan(
+        context: TaskContext, data: ContentEntry, vectors: Sequence[ContentEntry | VectorSource], *, is_whole: bool
+    ) -> FileTask:
+        """The task of a file that stands in the root."""
+        task = FileTask(data, vectors)
+        task.is_whole, task._of_plan, task._deletes = is_whole, context, None
+        return task
+
+    @staticmethod
+    def in_leaf(
+        files: FilesOfLeaf,
+        index: int,
+        location: str,
+        record_count: int,
+        vectors: Sequence[VectorSource],
+        is_whole: bool,
+        deletes: FileDeletes | None,
+    ) -> FileTask:
+        """The task of the file `index` of `files`; `deletes` of `None` are looked up when somebody asks."""
+        task = FileTask.__new__(FileTask)
+        task.location, task.record_count, task.is_whole = location, record_count, is_whole
+        task._data, task._from, task._index, task._vectors = None, files, index, vectors
+        task._of_plan, task._residual, task._deletes = files.context, None, deletes
+        return task
+
+    @property
+    def data(self) -> ContentEntry:
+        """The file's entry."""
+        if self._data is None:
+            assert self._from is not None
+            self._data = self._from.entry(self._index)
+        return self._data
+
+    @property
+    def vectors(self) -> tuple[ContentEntry, ...]:
+        """Entries of the vectors that delete rows of the file: our writers give it one at most."""
+        return tuple(item.entry if isinstance(item, VectorSource) else item for item in self._vectors)
+
+    @property
+    def residual(self) -> BoundFilter | None:
+        """What is still to be asked of the file's rows; `None`: every row of it matches."""
+        if self.is_whole:
+            return None
+        if self._residual is None and self._of_plan is not None:
+            self._residual = residual_of(self._of_plan.pruning, self.data)
+            self.is_whole = self._residual is None
+        return self._residual
+
+    @property
+    def deletes(self) -> FileDeletes:
+        """Equality deletes and position delete files that apply. Raises as `DeleteIndex.of_file`."""
+        if self._deletes is None:
+            index = None if self._of_plan is None else self._of_plan.deletes
+            self._deletes = index.of_file(self.data) if index else NO_DELETES
+        return self._deletes
+
+    def row_count(self) -> int | None:
+        """Rows that the task yields; `None` when that takes reading."""
+        if not self.is_whole or len(self._vectors) > 1 or self.deletes:
+            return None
+        deleted = sum(
+            item.cardinality if isinstance(item, VectorSource) else item.record_count for item in self._vectors
+        )
+        return self.record_count - deleted
+
+    def __repr__(self) -> str:
+        return f"FileTask({self.location!r}, {self.record_count} rows, {len(self._vectors)} vectors)"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FileTask):
+            return NotImplemented
+        mine = (self.data, self.vectors, self.residual, self.deletes)
+        return mine == (other.data, other.vectors, other.residual, other.deletes)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        members = () if self._of_plan is None else self._of_plan.pruning.members_of(self.data.partition_spec_id)
+        stats = {member: self.data.content_stats[member] for member in members if member in self.data.content_stats}
+        deletes = FileDeletes(_plain(self.deletes.equality), _plain(self.deletes.positions))
+        data = replace(self.data, content_stats=stats)
+        return FileTask, (data, _plain(self.vectors), self.residual, deletes if deletes else NO_DELETES)
+
+
+def _plain(entries: Sequence[ContentEntry]) -> tuple[ContentEntry, ...]:
+    return tuple(replace(entry, content_stats={}) for entry in entries)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskContext:
+    """What all tasks of a plan share."""
+
+    pruning: PruningFilter
+    deletes: DeleteIndex | None = None
+
+
+@dataclass
+class VectorsOfLeaf:
+    """Data file's location → its vectors, of the root and of delete leaves."""
+
+    _found: dict[str, tuple[VectorSource, ...]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, data_location: str, source: VectorSource) -> None:
+        """One more vector of a file."""
+        self._found[data_location] = (*self._found.get(data_location, ()), source)
+
+    def of(self, data_location: str) -> tuple[VectorSource, ...]:
+        """The vectors of a file."""
+        return self._found.get(data_location, ())
+
+    def take(self, leaf: Leaf, leaf_row: ContentEntry, dead: BitMap | None) -> list[ContentEntry]:
+        """Every live vector of a delete leaf; returns its live delete files: equality deletes, and position deletes
+        of older formats, which have no `deletion_vector`.
+        """
+        table = leaf.columns(["content_type", "version_info.status", "referenced_file", "record_count", _VECTOR_OFFSET])
+        statuses = table.column("version_info").combine_chunks().field("status")
+        offsets = table.column("deletion_vector").combine_chunks().field("offset")
+        rows = zip(
+            table.column("content_type").to_pylist(),
+            statuses.to_pylist(),
+            table.column("referenced_file").to_pylist(),
+            table.column("record_count").to_pylist(),
+            offsets.is_valid().to_pylist(),
+            strict=True,
+        )
+        files: list[ContentEntry] = []
+        for ordinal, (content_type, status, referenced_file, cardinality, is_vector) in enumerate(rows):
+            if status == Status.DELETED or (dead is not None and ordinal in dead):
+                continue
+            if content_type == ContentType.POSITION_DELETE and is_vector and referenced_file is not None:
+                self.add(referenced_file, VectorSource(None, cardinality, leaf, leaf_row, ordinal))
+            else:
+                files.append(inherited(leaf.entry(ordinal), leaf_row))
+        return files
+
+
+@dataclass(frozen=True)
+class FilesOfLeaf:
+    """The files of a plan that stand in one data leaf: at `ordinals`; `all_match` says whether all their rows do."""
+
+    leaf: Leaf
+    leaf_row: ContentEntry
+    ordinals: Ordinals
+    all_match: Flags
+    context: TaskContext
+    vectors: VectorsOfLeaf = field(default_factory=VectorsOfLeaf)
+    _decoded: dict[int, list[ContentEntry]] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.ordinals)
+
+    def tasks(self) -> Iterator[FileTask]:
+        """The tasks, by ordinal."""
+        if not len(self.ordinals):
+            return
+        table = self.leaf.columns(["location", "record_count"]).take(pa.array(self.ordinals))
+        locations, counts = table.column("location").to_pylist(), table.column("record_count").to_pylist()
+        of, make = self.vectors.of, FileTask.in_leaf
+        flags, unsure = self.all_match.tolist(), self._may_have_deletes
+        if unsure is None:
+            for index, (location, count, is_whole) in enumerate(zip(locations, counts, flags, strict=True)):
+                yield make(self, index, location, count, of(location), is_whole, NO_DELETES)
+            return
+        for index, (location, count, is_whole) in enumerate(zip(locations, counts, flags, strict=True)):
+            yield make(self, index, location, count, of(location), is_whole, None if unsure[index] else NO_DELETES)
+
+    @cached_property
+    def _may_have_deletes(self) -> list[bool] | None:
+        """One flag a file; `None` where no file has any."""
+        deletes = self.context.deletes
+        if not deletes:
+            return None
+        flags: list[bool] = may_have_deletes(deletes, self.leaf, self.leaf_row)[self.ordinals].tolist()
+        return flags if any(flags) else None
+
+    def row_count(self) -> int | None:
+        """Rows of all tasks; `None` when that takes reading."""
+        if not self.all_match.all():
+            return None
+        if not len(self.vectors) and not self.context.deletes:
+            counts = self.leaf.columns(["record_count"]).column(0).to_numpy()
+            return int(counts[self.ordinals].sum())
+        total = 0
+        for task in self.tasks():
+            count = task.row_count()
+            if count is None:
+                return None
+            total += count
+        return total
+
+    def entry(self, index: int) -> ContentEntry:
+        """The entry of the file at `index`; some neighbours are decoded with it."""
+        chunk, at = divmod(index, _CHUNK)
+        entries = self._decoded.get(chunk)
+        if entries is None:
+            ordinals = self.ordinals[chunk * _CHUNK : (chunk + 1) * _CHUNK].tolist()
+            entries = [inherited(entry, self.leaf_row) for entry in self.leaf.entries_at(ordinals)]
+            self._decoded.clear()  # tasks are looked at in order: one chunk is enough
+            self._decoded[chunk] = entries
+        return entries[at]

@@ -1,0 +1,240 @@
+"""A pruning filter over all entries of a leaf at once.
+
+Owns: the vectorised form of `value_range`, and which columns of the leaf it reads. Does not own: conditions on single
+entries (`prune`), which entries are live (`scan_plan`).
+Invariants: says of every entry what `prune` says of it (of lists of more than 100 values less, never more); reads
+only the statistics that the filter needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS
+from rootline.tree.filter.column_predicates import scalar_of
+from rootline.tree.filter.filters import AllOf, Condition, Operator, Test, tests_of
+from rootline.tree.filter.prune import PruningFilter
+
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+_MEMBERS: Final = ("lower_bound", "upper_bound", "value_count", "null_value_count", "nan_value_count")
+_VALUES_ONE_BY_ONE: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LeafMasks:
+    """One flag an entry: `may` it hold matching rows, `must` all its rows match. `must` implies nothing about dead."""
+
+    may: Mask
+    must: Mask
+
+
+def leaf_masks(pruning: PruningFilter, leaf: Leaf, spec_id: int) -> LeafMasks:
+    """What `pruning` says about every entry of a data leaf whose files are of spec `spec_id`."""
+    if pruning.bound.is_always_true:
+        every = np.ones(len(leaf), dtype=np.bool_)
+        return LeafMasks(every, every)
+    known = set(leaf.tracked_ids)
+    ids = sorted({test.field_id for part in (pruning.inclusive, pruning.strict) for test in tests_of(part)} & known)
+    names = [f"{CONTENT_STATS}._{field_id}.{member}" for field_id in ids for member in _MEMBERS]
+    table = leaf.columns(["record_count", *names])
+    counts = _one_chunk(table.column("record_count"))
+    members = pruning.members_of(spec_id)
+    stats = _one_chunk(table.column(CONTENT_STATS)) if ids else None
+    columns = {
+        field_id: _ranges(
+            pc.struct_field(stats, f"_{field_id}"), counts, field_id in members, field_id in pruning.float_ids
+        )
+        for field_id in ids
+    }
+    may = _evaluated(pruning.inclusive, columns, len(leaf), _may, unknown=True)
+    must = _evaluated(pruning.strict, columns, len(leaf), _must, unknown=False)
+    return LeafMasks(_numpy(may) & _numpy(pc.not_equal(counts, 0)), _numpy(must))
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _numpy(mask: pa.Array) -> Mask:
+    found: Mask = mask.to_numpy(zero_copy_only=False)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranges:
+    """A `ValueRange` for every entry: bounds with null for unknown, flags without nulls."""
+
+    lower: pa.Array
+    upper: pa.Array
+    may_hold_null: pa.Array
+    may_hold_nan: pa.Array
+    is_all_null: pa.Array
+    is_all_nan: pa.Array
+    is_without_values: pa.Array
+
+
+def _ranges(stats: pa.StructArray, record_counts: pa.Array, is_partition_value: bool, is_float: bool) -> _Ranges:
+    nothing, no = pa.nulls(len(stats), pa.int64()), pa.repeat(pa.scalar(False), len(stats))
+    held = {stats.type.field(at).name: pc.struct_field(stats, at) for at in range(stats.type.num_fields)}
+    lower, upper = held.get("lower_bound", nothing), held.get("upper_bound", nothing)
+    values = pc.coalesce(held.get("value_count", nothing), record_counts)
+    nulls = held.get("null_value_count", nothing)
+    nans = held.get("nan_value_count", nothing) if is_float else pa.repeat(pa.scalar(0, pa.int64()), len(stats))
+    may_hold_null = pc.fill_null(pc.greater(nulls, 0), True)
+    may_hold_nan = pc.fill_null(pc.greater(nans, 0), True)
+    is_all_null = pc.fill_null(pc.equal(nulls, values), False)
+    is_all_nan = pc.fill_null(pc.and_(pc.equal(nans, values), pc.greater(values, 0)), False)
+    is_hollow = pc.fill_null(pc.equal(pc.add(nulls, nans), values), False)
+    is_without = pc.or_(is_hollow, pc.or_(is_all_null, is_all_nan))
+    is_nan = pc.fill_null(pc.is_nan(lower), False) if is_float else no
+    if is_partition_value:
+        is_known = lower.is_valid()
+        is_null = pc.and_(stats.is_valid(), pc.and_(lower.is_null(), upper.is_null()))
+        upper = pc.coalesce(upper, lower)
+        may_hold_null = pc.or_(is_null, pc.and_not(may_hold_null, is_known))
+        may_hold_nan = pc.and_not(pc.if_else(is_known, is_nan, may_hold_nan), is_null)
+        is_all_null = pc.or_(is_null, pc.and_not(is_all_null, is_known))
+        is_all_nan = pc.and_not(pc.if_else(is_known, is_nan, is_all_nan), is_null)
+        is_without = pc.or_(is_null, pc.if_else(is_known, is_nan, is_without))
+    if is_float:
+        lower = pc.if_else(is_nan, pa.scalar(None, lower.type), lower)
+        upper = pc.if_else(pc.fill_null(pc.is_nan(upper), False), pa.scalar(None, upper.type), upper)
+    return _Ranges(lower, upper, may_hold_null, may_hold_nan, is_all_null, is_all_nan, is_without)
+
+
+def _evaluated(
+    condition: Condition,
+    columns: dict[int, _Ranges],
+    length: int,
+    satisfies: Callable[[Test, _Ranges], pa.Array],
+    *,
+    unknown: bool,
+) -> pa.Array:
+    if isinstance(condition, Test):
+        known = columns.get(condition.field_id)
+        return pa.repeat(pa.scalar(unknown), length) if known is None else satisfies(condition, known)
+    is_all = isinstance(condition, AllOf)
+    parts = [_evaluated(part, columns, length, satisfies, unknown=unknown) for part in condition.parts]
+    return reduce(pc.and_ if is_all else pc.or_, parts) if parts else pa.repeat(pa.scalar(is_all), length)
+
+
+def _bound_test(
+    compare: Callable[[pa.Array, pa.Scalar], pa.Array], bound: pa.Array, value: Any, unknown: bool
+) -> pa.Array:
+    return pc.fill_null(compare(bound, scalar_of(value, bound.type)), unknown)
+
+
+def _within(known: _Ranges, low: Any, high: Any) -> pa.Array:
+    return pc.and_(
+        _bound_test(pc.less_equal, known.lower, high, True), _bound_test(pc.greater_equal, known.upper, low, True)
+    )
+
+
+def _is_one_of(known: _Ranges, values: tuple[Any, ...]) -> pa.Array:
+    """Whether the bounds meet in one of `values`; False when unknown."""
+    meets = reduce(pc.or_, (_bound_test(pc.equal, known.lower, value, False) for value in values))
+    return pc.and_(meets, pc.fill_null(pc.equal(known.lower, known.upper), False))
+
+
+def _prefix(bound: pa.Array, prefix: str) -> pa.Array:
+    return pc.utf8_slice_codeunits(bound, 0, len(prefix))
+
+
+def _starts(known: _Ranges, prefix: str) -> pa.Array:
+    """Whether both bounds start with `prefix`, hence every value; False when unknown."""
+    both = pc.and_(pc.starts_with(known.lower, pattern=prefix), pc.starts_with(known.upper, pattern=prefix))
+    return pc.fill_null(both, False)
+
+
+def _may(test: Test, known: _Ranges) -> pa.Array:
+    operator, values = test.operator, test.values
+    if operator is Operator.IS_NULL:
+        return known.may_hold_null
+    if operator is Operator.NOT_NULL:
+        return pc.invert(known.is_all_null)
+    if operator is Operator.IS_NAN:
+        return pc.and_not(known.may_hold_nan, known.is_all_null)
+    if operator is Operator.NOT_NAN:
+        return pc.invert(known.is_without_values)
+    if operator in (Operator.NE, Operator.NOT_IN):
+        if len(values) > _VALUES_ONE_BY_ONE:
+            return pc.invert(known.is_all_null)
+        holds_other = pc.and_not(pc.invert(_is_one_of(known, values)), known.is_without_values)
+        return pc.or_(holds_other, pc.and_not(known.may_hold_nan, known.is_all_null))
+    return pc.and_not(_may_compare(operator, values, known), known.is_without_values)
+
+
+def _may_compare(operator: Operator, values: tuple[Any, ...], known: _Ranges) -> pa.Array:
+    if operator is Operator.LT:
+        return _bound_test(pc.less, known.lower, values[0], True)
+    if operator is Operator.LE:
+        return _bound_test(pc.less_equal, known.lower, values[0], True)
+    if operator is Operator.GT:
+        return _bound_test(pc.greater, known.upper, values[0], True)
+    if operator is Operator.GE:
+        return _bound_test(pc.greater_equal, known.upper, values[0], True)
+    if operator in (Operator.EQ, Operator.IN):
+        if len(values) > _VALUES_ONE_BY_ONE:
+            return _within(known, values[0], values[-1])
+        return reduce(pc.or_, (_within(known, value, value) for value in values))
+    prefix = values[0]
+    if operator is Operator.NOT_STARTS_WITH:
+        return pc.invert(_starts(known, prefix))
+    return pc.and_(
+        _bound_test(pc.less_equal, _prefix(known.lower, prefix), prefix, True),
+        _bound_test(pc.greater_equal, _prefix(known.upper, prefix), prefix, True),
+    )
+
+
+def _must(test: Test, known: _Ranges) -> pa.Array:
+    operator = test.operator
+    if operator is Operator.IS_NULL:
+        return known.is_all_null
+    if operator is Operator.NOT_NULL:
+        return pc.invert(known.may_hold_null)
+    if operator is Operator.IS_NAN:
+        return pc.and_not(known.is_all_nan, known.may_hold_null)
+    if operator is Operator.NOT_NAN:
+        return pc.invert(pc.or_(known.may_hold_null, known.may_hold_nan))
+    held = _must_compare(operator, test.values, known)
+    return pc.and_not(pc.and_not(held, known.may_hold_null), known.may_hold_nan)
+
+
+def _must_compare(operator: Operator, values: tuple[Any, ...], known: _Ranges) -> pa.Array:
+    if operator is Operator.LT:
+        return _bound_test(pc.less, known.upper, values[0], False)
+    if operator is Operator.LE:
+        return _bound_test(pc.less_equal, known.upper, values[0], False)
+    if operator is Operator.GT:
+        return _bound_test(pc.greater, known.lower, values[0], False)
+    if operator is Operator.GE:
+        return _bound_test(pc.greater_equal, known.lower, values[0], False)
+    if len(values) > _VALUES_ONE_BY_ONE:
+        return pa.repeat(pa.scalar(False), len(known.may_hold_null))
+    if operator in (Operator.EQ, Operator.IN):
+        return _is_one_of(known, values)
+    if operator in (Operator.NE, Operator.NOT_IN):
+        return reduce(
+            pc.and_,
+            (
+                pc.or_(
+                    _bound_test(pc.greater, known.lower, value, False), _bound_test(pc.less, known.upper, value, False)
+                )
+                for value in values
+            ),
+        )
+    prefix = values[0]
+    if operator is Operator.STARTS_WITH:
+        return _starts(known, prefix)
+    return pc.or_(
+        _bound_test(pc.greater, _prefix(known.lower, prefix), prefix, False),
+        _bound_test(pc.less, _prefix(known.upper, prefix), prefix, False),
+    )

@@ -1,0 +1,163 @@
+"""What a leaf's root row says of its entries: counts, the least sequence number, statistics over all of them.
+
+Owns: the aggregation, over columns. Does not own: the leaf's bytes, pruning by what comes out (`prune`).
+Invariants: aggregates describe the entries as written, so a manifest vector changes none; bounds contain those of
+every child; a column that any child lacks has none; `tight_bounds` is the AND.
+
+Source: format page, "Aggregates".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rootline.schemas.bytes.leaf.leaf_codec import Leaf
+from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS, physical_column
+from rootline.schemas.content_entry import ManifestStats, Status
+from rootline.schemas.statistics import Bound, ContentStats, FieldStatistics
+
+_COUNTS: Final = ("value_count", "null_value_count", "nan_value_count")
+_LONG_MAX: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LeafAggregates:
+    """The members of a leaf's root row that follow from its entries."""
+
+    manifest_stats: ManifestStats
+    content_stats: ContentStats
+
+
+def aggregates_of(leaf: Leaf, spec_ids: tuple[int, ...]) -> LeafAggregates:
+    """The aggregates of a leaf whose entries have the spec of `spec_ids`."""
+    names = ["version_info", "record_count", *([CONTENT_STATS] if leaf.tracked_ids else [])]
+    return aggregates_in(leaf.columns(names), spec_ids)
+
+
+def aggregates_in(table: pa.Table, spec_ids: tuple[int, ...]) -> LeafAggregates:
+    """As `aggregates_of`, of columns that were read already: `version_info`, `record_count`, `content_stats` if any."""
+    info = table.column("version_info").combine_chunks()
+    status = _child(info, "status")
+    not_deleted = pc.not_equal(status, pa.scalar(int(Status.DELETED), status.type))
+    statistics: dict[int, FieldStatistics] = {}
+    if CONTENT_STATS in table.column_names:
+        live = table.column(CONTENT_STATS).combine_chunks()
+        live = live if pc.all(not_deleted).as_py() else live.filter(not_deleted)
+        for field, column in zip(live.type, live.flatten(), strict=True):
+            tracked_id = int(field.name[1:])
+            item = _aggregate(column, is_partition_value=tracked_id in spec_ids)
+            if item is not None:
+                statistics[tracked_id] = item
+    records = table.column("record_count").combine_chunks()
+    sequence_numbers = _child(info, "sequence_number").filter(not_deleted)
+    return LeafAggregates(_manifest_stats(status, records, sequence_numbers), statistics)
+
+
+def _manifest_stats(status: pa.Array, records: pa.Array, sequence_numbers: pa.Array) -> ManifestStats:
+    files: dict[Status, int] = {}
+    rows: dict[Status, int] = {}
+    for wanted in Status:
+        chosen = records.filter(pc.equal(status, pa.scalar(int(wanted), status.type)))
+        files[wanted] = len(chosen)
+        rows[wanted] = exact_sum(chosen)
+    return ManifestStats(
+        added_files_count=files[Status.ADDED],
+        existing_files_count=files[Status.EXISTING],
+        deleted_files_count=files[Status.DELETED],
+        added_rows_count=rows[Status.ADDED],
+        existing_rows_count=rows[Status.EXISTING],
+        deleted_rows_count=rows[Status.DELETED],
+        min_sequence_number=pc.min(sequence_numbers).as_py() or 0,
+    )
+
+
+def _aggregate(column: pa.StructArray, *, is_partition_value: bool) -> FieldStatistics | None:
+    if len(column) == 0 or column.null_count:
+        return None
+    members: Mapping[str, pa.Array] = {
+        field.name: child for field, child in zip(column.type, column.flatten(), strict=True)
+    }
+    counts = _counts(members)
+    if "lower_bound" not in members:
+        return counts
+    lower, upper = physical_column(members["lower_bound"]), physical_column(members["upper_bound"])
+    if is_partition_value:
+        upper = pc.coalesce(upper, lower)
+    has_values = pc.invert(_all_null(members, lower, upper, is_partition_value))
+    if not pc.any(has_values).as_py():
+        return replace(counts, tight_bounds=_and(members["tight_bounds"]))
+    if not pc.all(has_values).as_py():
+        lower, upper = lower.filter(has_values), upper.filter(has_values)
+    least, greatest = _whole(lower, "min"), _whole(upper, "max")
+    if is_partition_value and (least is None or greatest is None):
+        return None  # both bounds null would read as "the partition value is null"
+    tight = _and(members["tight_bounds"]) if least is not None and greatest is not None else False
+    return replace(counts, lower_bound=_signed(least, -0.0), upper_bound=_signed(greatest, 0.0), tight_bounds=tight)
+
+
+def _counts(members: Mapping[str, pa.Array]) -> FieldStatistics:
+    """Everything but the bounds. The average size has no aggregate: a mean of means is none."""
+    values, nulls, nans = (_sum(members.get(name)) for name in _COUNTS)
+    return FieldStatistics(
+        value_count=values,
+        null_value_count=nulls,
+        nan_value_count=nans,
+        max_value_size_in_bytes=_whole(members.get("max_value_size_in_bytes"), "max"),
+    )
+
+
+def _all_null(members: Mapping[str, pa.Array], lower: pa.Array, upper: pa.Array, is_partition_value: bool) -> pa.Array:
+    """Which children hold nulls only: they bound nothing."""
+    unbounded = pc.and_(pc.is_null(lower), pc.is_null(upper))
+    if is_partition_value:
+        return unbounded
+    counted = pc.equal(members["value_count"], members["null_value_count"])
+    return pc.and_(unbounded, pc.fill_null(counted, False))
+
+
+def _whole(values: pa.Array | None, which: str) -> Any:
+    """The least or greatest value; `None` when one is unknown (null) or NaN."""
+    if values is None or len(values) == 0 or values.null_count:
+        return None
+    if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
+        return None
+    return pc.min_max(values)[which].as_py()
+
+
+def _sum(values: pa.Array | None) -> int | None:
+    if values is None or values.null_count:
+        return None
+    total = exact_sum(values)
+    return total if total <= _LONG_MAX else None
+
+
+def exact_sum(values: pa.Array) -> int:
+    """The sum of whole numbers, nulls left out, however great; Arrow's own wraps around."""
+    if len(values) == values.null_count:
+        return 0
+    extremes = pc.min_max(values)
+    if max(abs(extremes["min"].as_py()), abs(extremes["max"].as_py())) <= _LONG_MAX // len(values):
+        return int(pc.sum(values).as_py())
+    return sum(value for value in values.to_pylist() if value is not None)
+
+
+def _and(tight: pa.Array) -> bool | None:
+    """False if any is False, else unknown if any is."""
+    if pc.any(pc.invert(tight)).as_py():
+        return False
+    return None if tight.null_count else True
+
+
+def _signed(bound: Bound | None, zero: float) -> Bound | None:
+    """Zero with the sign that makes it the outer one: -0.0 below, +0.0 above."""
+    return math.copysign(0.0, zero) if isinstance(bound, float) and bound == 0.0 else bound
+
+
+def _child(column: pa.StructArray, name: str) -> pa.Array:
+    return column.flatten()[column.type.get_field_index(name)]

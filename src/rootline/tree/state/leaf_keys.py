@@ -1,0 +1,104 @@
+"""Find one entry in a leaf without keeping the names of all of them.
+
+Owns: hashed keys of places and of vectors' data files. Does not own: which entries are dead (`live_index`), which leaf
+to ask (`location_index`), lookups of many entries at once (`leaf_lookup`).
+Invariants: what is found has exactly the place that was asked for; DELETED entries are not found; twelve bytes an
+entry stay in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rootline.schemas.bytes.leaf.hashed_keys import NO_KEYS, HashedKeys, Hashes
+from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent
+from rootline.schemas.content_entry import ContentType, EntryPlace, FileFormat, Status
+
+_DATA_COLUMNS: Final = ["location", "version_info.status"]
+_DELETE_COLUMNS: Final = [
+    *("content_type", "location", "file_format", "version_info.status"),
+    *("deletion_vector.offset", "referenced_file"),
+]
+
+
+def place_key(place: EntryPlace) -> Hashable:
+    """What stands for a place: data files, which are many, have their location alone."""
+    return place[1] if not place[0] and place[2] is None else place
+
+
+def vector_key(data_location: str) -> Hashable:
+    """What stands for the vector of a data file."""
+    return "vector of", data_location
+
+
+class LeafKeys:
+    """The keys of one leaf; `hashes`, of all of them, ascend."""
+
+    __slots__ = ("_leaf", "_places", "_vectors", "hashes")
+
+    def __init__(self, leaf: Leaf) -> None:
+        self._leaf = leaf
+        if leaf.content is LeafContent.DATA:
+            self._places, self._vectors = _data_places(leaf), NO_KEYS
+            self.hashes: Hashes = self._places.hashes
+        else:
+            self._places, self._vectors = _deletes(leaf)
+            self.hashes = np.sort(np.concatenate([self._places.hashes, self._vectors.hashes]), kind="stable")
+
+    def find(self, place: EntryPlace) -> int | None:
+        """The ordinal of the entry at `place`."""
+        for ordinal in reversed(self._places.candidates(place_key(place))):
+            if self._holds(ordinal, content_type=place[0], location=place[1], offset=place[2]):
+                return ordinal
+        return None
+
+    def find_vector(self, data_location: str) -> int | None:
+        """The ordinal of the vector of a data file."""
+        for ordinal in reversed(self._vectors.candidates(vector_key(data_location))):
+            if self._holds(ordinal, referenced_file=data_location):
+                return ordinal
+        return None
+
+    def _holds(self, ordinal: int, **values: object) -> bool:
+        rows = self._leaf.rows
+        return all(rows.column(name)[ordinal].as_py() == value for name, value in values.items())
+
+
+def _data_places(leaf: Leaf) -> HashedKeys:
+    columns = leaf.columns(_DATA_COLUMNS)
+    alive = _alive(columns)
+    locations = columns.column("location")
+    if alive.null_count == 0 and pc.all(alive).as_py() is True:
+        return HashedKeys(locations.to_pylist())
+    ordinals = pc.indices_nonzero(alive)
+    return HashedKeys(locations.take(ordinals).to_pylist(), ordinals.to_pylist())
+
+
+def _deletes(leaf: Leaf) -> tuple[HashedKeys, HashedKeys]:
+    columns = leaf.columns(_DELETE_COLUMNS)
+    ordinals = pc.indices_nonzero(_alive(columns))
+    rows = columns.take(ordinals)
+    types, locations, formats, targets = (
+        rows.column(name).to_pylist() for name in ("content_type", "location", "file_format", "referenced_file")
+    )
+    offsets = pc.struct_field(rows.column("deletion_vector"), "offset").to_pylist()
+    places = [
+        place_key(EntryPlace(ContentType(kind), location, offset))
+        for kind, location, offset in zip(types, locations, offsets, strict=True)
+    ]
+    at = ordinals.to_pylist()
+    vectors = [
+        (vector_key(target), ordinal)
+        for ordinal, kind, file_format, target in zip(at, types, formats, targets, strict=True)
+        if kind == ContentType.POSITION_DELETE and file_format == FileFormat.PUFFIN and target is not None
+    ]
+    return HashedKeys(places, at), HashedKeys([key for key, _ in vectors], [ordinal for _, ordinal in vectors])
+
+
+def _alive(columns: pa.Table) -> pa.ChunkedArray:
+    return pc.not_equal(pc.struct_field(columns.column("version_info"), "status"), int(Status.DELETED))

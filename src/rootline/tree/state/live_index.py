@@ -1,0 +1,195 @@
+"""What is live in a table, and where: the lookups behind validation.
+
+Owns: the index over one root's rows and its leaves. Does not own: how it follows a commit (`advance_index`).
+Invariants: an entry is live in one place; DELETED rows are in no index; dead = the union of a leaf's vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyroaring import BitMap
+
+from rootline.schemas.bytes.leaf.leaf_codec import Leaf
+from rootline.schemas.bytes.root.root_codec import Root, Row
+from rootline.schemas.bytes.vector.vector_codec import decode_inline
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
+from rootline.schemas.errors import Corrupt
+from rootline.tree.state.leaf_keys import place_key, vector_key
+from rootline.tree.state.leaf_lookup import LeafLookup
+from rootline.tree.state.location_index import LocationIndex
+
+_LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
+StoredAt = tuple[str, int]
+"""A manifest vector's place: Puffin file and offset (bytes)."""
+YOUNG_ROWS_MAX: Final = 16
+"""EXISTING rows that stay in the open block of a root, see `next_root`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A live entry: in the root (`row`), or in a leaf at `ordinal`; neither, when the batch at hand adds it."""
+
+    entry: ContentEntry
+    row: Row | None = None
+    leaf: str | None = None
+    ordinal: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LiveIndex:
+    """The lookups of one version. The dictionaries belong to the index: nobody else changes them."""
+
+    rows: dict[EntryPlace, Row] = field(default_factory=dict)
+    """Live root rows of content types 0-2."""
+    vectors: dict[str, Row] = field(default_factory=dict)
+    """Data file's location → root row of its vector."""
+    equality_deletes: dict[EntryPlace, Row] = field(default_factory=dict)
+    """Root rows of equality deletes."""
+    leaf_rows: dict[str, Row] = field(default_factory=dict)
+    """Leaf's location → its root row."""
+    mask_rows: dict[str, tuple[Row, ...]] = field(default_factory=dict)
+    """Leaf's location → the root rows of its manifest vectors."""
+    dead: dict[str, BitMap] = field(default_factory=dict)
+    """Leaf's location → its dead ordinals."""
+    lookups: dict[str, LeafLookup] = field(default_factory=dict)
+    """Leaf's location → the leaf."""
+    locations: LocationIndex = field(default_factory=lambda: LocationIndex({}), compare=False)
+    """Of all leaves together: which of them to ask for an entry."""
+    unsettled: tuple[int, ...] = ()
+    """Ordinals of the root's blocks that the next root must rewrite: they show this snapshot's own change."""
+    stored: Mapping[StoredAt, BitMap] = field(default_factory=dict)
+    """The manifest vectors that rest in Puffin files."""
+    orphans: list[Row] = field(default_factory=list)
+    """Vectors of leaves that the root, another writer's, shows as DELETED: they leave with the next root."""
+
+    @staticmethod
+    def of(root: Root, leaves: Mapping[str, Leaf], stored: Mapping[StoredAt, BitMap] | None = None) -> LiveIndex:
+        """Built from nothing; `stored`: the manifest vectors in Puffin files.
+
+        Raises:
+            Corrupt: the root names a leaf that is not in `leaves`, or a vector that is not in `stored`.
+
+        """
+        lookups: dict[str, LeafLookup] = {}
+        index = LiveIndex(
+            lookups=lookups,
+            locations=LocationIndex(lookups),
+            unsettled=unsettled_blocks(root),
+            stored=stored or {},
+        )
+        dropped: set[str] = set()
+        for row in root.rows:
+            index.insert(row)
+            if row.entry.content_type in _LEAVES and row.entry.version_info.status is Status.DELETED:
+                dropped.add(row.entry.location)
+        for location in dropped - index.leaf_rows.keys():
+            index.orphans.extend(index.mask_rows.pop(location, ()))
+            index.dead.pop(location, None)
+        for location in index.leaf_rows:
+            leaf = leaves.get(location)
+            if leaf is None:
+                raise Corrupt("object-missing", f"root {root.header.version} names leaf {location}, which is not there")
+            index.lookups[location] = LeafLookup(leaf)
+        for location in index.mask_rows:
+            if location not in index.leaf_rows:
+                raise Corrupt(
+                    "root-corrupt", f"root {root.header.version} has a vector of {location}, which is no leaf of it"
+                )
+        return index
+
+    def insert(self, row: Row) -> None:
+        """Take in one row of the root. Only while the index is being built."""
+        entry = row.entry
+        if entry.version_info.status is Status.DELETED:
+            return
+        content_type = entry.content_type
+        if content_type is ContentType.DATA:
+            self.rows[entry.place] = row
+        elif content_type <= ContentType.EQUALITY_DELETE:
+            place = entry.place
+            self.rows[place] = row
+            if content_type is ContentType.POSITION_DELETE:
+                self.vectors[entry.referenced_file or ""] = row
+            elif content_type is ContentType.EQUALITY_DELETE:
+                self.equality_deletes[place] = row
+        elif content_type is ContentType.MANIFEST_DV:
+            location = entry.referenced_file or entry.location
+            self.mask_rows[location] = (*self.mask_rows.get(location, ()), row)
+            self.dead[location] = self.dead.get(location, BitMap()) | mask_of(entry, self.stored)
+        else:
+            self.leaf_rows[entry.location] = row
+
+    def find(self, place: EntryPlace) -> Live | None:
+        """The live entry at `place`, in the root or in a leaf."""
+        row = self.rows.get(place)
+        if row is not None:
+            return Live(row.entry, row=row)
+        for lookup in self.leaves_of(place_key(place)):
+            ordinal = lookup.keys.find(place)
+            if ordinal is not None and not self.is_dead(lookup.location, ordinal):
+                return Live(lookup.entry(ordinal), leaf=lookup.location, ordinal=ordinal)
+        return None
+
+    def vector_of(self, data_location: str) -> Live | None:
+        """The live vector of a data file, in the root or in a leaf."""
+        row = self.vectors.get(data_location)
+        if row is not None:
+            return Live(row.entry, row=row)
+        for lookup in self.leaves_of(vector_key(data_location)):
+            ordinal = lookup.keys.find_vector(data_location)
+            if ordinal is not None and not self.is_dead(lookup.location, ordinal):
+                return Live(lookup.entry(ordinal), leaf=lookup.location, ordinal=ordinal)
+        return None
+
+    def leaves_of(self, key: Hashable) -> Iterable[LeafLookup]:
+        """The leaves that may hold a key of `leaf_keys`."""
+        return (self.lookups[name] for name in self.locations.leaves_of(key))
+
+    def is_dead(self, leaf: str, ordinal: int) -> bool:
+        """Whether a manifest vector of `leaf` holds `ordinal`."""
+        dead = self.dead.get(leaf)
+        return dead is not None and ordinal in dead
+
+    def entries(self) -> Iterator[Live]:
+        """Every live entry of content types 0-2: the root's, then each leaf's. Reads every leaf."""
+        for row in self.rows.values():
+            yield Live(row.entry, row=row)
+        for location, lookup in self.lookups.items():
+            dead: Iterable[int] = self.dead.get(location, ())
+            skipped = set(dead)
+            for ordinal, entry in enumerate(lookup.leaf.entries()):
+                if ordinal not in skipped and entry.version_info.status is not Status.DELETED:
+                    yield Live(entry, leaf=location, ordinal=ordinal)
+
+
+def mask_of(entry: ContentEntry, stored: Mapping[StoredAt, BitMap] | None = None) -> BitMap:
+    """The ordinals that a manifest vector's row holds; `stored`: those that rest in Puffin files.
+
+    Raises:
+        Corrupt: `vector-corrupt`, it cannot be decoded, or is not in `stored`.
+
+    """
+    vector = entry.deletion_vector
+    if vector is None or vector.inline_content is None:
+        found = None if vector is None or stored is None else stored.get((entry.location, vector.offset or 0))
+        if found is None:
+            reason = f"the manifest vector of {entry.referenced_file} in {entry.location} was not read"
+            raise Corrupt("vector-corrupt", reason)
+        return found
+    return decode_inline(
+        vector.inline_content, name=f"manifest vector of {entry.location}", cardinality=entry.record_count
+    )
+
+
+def unsettled_blocks(root: Root, first: int = 0) -> tuple[int, ...]:
+    """Ordinals, from `first` on, of blocks with a row that is not EXISTING, and of the last block while it is short."""
+    last = len(root.blocks) - 1
+    return tuple(
+        ordinal
+        for ordinal in range(first, last + 1)
+        if (ordinal == last and len(root.blocks[ordinal].rows) <= YOUNG_ROWS_MAX)
+        or any(row.entry.version_info.status is not Status.EXISTING for row in root.blocks[ordinal].rows)
+    )

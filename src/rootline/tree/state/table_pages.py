@@ -1,0 +1,40 @@
+"""The pages of one version of a table.
+
+Owns: the value that a state carries them in. Does not own: pages (`rootline.schemas.bytes.root.ledger_page`,
+`outcome_page`), how they are loaded (`rootline.storage.metadata.page_reader`) or made (`ledger_spill`,
+`outcome_spill`).
+Invariants: pages stand in the order of the header's references, from the oldest to the newest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rootline.schemas.bytes.root.ledger_page import LedgerPage
+from rootline.schemas.bytes.root.outcome_page import OutcomePage
+from rootline.schemas.root_header import PageReference, RootHeader
+
+
+@dataclass(frozen=True, slots=True)
+class TablePages:
+    """Everything that a header's page references name; empty, too, when whoever loaded the table did not need it."""
+
+    ledger: tuple[LedgerPage, ...] = ()
+    outcomes: tuple[OutcomePage, ...] = ()
+
+    def are_those_of(self, header: RootHeader) -> bool:
+        """Whether these are the pages, all of them, that a header names."""
+        return _are(self.ledger, header.ledger_pages) and _are(self.outcomes, header.outcome_pages)
+
+
+def _are(pages: Sequence[LedgerPage | OutcomePage], references: Sequence[PageReference]) -> bool:
+    return len(pages) == len(references) and all(map(_is, pages, references))
+
+
+def _is(page: LedgerPage | OutcomePage, reference: PageReference) -> bool:
+    return page.reference == reference
+
+
+NO_PAGES: Final = TablePages()

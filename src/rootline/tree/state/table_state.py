@@ -1,0 +1,75 @@
+"""One version of a table, whole: its root, definition and leaves, and what is live in them.
+
+Owns: the state that batches are applied to. Does not own: how it is loaded (`rootline.storage.metadata.table_loader`),
+how it advances (`next_root`), the lookups (`live_index`).
+Invariants: immutable to its users; the index always agrees with the root's rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyroaring import BitMap
+
+from rootline.schemas.bytes.leaf.leaf_codec import Leaf
+from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
+from rootline.schemas.errors import Internal
+from rootline.schemas.root_header import RootHeader
+from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.state.live_index import Live, LiveIndex, StoredAt
+from rootline.tree.state.table_pages import NO_PAGES, TablePages
+
+_LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """`leaves` holds every leaf that the root names, by location; `pages` its pages, if batches are to be applied."""
+
+    root: Root
+    definition: TableDefinition
+    leaves: Mapping[str, Leaf]
+    live: LiveIndex
+    pages: TablePages = NO_PAGES
+
+    @staticmethod
+    def of(
+        root: Root,
+        definition: TableDefinition,
+        leaves: Mapping[str, Leaf],
+        pages: TablePages = NO_PAGES,
+        stored_masks: Mapping[StoredAt, BitMap] | None = None,
+    ) -> TableState:
+        """The state of a table just read; `stored_masks`: the manifest vectors in Puffin files.
+
+        Raises:
+            Corrupt: the root names a leaf that is not in `leaves`, or a manifest vector that is not in `stored_masks`.
+
+        """
+        rows = {row.entry.location: row.entry for row in root.rows if row.entry.content_type in _LEAVES}
+        held = {name: leaf.of_row(rows[name]) if name in rows else leaf for name, leaf in leaves.items()}
+        return TableState(root, definition, held, LiveIndex.of(root, held, stored_masks), pages)
+
+    @property
+    def header(self) -> RootHeader:
+        """The root's header."""
+        return self.root.header
+
+    @property
+    def known_pages(self) -> TablePages:
+        """The pages, for whoever decides by them. Raises `Internal` when the state was loaded without."""
+        if not self.pages.are_those_of(self.header):
+            raise Internal("invariant-broken", f"{self.header.table}: root {self.header.version} without its pages")
+        return self.pages
+
+    def find(self, place: EntryPlace) -> Live | None:
+        """The live entry at `place`, wherever it is; `None` when nothing there is live."""
+        return self.live.find(place)
+
+    def vector_of(self, data_location: str) -> ContentEntry | None:
+        """The live deletion vector of a data file."""
+        found = self.live.vector_of(data_location)
+        return None if found is None else found.entry

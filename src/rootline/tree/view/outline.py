@@ -1,0 +1,149 @@
+"""A table's tree in numbers: what its root holds, and each leaf with what hangs on it.
+
+Owns: the summary that pictures and `rootline tree` are made from. Does not own: how it is drawn (`picture`,
+`text`).
+Invariants: pure; counts are those of the root's rows and of its leaves' rows, nothing is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from rootline.schemas.content_entry import ContentEntry, ContentType, Status
+from rootline.tree.state.table_state import TableState
+
+_FILES: Final = (ContentType.DATA, ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE)
+
+
+@dataclass(frozen=True, slots=True)
+class RootGroup:
+    """Root rows of one content type. `files` and `rows` count live ones, `added` and `removed` this snapshot's."""
+
+    content_type: ContentType
+    files: int
+    rows: int
+    added: int
+    removed: int
+    specs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeafOutline:
+    """One leaf. `dead` entries are masked, `newly_dead` of them by this snapshot; `deletes`: its affiliated leaves."""
+
+    location: str
+    content_type: ContentType
+    status: Status
+    spec_id: int
+    entries: int
+    dead: int
+    newly_dead: int
+    rows: int
+    size_in_bytes: int
+    is_inline: bool
+    deletes: tuple[LeafOutline, ...] = ()
+
+    @property
+    def live(self) -> int:
+        """Entries that are not masked."""
+        return self.entries - self.dead
+
+
+@dataclass(frozen=True, slots=True)
+class TreeOutline:
+    """A version of a table: the root's own rows in groups, and its leaves, affiliated ones under their data leaf."""
+
+    table: str
+    version: int
+    snapshot_id: int
+    operation: str
+    size_in_bytes: int
+    blocks: int
+    groups: tuple[RootGroup, ...]
+    leaves: tuple[LeafOutline, ...]
+    data_files: int
+    rows: int
+    deleted_rows: int
+
+
+def outline_of(state: TableState) -> TreeOutline:
+    """The outline of a version."""
+    rows = [row.entry for row in state.root.rows]
+    header = state.header
+    return TreeOutline(
+        table=header.table,
+        version=header.version,
+        snapshot_id=header.snapshot.snapshot_id,
+        operation=header.snapshot.operation.value,
+        size_in_bytes=state.root.size_in_bytes,
+        blocks=len(state.root.blocks),
+        groups=tuple(group for kind in _FILES if (group := _group(kind, rows)) is not None),
+        leaves=_leaves(state, rows),
+        data_files=header.totals.data_files,
+        rows=header.totals.rows,
+        deleted_rows=header.totals.deleted_rows,
+    )
+
+
+def _group(kind: ContentType, rows: list[ContentEntry]) -> RootGroup | None:
+    members = [entry for entry in rows if entry.content_type is kind]
+    live = [entry for entry in members if entry.version_info.status is not Status.DELETED]
+    if not members:
+        return None
+    return RootGroup(
+        content_type=kind,
+        files=len(live),
+        rows=sum(entry.record_count for entry in live),
+        added=sum(entry.version_info.status is Status.ADDED for entry in live),
+        removed=len(members) - len(live),
+        specs=tuple(sorted({entry.partition_spec_id for entry in live})),
+    )
+
+
+def _leaves(state: TableState, rows: list[ContentEntry]) -> tuple[LeafOutline, ...]:
+    masks: dict[str, list[ContentEntry]] = {}
+    for entry in rows:
+        if entry.content_type is ContentType.MANIFEST_DV and entry.version_info.status is not Status.DELETED:
+            masks.setdefault(entry.location, []).append(entry)
+    affiliated: dict[str, list[LeafOutline]] = {}
+    data, loose = list[ContentEntry](), list[LeafOutline]()
+    locations = {entry.location for entry in rows if entry.content_type is ContentType.DATA_MANIFEST}
+    for entry in rows:
+        if entry.version_info.status is Status.DELETED:
+            continue
+        if entry.content_type is ContentType.DATA_MANIFEST:
+            data.append(entry)
+        elif entry.content_type is ContentType.DELETE_MANIFEST:
+            leaf = _leaf(state, entry, masks.get(entry.location, []), ())
+            if entry.referenced_file in locations:
+                affiliated.setdefault(entry.referenced_file or "", []).append(leaf)
+            else:
+                loose.append(leaf)
+    return (
+        *(
+            _leaf(state, entry, masks.get(entry.location, []), tuple(affiliated.get(entry.location, ())))
+            for entry in data
+        ),
+        *loose,
+    )
+
+
+def _leaf(
+    state: TableState, entry: ContentEntry, masks: list[ContentEntry], deletes: tuple[LeafOutline, ...]
+) -> LeafOutline:
+    stats = entry.manifest_stats
+    rows = 0 if stats is None else stats.existing_rows_count + stats.added_rows_count
+    return LeafOutline(
+        location=entry.location,
+        content_type=entry.content_type,
+        status=entry.version_info.status,
+        spec_id=entry.partition_spec_id,
+        entries=entry.record_count,
+        dead=len(state.live.dead.get(entry.location, ())),
+        newly_dead=sum(mask.record_count for mask in masks if mask.version_info.status is Status.ADDED),
+        rows=rows,
+        size_in_bytes=entry.file_size_in_bytes or 0,
+        is_inline=all(mask.file_size_in_bytes is None for mask in masks),
+        deletes=deletes,
+    )

@@ -1,0 +1,214 @@
+"""A table's tree as a picture: the root, its own rows, its leaves, and what manifest vectors mask.
+
+Owns: the drawing. Does not own: the numbers (`outline`).
+Invariants: pure; the same version gives the same bytes; text from a table is escaped; readable on light and dark
+grounds; its size is bounded however large the table is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from xml.sax.saxutils import escape
+
+from rootline.schemas.content_entry import ContentType
+from rootline.tree.state.table_state import TableState
+from rootline.tree.view.outline import LeafOutline, RootGroup, TreeOutline, outline_of
+from rootline.tree.view.text import group_words, short_name
+
+_WIDTH: Final = 960
+_MARGIN: Final = 24
+_INNER: Final = _WIDTH - 2 * _MARGIN
+_SQUARE: Final = 9  # one root row, with the gap beside it
+_SQUARES_MAX: Final = 400  # of one group; beyond that a square stands for several rows
+_LEAVES_MAX: Final = 96
+_COLUMNS: Final = 4
+_GAP: Final = 12
+_CARD_WIDTH: Final = (_INNER - (_COLUMNS - 1) * _GAP) // _COLUMNS
+_CARD_HEIGHT: Final = 66
+_CHILD_HEIGHT: Final = 34
+
+_LIGHT: Final = {
+    "ground": "#ffffff", "card": "#f4f6f8", "line": "#8a96a3", "text": "#1b2733", "faint": "#55616e",
+    "live": "#2f6fb2", "added": "#2c8a4b", "dead": "#b9c2cb", "removed": "#c2452d", "deletes": "#9a6a00",
+}  # fmt: skip
+_DARK: Final = {
+    "ground": "#12181f", "card": "#1c252f", "line": "#6c7a88", "text": "#e6edf3", "faint": "#a3b0bd",
+    "live": "#6aa9ea", "added": "#5cc27d", "dead": "#46525e", "removed": "#f0765c", "deletes": "#d9a441",
+}  # fmt: skip
+
+
+def _colours(palette: dict[str, str]) -> str:
+    """Rules without CSS variables, which not every viewer of SVG understands."""
+    filled = "".join(f".{name}{{fill:{palette[name]}}}" for name in palette if name not in ("line", "text"))
+    line = palette["line"]
+    return f"text{{fill:{palette['text']}}}{filled}.card{{stroke:{line}}}.link{{stroke:{line};fill:none}}"
+
+
+_STYLE: Final = (
+    "text{font:12px ui-sans-serif,system-ui,sans-serif}.title{font-size:16px;font-weight:600}"
+    ".mono{font-family:ui-monospace,monospace}"
+    f"{_colours(_LIGHT)}@media (prefers-color-scheme:dark){{{_colours(_DARK)}}}"
+)
+
+
+def tree_svg(state: TableState) -> str:
+    """A self-contained SVG of a version."""
+    outline = outline_of(state)
+    body: list[str] = []
+    bottom = _draw_root(outline, body)
+    bottom = _draw_leaves(outline.leaves, bottom, body) if outline.leaves else bottom
+    bottom = _draw_legend(bottom + 30, body)
+    title = escape(f"{outline.table}, version {outline.version}")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {bottom}" width="{_WIDTH}" height="{bottom}" '
+        f'role="img" aria-label="{_attribute(f"The tree of {outline.table}, version {outline.version}")}">'
+        f"<title>{title}</title><style>{_STYLE}</style>"
+        f'<rect class="ground" width="{_WIDTH}" height="{bottom}"/>{"".join(body)}</svg>\n'
+    )
+
+
+def _draw_root(outline: TreeOutline, body: list[str]) -> int:
+    cursor = _MARGIN + 30
+    inside: list[str] = [
+        _text(_MARGIN + 16, cursor, f"{_shortened(outline.table)} · root {outline.version}", "title"),
+        _text(
+            _MARGIN + 16,
+            cursor + 20,
+            f"{outline.operation} · {outline.data_files:,} data files · {outline.rows:,} rows, "
+            f"{outline.deleted_rows:,} deleted · {outline.size_in_bytes:,} bytes in {outline.blocks} blocks",
+            "faint",
+        ),
+    ]
+    cursor += 36
+    for group in outline.groups:
+        cursor = _draw_group(group, cursor, inside)
+    if not outline.groups:
+        inside.append(_text(_MARGIN + 16, cursor + 12, "no rows of its own", "faint"))
+        cursor += 20
+    body.append(_rect(_MARGIN, _MARGIN, _INNER, cursor - _MARGIN + 8, "card", radius=8))
+    body.extend(inside)
+    return cursor + 8
+
+
+def _draw_group(group: RootGroup, top: int, body: list[str]) -> int:
+    total = group.files + group.removed
+    scale = -(-total // _SQUARES_MAX)
+    note = f" · one square = {scale} rows" if scale > 1 else ""
+    change = f" · {group.added:,} added" if group.added else ""
+    change += f" · {group.removed:,} removed" if group.removed else ""
+    label = f"{group.files:,} {group_words(group)} · {group.rows:,} rows{change}{note}"
+    body.append(_text(_MARGIN + 16, top + 14, label))
+    old = "live" if group.content_type is ContentType.DATA else "deletes"
+    counts = ((old, group.files - group.added), ("added", group.added), ("removed", group.removed))
+    squares = [style for style, count in counts for _ in range(-(-count // scale))]
+    per_line = (_INNER - 32) // _SQUARE
+    for number, style in enumerate(squares):
+        line, column = divmod(number, per_line)
+        body.append(_rect(_MARGIN + 16 + column * _SQUARE, top + 22 + line * _SQUARE, 7, 7, style))
+    lines = -(-len(squares) // per_line)
+    return top + 30 + lines * _SQUARE
+
+
+def _draw_leaves(leaves: tuple[LeafOutline, ...], root_bottom: int, body: list[str]) -> int:
+    shown = leaves[:_LEAVES_MAX]
+    top = root_bottom + 34
+    trunk, branch = _WIDTH // 2, root_bottom + 16
+    first, last = _card_left(0) + _CARD_WIDTH // 2, _card_left(min(len(shown), _COLUMNS) - 1) + _CARD_WIDTH // 2
+    body.append(_line(f"M{trunk} {root_bottom}V{branch}M{min(first, trunk)} {branch}H{max(last, trunk)}"))
+    bottom = top
+    for start in range(0, len(shown), _COLUMNS):
+        line = shown[start : start + _COLUMNS]
+        height = 0
+        for column, leaf in enumerate(line):
+            left = _card_left(column)
+            if start == 0:
+                body.append(_line(f"M{left + _CARD_WIDTH // 2} {branch}V{top}"))
+            height = max(height, _draw_leaf(leaf, left, top, body))
+        bottom = top + height
+        top = bottom + _GAP
+    rest = leaves[_LEAVES_MAX:]
+    if rest:
+        label = f"and {len(rest):,} more leaves with {sum(leaf.live for leaf in rest):,} live entries"
+        body.append(_text(_MARGIN, bottom + 22, label, "faint"))
+        bottom += 28
+    return bottom
+
+
+def _draw_leaf(leaf: LeafOutline, left: int, top: int, body: list[str]) -> int:
+    kind = "data leaf" if leaf.content_type is ContentType.DATA_MANIFEST else "delete leaf"
+    style = "live" if leaf.content_type is ContentType.DATA_MANIFEST else "deletes"
+    children = leaf.deletes[:4]
+    height = _CARD_HEIGHT + (len(children) + (len(leaf.deletes) > len(children))) * _CHILD_HEIGHT
+    body.append(f"<g><title>{escape(leaf.location)}</title>")
+    body.append(_rect(left, top, _CARD_WIDTH, height, "card", radius=6))
+    body.append(_text(left + 10, top + 18, f"{kind} {short_name(leaf.location)}", "mono"))
+    body.append(_text(left + 10, top + 35, f"{leaf.live:,} of {leaf.entries:,} live · spec {leaf.spec_id}", "faint"))
+    _draw_bar(leaf, left + 10, top + 45, _CARD_WIDTH - 20, style, body)
+    for number, child in enumerate(children):
+        child_top = top + _CARD_HEIGHT + number * _CHILD_HEIGHT
+        label = f"deletes {short_name(child.location)} · {child.live:,} of {child.entries:,}"
+        body.append(_text(left + 10, child_top + 10, label, "faint"))
+        _draw_bar(child, left + 10, child_top + 17, _CARD_WIDTH - 20, "deletes", body)
+    if len(leaf.deletes) > len(children):
+        label = f"and {len(leaf.deletes) - len(children)} more delete leaves"
+        body.append(_text(left + 10, top + height - 14, label, "faint"))
+    body.append("</g>")
+    return height
+
+
+def _draw_bar(leaf: LeafOutline, left: int, top: int, width: int, style: str, body: list[str]) -> None:
+    """Live entries, those that died before, those that this snapshot removes."""
+    entries = max(leaf.entries, 1)
+    newly = _share(leaf.newly_dead, entries, width)
+    dead = _share(leaf.dead - leaf.newly_dead, entries, width)
+    live = width - newly - dead if leaf.live else 0
+    at = left
+    for length, name in ((live, style), (dead, "dead"), (newly, "removed")):
+        if length > 0:
+            body.append(_rect(at, top, length, 10, name))
+            at += length
+
+
+def _share(part: int, whole: int, width: int) -> int:
+    """Pixels for `part`; what is there shows, however little."""
+    return 0 if part <= 0 else max(2, part * width // whole)
+
+
+def _draw_legend(top: int, body: list[str]) -> int:
+    left = _MARGIN
+    for style, label in (
+        ("live", "live data"),
+        ("deletes", "live deletes"),
+        ("added", "added by this snapshot"),
+        ("removed", "removed by this snapshot"),
+        ("dead", "masked by a manifest vector"),
+    ):
+        body.append(_rect(left, top - 9, 10, 10, style))
+        body.append(_text(left + 16, top, label, "faint"))
+        left += 40 + 7 * len(label)
+    return top + _MARGIN
+
+
+def _card_left(column: int) -> int:
+    return _MARGIN + column * (_CARD_WIDTH + _GAP)
+
+
+def _shortened(name: str, chars_max: int = 72) -> str:
+    return name if len(name) <= chars_max else f"{name[: chars_max - 1]}…"
+
+
+def _text(left: int, baseline: int, text: str, style: str = "") -> str:
+    named = f' class="{style}"' if style else ""
+    return f'<text x="{left}" y="{baseline}"{named}>{escape(text)}</text>'
+
+
+def _rect(left: int, top: int, width: int, height: int, style: str, *, radius: int = 1) -> str:
+    return f'<rect class="{style}" x="{left}" y="{top}" width="{width}" height="{height}" rx="{radius}"/>'
+
+
+def _line(path: str) -> str:
+    return f'<path class="link" d="{path}"/>'
+
+
+def _attribute(text: str) -> str:
+    return escape(text, {'"': "&quot;"})

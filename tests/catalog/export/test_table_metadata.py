@@ -1,0 +1,200 @@
+"""What the metadata of an export says agrees with the table's own history."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.table import StaticTable
+
+from rootline.catalog.export.export_keys import ExportFolder
+from rootline.catalog.export.table_metadata import read_metadata, versions_of
+from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.connect import connect
+from rootline.schemas.errors import Corrupt, Invalid
+from rootline.schemas.identifiers import Version
+from tests.catalog.exported_lake import TABLE, V2, V3, ExportedLake, long_story, metadata_of, rows
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExportedLake]:
+    """A table with a long story; nobody changes it."""
+    folder = tmp_path_factory.mktemp("told") / "lake"
+    with connect(folder) as lake:
+        made = ExportedLake(folder, lake, **{"owner": "us", "gc.enabled": "true", "write.format.default": "orc"})
+        long_story(made)
+        yield made
+
+
+@pytest.mark.parametrize("format_version", [V2, V3])
+def test_snapshots_log_and_refs_agree_with_the_history(told: ExportedLake, format_version: FormatVersion) -> None:
+    opened = told.opened(format_version)
+    history = list(reversed(told.table.history(limit=10)))
+    tagged = [header for header in told.table.history(limit=100) if header.version == 6]
+    expected = [*tagged, *history]
+    shown = opened.inspect.snapshots().to_pylist()
+    assert [(row["snapshot_id"], row["parent_id"], row["operation"]) for row in shown] == [
+        (header.snapshot.snapshot_id, header.snapshot.parent_id, header.snapshot.operation.value) for header in expected
+    ]
+    assert [int(row["committed_at"].timestamp() * 1000) for row in shown] == [
+        header.snapshot.timestamp_ms for header in expected
+    ]
+    for row, header in zip(shown, expected, strict=True):
+        summary = dict(row["summary"])
+        assert summary.pop("rootline.version") == str(header.version)
+        assert summary == dict(header.snapshot.summary)
+    log = opened.inspect.history().to_pylist()
+    assert [row["snapshot_id"] for row in log] == [header.snapshot.snapshot_id for header in history]
+    current = history[-1].snapshot.snapshot_id
+    assert opened.metadata.current_snapshot_id == current
+    refs = {row["name"]: (row["type"], row["snapshot_id"]) for row in opened.inspect.refs().to_pylist()}
+    assert refs == {"main": ("BRANCH", current), "before": ("TAG", tagged[0].snapshot.snapshot_id)}
+
+
+def entries_of(opened: StaticTable) -> list[ManifestEntry]:
+    """All entries of the current snapshot, of data files, those that it removed too."""
+    snapshot = opened.current_snapshot()
+    assert snapshot is not None
+    manifests = [each for each in snapshot.manifests(opened.io) if each.content is ManifestContent.DATA]
+    return [entry for each in manifests for entry in each.fetch_manifest_entry(opened.io, discard_deleted=False)]
+
+
+def test_what_each_snapshot_added_and_removed_is_what_its_root_says(told: ExportedLake) -> None:
+    for version in range(1, told.head + 1):
+        opened = told.opened(V3, version)
+        own = [entry for entry in entries_of(opened) if entry.snapshot_id == opened.metadata.current_snapshot_id]
+        changes = told.table.changes(from_version=version - 1, to_version=version)
+        for status, files in (
+            (ManifestEntryStatus.ADDED, changes.added_files),
+            (ManifestEntryStatus.DELETED, changes.removed_files),
+        ):
+            found = sorted(entry.data_file.file_path for entry in own if entry.status is status)
+            assert found == sorted(f"{told.base_url}/demo/flights/{file.location}" for file in files), version
+
+
+@pytest.mark.parametrize("format_version", [V2, V3])
+def test_files_carry_the_numbers_of_their_entries(told: ExportedLake, format_version: FormatVersion) -> None:
+    live = [
+        entry for entry in entries_of(told.opened(format_version)) if entry.status is not ManifestEntryStatus.DELETED
+    ]
+    found = {entry.data_file.file_path: entry for entry in live}
+    plan = told.table.scan().plan()
+    for task in plan:
+        entry, info = found[f"{told.base_url}/demo/flights/{task.location}"], task.data.version_info
+        assert (entry.sequence_number, entry.file_sequence_number, entry.snapshot_id) == (
+            info.sequence_number,
+            info.file_sequence_number,
+            info.snapshot_id,
+        )
+    assert len(live) == len(found) == len(plan)
+
+
+def test_pyiceberg_shows_entries_and_files(told: ExportedLake) -> None:
+    for format_version in (V2, V3):
+        opened = told.opened(format_version, 8)
+        shown = opened.inspect.entries().to_pylist()
+        data = [
+            row["data_file"]["file_path"] for row in shown if row["data_file"]["content"] == 0 and row["status"] != 2
+        ]
+        assert sorted(data) == sorted(row["file_path"] for row in opened.inspect.data_files().to_pylist())
+        assert sorted(data) == sorted(task.file.file_path for task in opened.scan().plan_files())
+        vectors = sum(len(task.vectors) for task in told.table.scan(version=8).plan())
+        assert opened.inspect.delete_files().num_rows == vectors > 0
+
+
+def test_row_ids_go_on_from_snapshot_to_snapshot_in_v3_only(told: ExportedLake) -> None:
+    headers = {header.snapshot.snapshot_id: header for header in told.table.history(limit=100)}
+    metadata = metadata_of(told.export(V3))
+    assert metadata["next-row-id"] == told.table.head().next_row_id
+    for snapshot in metadata["snapshots"]:
+        header = headers[snapshot["snapshot-id"]]
+        parent = headers[snapshot["parent-snapshot-id"]]
+        assert snapshot["first-row-id"] == parent.next_row_id
+        assert snapshot["first-row-id"] + snapshot["added-rows"] == header.next_row_id
+    first = metadata_of(told.export(V3, 0))["snapshots"][0]
+    assert (first["first-row-id"], first["added-rows"], first.get("parent-snapshot-id")) == (0, 0, None)
+    older = metadata_of(told.export(V2))
+    assert "next-row-id" not in older
+    assert not any({"first-row-id", "added-rows"} & snapshot.keys() for snapshot in older["snapshots"])
+
+
+@pytest.mark.parametrize("format_version", [V2, V3])
+def test_the_label_the_numbers_and_the_properties_are_right(told: ExportedLake, format_version: FormatVersion) -> None:
+    found = told.export(format_version)
+    metadata, head = metadata_of(found), told.table.head()
+    assert metadata["format-version"] == int(format_version)
+    assert metadata["table-uuid"] == str(head.table_uuid)
+    assert metadata["last-sequence-number"] == head.snapshot.sequence_number
+    assert metadata["last-updated-ms"] == head.snapshot.timestamp_ms == found.snapshot_timestamp_ms
+    properties = metadata["properties"]
+    assert properties.pop("rootline.export-digest")
+    assert properties == {
+        "owner": "us",
+        "write.format.default": "orc",
+        "gc.enabled": "false",
+        "rootline.table": "demo.flights",
+        "rootline.version": str(head.version),
+    }
+
+
+def test_an_empty_table_has_a_snapshot_without_files(exported: ExportedLake) -> None:
+    for format_version in (V2, V3):
+        opened = exported.opened(format_version)
+        assert len(opened.snapshots()) == 1
+        assert opened.scan().to_arrow().num_rows == 0
+        assert opened.inspect.manifests().num_rows == 0
+
+
+def test_a_table_says_how_many_snapshots_its_exports_name(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("few") / "lake"
+    with connect(folder) as lake:
+        few = ExportedLake(folder, lake, **{"rootline.export.snapshots": "3"})
+        for number in range(5):
+            few.table.append(rows(number))
+        assert [snapshot["summary"]["rootline.version"] for snapshot in metadata_of(few.export())["snapshots"]] == [
+            "3",
+            "4",
+            "5",
+        ]
+
+
+def test_the_window_holds_what_is_addressable_and_tagged(told: ExportedLake) -> None:
+    header, definition = told.table.head(), told.table.definition()
+    assert versions_of(header, definition) == [6, *range(header.version - 9, header.version + 1)]
+    expired = dataclasses.replace(header, oldest_version=Version(header.version - 2), tags={"a": 1, "later": 10_000})
+    assert versions_of(expired, definition) == [1, header.version - 2, header.version - 1, header.version]
+    for value in ("0", "many", "-1"):
+        wrong = dataclasses.replace(definition, properties={"rootline.export.snapshots": value})
+        with pytest.raises(Invalid, match=r"rootline\.export\.snapshots"):
+            versions_of(header, wrong)
+
+
+def test_stored_metadata_is_believed_only_if_it_is_whole_and_its_own(told: ExportedLake) -> None:
+    found = told.export()
+    folder, version = ExportFolder.of(told.base_url, TABLE, V3), Version(told.head)
+    stored = read_metadata(found.metadata, folder, version, told.table.head().table_uuid)
+    assert stored.current["snapshot-id"] == told.table.head().snapshot.snapshot_id
+    for place in range(0, len(found.metadata), 97):
+        flipped = bytearray(found.metadata)
+        flipped[place] ^= 4
+        with pytest.raises(Corrupt, match=r"-\d+\.metadata\.json: its bytes are not what was written"):
+            read_metadata(bytes(flipped), folder, version, None)
+    for other in (
+        (ExportFolder.of("file:///elsewhere", TABLE, V3), version, None),
+        (ExportFolder.of(told.base_url, TABLE, V2), version, None),
+        (folder, Version(version - 1), None),
+        (folder, version, uuid.UUID(int=9)),
+    ):
+        with pytest.raises(Corrupt, match="it is of "):
+            read_metadata(found.metadata, *other)
+
+
+def test_a_time_between_a_tagged_snapshot_and_the_window_is_not_answered_by_the_tag(told: ExportedLake) -> None:
+    opened = told.opened()
+    tagged, *listed = opened.metadata.snapshots
+    assert opened.snapshot_as_of_timestamp(listed[0].timestamp_ms) == listed[0]
+    assert opened.snapshot_as_of_timestamp(listed[0].timestamp_ms - 1) is None
+    assert opened.snapshot_by_name("before") == tagged

@@ -1,0 +1,207 @@
+"""A definition in the words of Iceberg's table metadata, held against pyiceberg's own models of V2 and V3."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.types import NestedField, StringType
+
+from rootline.catalog.manifest.exported_definition import ExportedDefinition
+from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.schemas.errors import Invalid
+from rootline.schemas.table_definition import Expression, PartitionSpec, SortField, SortOrder, TableDefinition
+from tests.catalog.exported_tables import (
+    COLUMNS,
+    EXPRESSIONS,
+    SCHEMA,
+    SPECS,
+    definition,
+    nanosecond_schema,
+    schema_with_defaults,
+)
+
+BOTH = pytest.mark.parametrize("version", list(FormatVersion))
+
+
+def parsed(table: TableDefinition, version: FormatVersion) -> TableMetadata:
+    body: dict[str, Any] = ExportedDefinition.of(table, version).metadata() | {
+        "format-version": int(version),
+        "location": "file:///lake/ns/t",
+        "table-uuid": str(table.table_uuid),
+        "last-sequence-number": 0,
+        "last-updated-ms": 1,
+        "next-row-id": 0,
+    }
+    return TableMetadataUtil.parse_raw(json.dumps(body))
+
+
+@BOTH
+def test_metadata_is_what_pyiceberg_reads_as_the_version_it_is_labelled_with(version: FormatVersion) -> None:
+    found = parsed(definition(), version)
+    assert found.format_version == version
+    assert found.schema() == SCHEMA
+    assert found.schema().identifier_field_ids == [1]
+    assert found.properties["owner"] == "ops"
+    mapping = found.name_mapping()
+    assert mapping is not None
+    assert [(field.field_id, field.names) for field in mapping] == [(1, ["id", "key"])]
+
+
+@BOTH
+def test_every_spec_has_a_partition_type_under_the_current_schema(version: FormatVersion) -> None:
+    exported = ExportedDefinition.of(definition(), version)
+    found = parsed(definition(), version)
+    for spec in found.partition_specs:
+        of_pyiceberg = [(field.field_id, field.field_type) for field in spec.partition_type(found.schema()).fields]
+        assert of_pyiceberg == [(field.field_id, field.result_type) for field in exported.fields(spec.spec_id)]
+    assert found.specs_struct() is not None
+
+
+def test_members_that_engines_cannot_read_are_left_out_of_their_spec() -> None:
+    exported = ExportedDefinition.of(definition(), FormatVersion.V3)
+    assert [field.transform for field in exported.fields(2)] == ["day", "identity", "truncate[3]"]
+    unreadable = PartitionSpec(9, (109, 110))
+    table = definition(partition_specs=(*SPECS, unreadable))
+    assert ExportedDefinition.of(table, FormatVersion.V2).fields(9) == ()
+
+
+def test_types_that_an_engine_reads_wrongly_from_manifests_are_in_no_partition_tuple_but_their_buckets_are() -> None:
+    table = definition(
+        schemas=(nanosecond_schema(),),
+        expressions=(Expression(101, (17,), "day", "exact_day"), Expression(111, (9,), "bucket[4]", "key_bucket")),
+        partition_specs=(PartitionSpec(1, (17, 101)), PartitionSpec(2, (9, 10, 111))),
+        sort_orders=(),
+        default_sort_order_id=0,
+    )
+    exported = ExportedDefinition.of(table, FormatVersion.V3)
+    assert [field.transform for field in exported.fields(1)] == ["day"]
+    assert [field.transform for field in exported.fields(2)] == ["bucket[4]"]
+
+
+def test_the_same_source_and_transform_have_the_same_field_id_in_every_spec() -> None:
+    exported = ExportedDefinition.of(definition(), FormatVersion.V2)
+    day_of_one = next(field for field in exported.fields(1) if field.transform == "day")
+    day_of_two = next(field for field in exported.fields(2) if field.transform == "day")
+    assert (day_of_one.field_id, day_of_one.name) == (day_of_two.field_id, day_of_two.name) == (1001, "at_day")
+
+
+def test_what_is_left_out_takes_an_id_too_so_that_other_ids_stay() -> None:
+    exported = ExportedDefinition.of(definition(), FormatVersion.V2)
+    assert [field.field_id for field in exported.fields(2)] == [1001, 1004, 1005]
+    without_column = Schema(*(column for column in COLUMNS if column.name != "carrier"), schema_id=1)
+    evolved = definition(schemas=(SCHEMA, without_column), current_schema_id=1)
+    later = ExportedDefinition.of(evolved, FormatVersion.V2)
+    assert [field.field_id for field in later.fields(1)] == [1001, 1002]
+    assert [field.field_id for field in later.fields(2)] == [1001, 1004]
+
+
+def test_partition_fields_of_dropped_columns_are_left_out_because_engines_bind_specs_to_the_current_schema() -> None:
+    without_column = Schema(*(column for column in COLUMNS if column.name not in ("carrier", "at")), schema_id=1)
+    evolved = definition(schemas=(SCHEMA, without_column), current_schema_id=1)
+    found = parsed(evolved, FormatVersion.V2)
+    assert [field.name for field in found.specs()[1].fields] == ["id_bucket"]
+    assert found.specs_struct() is not None
+    assert found.last_partition_id is not None
+    assert found.last_partition_id >= 1002
+
+
+def test_an_adopted_spec_keeps_its_field_ids_and_names_and_no_other_field_takes_them() -> None:
+    adopted = PartitionSpec(7, (2, 101), (1003, 1000), ("who", "when"))
+    own = PartitionSpec(8, (102, 101, 103))
+    exported = ExportedDefinition.of(definition(partition_specs=(adopted, own), default_spec_id=8), FormatVersion.V2)
+    assert [(field.field_id, field.name) for field in exported.fields(7)] == [(1003, "who"), (1000, "when")]
+    assert [field.field_id for field in exported.fields(8)] == [1001, 1000, 1002]
+    assert exported.metadata()["last-partition-id"] == 1003
+
+
+def test_an_expression_keeps_the_partition_field_id_that_it_names() -> None:
+    expressions = (Expression(101, (3,), "day", "at_day", 1005), *EXPRESSIONS[1:])
+    exported = ExportedDefinition.of(definition(expressions=expressions), FormatVersion.V2)
+    assert [field.field_id for field in exported.fields(1)] == [1000, 1005, 1001]
+
+
+def test_no_partition_field_has_the_name_of_another_column_or_field() -> None:
+    exported = ExportedDefinition.of(definition(), FormatVersion.V2)
+    assert [field.name for field in exported.fields(1)] == ["carrier", "at_day", "id_bucket"]
+    assert "carrier" in [field.name for field in exported.fields(4)], "void may have the name of its column"
+    twice = (Expression(101, (3,), "day", "x"), Expression(102, (1,), "bucket[16]", "x"))
+    table = definition(
+        expressions=twice, partition_specs=(PartitionSpec(1, (101, 102)),), sort_orders=(), default_sort_order_id=0
+    )
+    assert [field.name for field in ExportedDefinition.of(table, FormatVersion.V2).fields(1)] == ["x", "x_bucket"]
+
+
+def test_an_identity_field_follows_the_name_of_its_column() -> None:
+    renamed = Schema(
+        *(NestedField(2, "airline", StringType()) if column.field_id == 2 else column for column in COLUMNS),
+        schema_id=1,
+    )
+    evolved = definition(schemas=(SCHEMA, renamed), current_schema_id=1)
+    assert ExportedDefinition.of(evolved, FormatVersion.V2).fields(1)[0].name == "airline"
+
+
+def test_a_sort_order_ends_before_its_first_field_that_engines_cannot_read() -> None:
+    orders = (
+        SortOrder(1, (SortField(1), SortField(2, "lower"), SortField(8))),
+        SortOrder(2, (SortField(2, "lower"),)),
+        SortOrder(3, (SortField(3, "day", "desc", "nulls-last"), SortField(6))),
+    )
+    exported = ExportedDefinition.of(definition(sort_orders=orders, default_sort_order_id=2), FormatVersion.V2)
+    found = exported.metadata()
+    fields = {order["order-id"]: [field["source-id"] for field in order["fields"]] for order in found["sort-orders"]}
+    assert fields == {0: [], 1: [1], 3: [3, 6]}
+    assert found["default-sort-order-id"] == 0
+    assert [exported.sort_order_id(order_id) for order_id in (None, 0, 1, 2)] == [None, 0, 1, None]
+    order = parsed(definition(sort_orders=orders, default_sort_order_id=3), FormatVersion.V2).sort_order()
+    assert [field.direction.value for field in order.fields] == ["desc", "asc"]
+
+
+def test_types_that_v2_does_not_have_are_refused_with_the_columns_name() -> None:
+    table = definition(schemas=(nanosecond_schema(),))
+    with pytest.raises(Invalid, match=r"'exact' \(id 17\) of schema 0 is of type timestamp_ns") as caught:
+        ExportedDefinition.of(table, FormatVersion.V2)
+    assert caught.value.code == "export-unsupported"
+    assert parsed(table, FormatVersion.V3).schema().find_type("exact") is not None
+
+
+def test_a_default_that_readers_need_is_refused_in_v2_and_kept_in_v3() -> None:
+    table = definition(schemas=(schema_with_defaults(initial=5),))
+    with pytest.raises(Invalid, match="default value 5"):
+        ExportedDefinition.of(table, FormatVersion.V2)
+    field = parsed(table, FormatVersion.V3).schema().find_field("added")
+    assert (field.initial_default, field.write_default) == (5, 7)
+
+
+def test_a_default_that_only_writers_need_is_left_out_of_v2() -> None:
+    table = definition(schemas=(schema_with_defaults(initial=None),))
+    assert "write-default" not in json.dumps(ExportedDefinition.of(table, FormatVersion.V2).metadata())
+    assert "write-default" in json.dumps(ExportedDefinition.of(table, FormatVersion.V3).metadata())
+
+
+def test_a_table_without_orders_or_partitions_has_the_unsorted_order_and_ids_to_count_from() -> None:
+    table = definition(
+        partition_specs=(PartitionSpec(0),), default_spec_id=0, sort_orders=(), default_sort_order_id=0, expressions=()
+    )
+    found = parsed(table, FormatVersion.V3)
+    assert found.last_partition_id == 999
+    assert found.sort_order().order_id == 0
+
+
+def test_the_digest_of_what_manifests_take_changes_with_the_schema_and_not_with_properties() -> None:
+    exported = ExportedDefinition.of(definition(), FormatVersion.V2)
+    same = ExportedDefinition.of(definition(properties={"other": "x"}), FormatVersion.V2)
+    of_v3 = ExportedDefinition.of(definition(), FormatVersion.V3)
+    wider = Schema(*COLUMNS, NestedField(17, "more", StringType()), schema_id=1)
+    evolved = ExportedDefinition.of(definition(schemas=(SCHEMA, wider), current_schema_id=1), FormatVersion.V2)
+    assert exported.manifest_inputs(1) == same.manifest_inputs(1)
+    assert len({one.manifest_inputs(1) for one in (exported, of_v3, evolved)}) == 3
+    assert exported.manifest_inputs(1) != exported.manifest_inputs(2)
+
+
+def test_a_spec_that_the_table_never_had_is_named() -> None:
+    with pytest.raises(Invalid, match="spec id 99"):
+        ExportedDefinition.of(definition(), FormatVersion.V2).fields(99)

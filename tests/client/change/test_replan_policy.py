@@ -1,0 +1,29 @@
+"""When a rejected change is planned anew."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rootline.client.change.replan_policy import REPLANS_MAX, replan_delay_s
+from rootline.schemas.errors import Invalid
+
+STALE = Invalid("stale-source", "data/a.parquet: another vector")
+
+
+def test_a_lost_race_is_planned_anew() -> None:
+    assert replan_delay_s(STALE, 0, 0.5, 30.0) is not None
+
+
+def test_a_rejection_that_would_come_again_stands() -> None:
+    assert replan_delay_s(Invalid("statistics-missing", "x"), 0, 0.5, 30.0) is None
+
+
+def test_after_the_last_replan_the_rejection_stands() -> None:
+    assert replan_delay_s(STALE, REPLANS_MAX, 0.5, 30.0) is None
+
+
+@given(replans=st.integers(0, REPLANS_MAX - 1), jitter=st.floats(0, 0.999), rest_s=st.floats(0, 60))
+def test_a_wait_never_passes_the_callers_deadline(replans: int, jitter: float, rest_s: float) -> None:
+    delay_s = replan_delay_s(STALE, replans, jitter, rest_s)
+    assert delay_s is None or 0 < delay_s < max(rest_s, 1e-12)

@@ -1,0 +1,73 @@
+"""The demo on Kafka and S3 tells the truth, and leaves nothing running."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rootline.demo.service import command_line
+
+pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
+DEMO = [sys.executable, "-m", "tests.services.kafka_demo"]
+HOUSE = Path(__file__).parents[2]
+PATIENCE_S = 400
+
+
+def processes_in(lines: Sequence[str]) -> list[int]:
+    """The processes that the demo says it started."""
+    return [int(pid) for line in lines for pid in re.findall(r"\(process (\d+)\)", line)]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_the_demo_on_kafka_and_s3_agrees_with_pandas_and_stops_what_it_started(tmp_path: Path) -> None:
+    command = [*DEMO, "--root", str(tmp_path), "--months", "1"]
+    done = subprocess.run(command, cwd=HOUSE, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    out = done.stdout
+    assert "rows      expected 26,483 (pandas), read 26,483 (Spark) and 26,483 (rootline scan): the same" in out
+    assert "wrote 1 metadata object each" in out
+    assert re.search(r"commits   \d+, [1-9]\d* of them flushes", out)
+    assert re.search(r"latency   commit \(PUT of a root\) p50 [\d.]+ ms.*intent until its verdict p50 \d+ ms", out)
+    assert "rootline check says: demo.flights: no findings" in out
+    assert re.search(r"coordinator-1 at http.*\n.*coordinator-2 at http", out)
+    pids = processes_in(out.splitlines())
+    assert [pid for pid in pids if is_running(pid)] == []
+    later = re.search(r"rootline table list --warehouse (\S+)", out)
+    if later is not None:  # a store of its own, whose objects are files
+        assert command_line("check", "demo.flights", "--warehouse", later[1]).stdout == "demo.flights: no findings\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_on_kafka_stops_what_it_started(tmp_path: Path, number: signal.Signals) -> None:
+    command = [*DEMO, "--root", str(tmp_path), "--months", "1", "--coordinators", "1"]
+    process = subprocess.Popen(command, cwd=HOUSE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said: list[str] = []
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said.append(line)
+            if line.startswith("Spark up" if number is signal.SIGINT else "topics made"):
+                break
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, out.splitlines()[-1]) == (130, "stopped"), "".join(said) + out
+    pids = processes_in([*said, *out.splitlines()])
+    assert pids
+    assert [pid for pid in pids if is_running(pid)] == []

@@ -1,0 +1,100 @@
+"""The demo tells the truth, can be told again, and leaves nothing running."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rootline.adapters.local.lake_lock import LakeLock
+from rootline.adapters.open import LAKE_FOLDER
+from rootline.connect import connect
+from rootline.demo.example_flights import Agreement
+from rootline.demo.report import Report
+from rootline.demo.service import command_line, running_service
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+DEMO = [sys.executable, "-m", "rootline.demo.spark_demo"]
+PATIENCE_S = 300
+
+
+def nobody_hosts(root: Path) -> bool:
+    lock = LakeLock(root / LAKE_FOLDER)
+    try:
+        return lock.try_acquire()
+    finally:
+        lock.release()
+
+
+def test_the_demo_agrees_with_pandas_and_can_be_run_where_another_was(tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+    with connect(root) as lake:
+        lake.create_table("demo.flights", pa.schema([("id", pa.int64())]))
+    command = [*DEMO, "--root", str(root), "--months", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rows      expected 50,173 (pandas), read 50,173 (Spark) and 50,173 (rootline scan): the same" in done.stdout
+    assert "wrote 1 metadata object each" in done.stdout
+    assert "rootline check says: demo.flights_2: no findings" in done.stdout
+    files = root / "demo-files" / "demo.flights_2"
+    assert (files / "tree.svg").read_text().startswith("<svg")
+    assert (files / "tree-before-flush.svg").exists()
+    assert nobody_hosts(root)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_stops_what_it_started(tmp_path: Path, number: signal.Signals) -> None:
+    root = tmp_path / "lake"
+    process = subprocess.Popen(
+        [*DEMO, "--root", str(root), "--months", "1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("services up"):
+                break
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=PATIENCE_S)
+        assert (process.returncode, out.splitlines()[-1]) == (130, "stopped")
+    finally:
+        process.kill()
+        process.wait()
+    assert nobody_hosts(root)
+
+
+def test_a_lake_that_somebody_serves_already_is_refused_naming_the_process(tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+    with running_service(root, tmp_path / "up.log") as service:
+        done = subprocess.run([*DEMO, "--root", str(root)], capture_output=True, text=True, timeout=PATIENCE_S)
+        assert done.returncode == 1
+        assert f"process {service.process.pid} serves" in done.stderr
+        assert service.process.poll() is None
+
+
+def test_a_mismatch_is_reported_as_one() -> None:
+    report = Report(agreement=Agreement())
+    assert ": the same" in "\n".join(report.lines())
+    report.agreement.hold("rows read by Spark", 3, 2)
+    assert report.agreement.mismatches == ["rows read by Spark: expected 3, read 2"]
+    text = "\n".join(report.lines())
+    assert "NOT the same" in text
+    assert "MISMATCH  rows read by Spark: expected 3, read 2" in text
+
+
+def test_a_service_answers_with_metrics_and_a_command_with_its_output(tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+    with running_service(root, tmp_path / "up.log") as service:
+        assert service.quantiles("rootline_commit_seconds").count == 0
+        schema = tmp_path / "schema.json"
+        schema.write_text('{"id": "long"}')
+        made = command_line("table", "create", "demo.t", "--schema", str(schema), "--warehouse", str(root))
+        assert made.returncode == 0, made.stderr
+        found = service.quantiles("rootline_commit_seconds")
+        assert found.count == 1
+        assert 0 < found.p50_ms <= found.p99_ms
+    assert service.process.returncode == 0
+    assert (tmp_path / "up.log").exists()

@@ -1,0 +1,206 @@
+"""A log that must not be read on: each refusal says what happened, what was lost, and how to go on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.topics import create_topics, topic_identity
+from rootline.ports.intent_feed import Revoked
+from rootline.schemas.errors import Fenced, RootlineError
+from rootline.schemas.log_position import LogId
+from tests.kafka.feeding import (
+    Member,
+    append,
+    delete_topic,
+    make_anew,
+    member_of,
+    numbered,
+    remove_before,
+    set_committed,
+)
+from tests.services.kafka_service import KafkaService
+
+pytestmark = pytest.mark.services
+
+
+async def refusal_of(member: Member, *, hold: bool = False) -> Fenced:
+    """What the member is refused with, if it is asked on and on."""
+    with pytest.raises(Fenced) as refusal:
+        await member.until(lambda: False, hold=hold)
+    with pytest.raises(Fenced) as again:
+        await member.step()
+    assert again.value is refusal.value
+    return refusal.value
+
+
+async def settled(settings: KafkaSettings, *, decided: int = 0) -> LogId:
+    """A member has read, and has said what was decided of partition 0."""
+    async with member_of(settings) as member:
+        await member.until(lambda: member.at_end)
+        if decided:
+            await member.decided(0, decided)
+        return member.log
+
+
+@pytest.mark.parametrize("grown_to", [0, 2, 50])
+async def test_a_topic_made_anew_while_nobody_ran_is_refused_however_far_it_has_grown(
+    settings: KafkaSettings, grown_to: int
+) -> None:
+    append(settings, 0, numbered(0, 10))
+    old = await settled(settings, decided=5)
+    new = await asyncio.to_thread(make_anew, settings)
+    append(settings, 0, numbered(0, grown_to))
+
+    async with member_of(settings) as member:
+        refusal = await refusal_of(member)
+
+    assert refusal.code == "log-replaced"
+    assert old in refusal.message
+    assert new in refusal.message
+    assert "`rootline topics accept`" in refusal.message
+    assert (member.events, member.records) == ([], [])
+
+
+async def test_a_topic_made_anew_is_refused_although_nothing_was_decided_yet(settings: KafkaSettings) -> None:
+    await settled(settings)
+    await asyncio.to_thread(make_anew, settings)
+    async with member_of(settings) as member:
+        assert (await refusal_of(member)).code == "log-replaced"
+
+
+async def test_an_offset_that_outlived_its_topic_is_never_compared(settings: KafkaSettings) -> None:
+    """Brokers remove a topic's offsets with it, if they are there at that time."""
+    append(settings, 0, numbered(0, 10))
+    set_committed(settings, 0, 5, "cluster/another-topic")
+    async with member_of(settings) as member:
+        refusal = await refusal_of(member)
+    assert refusal.code == "log-replaced"
+    assert "cluster/another-topic" in refusal.message
+
+
+async def test_an_offset_that_an_operators_tool_has_set_is_taken(settings: KafkaSettings) -> None:
+    append(settings, 0, numbered(0, 10))
+    set_committed(settings, 0, 5)
+    async with member_of(settings) as member:
+        await member.until(lambda: member.at_end)
+        assert member.offsets(0) == [5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("grown_to", [0, 50])
+async def test_a_topic_made_anew_while_it_is_read_is_refused_and_none_of_its_records_is_handed_out(
+    settings: KafkaSettings, grown_to: int
+) -> None:
+    append(settings, 0, numbered(0, 10))
+    async with member_of(settings) as member:
+        await member.until(lambda: len(member.records) == 10)
+        old, before = member.log, member.values
+
+        def make() -> LogId:
+            new = make_anew(settings)
+            append(settings, 0, [b"new"] * grown_to)
+            return new
+
+        making = asyncio.ensure_future(asyncio.to_thread(make))
+        refusal = await refusal_of(member)
+
+        assert refusal.code == "log-replaced"
+        assert old in refusal.message
+        assert await making in refusal.message
+        assert set(member.values) <= set(before)
+
+
+async def test_a_topic_made_anew_while_reading_was_held_is_refused(kafka_service: KafkaService) -> None:
+    settings = kafka_service.with_topics(identity_max_age_s=0.2)
+    append(settings, 0, numbered(0, 10))
+    async with member_of(settings) as member:
+        await member.until(lambda: len(member.records) == 10)
+        making = asyncio.ensure_future(asyncio.to_thread(make_anew, settings))
+        assert (await refusal_of(member, hold=True)).code == "log-replaced"
+        await making
+
+
+async def test_while_the_topic_is_missing_the_log_is_unavailable(kafka_service: KafkaService) -> None:
+    settings = kafka_service.with_topics(identity_max_age_s=0.2)
+    async with member_of(settings) as member:
+        await member.until(lambda: member.at_end)
+        await asyncio.to_thread(delete_topic, settings)
+        await member.until(lambda: len(member.failures) >= 3)
+        assert all(failure.code == "log-unavailable" for failure in member.failures)
+        assert f"there is no topic {settings.intents_topic}: `rootline topics create`" in str(member.failures[-1])
+        assert not member.starts or member.events[-1] == Revoked(10.0)
+
+        await asyncio.to_thread(create_topics, settings, partitions=4, replication_factor=1)
+        assert (await refusal_of(member)).code == "log-replaced"
+
+
+async def test_a_topic_that_is_made_after_the_start_is_read(kafka_service: KafkaService) -> None:
+    settings = kafka_service.settings()
+    async with member_of(settings) as member:
+        await member.until(lambda: bool(member.failures))
+        await asyncio.to_thread(create_topics, settings, partitions=4, replication_factor=1)
+        append(settings, 0, numbered(0, 3))
+        await member.until(lambda: len(member.records) == 3)
+
+
+async def test_what_retention_removed_while_nobody_ran_is_named(settings: KafkaSettings) -> None:
+    append(settings, 0, numbered(0, 20))
+    await settled(settings, decided=5)
+    remove_before(settings, 0, 12)
+    async with member_of(settings) as member:
+        refusal = await refusal_of(member)
+
+    assert refusal.code == "offset-out-of-range"
+    assert "partition 0 lost offsets 5 to 11 (7)" in refusal.message
+    assert "`rootline topics accept`" in refusal.message
+
+
+async def test_what_retention_removed_before_it_was_read_is_named(settings: KafkaSettings) -> None:
+    append(settings, 0, [bytes(10_000)] * 3_000)  # more than a member fetches ahead
+    async with member_of(settings) as member:
+        await member.until(lambda: len(member.records) > 0)
+        await member.step(wait_s=0, hold=True)
+        remove_before(settings, 0, 2_900)
+        refusal = await refusal_of(member)
+
+    assert refusal.code == "offset-out-of-range"
+    read = len(member.records)
+    assert f"partition 0 lost offsets {read} to 2899 ({2_900 - read})" in refusal.message
+
+
+async def test_retention_up_to_what_was_decided_loses_nothing(settings: KafkaSettings) -> None:
+    append(settings, 0, numbered(0, 20))
+    await settled(settings, decided=12)
+    remove_before(settings, 0, 12)
+    async with member_of(settings) as member:
+        await member.until(lambda: member.at_end)
+        assert member.offsets(0) == list(range(12, 20))
+
+
+async def test_without_anything_remembered_reading_begins_where_the_log_does(settings: KafkaSettings) -> None:
+    append(settings, 0, numbered(0, 20))
+    remove_before(settings, 0, 12)
+    async with member_of(settings) as member:
+        await member.until(lambda: member.at_end)
+        assert (member.starts[0], member.offsets(0)) == (12, list(range(12, 20)))
+
+
+async def test_a_log_that_ends_before_what_was_decided_is_refused(settings: KafkaSettings) -> None:
+    append(settings, 0, numbered(0, 10))
+    log = topic_identity(settings, settings.intents_topic).log
+    set_committed(settings, 0, 11, log)
+    async with member_of(settings) as member:
+        refusal = await refusal_of(member)
+    assert refusal.code == "log-behind-root"
+    assert "offset 11 was decided" in refusal.message
+    assert "ends at 10" in refusal.message
+
+
+async def test_a_session_that_brokers_do_not_allow_names_the_setting(kafka_service: KafkaService) -> None:
+    settings = kafka_service.with_topics(session_timeout_s=0.5)
+    async with member_of(settings) as member:
+        with pytest.raises(RootlineError, match=r"session_timeout_s is 0\.5") as failure:
+            await member.until(lambda: False)
+    assert failure.value.code == "setting-invalid"

@@ -1,0 +1,143 @@
+"""Topics made and held against what Rootline needs."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.topics import Weight, check_topics, create_topics, topic_identity
+from rootline.schemas.errors import Invalid, Unavailable
+from tests.kafka.reading import records_on
+from tests.services.kafka_service import KafkaService
+from tests.services.service_process import HOST, free_port
+
+pytestmark = pytest.mark.services
+WEEK = str(7 * 24 * 3_600_000)
+RIGHT = {
+    "intents": {"message.timestamp.type": "LogAppendTime", "retention.ms": WEEK},
+    "verdicts": {},
+    "dead-letters": {"max.message.bytes": "1114124", "retention.ms": WEEK},
+}
+
+
+def make(settings: KafkaSettings, topic: str, **config: str) -> None:
+    """The three topics as they should be, but one with `config`."""
+    admin = AdminClient({"bootstrap.servers": settings.servers(), "log_level": 0})
+    wrong = {name.replace("_", "."): value for name, value in config.items()}
+    names = (settings.intents_topic, settings.verdicts_topic, settings.dead_letters_topic)
+    topics = [
+        NewTopic(name, 1, 1, config=held | (wrong if kind == topic else {}))
+        for name, (kind, held) in zip(names, RIGHT.items(), strict=True)
+    ]
+    for future in admin.create_topics(topics).values():
+        future.result(10)
+    for _ in range(1_000):  # the broker hears of them a little later
+        if all(problem.found != "missing" for problem in check_topics(settings)):
+            break
+
+
+def test_topics_that_were_made_have_no_problem_but_their_single_copy(kafka_service: KafkaService) -> None:
+    settings = kafka_service.settings()
+
+    made = create_topics(settings, partitions=3, replication_factor=1)
+
+    assert set(made) == {settings.intents_topic, settings.verdicts_topic, settings.dead_letters_topic}
+    assert create_topics(settings, partitions=3, replication_factor=1) == ()
+    problems = check_topics(settings)
+    assert [(problem.setting, problem.weight) for problem in problems] == [
+        ("the replication factor", Weight.ADVISED)
+    ] * 3
+    assert topic_identity(settings, settings.intents_topic).partitions == 3
+
+
+@pytest.mark.parametrize(
+    ("topic", "setting", "value", "wanted", "weight"),
+    [
+        ("intents", "cleanup.policy", "compact", "delete", "refused"),
+        ("intents", "cleanup.policy", "compact,delete", "delete", "refused"),
+        ("intents", "retention.ms", "3600000", f"{WEEK} or more", "refused"),
+        ("intents", "retention.bytes", "1000000000", "-1", "advised"),
+        ("intents", "max.message.bytes", "500000", "1004096 or more", "refused"),
+        ("intents", "message.timestamp.type", "CreateTime", "LogAppendTime", "refused"),
+        ("verdicts", "cleanup.policy", "compact", "delete", "advised"),
+        ("verdicts", "retention.ms", "60000", "3600000 or more", "advised"),
+        ("verdicts", "max.message.bytes", "100000", "524288 or more", "refused"),
+        ("dead-letters", "cleanup.policy", "compact", "delete", "refused"),
+        ("dead-letters", "max.message.bytes", "1048588", "1114124 or more", "refused"),
+        ("dead-letters", "retention.ms", "3600000", f"{WEEK} or more", "advised"),
+    ],
+)
+def test_a_setting_that_loses_records_is_named_with_the_value_it_needs(
+    kafka_service: KafkaService, topic: str, setting: str, value: str, wanted: str, weight: str
+) -> None:
+    settings = kafka_service.settings()
+    make(settings, topic, **{setting.replace(".", "_"): value})
+
+    (problem,) = [found for found in check_topics(settings) if found.setting != "the replication factor"]
+
+    assert problem.topic.endswith(f".{topic}")
+    assert (problem.setting, problem.found, problem.wanted, problem.weight) == (setting, value, wanted, weight)
+    assert f"{setting} is {value}, set it to {wanted}: " in str(problem)
+
+
+def test_intents_without_end_ask_the_same_of_dead_letters(kafka_service: KafkaService) -> None:
+    settings = kafka_service.settings()
+    make(settings, "intents", retention_ms="-1")
+
+    (problem,) = [found for found in check_topics(settings) if found.setting != "the replication factor"]
+
+    assert (problem.topic, problem.setting, problem.wanted) == (settings.dead_letters_topic, "retention.ms", "-1")
+
+
+def test_missing_topics_are_named(kafka_service: KafkaService) -> None:
+    settings = kafka_service.settings()
+
+    assert [(problem.topic, problem.found) for problem in check_topics(settings)] == [
+        (settings.intents_topic, "missing"),
+        (settings.verdicts_topic, "missing"),
+        (settings.dead_letters_topic, "missing"),
+    ]
+
+
+def test_the_log_appends_its_own_time(kafka_service: KafkaService) -> None:
+    from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Producer
+
+    settings = kafka_service.with_topics()
+    producer = Producer({"bootstrap.servers": settings.servers(), "log_level": 0})
+    producer.produce(settings.intents_topic, b"v", b"k", timestamp=1)
+    assert producer.flush(30) == 0
+
+    (found,) = records_on(settings, settings.intents_topic)
+    assert found.timestamp_type == TIMESTAMP_LOG_APPEND_TIME
+
+
+def test_a_topic_made_anew_has_another_identity(kafka_service: KafkaService) -> None:
+    settings = kafka_service.with_topics()
+    before = topic_identity(settings, settings.intents_topic)
+    admin = AdminClient({"bootstrap.servers": settings.servers(), "log_level": 0})
+    admin.delete_topics([settings.intents_topic])[settings.intents_topic].result(10)
+    create_topics(settings, partitions=4, replication_factor=1)
+
+    after = topic_identity(settings, settings.intents_topic)
+
+    assert after.log != before.log
+    assert after.log.partition("/")[0] == before.log.partition("/")[0]
+
+
+def test_more_copies_than_brokers_are_refused_with_the_brokers_words(kafka_service: KafkaService) -> None:
+    with pytest.raises(Invalid, match="replication factor"):
+        create_topics(kafka_service.settings(), replication_factor=5)
+
+
+def test_two_topics_cannot_share_a_name(kafka_service: KafkaService) -> None:
+    settings = kafka_service.settings(verdicts_topic="same", dead_letters_topic="same")
+    with pytest.raises(Invalid, match="three names"):
+        check_topics(settings)
+
+
+def test_without_a_broker_the_servers_are_named() -> None:
+    settings = KafkaSettings(bootstrap_servers=f"{HOST}:{free_port()}", request_timeout_s=0.3)
+    with pytest.raises(Unavailable, match=settings.servers()) as failure:
+        check_topics(settings)
+    assert failure.value.code == "log-unavailable"

@@ -1,0 +1,300 @@
+"""Pages of ledger and outcomes: readable by plain Avro, whole or Corrupt, named by what they hold."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import fastavro
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rootline.schemas.bytes.root.ledger_page import (
+    LEDGER_SCHEMA_JSON,
+    LedgerPage,
+    decode_ledger_page,
+    decode_ledger_row,
+    encode_ledger_page,
+    encode_ledger_row,
+    last_seen_of,
+)
+from rootline.schemas.bytes.root.outcome_page import (
+    OUTCOME_SCHEMA_JSON,
+    OutcomePage,
+    covers_of,
+    decode_outcome_page,
+    encode_outcome,
+    encode_outcome_page,
+)
+from rootline.schemas.bytes.root.page_codec import PAGE_BLOCK_BYTES, PageKind, encode_page
+from rootline.schemas.errors import Corrupt
+from rootline.schemas.identifiers import SequenceNumber, Version, WriterId
+from rootline.schemas.log_position import LogId
+from rootline.schemas.root_header import (
+    CommittedRun,
+    CoveredOffset,
+    OutcomeException,
+    OutcomeRun,
+    Outcomes,
+    PageReference,
+    RejectedSequence,
+    WriterRecord,
+)
+from tests.golden_files import kept
+from tests.schemas.entry_values import TABLE_UUID
+
+NAME = "shop/orders/metadata/pages/p.avro"
+LOG = LogId("cluster/topic")
+SURROGATE = chr(0xD800)
+count = st.integers(0, 2**63 - 1)
+text = st.text(st.characters(codec="utf-8"), max_size=20)
+records = st.builds(
+    WriterRecord,
+    st.lists(
+        st.builds(CommittedRun, count, count, st.integers(-1, 2**63 - 1), st.sampled_from((0, 1))), max_size=4
+    ).map(tuple),
+    st.lists(st.builds(RejectedSequence, count, text, text, text), max_size=3).map(tuple),
+    count,
+)
+ledgers = st.dictionaries(text, records, min_size=1, max_size=6)
+outcomes = st.builds(
+    Outcomes,
+    st.lists(st.builds(OutcomeRun, text, count, count, count, count, count), max_size=4).map(tuple),
+    st.lists(
+        st.builds(OutcomeException, text, count, count, count, st.none() | text, st.none() | text, st.none() | count),
+        max_size=4,
+    ).map(tuple),
+).filter(lambda found: bool(found.items))
+
+LEDGER = {
+    WriterId("spark/q1"): WriterRecord(
+        (CommittedRun(0, 9, Version(3), 1), CommittedRun(12, 12, Version(-1), 0)),
+        (RejectedSequence(10, "i-10", "spec-unknown", "spec 9 is no spec of größe"),),
+        1_700_000_000_000,
+    ),
+    WriterId("ingest"): WriterRecord((CommittedRun(5, 6, Version(2), 0),), (), 1_700_000_000_500),
+    WriterId("seen"): WriterRecord((), (), 7),
+}
+OUTCOMES = Outcomes(
+    (OutcomeRun(LOG, 3, 10, 12, Version(4), SequenceNumber(20)),),
+    (
+        OutcomeException(LOG, 3, 13, Version(4), "file-not-live", "data/x: not live", None),
+        OutcomeException(LOG, 4, 7, Version(4), None, None, Version(2)),
+        OutcomeException(LOG, 4, 8, Version(4), None, None, None),
+    ),
+)
+
+
+def ledger_page(ledger: dict[WriterId, WriterRecord]) -> tuple[LedgerPage, bytes]:
+    return encode_ledger_page(
+        TABLE_UUID, {writer: encode_ledger_row(writer, record) for writer, record in ledger.items()}
+    )
+
+
+def ledger_of(page: LedgerPage) -> dict[str, WriterRecord | None]:
+    return {writer: page.record_of(writer) for writer in page.rows}
+
+
+@given(ledgers)
+def test_a_ledger_page_reads_back_equal(ledger: dict[WriterId, WriterRecord]) -> None:
+    page, body = ledger_page(ledger)
+    again = decode_ledger_page(body, page.reference, TABLE_UUID, name=NAME)
+    assert again == page
+    assert ledger_of(again) == ledger
+    assert again.record_of(WriterId("nobody at all, of a name so long")) is None
+
+
+@given(outcomes)
+def test_an_outcome_page_reads_back_equal_and_in_order(found: Outcomes) -> None:
+    page, body = encode_outcome_page(TABLE_UUID, found)
+    again = decode_outcome_page(body, page.reference, TABLE_UUID, name=NAME)
+    assert again.outcomes == found
+    assert again.reference.covers == covers_of(found)
+
+
+@given(records, text)
+def test_a_row_is_passed_over_without_decoding_it(record: WriterRecord, writer: str) -> None:
+    row = encode_ledger_row(WriterId(writer), record)
+    assert last_seen_of(row) == record.last_seen_ms
+    assert decode_ledger_row(row) == record
+
+
+def test_plain_fastavro_reads_both_pages() -> None:
+    reader = fastavro.reader(io.BytesIO(ledger_page(LEDGER)[1]))
+    rows: list[Any] = list(reader)
+    assert reader.codec == "zstandard"
+    assert [reader.metadata[key] for key in ("format-version", "content", "rootline.profile")] == [
+        "4", "ledger", "single-file-commits/1",
+    ]  # fmt: skip
+    assert [row["writer"] for row in rows] == list(LEDGER)
+    assert rows[0]["committed"][0] == {"first": 0, "last": 9, "version": 3, "stride": 1}
+    assert rows[0]["rejected"][0]["intent_id"] == "i-10"
+    rows = list(fastavro.reader(io.BytesIO(encode_outcome_page(TABLE_UUID, OUTCOMES)[1]), return_record_name=True))
+    assert [name for name, _ in rows] == ["outcome_run", *["outcome_exception"] * 3]
+    assert rows[0][1]["last_offset"] == 12
+    assert rows[1][1]["message"] == "data/x: not live"
+    assert rows[2][1]["duplicate_of"] == 2
+
+
+def test_the_golden_pages_are_still_what_we_read_and_write() -> None:
+    page, body = ledger_page(LEDGER)
+    held = kept("page-ledger.avro", body)  # its compressed bytes depend on the zstd library
+    again = decode_ledger_page(held, reference_of(held, page.reference), TABLE_UUID, name=NAME)
+    assert again.rows == page.rows
+    assert ledger_of(again) == LEDGER
+    outcome_page, body = encode_outcome_page(TABLE_UUID, OUTCOMES)
+    held = kept("page-outcomes.avro", body)
+    outcomes_again = decode_outcome_page(held, reference_of(held, outcome_page.reference), TABLE_UUID, name=NAME)
+    assert outcomes_again.outcomes == OUTCOMES
+
+
+def reference_of(body: bytes, like: PageReference) -> PageReference:
+    return like._replace(digest=hashlib.sha256(body).digest(), size_in_bytes=len(body))
+
+
+def test_the_same_rows_are_the_same_object() -> None:
+    one, two = ledger_page(LEDGER), ledger_page(dict(LEDGER))
+    assert one == two
+    assert one[0].reference.location == f"metadata/pages/{hashlib.sha256(one[1]).hexdigest()[:32]}.avro"
+    other = encode_ledger_page(uuid.UUID(int=9), one[0].rows)
+    assert other[0].reference.location != one[0].reference.location
+
+
+def test_an_offset_is_found_in_a_page() -> None:
+    page, _ = encode_outcome_page(TABLE_UUID, OUTCOMES)
+    assert [page.run_at(LOG, 3, offset) for offset in (9, 10, 12, 13)] == [None, *[OUTCOMES.runs[0]] * 2, None]
+    assert page.run_at(LOG, 4, 11) is None
+    assert page.exception_at(LOG, 4, 7) == OUTCOMES.exceptions[1]
+    assert page.exception_at("cluster/other", 4, 7) is None
+    assert page.reference.covers == (CoveredOffset(LOG, 3, 13), CoveredOffset(LOG, 4, 8))
+
+
+def test_many_rows_take_several_blocks() -> None:
+    message = "x" * 300
+    ledger = {
+        WriterId(f"w-{number}"): WriterRecord((), (RejectedSequence(number, "i", "c", message),), number)
+        for number in range(2 * PAGE_BLOCK_BYTES // 300)
+    }
+    page, body = ledger_page(ledger)
+    again = decode_ledger_page(body, page.reference, TABLE_UUID, name=NAME)
+    assert page.reference.content_bytes > 2 * PAGE_BLOCK_BYTES
+    assert ledger_of(again) == ledger
+    assert len(list(fastavro.block_reader(io.BytesIO(body)))) == 3
+
+
+def test_a_reason_that_quotes_half_a_character_does_not_break_a_page() -> None:
+    record = WriterRecord((), (RejectedSequence(1, "i", "c", f"not {SURROGATE}"),), 1)
+    page, _ = ledger_page({WriterId("w"): record})
+    found = decode_ledger_row(page.rows[WriterId("w")])
+    assert found.rejected[0].message == "not \\ud800"
+    item = OutcomeException(LOG, 0, 1, Version(1), "c", f"not {SURROGATE}", None)
+    assert b"not \\ud800" in encode_outcome(item)
+
+
+def read_ledger(body: bytes, reference: PageReference) -> object:
+    return ledger_of(decode_ledger_page(body, reference, TABLE_UUID, name=NAME))
+
+
+def read_outcomes(body: bytes, reference: PageReference) -> object:
+    return decode_outcome_page(body, reference, TABLE_UUID, name=NAME)
+
+
+def example(kind: PageKind) -> tuple[Callable[[bytes, PageReference], object], PageReference, bytes]:
+    if kind is PageKind.LEDGER:
+        page, body = ledger_page(LEDGER)
+        return read_ledger, page.reference, body
+    outcome_page, body = encode_outcome_page(TABLE_UUID, OUTCOMES)
+    return read_outcomes, outcome_page.reference, body
+
+
+@pytest.mark.parametrize("kind", PageKind)
+def test_every_flipped_bit_and_cut_tail_is_corrupt_and_named(kind: PageKind) -> None:
+    read, reference, body = example(kind)
+    for position in range(len(body)):
+        flipped = bytearray(body)
+        flipped[position] ^= 1 << position % 8
+        for damaged in (bytes(flipped), body[:position]):
+            with pytest.raises(Corrupt, match=NAME) as caught:
+                read(damaged, reference)
+            assert caught.value.code == "page-corrupt"
+
+
+@pytest.mark.parametrize("kind", PageKind)
+@given(data=st.data())
+def test_a_page_that_was_never_right_decodes_or_is_corrupt(kind: PageKind, data: st.DataObject) -> None:
+    """Its digest agrees, so a faulty writer made it; a reader must not fall over it."""
+    read, reference, body = example(kind)
+    forged = bytearray(body)
+    for position in data.draw(st.lists(st.integers(0, len(body) - 1), min_size=1, max_size=4)):
+        forged[position] = data.draw(st.integers(0, 255))
+    attempt(read, bytes(forged), reference_of(bytes(forged), reference))
+
+
+@pytest.mark.parametrize("kind", PageKind)
+@given(data=st.data())
+def test_rows_that_were_never_right_decode_or_are_corrupt(kind: PageKind, data: st.DataObject) -> None:
+    read, _, _ = example(kind)
+    rows = [data.draw(st.binary(min_size=1, max_size=60))]
+    if data.draw(st.booleans()):
+        plain = bytearray(next(iter(ledger_page(LEDGER)[0].rows.values())) if kind is PageKind.LEDGER else b"")
+        plain = plain or bytearray(encode_outcome(OUTCOMES.exceptions[0]))
+        plain[data.draw(st.integers(0, len(plain) - 1))] = data.draw(st.integers(0, 255))
+        rows = [bytes(plain)]
+    reference, body = encode_page(kind, schema_of(kind), TABLE_UUID, rows)
+    attempt(read, body, reference)
+
+
+def attempt(read: Callable[[bytes, PageReference], object], body: bytes, reference: PageReference) -> None:
+    code = None
+    try:
+        read(body, reference)
+    except Corrupt as error:
+        code = error.code
+    assert code in (None, "page-corrupt", "profile-unknown")
+
+
+def schema_of(kind: PageKind) -> bytes:
+    return LEDGER_SCHEMA_JSON if kind is PageKind.LEDGER else OUTCOME_SCHEMA_JSON
+
+
+def test_a_page_of_another_kind_table_or_size_is_refused() -> None:
+    page, body = ledger_page(LEDGER)
+    with pytest.raises(Corrupt, match=r"avro\.schema"):
+        decode_outcome_page(body, page.reference, TABLE_UUID, name=NAME)
+    with pytest.raises(Corrupt, match="table-uuid"):
+        decode_ledger_page(body, page.reference, uuid.UUID(int=1), name=NAME)
+    with pytest.raises(Corrupt, match="bytes that the root says"):
+        decode_ledger_page(body, page.reference._replace(content_bytes=1), TABLE_UUID, name=NAME)
+    with pytest.raises(Corrupt, match="bytes are stored"):
+        decode_ledger_page(body + b"x", page.reference, TABLE_UUID, name=NAME)
+
+
+def test_a_page_in_a_format_of_later_is_refused_by_name() -> None:
+    page, body = ledger_page(LEDGER)
+    later = body.replace(b"single-file-commits/1", b"single-file-commits/2")
+    with pytest.raises(Corrupt) as caught:
+        read_ledger(later, reference_of(later, page.reference))
+    assert caught.value.code == "profile-unknown"
+
+
+def test_a_writer_with_two_rows_is_corrupt() -> None:
+    row = encode_ledger_row(WriterId("w"), WriterRecord((), (), 1))
+    reference, body = encode_page(PageKind.LEDGER, schema_of(PageKind.LEDGER), TABLE_UUID, [row, row])
+    with pytest.raises(Corrupt, match="two rows"):
+        decode_ledger_page(body, reference, TABLE_UUID, name=NAME)
+
+
+def test_the_schemas_name_the_fields_of_the_values() -> None:
+    fields = {
+        record["name"]: [field["name"] for field in record["fields"]] for record in json.loads(OUTCOME_SCHEMA_JSON)
+    }
+    assert fields == {
+        "outcome_run": list(OutcomeRun._fields),
+        "outcome_exception": list(OutcomeException._fields),
+    }
+    assert isinstance(encode_outcome_page(TABLE_UUID, OUTCOMES)[0], OutcomePage)

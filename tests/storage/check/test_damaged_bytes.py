@@ -1,0 +1,102 @@
+"""Every byte that decides something is covered: a check names the object, and a reader never answers wrongly."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from rootline.schemas.errors import Corrupt
+from rootline.schemas.identifiers import ObjectKey
+from rootline.schemas.object_keys import root_key
+from tests.maintenance.table_builder import TableBuilder
+from tests.storage.check.damaged_table import (
+    answer_of,
+    damages,
+    everything_table,
+    findings_of,
+    memory_of,
+    metadata_objects,
+)
+
+SEED = 20_261_121
+
+
+def random_bits(seed: int) -> Iterator[int]:
+    source = random.Random(seed)
+    while True:
+        yield source.getrandbits(40)
+
+
+async def damaged(builder: TableBuilder, each: int, seed: int) -> list[tuple[ObjectKey, bytes, str, bytes]]:
+    bits = random_bits(seed)
+    return [
+        (key, body, done, bad)
+        for key, body in (await metadata_objects(builder)).items()
+        for done, bad in damages(body, bits, each)
+    ]
+
+
+async def test_a_sound_table_has_no_findings() -> None:
+    builder = await everything_table()
+    assert await findings_of(memory_of(builder), builder.table) == []
+
+
+async def test_the_table_holds_every_kind_of_object() -> None:
+    builder = await everything_table()
+    folders = {key.split("/")[-2] for key in await metadata_objects(builder)}
+    assert folders == {"roots", "leaves", "vectors", "definitions", "pages", "data"}
+
+
+async def check_names_damages(each: int, seed: int, *, one_a_folder: bool = False) -> None:
+    builder = await everything_table()
+    store = memory_of(builder)
+    chosen = {key.rsplit("/", 1)[0]: key for key in await metadata_objects(builder)}.values()
+    for key, body, done, bad in await damaged(builder, each, seed):
+        if one_a_folder and key not in chosen:
+            continue
+        store.place(key, bad)
+        named = {finding.object for finding in await findings_of(store, builder.table)}
+        store.place(key, body)
+        assert key in named, f"{key}: {done} (seed {seed})"
+
+
+async def test_a_check_names_the_object_that_is_damaged() -> None:
+    await check_names_damages(4, SEED, one_a_folder=True)
+
+
+@pytest.mark.slow
+async def test_a_check_names_the_object_whichever_of_hundreds_of_bits_is_flipped() -> None:
+    await check_names_damages(10, SEED + 1)
+
+
+@pytest.mark.slow
+async def test_a_reader_refuses_a_damaged_table_or_answers_as_before() -> None:
+    builder = await everything_table()
+    store = memory_of(builder)
+    before = await answer_of(store, builder.table)
+    head = root_key(builder.table, builder.state.header.version)
+    refused = 0
+    for key, body, done, bad in await damaged(builder, 40, SEED + 2):
+        if "/roots/" in key and key != head:
+            continue  # a reader reads the head only
+        store.place(key, bad)
+        try:
+            assert await answer_of(store, builder.table) == before, f"{key}: {done}"
+        except Corrupt as error:
+            refused += error.code in {"root-corrupt", "leaf-corrupt", "vector-corrupt", "definition-unreadable"}
+        store.place(key, body)
+    assert refused > 300
+
+
+async def test_a_check_of_a_missing_object_names_it() -> None:
+    builder = await everything_table()
+    store = memory_of(builder)
+    for key, body in (await metadata_objects(builder)).items():
+        if "/roots/" in key:
+            continue
+        store.discard(key)
+        found = await findings_of(store, builder.table)
+        store.place(key, body)
+        assert (key, "object-missing") in {(finding.object, finding.code) for finding in found}, key

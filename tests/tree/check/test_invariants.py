@@ -1,0 +1,246 @@
+"""Every rule that is checked before a PUT notices when it is broken."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from rootline.schemas.bytes.root.ledger_page import encode_ledger_page, encode_ledger_row
+from rootline.schemas.content_entry import ContentType, EntryPlace
+from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, WriterId
+from rootline.schemas.intent import IntentKind
+from rootline.schemas.root_header import CommittedRun, PartitionOffset, RootHeader, Totals, WriterRecord
+from rootline.tree.check.invariants import broken, broken_thoroughly
+from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
+from rootline.tree.state.table_pages import NO_PAGES
+from rootline.tree.state.table_state import TableState
+from tests.tree.tables import LOG, Lake, append, intent, new_lake, remove, removed
+
+Change = Callable[[RootHeader], RootHeader]
+
+
+def with_header(state: TableState, change: Change) -> TableState:
+    root = dataclasses.replace(state.root, header=change(state.header))
+    return dataclasses.replace(state, root=root)
+
+
+def of_snapshot(**members: object) -> Change:
+    def change(header: RootHeader) -> RootHeader:
+        return dataclasses.replace(header, snapshot=dataclasses.replace(header.snapshot, **members))  # type: ignore[arg-type]
+
+    return change
+
+
+def of_header(**members: object) -> Change:
+    return lambda header: dataclasses.replace(header, **members)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (of_header(version=Version(9)), "version"),
+        (of_header(parent_digest=b"x" * 32), "parent's digest"),
+        (of_header(table="demo.other"), "table"),
+        (of_snapshot(parent_id=SnapshotId(1)), "parent's snapshot"),
+        (of_snapshot(sequence_number=SequenceNumber(1)), "sequence number"),
+        (of_snapshot(timestamp_ms=1), "timestamp"),
+        (of_snapshot(snapshot_id=SnapshotId(1)), "snapshot id"),
+        (of_header(next_row_id=0), "next row id"),
+        (of_header(oldest_version=Version(0), tags={"new": 1}), "tag"),
+        (of_header(offsets=()), "offset"),
+        (of_header(ledger={}), "ledger"),
+        (of_header(totals=Totals()), "total"),
+    ],
+)
+def test_a_header_that_breaks_a_rule_is_noticed(change: Change, word: str) -> None:
+    lake = new_lake(append("a", writer_id="w", writer_sequence=1), append("b"))
+    old, new = lake.states[-2:]
+    assert broken(old, new) == []
+    assert any(word in sentence for sentence in broken(old, with_header(new, change)))
+
+
+def test_an_idle_process_writer_may_leave_the_ledger() -> None:
+    lake = new_lake(append("a"), append("b"))
+    old, new = lake.states[-2:]
+    gone = of_header(ledger={WriterId("process/1"): WriterRecord()})
+    assert broken(with_header(old, gone), dataclasses.replace(new, root=dataclasses.replace(
+        new.root, header=dataclasses.replace(new.header, ledger={})))) == []  # fmt: skip
+
+
+def test_an_offset_that_goes_back_is_noticed() -> None:
+    lake = new_lake(append("a"), append("b"))
+    old, new = lake.states[-2:]
+    [offset] = new.header.offsets
+    back = of_header(offsets=(PartitionOffset(offset.log, offset.partition, 1),))
+    assert any("offset" in sentence for sentence in broken(old, with_header(new, back)))
+
+
+def test_a_lost_row_is_noticed() -> None:
+    lake = new_lake(append("a"), append("b"))
+    old, new = lake.states[-2:]
+    new.live.rows.pop(EntryPlace(ContentType.DATA, "data/a.parquet"))
+    assert any("live" in sentence for sentence in broken(old, new))
+
+
+def test_a_vector_whose_file_is_gone_is_noticed() -> None:
+    lake = new_lake(append("a"))
+    vector = lake.vector("v", "data/a.parquet", [1])
+    lake.put(intent(IntentKind.ROW_DELTA, "d", add_vectors=(vector,)))
+    old, new = lake.states[-2:]
+    new.live.rows.pop(EntryPlace(ContentType.DATA, "data/a.parquet"))
+    assert any("a vector of data/a.parquet" in sentence for sentence in broken(old, new))
+
+
+def test_a_manifest_vector_that_lost_a_bit_is_noticed() -> None:
+    lake = flushed()
+    lake.put(remove("r1", removed("data/a.parquet")))
+    lake.put(remove("r2", removed("data/b.parquet")))
+    old, new = lake.states[-2:]
+    [location] = new.live.dead
+    new.live.dead[location].remove(0)
+    assert any("went back" in sentence for sentence in broken(old, new))
+
+
+def test_an_entry_that_does_not_exist_cannot_be_masked() -> None:
+    lake = flushed()
+    lake.put(remove("r1", removed("data/a.parquet")))
+    old, new = lake.states[-2:]
+    [location] = new.live.dead
+    new.live.dead[location].add(99)
+    assert any("does not have" in sentence for sentence in broken(old, new))
+
+
+def flushed() -> Lake:
+    lake = new_lake(append("a"), append("b"))
+    lake.put(lake.flush("f", lake.leaf(lake.root_entries())))
+    return lake
+
+
+def test_wrong_aggregates_of_a_leaf_are_noticed_by_the_thorough_check() -> None:
+    lake = flushed()
+    [(location, row)] = lake.head.live.leaf_rows.items()
+    wrong = dataclasses.replace(row.entry, content_stats={})
+    lake.head.live.leaf_rows[location] = dataclasses.replace(row, entry=wrong)
+    assert any("statistics" in sentence for sentence in broken_thoroughly(lake.head))
+
+
+def test_a_wrong_summary_is_noticed_by_the_thorough_check() -> None:
+    lake = new_lake(append("a"))
+    wrong = with_header(lake.head, of_snapshot(summary={"added-data-files": "2"}))
+    assert any("summary" in sentence for sentence in broken_thoroughly(wrong))
+
+
+def test_a_wrong_total_is_noticed_by_the_thorough_check() -> None:
+    lake = new_lake(append("a"))
+    wrong = with_header(lake.head, of_header(totals=Totals(data_files=1, rows=11, data_bytes=1000)))
+    assert any("totals" in sentence for sentence in broken_thoroughly(wrong))
+
+
+def paged() -> Lake:
+    """The last root moved ledger and outcomes to pages."""
+    lake = new_lake(append("a", writer_id="w", writer_sequence=1), append("b", writer_id="v", writer_sequence=1))
+    lake.limits = HeaderLimits(ledger_bytes=60, outcome_bytes=250)
+    lake.put(append("c", writer_id="u", writer_sequence=1), remove("r", removed("data/no"), **WRITER))
+    return lake
+
+
+WRITER = {"writer_id": "x", "writer_sequence": 3}
+
+
+def with_pages(state: TableState, **members: object) -> TableState:
+    """A state with other pages, which its header names."""
+    pages = dataclasses.replace(state.pages, **members)  # type: ignore[arg-type]
+    named = of_header(
+        ledger_pages=tuple(page.reference for page in pages.ledger),
+        outcome_pages=tuple(page.reference for page in pages.outcomes),
+    )
+    return dataclasses.replace(with_header(state, named), pages=pages)
+
+
+def complaints(old: TableState, new: TableState) -> str:
+    return "; ".join(broken(old, new))
+
+
+def test_pages_that_are_not_loaded_are_noticed() -> None:
+    lake = paged()
+    old, new = lake.states[-2:]
+    assert (len(new.pages.ledger), len(new.pages.outcomes)) == (1, 1)
+    assert complaints(old, dataclasses.replace(new, pages=NO_PAGES)).startswith("the pages are not those")
+
+
+def test_a_page_that_was_not_made_is_noticed() -> None:
+    lake = paged()
+    old, new = lake.states[-2:]
+    assert complaints(old, new) == ""
+    lost = complaints(old, with_pages(new, ledger=()))
+    assert "writer w is lost" in lost
+    assert "writer v is lost" in lost
+    assert "the outcomes of offsets" in complaints(old, with_pages(new, outcomes=()))
+
+
+def test_a_page_that_goes_with_something_in_it_is_noticed() -> None:
+    lake = paged()
+    old = lake.head
+    lake.limits = HEADER_LIMITS
+    lake.put(append("d"))
+    new = lake.head
+    assert "writer w is lost" in complaints(old, with_pages(new, ledger=()))
+    gone = with_pages(new, outcomes=())
+    assert "the outcomes of offsets 0 to 0" in complaints(old, gone)
+    assert broken(old, gone, acknowledged={(LOG, 0): old.header.offsets[0].next_offset}) == []
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        WriterRecord(),
+        WriterRecord((CommittedRun(2, 2, Version(1), 0),)),
+        WriterRecord((CommittedRun(1, 1, Version(2), 0),)),
+        WriterRecord((CommittedRun(0, 1, Version(0), 0),)),
+    ],
+)
+def test_a_record_that_changed_on_its_way_to_a_page_is_noticed(record: WriterRecord) -> None:
+    lake = paged()
+    old, new = lake.states[-2:]
+    rows = {**new.pages.ledger[0].rows, WriterId("w"): encode_ledger_row(WriterId("w"), record)}
+    page, _ = encode_ledger_page(new.header.table_uuid, rows)
+    assert "the ledger of w loses sequences 1 to 1" in complaints(old, with_pages(new, ledger=(page,)))
+
+
+def test_a_run_in_the_header_that_shrinks_is_noticed() -> None:
+    lake = new_lake(*[append(f"f{number}", writer_id="w", writer_sequence=number) for number in range(3)])
+    old, new = lake.states[-2:]
+    shrunk = of_header(ledger={WriterId("w"): WriterRecord((CommittedRun(0, 0, Version(1), 0),), (), 1)})
+    assert "the ledger of w loses sequences 0 to 1" in complaints(old, with_header(new, shrunk))
+
+
+def test_a_rejection_that_is_lost_is_noticed() -> None:
+    lake = new_lake()
+    lake.put(remove("r", removed("data/no"), **WRITER))
+    lake.put(append("a", writer_id="x", writer_sequence=9))
+    old, new = lake.states[-2:]
+    record = new.header.ledger[WriterId("x")]
+    forgot = of_header(ledger={WriterId("x"): dataclasses.replace(record, rejected=())})
+    assert "the rejection of intent r" in complaints(old, with_header(new, forgot))
+
+
+def test_a_header_over_its_limits_is_noticed() -> None:
+    lake = new_lake(append("a", writer_id="w", writer_sequence=1))
+    lake.put(*[remove(f"r{number}", removed(f"data/{'x' * 280}")) for number in range(9)])
+    old, new = lake.states[-2:]
+    found = broken(old, new, limits=HeaderLimits(ledger_bytes=20, outcome_bytes=900))
+    assert found == [
+        "the header holds more than 20 bytes of the ledger",
+        "the header holds more than 900 bytes of outcomes",
+    ]
+
+
+def test_outcomes_that_are_dropped_before_they_are_acknowledged_are_noticed() -> None:
+    lake = new_lake(append("a"))
+    offset = lake.offset
+    lake.put(append("b"), acknowledged={(LOG, 0): offset})
+    old, new = lake.states[-2:]
+    assert broken(old, new, acknowledged={(LOG, 0): offset}) == []
+    assert "the outcomes of offsets 1 to 1" in complaints(old, new)
