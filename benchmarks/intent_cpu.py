@@ -50,9 +50,9 @@ from rootline.schemas.intent import PROCESS_WRITER_PREFIX, Intent, IntentKind
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
 from rootline.schemas.verdict import VerdictKind
-from rootline.tree.check.invariants import broken
+from rootline.tree.check.invariants import violations
 from rootline.tree.commit.apply import apply_batch
-from rootline.tree.draft.batch import Applied, Library, Record, Stamp
+from rootline.tree.draft.batch import Applied, FetchedObjects, Record, Stamp
 from rootline.tree.state.table_state import TableState
 
 BATCH: Final = 512
@@ -181,7 +181,7 @@ def _sample(machine: TableMachine, batch: Batch, yardsticks: Yardsticks, into: S
     if after is not None:
         root = after.root
         into.time(_ENCODE, lambda: encode_root(root.header, root.blocks, root.codec, root.sync))
-        into.time(_CHECK, lambda: broken(head, after, acknowledged=one.before.acknowledged))
+        into.time(_CHECK, lambda: violations(head, after, acknowledged=one.before.acknowledged))
 
 
 def _carried_out(machine: TableMachine, raws: Sequence[LogRecord]) -> Taken:
@@ -293,7 +293,7 @@ def _filled(codec: StatisticsCodec, size: int) -> TableMachine:
 def _applied(state: TableState | None, value: bytes, offset: int) -> TableState:
     record = Record(LogPosition(_LOG, 0, offset), decode_intent(value), len(value))
     stamp = Stamp(CommitId(f"{offset:032x}"), "bench", _NOW_MS)
-    applied = apply_batch(state, TABLE, [record], Library(), stamp, acknowledged={(_LOG, 0): offset + 1})
+    applied = apply_batch(state, TABLE, [record], FetchedObjects(), stamp, acknowledged={(_LOG, 0): offset + 1})
     if not isinstance(applied, Applied):
         raise TypeError(f"the benchmark's own intent came to {applied}")
     return applied.state

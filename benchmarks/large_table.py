@@ -26,7 +26,7 @@ from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.object_keys import key_of, root_key
 from rootline.tree.commit.apply import apply_batch
-from rootline.tree.draft.batch import Applied, Library, Record, Stamp
+from rootline.tree.draft.batch import Applied, FetchedObjects, Record, Stamp
 from rootline.tree.state.table_state import TableState
 
 LOG: Final = LogId("embedded/large")
@@ -59,7 +59,7 @@ def leaves_of(files: int) -> Iterator[tuple[EncodedLeaf, int]]:
 
 async def build(store: ObjectStore, files: int) -> TableState:
     """A table of `files` files in leaves, in `store`; its state."""
-    state = await _commit(store, None, decode_intent(create_record(definition()), {}, IntentLimits()), Library())
+    state = await _commit(store, None, decode_intent(create_record(definition()), {}, IntentLimits()), FetchedObjects())
     for number, (leaf, count) in enumerate(leaves_of(files)):
         await _put(store, key_of(TABLE, leaf.location), leaf.body)
         manifest = AddedManifest(
@@ -69,8 +69,8 @@ async def build(store: ObjectStore, files: int) -> TableState:
             record_count=count,
             partition_spec_id=0,
         )
-        library = Library({leaf.location: decode_leaf(leaf.body, location=leaf.location)})
-        state = await _commit(store, state, _append(number, manifest), library)
+        fetched = FetchedObjects({leaf.location: decode_leaf(leaf.body, location=leaf.location)})
+        state = await _commit(store, state, _append(number, manifest), fetched)
     return state
 
 
@@ -86,11 +86,11 @@ def _append(number: int, manifest: AddedManifest) -> Intent:
     return decode_intent(encode_intent(intent), {}, IntentLimits())
 
 
-async def _commit(store: ObjectStore, state: TableState | None, intent: Intent, library: Library) -> TableState:
+async def _commit(store: ObjectStore, state: TableState | None, intent: Intent, fetched: FetchedObjects) -> TableState:
     offset = 0 if state is None else state.header.version + 1
     record = Record(LogPosition(LOG, 0, offset), intent, 1_000)
     stamp = Stamp(CommitId(f"{offset:032x}"), "bench", 1_700_000_000_000 + offset)
-    applied = apply_batch(state, TABLE, [record], library, stamp, acknowledged={(LOG, 0): offset})
+    applied = apply_batch(state, TABLE, [record], fetched, stamp, acknowledged={(LOG, 0): offset})
     if not isinstance(applied, Applied) or applied.verdicts[0].code is not None:
         raise TypeError(f"the benchmark's own intent came to {applied}")
     for pending in applied.objects:

@@ -21,9 +21,9 @@ from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.identifiers import CommitId
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogId, LogPosition
-from rootline.tree.check.invariants import broken
+from rootline.tree.check.invariants import violations
 from rootline.tree.commit.apply import apply_batch
-from rootline.tree.draft.batch import Applied, Library, Record, Stamp
+from rootline.tree.draft.batch import Applied, FetchedObjects, Record, Stamp
 from rootline.tree.state.table_state import TableState
 
 _ENTRIES = 2_000
@@ -54,7 +54,9 @@ def measure() -> list[Result]:
         before, passed = state, {(record.position.log, 0): record.position.offset}
         checks.append(
             _timed(
-                lambda before=before, applied=applied, passed=passed: broken(before, applied.state, acknowledged=passed)
+                lambda before=before, applied=applied, passed=passed: violations(
+                    before, applied.state, acknowledged=passed
+                )
             )
         )
         state = applied.state
@@ -125,7 +127,7 @@ def _record(value: bytes, offset: int) -> Record:
 def _applied(state: TableState | None, record: Record) -> Applied:
     stamp = Stamp(CommitId(f"{record.position.offset:032x}"), "bench", 1_700_000_000_000)
     applied = apply_batch(
-        state, TABLE, [record], Library(), stamp, acknowledged={(record.position.log, 0): record.position.offset}
+        state, TABLE, [record], FetchedObjects(), stamp, acknowledged={(record.position.log, 0): record.position.offset}
     )
     if not isinstance(applied, Applied):
         raise TypeError(f"the benchmark's own intent came to {applied}")

@@ -21,7 +21,7 @@ from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.coordinator.runtime.consumer_loop import ConsumerLoop
 from rootline.coordinator.runtime.effect_runner import EffectRunner
 from rootline.coordinator.runtime.metrics import CoordinatorMetrics
-from rootline.coordinator.runtime.partition_assignment import TenureSettings
+from rootline.coordinator.runtime.partition_assignment import AssignmentSettings
 from rootline.coordinator.runtime.table_loop import TableContext, TableLoop, TableOwner
 from rootline.coordinator.runtime.verdict_outbox import Publication
 from rootline.coordinator.settings import CoordinatorSettings
@@ -67,7 +67,7 @@ class CoordinatorService:
             log=log,
             make_loop=self._make_loop,
             environment=self._environment,
-            settings=TenureSettings(
+            settings=AssignmentSettings(
                 limits=limits or IntentLimits(),
                 queue_bytes_max=self._settings.queue_bytes_max,
                 table_idle_s=self._settings.table_idle_s,
@@ -161,9 +161,10 @@ class CoordinatorService:
                 self.metrics.retained(table, header.earlier_bytes + size)
         self.metrics.oldest_pending((now_ms - oldest) / 1000)
         if self._started and not self._ended:
-            tenure = self._consumer.tenure
+            assignment = self._consumer.assignment
             self.metrics.holding(
-                0 if tenure is None else len(tenure.assigned.starts), 0 if tenure is None else tenure.held_bytes
+                0 if assignment is None else len(assignment.assigned.starts),
+                0 if assignment is None else assignment.held_bytes,
             )
             with contextlib.suppress(Unavailable):
                 self.metrics.lag(await self._consumer.lag())

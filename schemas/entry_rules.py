@@ -44,7 +44,7 @@ _FORMATS: Final = {
 _MANIFEST_VECTOR_CARDINALITY_MAX: Final = 2**32
 
 
-def broken_rules(entry: ContentEntry, kind: ManifestKind) -> list[str]:
+def entry_violations(entry: ContentEntry, kind: ManifestKind) -> list[str]:
     """The rules that `entry` breaks as an entry of a root or of a leaf, each a sentence; empty when it is sound."""
     return [*shape_rules(entry, kind), *_beyond_shape(entry)]
 

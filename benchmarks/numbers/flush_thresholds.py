@@ -33,7 +33,7 @@ from rootline.schemas.object_keys import root_key
 from rootline.storage.metadata.root_reader import read_definition, read_root
 from rootline.storage.metadata.table_loader import plan_scan
 from rootline.tree.commit.apply import apply_batch
-from rootline.tree.draft.batch import Applied, Library, Needs, Record, Stamp
+from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, Record, Stamp
 from rootline.tree.filter.prune import PruningFilter
 from rootline.tree.state.table_state import TableState
 from tests.services.s3_service import S3Service, running_s3
@@ -163,12 +163,12 @@ async def _step(store: ObjectStore, state: TableState, intent: Intent) -> Applie
     version = state.header.version + 1
     record = Record(LogPosition(LOG, 0, version), intent, 1_000)
     stamp = Stamp(CommitId(f"{version:032x}"), "bench", 1_700_000_000_000 + version)
-    library = Library()
+    fetched = FetchedObjects()
     while True:
-        found = apply_batch(state, TABLE, [record], library, stamp, acknowledged={(LOG, 0): version})
+        found = apply_batch(state, TABLE, [record], fetched, stamp, acknowledged={(LOG, 0): version})
         if not isinstance(found, Needs):
             break
-        library = Library({}, {at: BitMap64([1]) for at in found.vectors})
+        fetched = FetchedObjects({}, {at: BitMap64([1]) for at in found.vectors})
     assert isinstance(found, Applied), found
     _check(found.verdicts)
     await store.put_if_absent(root_key(TABLE, version), found.body)

@@ -18,7 +18,7 @@ from rootline.maintenance.self_flush_plan import own_leaves
 from rootline.schemas.identifiers import CommitId
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import PartitionOffset
-from rootline.tree.check.invariants import broken
+from rootline.tree.check.invariants import violations
 from rootline.tree.commit.answers import answer, next_offset
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import Applied, Needs, NoTable, Record, Stamp
@@ -70,14 +70,14 @@ def build(machine: TableMachine, tick: Tick) -> Applied | Needs | NoTable | str:
         machine.head,
         machine.table,
         machine.batch,
-        machine.library,
+        machine.fetched,
         stamp,
         acknowledged=machine.acknowledged,
         limits=limits,
         relief=own_leaves,
     )
     if isinstance(result, Applied):
-        rules = broken(machine.head, result.state, acknowledged=machine.acknowledged, limits=limits)
+        rules = violations(machine.head, result.state, acknowledged=machine.acknowledged, limits=limits)
         if rules:
             return f"the next root would break a rule: {'; '.join(rules)}"
     return result

@@ -90,7 +90,7 @@ _BUSY: Final = {
     Phase.FETCHING,
     Phase.STAGING,
     Phase.PUTTING,
-    Phase.ASKING,
+    Phase.READING_BACK,
     Phase.CONFIRMING,
 }
 _ALL: Final = set(Phase)
@@ -134,16 +134,16 @@ TRANSITIONS: Final[Mapping[tuple[Phase, type], Transition]] = {
     **_rows(handlers.fetch_failed, RequestFailed, {Phase.FETCHING}, _TROUBLE),
     **_rows(handlers.objects_stored, ObjectsStored, {Phase.STAGING}, frozenset({Phase.PUTTING})),
     **_rows(handlers.staging_failed, RequestFailed, {Phase.STAGING}, _TROUBLE),
-    **_rows(handlers.put_replied, PutReplied, {Phase.PUTTING}, _DONE | _LOST | {Phase.ASKING, Phase.CONFIRMING}),
-    **_rows(handlers.read_back, RootReadBack, {Phase.ASKING}, _DONE | _LOST | {Phase.CONFIRMING}),
-    **_rows(handlers.root_unreadable, LoadFailed, {Phase.ASKING}, frozenset({Phase.QUARANTINED})),
-    **_rows(handlers.read_back_failed, RequestFailed, {Phase.ASKING}, _TROUBLE),
+    **_rows(handlers.put_replied, PutReplied, {Phase.PUTTING}, _DONE | _LOST | {Phase.READING_BACK, Phase.CONFIRMING}),
+    **_rows(handlers.read_back, RootReadBack, {Phase.READING_BACK}, _DONE | _LOST | {Phase.CONFIRMING}),
+    **_rows(handlers.root_unreadable, LoadFailed, {Phase.READING_BACK}, frozenset({Phase.QUARANTINED})),
+    **_rows(handlers.read_back_failed, RequestFailed, {Phase.READING_BACK}, _TROUBLE),
     **_rows(handlers.head_listed, HeadListed, {Phase.CONFIRMING}, _DONE | {Phase.LOADING}),
     **_rows(handlers.confirm_failed, RequestFailed, {Phase.CONFIRMING}, _TROUBLE),
     **_rows(
         handlers.waited,
         TimerFired,
         {Phase.WAITING},
-        _DONE | {Phase.WAITING, Phase.LOADING, Phase.ASKING, Phase.CONFIRMING},
+        _DONE | {Phase.WAITING, Phase.LOADING, Phase.READING_BACK, Phase.CONFIRMING},
     ),
 }

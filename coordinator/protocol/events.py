@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rootline.ports.object_store import PutReply
 from rootline.schemas.identifiers import CommitId, Version
 from rootline.schemas.root_header import PartitionOffset
-from rootline.tree.draft.batch import Library, Record
+from rootline.tree.draft.batch import FetchedObjects, Record
 from rootline.tree.state.table_state import TableState
 
 
@@ -52,7 +52,7 @@ class LoadFailed:
 class Fetched:
     """Leaves and vectors that a batch needs; a value of `None` means: looked for, and not there or not readable."""
 
-    library: Library
+    fetched: FetchedObjects
 
 
 @dataclass(frozen=True, slots=True)

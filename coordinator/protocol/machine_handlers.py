@@ -100,8 +100,8 @@ def window_ended(machine: TableMachine, event: TimerFired, tick: Tick) -> Step:
 
 def fetched(machine: TableMachine, event: Fetched, tick: Tick) -> Step:
     """What the batch needed is here: build again."""
-    library = machine.library.with_more(event.library)
-    return moves.settle_and_build(machine._replace(library=library, failures=0), tick)
+    fetched = machine.fetched.with_more(event.fetched)
+    return moves.settle_and_build(machine._replace(fetched=fetched, failures=0), tick)
 
 
 def fetch_failed(machine: TableMachine, event: RequestFailed, tick: Tick) -> Step:
@@ -128,7 +128,7 @@ def put_replied(machine: TableMachine, event: PutReplied, tick: Tick) -> Step:
             return moves.lost(machine, tick)
         case _:
             attempt = moves.in_flight(machine)
-            asking = machine._replace(phase=Phase.ASKING)
+            asking = machine._replace(phase=Phase.READING_BACK)
             note = Report(Noted.PUT_ASKED, f"{event.reply.answer.value}: {event.reply.detail}", attempt.version)
             return asking, [note, ReadBack(attempt.version, attempt.key, attempt.commit_id)]
 
@@ -147,7 +147,7 @@ def read_back(machine: TableMachine, event: RootReadBack, tick: Tick) -> Step:
 
 def read_back_failed(machine: TableMachine, event: RequestFailed, tick: Tick) -> Step:
     """Still unknown: ask again."""
-    return moves.wait_after_failure(machine, Phase.ASKING, event.detail, tick)
+    return moves.wait_after_failure(machine, Phase.READING_BACK, event.detail, tick)
 
 
 def head_listed(machine: TableMachine, event: HeadListed, tick: Tick) -> Step:
@@ -173,9 +173,11 @@ def waited(machine: TableMachine, event: TimerFired, tick: Tick) -> Step:
             return machine._replace(phase=Phase.STAGING), [StoreObjects(moves.in_flight(machine).applied.objects)]
         case Phase.PUTTING:
             return moves.put(machine, tick)
-        case Phase.ASKING:
+        case Phase.READING_BACK:
             attempt = moves.in_flight(machine)
-            return machine._replace(phase=Phase.ASKING), [ReadBack(attempt.version, attempt.key, attempt.commit_id)]
+            return machine._replace(phase=Phase.READING_BACK), [
+                ReadBack(attempt.version, attempt.key, attempt.commit_id)
+            ]
         case Phase.CONFIRMING:
             return machine._replace(phase=Phase.CONFIRMING), [ListHead()]
         case _:

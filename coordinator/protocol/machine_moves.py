@@ -33,7 +33,7 @@ from rootline.ports.object_store import Predecessor
 from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import Version
 from rootline.schemas.object_keys import root_key
-from rootline.tree.draft.batch import Applied, Library, Needs, NoTable
+from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, NoTable
 from rootline.tree.ledger.outcomes import Acknowledged
 
 Step = tuple[TableMachine, list[Effect]]
@@ -80,7 +80,7 @@ def go_on(machine: TableMachine, tick: Tick, *, served: int) -> Step:
 def close(machine: TableMachine, tick: Tick) -> Step:
     """Take the front of the queue as the next batch."""
     count = take(machine.queue, machine.policy.limits)
-    closed = machine._replace(batch=machine.queue[:count], queue=machine.queue[count:], library=Library())
+    closed = machine._replace(batch=machine.queue[:count], queue=machine.queue[count:], fetched=FetchedObjects())
     return settle_and_build(closed, tick)
 
 
@@ -157,7 +157,7 @@ def confirmed(machine: TableMachine, base_ms: int | None, tick: Tick) -> Step:
             base_ms=base_ms,
             batch=(),
             attempt=None,
-            library=Library(),
+            fetched=FetchedObjects(),
             losses=0,
             failures=0,
             publishing=machine.publishing + 1,
@@ -219,7 +219,9 @@ def wait(machine: TableMachine, resume: Phase, delay_s: float) -> Step:
 
 def quarantined(machine: TableMachine, why: str) -> Step:
     """Commit nothing more. What waits has no verdict and stays on the log."""
-    held = machine._replace(phase=Phase.QUARANTINED, queue=(), batch=(), attempt=None, library=Library(), why=why)
+    held = machine._replace(
+        phase=Phase.QUARANTINED, queue=(), batch=(), attempt=None, fetched=FetchedObjects(), why=why
+    )
     return held, [Report(Noted.QUARANTINED, why)]
 
 

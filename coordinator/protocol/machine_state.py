@@ -14,7 +14,7 @@ from typing import NamedTuple
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.schemas.identifiers import CommitId, ObjectKey, TableName, Version
-from rootline.tree.draft.batch import Applied, Library, Record
+from rootline.tree.draft.batch import Applied, FetchedObjects, Record
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
 from rootline.tree.state.table_state import TableState
@@ -30,7 +30,7 @@ class Phase(StrEnum):
     FETCHING = "fetching"  # leaves or vectors that the batch needs are being read
     STAGING = "staging"  # what the root will reference is being stored
     PUTTING = "putting"  # the PUT of the root is out
-    ASKING = "asking"  # its outcome is unknown: a GET of the same root is out
+    READING_BACK = "asking"  # its outcome is unknown: a GET of the same root is out
     CONFIRMING = "confirming"  # it landed late after the last answer: a LIST is out
     WAITING = "waiting"  # a delay before trying again
     QUARANTINED = "quarantined"  # stored bytes are corrupt, or a rule of our own broke: nothing more is committed
@@ -69,7 +69,7 @@ class TableMachine(NamedTuple):
     queue: tuple[Record, ...] = ()
     batch: tuple[Record, ...] = ()
     attempt: Attempt | None = None
-    library: Library = Library()
+    fetched: FetchedObjects = FetchedObjects()
     acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED
     publishing: int = 0
     expected: int = 1

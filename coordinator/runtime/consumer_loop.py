@@ -1,7 +1,7 @@
 """Reads the log for as long as the process runs, whatever partitions it is given and however often they change.
 
 Owns: the turn from assignment to tenure to revocation, and what is remembered of a tenure's progress. Does not own:
-what becomes of a record (`tenure`), how partitions are shared (the feed).
+what becomes of a record (`assignment`), how partitions are shared (the feed).
 Invariants: nothing is remembered past a record without an acknowledged verdict; what a tenure has in flight is decided,
 or cut off, before its partitions go; a stop is a revocation of all.
 """
@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from rootline.coordinator.runtime.partition_assignment import End, LoopFactory, Tenure, TenureSettings
+from rootline.coordinator.runtime.partition_assignment import AssignmentSettings, End, LoopFactory, PartitionAssignment
 from rootline.coordinator.runtime.table_loop import TableLoop
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Assigned, CoordinatorLog, Delivered, FeedEvent, Partition, Revoked
@@ -37,13 +37,13 @@ class ConsumerLoop:
     log: CoordinatorLog
     make_loop: LoopFactory
     environment: Environment
-    settings: TenureSettings
+    settings: AssignmentSettings
     wait_s: float
     remember_every_s: float
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     caught_up: asyncio.Event = field(default_factory=asyncio.Event)
     _unreadable: str = ""
-    _tenure: Tenure | None = None
+    _assignment: PartitionAssignment | None = None
     _reader: asyncio.Task[None] | None = None
     _remembered_s: float = 0.0
     _remembering: asyncio.Task[None] | None = None
@@ -52,17 +52,17 @@ class ConsumerLoop:
     @property
     def tables(self) -> Mapping[TableName, TableLoop]:
         """The tables that this process serves now."""
-        return {} if self._tenure is None else self._tenure.tables
+        return {} if self._assignment is None else self._assignment.tables
 
     @property
     def trouble(self) -> str:
         """Why the log cannot be read now, or what was decided cannot be said, if so."""
-        return self._unreadable or ("" if self._tenure is None else self._tenure.trouble)
+        return self._unreadable or ("" if self._assignment is None else self._assignment.trouble)
 
     @property
-    def tenure(self) -> Tenure | None:
+    def assignment(self) -> PartitionAssignment | None:
         """What is being done with the present partitions, if there are any."""
-        return self._tenure
+        return self._assignment
 
     async def run(self) -> None:
         """Until `request_stop`; then every table finishes what it has in flight.
@@ -80,7 +80,7 @@ class ConsumerLoop:
                 )
             finally:
                 reader.cancel()
-                await self._end_tenure(patience_s)
+                await self._end_assignment(patience_s)
             if not reader.cancelled():
                 reader.result()
 
@@ -93,36 +93,40 @@ class ConsumerLoop:
     async def lag(self) -> Mapping[Partition, int]:
         """Records of each partition that were not handed to all of their tables yet. Raises `Unavailable`."""
         ahead = await self.log.lag()
-        tenure = self._tenure
-        return {} if tenure is None else {place: lag + tenure.frontier.distance(place) for place, lag in ahead.items()}
+        assignment = self._assignment
+        return (
+            {}
+            if assignment is None
+            else {place: lag + assignment.frontier.distance(place) for place, lag in ahead.items()}
+        )
 
     async def _read(self, tasks: asyncio.TaskGroup) -> None:
         while not self.stopping.is_set():
             event = await self._next()
             match event:
                 case Assigned():
-                    await self._end_tenure(0.0)
-                    self._tenure = self._begun(event, tasks)
+                    await self._end_assignment(0.0)
+                    self._assignment = self._begun(event, tasks)
                     if not event.starts:
                         self.caught_up.set()
                 case Delivered():
-                    if self._tenure is not None and (event.records or event.passed):
-                        await self._tenure.examine(event.records)
-                        self._tenure.hand_out(event.records, event.passed)
+                    if self._assignment is not None and (event.records or event.passed):
+                        await self._assignment.examine(event.records)
+                        self._assignment.hand_out(event.records, event.passed)
                     if event.at_end:
                         self.caught_up.set()
                     self._remember_now_and_then(tasks)
                     await asyncio.sleep(0)  # a turn for the tables, also when the feed never waits
                 case Revoked():
                     until_s = self.environment.monotonic_s() + event.deadline_s * _ANSWER_SHARE
-                    await self._end_tenure(event.deadline_s * _PATIENCE_SHARE, until_s)
+                    await self._end_assignment(event.deadline_s * _PATIENCE_SHARE, until_s)
                     await self.log.released()
                 case None:
                     await asyncio.sleep(self.wait_s * (0.5 + 0.5 * self.environment.jitter()))
 
     async def _next(self) -> FeedEvent | None:
         """The next event; `None` when there is no answer. A log that never answered ends the service."""
-        hold = self._tenure is not None and self._tenure.is_full
+        hold = self._assignment is not None and self._assignment.is_full
         try:
             event = await self.log.next(wait_s=_HOLD_S if hold else self.wait_s, hold=hold)
         except (Unavailable, OutcomeUnknown) as error:
@@ -135,44 +139,46 @@ class ConsumerLoop:
         self._has_answered = True
         return event
 
-    def _begun(self, event: Assigned, tasks: asyncio.TaskGroup) -> Tenure:
+    def _begun(self, event: Assigned, tasks: asyncio.TaskGroup) -> PartitionAssignment:
         partitions = [partition for _, partition, _ in event.starts]
         structlog.get_logger().info("partitions assigned", action="assign", partitions=partitions)
-        tenure = Tenure(event, self.log, self.make_loop, self.environment, self.settings, tasks)
-        tenure.begin()
-        return tenure
+        assignment = PartitionAssignment(event, self.log, self.make_loop, self.environment, self.settings, tasks)
+        assignment.begin()
+        return assignment
 
-    async def _end_tenure(self, patience_s: float | None, until_s: float = math.inf) -> None:
+    async def _end_assignment(self, patience_s: float | None, until_s: float = math.inf) -> None:
         """All of the tenure is decided, or cut off after `patience_s`; unless that is 0, its progress is remembered.
 
         That ends at `until_s` (monotonic seconds), whether or not the log has answered.
         """
-        tenure = self._tenure
-        if tenure is None:
+        assignment = self._assignment
+        if assignment is None:
             return
-        end = await tenure.end(patience_s=patience_s)
+        end = await assignment.end(patience_s=patience_s)
         if self._remembering is not None:
             self._remembering.cancel()
         if patience_s != 0.0:
             reader_failed = self._reader is not None and self._reader.done() and not self._reader.cancelled()
-            await self._remember(tenure, until_s, End.CUT_OFF if reader_failed else end)
-        self._tenure = None
+            await self._remember(assignment, until_s, End.CUT_OFF if reader_failed else end)
+        self._assignment = None
 
     def _remember_now_and_then(self, tasks: asyncio.TaskGroup) -> None:
         """Beside the reading: a log that does not answer here may well be read."""
         now_s = self.environment.monotonic_s()
         is_due = self._remembering is None and now_s - self._remembered_s >= self.remember_every_s
-        if self._tenure is not None and is_due:
+        if self._assignment is not None and is_due:
             self._remembered_s = now_s
-            self._remembering = tasks.create_task(self._remember(self._tenure), name="progress")
+            self._remembering = tasks.create_task(self._remember(self._assignment), name="progress")
             self._remembering.add_done_callback(self._has_remembered)
 
     def _has_remembered(self, _: asyncio.Task[None]) -> None:
         self._remembering = None
 
-    async def _remember(self, tenure: Tenure, until_s: float = math.inf, end: End | None = None) -> None:
+    async def _remember(
+        self, assignment: PartitionAssignment, until_s: float = math.inf, end: End | None = None
+    ) -> None:
         concludes = end is End.IN_GOOD_ORDER
-        moved = tenure.frontier.everywhere() if concludes else tenure.frontier.moved()
+        moved = assignment.frontier.everywhere() if concludes else assignment.frontier.moved()
         if not moved:
             return
         left_s = until_s - self.environment.monotonic_s()
@@ -182,4 +188,4 @@ class ConsumerLoop:
         except (Unavailable, OutcomeUnknown, TimeoutError) as error:  # later, or the next owner reads some again
             structlog.get_logger().info("progress not remembered", action="retry", reason=str(error))
         else:
-            tenure.frontier.remember(moved)
+            assignment.frontier.remember(moved)

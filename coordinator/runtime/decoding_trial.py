@@ -1,7 +1,7 @@
 """Records that were being read when a coordinator ended without a word: decoded by somebody else first.
 
 Owns: the child process, its limits and its end; which records end it. Does not own: which records are suspects (the
-feed), what becomes of them (`tenure`).
+feed), what becomes of them (`assignment`).
 Invariants: nothing that a record does to the child reaches this process; the child's end is blamed on the one record
 that it had in hand; a child that does not start blames nobody.
 
@@ -42,17 +42,17 @@ class DecodingTrial:
     _child: Process | None = None
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def deadly(self, records: Sequence[LogRecord]) -> dict[LogPosition, str]:
+    async def poison_among(self, records: Sequence[LogRecord]) -> dict[LogPosition, str]:
         """The records that end a process which decodes them, and how each did."""
         async with self._turn:
-            return await self._deadly(records)
+            return await self._poison_among(records)
 
     async def close(self) -> None:
         """End the child, if there is one."""
         async with self._turn:
             await self._end()
 
-    async def _deadly(self, records: Sequence[LogRecord]) -> dict[LogPosition, str]:
+    async def _poison_among(self, records: Sequence[LogRecord]) -> dict[LogPosition, str]:
         found: dict[LogPosition, str] = {}
         waiting = list(records)
         while waiting:

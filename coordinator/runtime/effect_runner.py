@@ -27,7 +27,7 @@ from rootline.coordinator.protocol.events import (
     RequestFailed,
     RootReadBack,
 )
-from rootline.coordinator.runtime.object_fetcher import LeavesAhead, read_library
+from rootline.coordinator.runtime.object_fetcher import LeavesAhead, fetch_objects
 from rootline.ports.object_store import ObjectStore, PutAnswer, PutReply
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.errors import Corrupt, OutcomeUnknown, RootlineError, Unavailable
@@ -78,7 +78,7 @@ class EffectRunner:
             case LoadHead():
                 return await self._load_head(effect)
             case Fetch():
-                return Fetched(await read_library(self._timed, self.table, effect.needs, ahead))
+                return Fetched(await fetch_objects(self._timed, self.table, effect.needs, ahead))
             case StoreObjects():
                 for item in effect.objects:
                     await self._store_object(item)

@@ -33,7 +33,7 @@ from rootline.storage.metadata import leaf_reader
 from rootline.storage.metadata.mapped_bytes import mapped
 from rootline.storage.metadata.root_reader import proven_root
 from rootline.storage.metadata.stored_file import stored_key
-from rootline.tree.draft.batch import UNKNOWN_SIZE, Library, Needs, VectorAt
+from rootline.tree.draft.batch import UNKNOWN_SIZE, FetchedObjects, Needs, VectorAt
 from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf
 
 _LENGTH_BYTES = 4
@@ -60,7 +60,9 @@ class LeavesAhead(Protocol):
         ...
 
 
-async def read_library(store: ObjectStore, table: TableName, needs: Needs, ahead: LeavesAhead | None = None) -> Library:
+async def fetch_objects(
+    store: ObjectStore, table: TableName, needs: Needs, ahead: LeavesAhead | None = None
+) -> FetchedObjects:
     """Everything that `needs` names; leaves that were read `ahead` are not read again.
 
     Raises:
@@ -91,7 +93,7 @@ async def read_library(store: ObjectStore, table: TableName, needs: Needs, ahead
     by_file = groupby(sorted(needs.vectors), key=attrgetter("location"))
     leaves = dict(await asyncio.gather(*(leaf_at(location) for location in sorted(needs.leaves))))
     vectors = await asyncio.gather(*(read_vectors(location, list(places)) for location, places in by_file))
-    return Library(
+    return FetchedObjects(
         {location: found.leaf for location, found in leaves.items()},
         dict(item for found in vectors for item in found),
         {location: found.trouble for location, found in leaves.items() if found.trouble is not None},

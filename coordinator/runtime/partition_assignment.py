@@ -23,7 +23,7 @@ import structlog
 
 from rootline.coordinator.runtime.decoding_trial import DecodingTrial
 from rootline.coordinator.runtime.frontier import Frontier
-from rootline.coordinator.runtime.record_decoding import Rejection, deadly, decoded
+from rootline.coordinator.runtime.record_decoding import Rejection, decoded, poison_rejection
 from rootline.coordinator.runtime.rejection_outbox import RejectionOutbox
 from rootline.coordinator.runtime.table_loop import TableLoop, TableOwner
 from rootline.ports.environment import Environment
@@ -50,7 +50,7 @@ class End(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class TenureSettings:
+class AssignmentSettings:
     """What a tenure is bounded by: bytes kept in memory over all tables, idle seconds before a table is let go."""
 
     limits: IntentLimits
@@ -61,7 +61,7 @@ class TenureSettings:
 
 
 @dataclass(slots=True)
-class Tenure:
+class PartitionAssignment:
     """`tables` grows as records of new tables arrive; `behind`: tables that their own readers serve.
 
     `held_bytes`: of intents in all tables' queues, and of rejected records that are not published yet.
@@ -71,7 +71,7 @@ class Tenure:
     log: CoordinatorLog
     make_loop: LoopFactory
     environment: Environment
-    settings: TenureSettings
+    settings: AssignmentSettings
     tasks: asyncio.TaskGroup
     tables: dict[TableName, TableLoop] = field(default_factory=dict)
     behind: set[tuple[TableName, Partition]] = field(default_factory=set)
@@ -84,14 +84,16 @@ class Tenure:
     _readers: set[asyncio.Task[None]] = field(default_factory=set)
     _new: set[TableName] = field(default_factory=set)
     _looked_for_idle_s: float = 0.0
-    _suspects: Mapping[Partition, int] = field(init=False)
-    _deadly: dict[LogPosition, str] = field(default_factory=dict)
+    _poison_candidates: Mapping[Partition, int] = field(init=False)
+    _poison: dict[LogPosition, str] = field(default_factory=dict)
     _trial: DecodingTrial = field(init=False)
 
     def __post_init__(self) -> None:
         self.frontier = Frontier(self.assigned.starts)
         self._acknowledged = {(log, partition): offset for log, partition, offset in self.assigned.starts}
-        self._suspects = {(log, partition): offset for log, partition, offset in self.assigned.suspects}
+        self._poison_candidates = {
+            (log, partition): offset for log, partition, offset in self.assigned.poison_candidates
+        }
         self._trial = DecodingTrial(self.settings.limits)
         self._outbox = RejectionOutbox(
             self.log,
@@ -109,12 +111,14 @@ class Tenure:
 
     async def examine(self, records: Sequence[LogRecord]) -> None:
         """Of records that may have ended a reader, learn which ones do; for `hand_out`."""
-        if not self._suspects:
+        if not self._poison_candidates:
             return
-        suspects = [raw for raw in records if raw.position.offset < self._suspects.get(raw.position[:2], 0)]
-        if suspects:
-            self._deadly |= await self._trial.deadly(suspects)
-        elif all(self.frontier.next_offset(place) >= end for place, end in self._suspects.items()):
+        poison_candidates = [
+            raw for raw in records if raw.position.offset < self._poison_candidates.get(raw.position[:2], 0)
+        ]
+        if poison_candidates:
+            self._poison |= await self._trial.poison_among(poison_candidates)
+        elif all(self.frontier.next_offset(place) >= end for place, end in self._poison_candidates.items()):
             await self._trial.close()  # whoever is behind starts it again
 
     def hand_out(self, records: Sequence[LogRecord], passed: Sequence[PartitionOffset] = ()) -> None:
@@ -259,8 +263,8 @@ class Tenure:
             self._hand_over(loop, table, place, tuple(own))
 
     def _decoded(self, raw: LogRecord) -> Record | Rejection:
-        how = self._deadly.get(raw.position) if self._deadly else None
-        return decoded(raw, self.settings.limits) if how is None else deadly(raw, how)
+        how = self._poison.get(raw.position) if self._poison else None
+        return decoded(raw, self.settings.limits) if how is None else poison_rejection(raw, how)
 
     async def _read_again(self, name: str, start: PartitionOffset) -> Reread | None:
         try:

@@ -51,7 +51,7 @@ def decoded(raw: LogRecord, limits: IntentLimits) -> Record | Rejection:
     )
 
 
-def deadly(raw: LogRecord, how: str) -> Rejection:
+def poison_rejection(raw: LogRecord, how: str) -> Rejection:
     """The rejection of a record that nobody in this process may decode."""
     return _rejection(raw, Invalid("undecodable", f"the record {how}; it was not decoded again"))
 

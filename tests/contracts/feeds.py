@@ -67,7 +67,7 @@ class Reader:
         self.starts: dict[int, PartitionOffset] | None = None
         self.records: list[LogRecord] = []
         self.events: list[type[FeedEvent]] = []
-        self.suspects: tuple[PartitionOffset, ...] = ()
+        self.poison_candidates: tuple[PartitionOffset, ...] = ()
         self.at_end = False
 
     @property
@@ -89,9 +89,9 @@ class Reader:
         if not isinstance(event, Delivered):
             self.events.append(type(event))
         match event:
-            case Assigned(starts, suspects):
+            case Assigned(starts, poison_candidates):
                 self.starts = {start.partition: start for start in starts}
-                self.suspects = suspects
+                self.poison_candidates = poison_candidates
                 self.records = []
             case Delivered(records, at_end):
                 assert not records or self.starts is not None, "no record comes without an assignment"

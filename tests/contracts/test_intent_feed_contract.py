@@ -258,14 +258,14 @@ async def test_who_follows_a_reader_that_ended_without_a_word_is_told_what_it_ma
     positions = await durable.publish(*numbered(0, 10))
     first = durable.reader()
     await first.until(lambda: len(first.records) == 10)
-    assert first.suspects == (), "nobody read before"
+    assert first.poison_candidates == (), "nobody read before"
     await decide(first, *positions[:4])
     await first.feed.close()
 
     second = durable.reader()
     await second.assigned()
 
-    assert second.suspects == (PartitionOffset(*positions[-1])._replace(next_offset=positions[-1].offset + 1),)
+    assert second.poison_candidates == (PartitionOffset(*positions[-1])._replace(next_offset=positions[-1].offset + 1),)
 
 
 async def test_who_follows_a_reader_that_ended_in_good_order_need_not_be_wary(durable: LogUnderTest) -> None:
@@ -282,7 +282,7 @@ async def test_who_follows_a_reader_that_ended_in_good_order_need_not_be_wary(du
     second = durable.reader()
     await second.until(lambda: len(second.records) == 6)
 
-    assert second.suspects == ()
+    assert second.poison_candidates == ()
     assert second.values == numbered(4, 10)
 
 

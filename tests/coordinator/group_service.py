@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from rootline.coordinator.app import CoordinatorService
-from rootline.coordinator.runtime.partition_assignment import Tenure
+from rootline.coordinator.runtime.partition_assignment import PartitionAssignment
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.content_entry import ContentType
@@ -73,11 +73,11 @@ class Group:
         for name in list(self.services):
             await self.stop(name)
 
-    def tenure(self, name: str) -> Tenure:
+    def assignment(self, name: str) -> PartitionAssignment:
         """What that coordinator does with its partitions."""
-        tenure = self.services[name]._consumer.tenure
-        assert tenure is not None
-        return tenure
+        assignment = self.services[name]._consumer.assignment
+        assert assignment is not None
+        return assignment
 
     async def until(self, holds: Callable[[], bool], *, patience_s: float = PATIENCE_S) -> None:
         """Let (virtual) time pass until it `holds`."""
@@ -148,4 +148,4 @@ async def coordinating(
         yield group
     finally:
         await group.stop_all()
-    assert group.log.broken == []
+    assert group.log.violations == []

@@ -212,8 +212,8 @@ async def test_a_record_under_another_tables_key_is_refused() -> None:
 
 async def test_a_definition_that_cannot_be_stored() -> None:
     async with running() as service:
-        broken = Intent(intent_id="create", table="n.t", kind=IntentKind.CREATE, definition="{}")
-        [verdict] = await service.commit(broken)
+        violations = Intent(intent_id="create", table="n.t", kind=IntentKind.CREATE, definition="{}")
+        [verdict] = await service.commit(violations)
         assert verdict.code == "definition-invalid"
         await service.create(TableName("n.t"))
         [verdict] = await service.commit(

@@ -76,7 +76,7 @@ def test_a_table_whose_queue_is_full_delays_no_other_and_misses_nothing() -> Non
             outage.on = False
             [last] = await service.commit(append_intent("last"))
             assert last.kind is VerdictKind.COMMITTED
-            assert consumer_of(service.service).tenure.behind == set()
+            assert consumer_of(service.service).assignment.behind == set()
         own = [verdict for verdict in await log.verdicts() if verdict is not None and verdict.table == TABLE]
         assert [verdict.kind for verdict in own] == [VerdictKind.COMMITTED] * 252
         numbers = [verdict.sequence_number for verdict in own]
@@ -304,7 +304,7 @@ def test_after_an_end_without_a_word_what_kills_its_decoder_is_dead_lettered_and
         mark.touch()  # whoever read here was killed
         log = HookedLog()
         await log.publish(TABLE.encode(), encode_intent(create_intent(TABLE)))
-        deadly = await log.publish(TABLE.encode(), encode_intent(append_intent("deadly")))
+        poison_rejection = await log.publish(TABLE.encode(), encode_intent(append_intent("deadly")))
         last = await log.publish(TABLE.encode(), encode_intent(append_intent("last")))
         settings = CoordinatorSettings(probe_rounds=0, poll_wait_s=0.05)
         service = CoordinatorService(store=HookedStore(), log=EmbeddedFeed(log, mark), settings=settings)
@@ -312,7 +312,7 @@ def test_after_an_end_without_a_word_what_kills_its_decoder_is_dead_lettered_and
             patch.setattr(decoding_trial, "_COMMAND", (sys.executable, "-c", DEADLY_CHILD))
             task = asyncio.ensure_future(service.run())
             verdict = await log.wait_verdict(last, timeout_s=30.0)
-            killed = await log.wait_verdict(deadly, timeout_s=30.0)
+            killed = await log.wait_verdict(poison_rejection, timeout_s=30.0)
             assert mark.exists()
             service.request_stop()
             await task

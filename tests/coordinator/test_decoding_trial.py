@@ -56,7 +56,7 @@ async def trial() -> AsyncIterator[DecodingTrial]:
 async def test_records_that_end_their_decoder_are_named_with_how_and_no_others(trial: DecodingTrial) -> None:
     good, bad = encode_intent(append_intent("good")), b"garbage"
     values = [good, b"crash", bad, b"exit", b"memory", good, b"hang", good]
-    found = await trial.deadly([record(offset, value) for offset, value in enumerate(values)])
+    found = await trial.poison_among([record(offset, value) for offset, value in enumerate(values)])
     assert {position.offset: how for position, how in found.items()} == {
         1: "ended the process that decoded it (signal 11)",
         3: "ended the process that decoded it (exit code 7)",
@@ -67,11 +67,11 @@ async def test_records_that_end_their_decoder_are_named_with_how_and_no_others(t
 
 async def test_one_child_serves_many_calls() -> None:
     trial = DecodingTrial(IntentLimits())
-    assert await trial.deadly([record(0, b"x")]) == {}
+    assert await trial.poison_among([record(0, b"x")]) == {}
     child = trial._child
     assert child is not None
     many = [record(offset, encode_intent(append_intent(f"f-{offset}"))) for offset in range(2_000)]
-    assert await trial.deadly(many) == {}
+    assert await trial.poison_among(many) == {}
     assert trial._child is child
     await trial.close()
     assert child.returncode is not None
@@ -79,7 +79,7 @@ async def test_one_child_serves_many_calls() -> None:
 
 async def test_a_child_that_does_not_start_blames_nobody() -> None:
     trial = DecodingTrial(IntentLimits(), command=(sys.executable, "-c", "raise SystemExit(1)"))
-    assert await trial.deadly([record(0, b"x")]) == {}
+    assert await trial.poison_among([record(0, b"x")]) == {}
 
 
 @pytest.mark.parametrize("told", [b"", frame(pickle.dumps((IntentLimits(), 1 << 30)))])

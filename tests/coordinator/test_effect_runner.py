@@ -216,8 +216,8 @@ async def test_what_cannot_be_read_is_looked_for_and_not_found(location: str) ->
     place = VectorAt(location, 0)
     event = await runner(store).run(Fetch(Needs(frozenset({location}), frozenset({place}))))
     assert isinstance(event, Fetched)
-    assert event.library.leaves == {location: None}
-    assert event.library.vectors == {place: None}
+    assert event.fetched.leaves == {location: None}
+    assert event.fetched.vectors == {place: None}
 
 
 async def test_an_older_root_is_read_and_one_that_is_absent_or_corrupt_is_looked_for_and_not_found() -> None:
@@ -225,5 +225,5 @@ async def test_an_older_root_is_read_and_one_that_is_absent_or_corrupt_is_looked
     store.place(root_key(TABLE, Version(1)), b"no root")
     event = await runner(store).run(Fetch(Needs(frozenset(), frozenset(), versions=frozenset(map(Version, range(3))))))
     assert isinstance(event, Fetched)
-    found = event.library.roots
+    found = event.fetched.roots
     assert {version: root is not None for version, root in found.items()} == {0: True, 1: False, 2: False}

@@ -190,7 +190,7 @@ def test_a_process_without_room_answers_a_rebalance_in_time() -> None:
             positions = []
             for number in range(50):
                 positions += group.publish(*(append_intent(f"f-{number}", table) for table in TABLES))
-            await group.until(lambda: group.tenure("a").is_full)
+            await group.until(lambda: group.assignment("a").is_full)
             group.start("b")
             await group.until(lambda: len(log.owns("a")) == len(log.owns("b")) == 1, patience_s=29.0)
             hanging = False

@@ -15,7 +15,7 @@ import pytest
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.client.write.definition_builder import build_definition
 from rootline.coordinator.runtime.leaf_shelf import LeafShelf
-from rootline.coordinator.runtime.object_fetcher import read_library
+from rootline.coordinator.runtime.object_fetcher import fetch_objects
 from rootline.maintenance.file_leaves import leaf_columns
 from rootline.ports.object_store import ObjectStore, StoredObject
 from rootline.schemas.bytes.leaf import leaf_codec
@@ -285,9 +285,9 @@ def test_a_leaf_that_could_not_be_read_ahead_is_read_when_it_is_needed() -> None
         async with asyncio.TaskGroup() as tasks:
             shelf.expect((Record(LogPosition(LogId("l"), 0, 0), adding("a", manifest), 1),), None, tasks)
             needs = Needs(frozenset({manifest.location}), frozenset(), {manifest.location: DEFINITION})
-            library = await read_library(store, TABLE, needs, shelf)
-        assert library.leaves[manifest.location] is not None
-        assert library.proofs[manifest.location].fault is None
+            fetched = await fetch_objects(store, TABLE, needs, shelf)
+        assert fetched.leaves[manifest.location] is not None
+        assert fetched.proofs[manifest.location].fault is None
 
     virtually(main())
 

@@ -46,11 +46,11 @@ def test_a_table_that_is_stuck_delays_no_other_and_holds_its_partitions_offset_b
             assert asyncio.get_running_loop().time() - began_s < 1.0
             await asyncio.sleep(100.0)
             assert log.remembered(0) == stuck[0].offset
-            assert group.tenure("a").tables[TABLE].machine.queued <= 8 + 16
+            assert group.assignment("a").tables[TABLE].machine.queued <= 8 + 16
             outage.on = False
             await group.decided(stuck)
             await group.until_settled()
-            assert group.tenure("a").behind == set()
+            assert group.assignment("a").behind == set()
             group.check_order(TABLE)
 
     virtually(main())
@@ -110,7 +110,7 @@ def test_records_that_are_no_intents_are_dead_lettered_once_although_their_table
                 if number % 20 == 7:
                     await asyncio.sleep(0.3)
             await asyncio.sleep(10.0)
-            assert (TABLE, (log.log_id, 0)) in group.tenure("a").behind
+            assert (TABLE, (log.log_id, 0)) in group.assignment("a").behind
             outage.on = False
             await group.until_settled()
         assert Counter(letter.offset for letter in log.letters) == Counter(position.offset for position in garbage)
@@ -133,7 +133,7 @@ def test_intents_without_a_key_reach_their_table_once_and_in_order_although_it_i
                 if number % 20 == 0:
                     await asyncio.sleep(0.5)
             await asyncio.sleep(1.0)
-            assert (TABLE, (log.log_id, 0)) in group.tenure("a").behind
+            assert (TABLE, (log.log_id, 0)) in group.assignment("a").behind
             outage.on = False
             for number in range(60, 90):
                 positions.append(log.append(None, encode_intent(append_intent(f"f-{number}")), partition=0))
@@ -236,7 +236,7 @@ def test_rejections_that_cannot_be_published_fill_no_memory_whoever_reads_them()
             await asyncio.sleep(1.0)
             outage.on = False
             await asyncio.sleep(60.0)
-            assert group.tenure("a")._outbox.waiting <= 4_096 + 100
+            assert group.assignment("a")._outbox.waiting <= 4_096 + 100
             hanging = False
             await group.until_settled()
         assert [letter.offset for letter in log.letters] == sorted({letter.offset for letter in log.letters})
@@ -259,11 +259,11 @@ def test_large_records_that_are_no_intents_count_as_memory_until_they_are_publis
                 log.append(None, bytes(100_000))
             for _ in range(100):
                 await asyncio.sleep(0.5)
-                most = max(most, group.tenure("a").held_bytes)
+                most = max(most, group.assignment("a").held_bytes)
             assert 5_000_000 <= most <= 5_000_000 + 10 * 101_000
             hanging = False
             await group.until_settled()
-            assert group.tenure("a").held_bytes == 0
+            assert group.assignment("a").held_bytes == 0
         assert len(log.letters) == 300
 
     virtually(main())
@@ -290,12 +290,12 @@ def test_the_memory_of_the_whole_process_holds_the_reading_which_goes_on_later()
             assert record.held_bytes * 800 > 10 * 100_000
             most = 0
             while group.lag():
-                tenure = group.tenure("a")
-                most = max(most, tenure.held_bytes)
-                assert not tenure.behind, "no table is over its own limit"
+                assignment = group.assignment("a")
+                most = max(most, assignment.held_bytes)
+                assert not assignment.behind, "no table is over its own limit"
                 await asyncio.sleep(0.01)
             assert 100_000 <= most <= 100_000 + 10 * 2 * record.held_bytes
-            assert group.tenure("a").held_bytes == 0
+            assert group.assignment("a").held_bytes == 0
         for table in tables:
             assert len(await group.files(table)) == 100
 
@@ -310,13 +310,13 @@ def test_a_thousand_tables_are_let_go_of_when_idle_and_come_back() -> None:
         async with coordinating("a", log=log, table_idle_s=30.0) as group:
             await group.create(*tables)
             await group.until_settled()
-            assert len(group.tenure("a").tables) == 1_000
+            assert len(group.assignment("a").tables) == 1_000
             for _ in range(40):
                 await group.commit(append_intent(f"f-{asyncio.get_running_loop().time()}", tables[0]))
                 await asyncio.sleep(1.0)
-            assert list(group.tenure("a").tables) == [tables[0]]
+            assert list(group.assignment("a").tables) == [tables[0]]
             await group.commit(*(append_intent("back", table) for table in tables))
-            assert len(group.tenure("a").tables) == 1_000
+            assert len(group.assignment("a").tables) == 1_000
             await group.until_settled()
         assert {len(await group.files(table)) for table in tables[1:]} == {1}
         assert log.letters == []
@@ -337,7 +337,7 @@ def test_tables_whose_heads_are_not_found_yet_hold_the_reading_and_then_all_are_
         async with coordinating("a", log=log, store=store) as group:
             positions = group.publish(*(append_intent("one", table) for table in tables))
             await asyncio.sleep(2.0)
-            assert 100 <= len(group.tenure("a").tables) <= 200
+            assert 100 <= len(group.assignment("a").tables) <= 200
             verdicts = await group.decided(positions)
             assert {verdict.kind for verdict in verdicts} == {VerdictKind.COMMITTED}
             await group.until_settled()

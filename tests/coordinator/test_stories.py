@@ -205,10 +205,10 @@ async def test_a_spark_batch_rejected_mended_and_replayed_at_the_same_sequence()
     async with running() as service:
         await service.create()
         batch: dict[str, Any] = {"writer_id": "query-7", "writer_sequence": 3}
-        [broken] = await service.commit(append_intent("b-1", schema_id=9, **batch))
-        assert broken.code == "schema-unknown"
+        [violations] = await service.commit(append_intent("b-1", schema_id=9, **batch))
+        assert violations.code == "schema-unknown"
         [again] = await service.commit(append_intent("b-1", schema_id=9, **batch))
-        assert (again.code, again.message) == (broken.code, broken.message)
+        assert (again.code, again.message) == (violations.code, violations.message)
         [mended] = await service.commit(append_intent("b-1-mended", schema_id=0, **batch))
         assert mended.kind is VerdictKind.COMMITTED
         [replayed] = await service.commit(append_intent("b-1-again", schema_id=0, **batch))

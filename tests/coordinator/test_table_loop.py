@@ -193,7 +193,7 @@ def test_a_stop_with_nothing_in_flight_takes_no_time() -> None:
 def test_a_bug_in_the_machine_quarantines_the_table_which_then_takes_and_ignores_everything(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def broken(*_: object) -> Any:
+    def violations(*_: object) -> Any:
         raise ZeroDivisionError("a bug")
 
     async def main() -> None:
@@ -201,7 +201,7 @@ def test_a_bug_in_the_machine_quarantines_the_table_which_then_takes_and_ignores
             await table.deliver(create_intent(TABLE))
             await table.until_decided(0)
             began_ms = SeededEnvironment(1).now_ms()
-            monkeypatch.setattr(table_loop, "step", broken)
+            monkeypatch.setattr(table_loop, "step", violations)
             await table.deliver(append_intent("poison"))
             await asyncio.sleep(1.0)
             monkeypatch.undo()

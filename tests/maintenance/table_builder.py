@@ -49,7 +49,7 @@ from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
 from rootline.tree.commit.apply import apply_batch
-from rootline.tree.draft.batch import Applied, Library, Needs, Record, Stamp, VectorAt
+from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, Record, Stamp, VectorAt
 from rootline.tree.intents.self_flush import Relief
 from rootline.tree.ledger.header_limits import HEADER_LIMITS
 from rootline.tree.proof.statistics_rules import statistics_of
@@ -303,17 +303,17 @@ class TableBuilder:
 
     async def apply_records(self, records: Sequence[Record]) -> tuple[Verdict, ...]:
         """The same for records of any log."""
-        library = Library()
+        fetched = FetchedObjects()
         self.now_ms += 1_000
         version = 0 if self._state is None else self._state.header.version + 1
         stamp = Stamp(CommitId(uuid.uuid5(self.table_uuid, f"commit {version}").hex), "tests", self.now_ms)
         while True:
             answer = apply_batch(
-                self._state, self.table, records, library, stamp, limits=self.limits, relief=self.relief
+                self._state, self.table, records, fetched, stamp, limits=self.limits, relief=self.relief
             )
             if not isinstance(answer, Needs):
                 break
-            library = await self._fetched(library, answer)
+            fetched = await self._fetched(fetched, answer)
         assert isinstance(answer, Applied), answer
         for pending in answer.objects:
             await self.put(pending.location, pending.body)
@@ -322,15 +322,15 @@ class TableBuilder:
         self._state = answer.state
         return answer.verdicts
 
-    async def _fetched(self, library: Library, needs: Needs) -> Library:
-        leaves: dict[str, Leaf | None] = dict(library.leaves)
-        vectors: dict[VectorAt, BitMap64 | None] = dict(library.vectors)
+    async def _fetched(self, fetched: FetchedObjects, needs: Needs) -> FetchedObjects:
+        leaves: dict[str, Leaf | None] = dict(fetched.leaves)
+        vectors: dict[VectorAt, BitMap64 | None] = dict(fetched.vectors)
         for location in needs.leaves:
             stored = await self.store.get(key_of(self.table, location))
             leaves[location] = None if stored is None else decode_leaf(stored.body, location=location)
         for at in needs.vectors:
             vectors[at] = await self._vector_at(at)
-        return Library(leaves, vectors)
+        return FetchedObjects(leaves, vectors)
 
     async def _vector_at(self, at: VectorAt) -> BitMap64 | None:
         stored = await self.store.get(key_of(self.table, at.location))

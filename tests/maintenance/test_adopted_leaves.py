@@ -90,8 +90,8 @@ def test_an_entry_that_no_leaf_of_ours_may_hold_keeps_it_in_avro_while_it_lives(
     nobody = record("b", Status.EXISTING, 2) | {"snapshot_id": None}
     assert "snapshot_id is null" in (fault([record("a"), nobody]) or "")
     assert fault([record("a"), nobody], 1) is None
-    for broken in ({"record_count": -1}, {"file_size_in_bytes": -1}, {"file_path": ""}):
-        assert fault([record("a"), record("b", **broken)]) is not None
+    for violations in ({"record_count": -1}, {"file_size_in_bytes": -1}, {"file_path": ""}):
+        assert fault([record("a"), record("b", **violations)]) is not None
     assert "there twice" in (fault([record("a"), record("a")]) or "")
 
 

@@ -18,7 +18,7 @@ from rootline.schemas.content_entry import (
     Status,
     VersionInfo,
 )
-from rootline.schemas.entry_rules import ManifestKind, broken_rules
+from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.statistics import FieldStatistics
 from tests.schemas.entry_values import TRACKED, entries
 
@@ -59,21 +59,21 @@ LEAF_VECTOR = ContentEntry(
 
 @pytest.mark.parametrize("entry", [DATA, VECTOR, EQUALITY, LEAF, DELETE_LEAF, LEAF_VECTOR])
 def test_a_sound_entry_of_a_root_breaks_no_rule(entry: ContentEntry) -> None:
-    assert broken_rules(entry, ManifestKind.ROOT) == []
+    assert entry_violations(entry, ManifestKind.ROOT) == []
 
 
 @pytest.mark.parametrize("entry", [DATA, VECTOR, EQUALITY])
 def test_an_added_entry_of_a_leaf_may_inherit_its_numbers(entry: ContentEntry) -> None:
     inheriting = replace(entry, version_info=VersionInfo(Status.ADDED))
-    assert broken_rules(inheriting, ManifestKind.LEAF) == []
-    assert len(broken_rules(inheriting, ManifestKind.ROOT)) == 3
+    assert entry_violations(inheriting, ManifestKind.LEAF) == []
+    assert len(entry_violations(inheriting, ManifestKind.ROOT)) == 3
     existing = replace(entry, version_info=VersionInfo(Status.EXISTING))
-    assert len(broken_rules(existing, ManifestKind.LEAF)) == 3
+    assert len(entry_violations(existing, ManifestKind.LEAF)) == 3
 
 
 @pytest.mark.parametrize("entry", [LEAF, DELETE_LEAF, LEAF_VECTOR])
 def test_leaves_and_their_vectors_occur_in_roots_only(entry: ContentEntry) -> None:
-    assert any("in roots only" in sentence for sentence in broken_rules(entry, ManifestKind.LEAF))
+    assert any("in roots only" in sentence for sentence in entry_violations(entry, ManifestKind.LEAF))
 
 
 @pytest.mark.parametrize(
@@ -127,11 +127,11 @@ def test_leaves_and_their_vectors_occur_in_roots_only(entry: ContentEntry) -> No
     ids=str,
 )
 def test_a_broken_rule_is_named(entry: ContentEntry, change: dict[str, Any], reason: str) -> None:
-    sentences = broken_rules(replace(entry, **change), ManifestKind.ROOT)
+    sentences = entry_violations(replace(entry, **change), ManifestKind.ROOT)
     assert any(reason in sentence for sentence in sentences), sentences
 
 
 @given(entries())
 def test_any_entry_can_be_judged(entry: ContentEntry) -> None:
     for kind in ManifestKind:
-        assert all(isinstance(sentence, str) for sentence in broken_rules(entry, kind))
+        assert all(isinstance(sentence, str) for sentence in entry_violations(entry, kind))

@@ -25,7 +25,7 @@ from rootline.schemas.content_entry import (
     Status,
     VersionInfo,
 )
-from rootline.schemas.entry_rules import ManifestKind, broken_rules, fault_of_row
+from rootline.schemas.entry_rules import ManifestKind, entry_violations, fault_of_row
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.object_keys import leaf_location
 from tests.schemas.leaf_examples import LEAF_UUID, definition
@@ -248,7 +248,9 @@ def test_the_vector_of_a_manifest_may_be_inline_and_that_of_a_data_file_may_not(
 def test_what_only_contradicts_itself_is_read_and_reported_by_check() -> None:
     gone = replace(LEAF, version_info=VersionInfo(Status.DELETED, 1, 2, 2))
     assert fault_of_row(gone) is None
-    assert broken_rules(gone, ManifestKind.ROOT) == ["status is DELETED, which an entry of type DATA_MANIFEST never is"]
+    assert entry_violations(gone, ManifestKind.ROOT) == [
+        "status is DELETED, which an entry of type DATA_MANIFEST never is"
+    ]
 
 
 def test_a_broken_row_says_which_root_and_file_it_is_of() -> None:

@@ -19,10 +19,10 @@ from rootline.schemas.content_entry import (
     VersionInfo,
 )
 from rootline.schemas.intent import AddedManifest, DataFile, Intent, IntentKind, RemovedFile
-from rootline.tree.check.invariants import broken_thoroughly
 from rootline.tree.check.root_diff import Changes, diff
+from rootline.tree.check.state_rules import state_violations
 from rootline.tree.proof.statistics_rules import partition_statistics
-from rootline.tree.state.live_index import mask_of
+from rootline.tree.state.live_index import ordinals_of_vector
 from tests.tree.tables import (
     BY_CARRIER,
     CARRIER,
@@ -100,7 +100,7 @@ class Figure:
         """One root of these intents, all of which are accepted."""
         verdicts = codes(self.lake.put(*intents))
         assert verdicts == [None] * len(intents)
-        assert broken_thoroughly(self.lake.head) == []
+        assert state_violations(self.lake.head) == []
 
     def fresh(self) -> str:
         self.steps += 1
@@ -255,7 +255,7 @@ class Figure:
         assert info.file_sequence_number is not None
         bits: Iterable[int] = ()
         if entry.content_type is ContentType.MANIFEST_DV:
-            bits = mask_of(entry)
+            bits = ordinals_of_vector(entry)
         elif entry.content_type is ContentType.POSITION_DELETE:
             bits = self.lake.positions(entry)
         return Drawn(

@@ -33,9 +33,9 @@ from rootline.storage.metadata.table_loader import load_to_build_on, plan_scan
 from rootline.storage.rows.arrow_types import arrow_schema_of
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.scan_executor import scan_table
-from rootline.tree.check.invariants import broken
+from rootline.tree.check.invariants import violations
 from rootline.tree.commit.apply import apply_batch
-from rootline.tree.draft.batch import Applied, Library, Record, Stamp
+from rootline.tree.draft.batch import Applied, FetchedObjects, Record, Stamp
 from rootline.tree.filter.prune import PruningFilter
 from rootline.tree.scan.scan_plan import ScanPlan
 from rootline.tree.state.table_state import TableState
@@ -162,10 +162,12 @@ class Migrated:
     async def commit(self, intent: Intent, leaves: dict[str, Leaf] | None = None) -> None:
         position = LogPosition(LogId("embedded/log"), 0, self.version)
         stamp = Stamp(CommitId(f"{self.version + 1:032x}"), "coordinator-1", 1_000_000 + self.version)
-        applied = apply_batch(self.state, self.name, [Record(position, intent, 100)], Library(leaves or {}), stamp)
+        applied = apply_batch(
+            self.state, self.name, [Record(position, intent, 100)], FetchedObjects(leaves or {}), stamp
+        )
         assert isinstance(applied, Applied)
         assert [verdict.code for verdict in applied.verdicts] == [None]
-        assert broken(self.state, applied.state) == []
+        assert violations(self.state, applied.state) == []
         self.version += 1
         self.store.place(root_key(self.name, Version(self.version)), applied.body)
         self.loaded = applied.state

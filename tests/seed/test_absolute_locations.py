@@ -10,7 +10,7 @@ import pytest
 from pyroaring import BitMap64
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
-from rootline.coordinator.runtime.object_fetcher import read_library
+from rootline.coordinator.runtime.object_fetcher import fetch_objects
 from rootline.schemas.bytes.iceberg.manifest_list_codec import decode_manifest_list
 from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin
 from rootline.schemas.content_entry import ContentType, EntryPlace, Status
@@ -24,9 +24,10 @@ from rootline.storage.check.findings import DataFiles
 from rootline.storage.metadata.read_cache import ReadCache
 from rootline.storage.metadata.stored_file import stored_key
 from rootline.storage.metadata.table_loader import plan_scan
-from rootline.tree.check.invariants import broken, broken_thoroughly
+from rootline.tree.check.invariants import violations
+from rootline.tree.check.state_rules import state_violations
 from rootline.tree.commit.apply import apply_batch
-from rootline.tree.draft.batch import Applied, Library, Needs, NoTable, Record, Stamp
+from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, NoTable, Record, Stamp
 from rootline.tree.filter.prune import PruningFilter
 from tests.schemas.iceberg_manifests import DEFINITION, list_entry, manifest, manifest_list, record
 from tests.seed.migrated_table import Migrated, rows_of
@@ -55,15 +56,15 @@ class Adopted(Migrated):
             Record(LogPosition(LogId("embedded/log"), 0, 100 * (self.version + 1) + n), one, 100)
             for n, one in enumerate(intents)
         ]
-        stamp, library = (
+        stamp, fetched = (
             Stamp(CommitId(f"{self.version + 1:032x}"), "coordinator-1", 1_000_000 + self.version),
-            Library(),
+            FetchedObjects(),
         )
-        while isinstance(made := apply_batch(self.state, self.name, records, library, stamp), Needs):
-            library = library.with_more(await read_library(self.store, self.name, made))
+        while isinstance(made := apply_batch(self.state, self.name, records, fetched, stamp), Needs):
+            fetched = fetched.with_more(await fetch_objects(self.store, self.name, made))
         assert not isinstance(made, NoTable)
         assert isinstance(made, Applied)
-        assert broken(self.state, made.state) == []
+        assert violations(self.state, made.state) == []
         self.version += 1
         for item in made.objects:
             self.place(item.location, item.body)
@@ -126,7 +127,7 @@ async def test_a_table_with_absolute_locations_is_scanned_and_checked() -> None:
     assert {live.entry.location for live in table.state.live.entries()} == {A, B, f"{BASE}data/v.puffin"}
     assert await table.ids() == [*range(10), *range(11, 19)]
     assert await table.ids("id > 15") == [16, 17, 18]
-    assert broken_thoroughly(table.state) == []
+    assert state_violations(table.state) == []
     assert await table.findings() == []
 
 
@@ -174,7 +175,7 @@ async def test_two_writers_who_both_replace_it_are_merged(at_once: bool) -> None
         assert await table.decide(one) == [None]
         assert await table.decide(other) == [None]
     assert await table.ids() == [*range(10), *range(14, 19)]
-    assert broken_thoroughly(table.state) == []
+    assert state_violations(table.state) == []
     assert await table.findings() == []
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from rootline.client.write.definition_builder import build_definition
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.filter.filters import AllOf, Operator, Test
+from rootline.tree.filter.filters import AllOf, Operator, Predicate
 from rootline.tree.filter.prune import PruningFilter
 from rootline.tree.filter.residuals import text_of
 from tests.storage.stored_tables import StoredTable
@@ -43,7 +43,7 @@ def test_a_filter_on_ts_becomes_an_inclusive_filter_on_its_day() -> None:
     pruning = PruningFilter.of(f"ts > '{X}'", _definition())
     (expression,) = _definition().expressions
     assert isinstance(pruning.inclusive, AllOf)
-    assert Test(expression.expr_id, Operator.GE, (DAY_OF_X,)) in pruning.inclusive.parts
+    assert Predicate(expression.expr_id, Operator.GE, (DAY_OF_X,)) in pruning.inclusive.parts
 
 
 def test_files_of_the_day_of_x_and_later_are_selected() -> None:

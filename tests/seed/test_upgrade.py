@@ -19,9 +19,9 @@ from rootline.schemas.errors import Corrupt
 from rootline.schemas.statistics import FieldStatistics
 from rootline.storage.check.chain import check_table
 from rootline.storage.metadata.change_reader import read_net_change
-from rootline.tree.check.invariants import broken_thoroughly
 from rootline.tree.check.root_diff import diff
-from rootline.tree.state.live_index import mask_of
+from rootline.tree.check.state_rules import state_violations
+from rootline.tree.state.live_index import ordinals_of_vector
 from rootline.tree.state.table_state import TableState
 from tests.schemas.iceberg_manifests import (
     BY_CARRIER_AND_DAY,
@@ -124,7 +124,7 @@ async def test_a_removal_from_an_older_leaf_is_a_manifest_vector_at_its_physical
     table = await version_3()
     await table.remove("data/b.parquet")
     masks = [row.entry for row in table.state.root.rows if row.entry.content_type is ContentType.MANIFEST_DV]
-    assert {mask.location: (mask.version_info.status, list(mask_of(mask))) for mask in masks} == {
+    assert {mask.location: (mask.version_info.status, list(ordinals_of_vector(mask))) for mask in masks} == {
         M1: (Status.ADDED, [2]),
         D1: (Status.ADDED, [0]),
     }
@@ -232,10 +232,10 @@ async def findings_of(table: Migrated) -> list[tuple[str, str]]:
 
 async def test_check_finds_nothing_in_a_migrated_table_and_what_was_done_to_it() -> None:
     table = await version_3()
-    assert broken_thoroughly(table.state) == []
+    assert state_violations(table.state) == []
     await table.remove("data/b.parquet")
     await table.append("d", rows_of(90, "AA"))
-    assert broken_thoroughly(table.state) == []
+    assert state_violations(table.state) == []
     assert await findings_of(table) == []
 
 
@@ -267,12 +267,12 @@ async def test_position_delete_files_of_version_2_are_carried_out() -> None:
     ])  # fmt: skip
     await table.migrate(decode_manifest_list(rows, DEFINITION, name="snap.avro"))
     assert await table.ids() == [0, *range(3, 10)]
-    assert broken_thoroughly(table.state) == []
+    assert state_violations(table.state) == []
     assert await findings_of(table) == []
     left = {name: [values[0], *values[3:]] for name, values in rows_of(0, "UA").items()}
     await table.replace("data/a.parquet", "rewritten", left)
     assert await table.ids() == [0, *range(3, 10)]
-    assert broken_thoroughly(table.state) == []
+    assert state_violations(table.state) == []
     assert await findings_of(table) == []
 
 

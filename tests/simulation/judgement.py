@@ -35,7 +35,7 @@ def is_drained(world: World) -> bool:
 async def judge(world: World, published: Published, tables: Sequence[TableName]) -> list[TableState]:
     """Raise `AssertionError` unless everything holds; the tables' states."""
     log = world.log
-    assert log.broken == []
+    assert log.violations == []
     assert is_drained(world), f"liveness: undecided {log.undecided()[:10]}"
     records = list(log.records())
     verdicts = [log.verdicts[record.position] for record in records]

@@ -2,7 +2,7 @@
 
 Owns: the composition of records, group and readers, and what a test does to them. Does not own: the parts.
 Invariants: as `CoordinatorLog` for every reader; whatever a reader does that must never be (another verdict for a
-record, an offset remembered past an undecided one) is raised where it happens, and kept in `broken`.
+record, an offset remembered past an undecided one) is raised where it happens, and kept in `violations`.
 """
 
 from __future__ import annotations

@@ -217,11 +217,11 @@ class GroupMember:
         self._log, self._generation, self._stage, self._told_end = log, group.generation, _Stage.READING, False
         self.positions = {partition: offset for _, partition, offset in starts}
         ends = [PartitionOffset(log, partition, contents.span(partition)[1]) for _, partition, _ in starts]
-        suspects = [
+        poison_candidates = [
             end for start, end in zip(starts, ends, strict=True) if end > start and end.partition in group.in_hand
         ]
         group.in_hand.update(given)
-        return Assigned(tuple(starts), tuple(suspects) if self.hooks.wary else ())
+        return Assigned(tuple(starts), tuple(poison_candidates) if self.hooks.wary else ())
 
     def _delivered(self) -> Delivered | None:
         """What there is, from each partition in turn; once that there is no more; else `None`."""

@@ -73,7 +73,7 @@ class PartitionedLog:
         self.changes = Changes()
         self.verdicts: dict[LogPosition, Verdict] = {}
         self.letters: list[DeadLetter] = []
-        self.broken: list[str] = []
+        self.violations: list[str] = []
         """What was done to this log that must never be; each was raised as well."""
         self._lettered: set[LogPosition] = set()
 
@@ -161,7 +161,7 @@ class PartitionedLog:
     def must(self, holds: bool, otherwise: str) -> None:
         """Fail the test unless it `holds`, even when whoever hears of it goes on."""
         if not holds:
-            self.broken.append(otherwise)
+            self.violations.append(otherwise)
             raise AssertionError(otherwise)
 
     def is_settled(self, position: LogPosition) -> bool:

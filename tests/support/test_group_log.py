@@ -207,7 +207,7 @@ def test_nothing_is_remembered_past_a_record_without_a_verdict_or_its_dead_lette
         with pytest.raises(AssertionError, match="ends at 3"):
             await member.decided(up_to(log, 0, 4))
         assert log.remembered(0) == 3
-        assert len(log.broken) == 4
+        assert len(log.violations) == 4
 
     virtually(main())
 

@@ -36,9 +36,9 @@ from rootline.schemas.root_header import PageReference, RootHeader
 from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.tree.check.invariants import broken
+from rootline.tree.check.invariants import violations
 from rootline.tree.commit.apply import apply_batch
-from rootline.tree.draft.batch import Applied, Library, Needs, NoTable, Record, Stamp, VectorAt
+from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, NoTable, Record, Stamp, VectorAt
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
 from rootline.tree.state.table_pages import TablePages
@@ -211,7 +211,7 @@ class Lake:
         if isinstance(outcome, NoTable):
             return list(outcome.verdicts)
         old, self.state = self.state, outcome.state
-        assert broken(old, outcome.state, acknowledged=acknowledged, limits=self.limits) == []
+        assert violations(old, outcome.state, acknowledged=acknowledged, limits=self.limits) == []
         self.bodies.append(outcome.body)
         self.states.append(outcome.state)
         for pending in outcome.objects:
@@ -229,20 +229,20 @@ class Lake:
         self.now_ms += 10
         version = 0 if self.state is None else self.state.header.version + 1
         stamp = Stamp(CommitId(f"{version:032x}"), "coordinator-1", self.now_ms)
-        library = Library()
+        fetched = FetchedObjects()
         while True:
             outcome = apply_batch(
-                self.state, TABLE, records, library, stamp, acknowledged=acknowledged, limits=self.limits
+                self.state, TABLE, records, fetched, stamp, acknowledged=acknowledged, limits=self.limits
             )
             if not isinstance(outcome, Needs):
                 return outcome
             self.rounds.append(outcome)
-            more = Library(
+            more = FetchedObjects(
                 {name: self.leaves.get(name) for name in outcome.leaves},
                 {at: self.vectors.get(VectorAt(at.location, at.offset)) for at in outcome.vectors},
                 roots={version: self.states[version].root for version in outcome.versions},
             )
-            library = library.with_more(more)
+            fetched = fetched.with_more(more)
 
     def vector(
         self, name: str, target: str, positions: Iterable[int], replaces: VectorReference | None = None

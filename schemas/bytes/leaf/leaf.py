@@ -21,7 +21,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rootline.schemas.bytes.leaf.kept_columns import KeptColumns
-from rootline.schemas.bytes.leaf.leaf_inheritance import Lent, inherited_columns, inherited_rows, lent_by, may_inherit
+from rootline.schemas.bytes.leaf.leaf_inheritance import (
+    Inherited,
+    inherited_columns,
+    inherited_from,
+    inherited_rows,
+    may_inherit,
+)
 from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS, ROW_FIELDS, physical_column
 from rootline.schemas.content_entry import (
     ContentEntry,
@@ -60,7 +66,7 @@ class LeafContent(StrEnum):
 
 
 class Leaf:
-    """A proven leaf. `location` as the root names it, `size_in_bytes` of the file, `lent` by its root row.
+    """A proven leaf. `location` as the root names it, `size_in_bytes` of the file, `inherited` by its root row.
 
     `body` is Parquet, and `metadata` its parsed footer. Any thread may use a leaf: each reading opens the bytes anew, a
     tenth of a millisecond, because Arrow's reader crashes the process when two threads read by it at once.
@@ -75,9 +81,9 @@ class Leaf:
         body: bytes | pa.Buffer,
         metadata: pq.FileMetaData,
         size_in_bytes: int,
-        lent: Lent | None = None,
+        inherited: Inherited | None = None,
     ) -> None:
-        self.lent = lent
+        self.inherited = inherited
         self.location = location
         self.content = content
         self.size_in_bytes = size_in_bytes
@@ -100,23 +106,23 @@ class Leaf:
         """
         if not isinstance(self._body, bytes):
             return self
-        other = self._copy(self.lent)
+        other = self._copy(self.inherited)
         other._body, other._metadata = keep(self._body), None
         return other
 
     def of_row(self, row: ContentEntry) -> Leaf:
         """The same leaf under the root row that names it, from which its entries inherit; itself if it is that."""
-        return self.lending(lent_by(row))
+        return self.inheriting(inherited_from(row))
 
-    def lending(self, lent: Lent) -> Leaf:
-        """The same leaf, its entries inheriting what is `lent`. A row lends the same as long as it stands."""
-        if lent == self.lent:
+    def inheriting(self, inherited: Inherited) -> Leaf:
+        """The same leaf, its entries inheriting what is `inherited`. A row lends the same as long as it stands."""
+        if inherited == self.inherited:
             return self
-        return self._copy(lent)
+        return self._copy(inherited)
 
-    def _copy(self, lent: Lent | None) -> Leaf:
+    def _copy(self, inherited: Inherited | None) -> Leaf:
         other = copy(self)
-        other.lent = lent
+        other.inherited = inherited
         for name in ("table", "_rows", "_ordinals"):
             other.__dict__.pop(name, None)
         return other
@@ -124,11 +130,11 @@ class Leaf:
     @cached_property
     def table(self) -> pa.Table:
         """Every column, one row an entry, in ordinals' order. Kept once asked for: prefer `columns` for a few."""
-        return self._with_lent(self._read(None))
+        return self._with_inherited(self._read(None))
 
     def columns(self, names: Sequence[str]) -> pa.Table:
         """Only these columns, decoded anew; names as in Parquet paths, such as `content_stats._3.lower_bound`."""
-        return self._with_lent(self._read(list(names)))
+        return self._with_inherited(self._read(list(names)))
 
     @cached_property
     def tracked_ids(self) -> tuple[int, ...]:
@@ -191,10 +197,10 @@ class Leaf:
         """All but the statistics, structs flattened, one chunk a column."""
         _KEPT.add(self)
         written = self._written_rows
-        return written if self.lent is None else inherited_rows(written, self.lent)
+        return written if self.inherited is None else inherited_rows(written, self.inherited)
 
-    def _with_lent(self, table: pa.Table) -> pa.Table:
-        return inherited_columns(table, self._rows) if self.lent is not None and may_inherit(table) else table
+    def _with_inherited(self, table: pa.Table) -> pa.Table:
+        return inherited_columns(table, self._rows) if self.inherited is not None and may_inherit(table) else table
 
     @cached_property
     def _written_rows(self) -> pa.Table:

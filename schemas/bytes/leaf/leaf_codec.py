@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from rootline.schemas import field_ids
 from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
-from rootline.schemas.bytes.leaf.leaf_rules import RULED_COLUMNS, broken_columns
+from rootline.schemas.bytes.leaf.leaf_rules import RULED_COLUMNS, column_violation
 from rootline.schemas.bytes.leaf.leaf_schema import (
     CONTENT_STATS,
     ROW_FIELDS,
@@ -84,9 +84,9 @@ def encode_leaf(
     _check_entries(entries, content)
     tracked = _tracked_in(entries, definition)
     table = _table_of(entries, tracked)
-    broken = broken_columns(table)
-    if broken is not None:
-        raise Invalid("leaf-invalid", _named(entries, broken))
+    violations = column_violation(table)
+    if violations is not None:
+        raise Invalid("leaf-invalid", _named(entries, violations))
     return _encoded(table, leaf_uuid, content)
 
 
@@ -100,11 +100,11 @@ def encode_columns(table: pa.Table, *, leaf_uuid: UUID, content: LeafContent) ->
     if not 0 < table.num_rows <= MAX_ENTRIES:
         raise Invalid("leaf-invalid", f"a leaf holds 1 to {MAX_ENTRIES} entries, not {table.num_rows}")
     types = pc.unique(table.column("content_type")).to_pylist()
-    broken = broken_columns(table)
-    if broken is None and any(kind not in _TYPES_OF[content] for kind in types):
-        broken = f"a {content} leaf cannot hold content types {sorted(types)}"
-    if broken is not None:
-        raise Invalid("leaf-invalid", f"an entry cannot stand in a leaf: {broken}")
+    violations = column_violation(table)
+    if violations is None and any(kind not in _TYPES_OF[content] for kind in types):
+        violations = f"a {content} leaf cannot hold content types {sorted(types)}"
+    if violations is not None:
+        raise Invalid("leaf-invalid", f"an entry cannot stand in a leaf: {violations}")
     return _encoded(table, leaf_uuid, content)
 
 
@@ -183,12 +183,12 @@ def _check_entries(entries: Sequence[ContentEntry], content: LeafContent) -> Non
             raise Invalid("leaf-invalid", "location is empty")
 
 
-def _named(entries: Sequence[ContentEntry], broken: str) -> str:
+def _named(entries: Sequence[ContentEntry], violations: str) -> str:
     """The broken rule with the entry that breaks it."""
     for entry in entries:
         for sentence in shape_rules(entry, ManifestKind.LEAF):
             return f"{entry.location} cannot stand in a leaf: {sentence}"
-    return f"an entry cannot stand in a leaf: {broken}"
+    return f"an entry cannot stand in a leaf: {violations}"
 
 
 def _tracked_in(entries: Sequence[ContentEntry], definition: TableDefinition) -> list[TrackedField]:
@@ -320,9 +320,9 @@ def _prove_rows(file: pq.ParquetFile, content: LeafContent, location: str) -> No
             raise _corrupt(location, f"{name} {str(strange)[:80]} in a {content} leaf")
     if len(pc.unique(table.column("partition_spec_id"))) != 1:
         raise _corrupt(location, "its entries are not all of one partition spec")
-    broken = broken_columns(table)
-    if broken is not None:
-        raise _corrupt(location, broken)
+    violations = column_violation(table)
+    if violations is not None:
+        raise _corrupt(location, violations)
 
 
 def _corrupt(location: str, reason: str) -> Corrupt:

@@ -20,7 +20,7 @@ from rootline.schemas.content_entry import ContentEntry, Status
 _NUMBERS: Final = ("snapshot_id", "sequence_number", "file_sequence_number")
 
 
-class Lent(NamedTuple):
+class Inherited(NamedTuple):
     """What a root row lends to its leaf's entries; the same as long as the leaf is in the tree."""
 
     snapshot_id: int | None
@@ -29,17 +29,17 @@ class Lent(NamedTuple):
     first_row_id: int | None
 
 
-def lent_by(row: ContentEntry) -> Lent:
+def inherited_from(row: ContentEntry) -> Inherited:
     """What the root row of a leaf lends."""
     info = row.version_info
-    return Lent(info.snapshot_id, info.sequence_number, info.file_sequence_number, row.first_row_id)
+    return Inherited(info.snapshot_id, info.sequence_number, info.file_sequence_number, row.first_row_id)
 
 
-def inherited_rows(rows: pa.Table, lent: Lent) -> pa.Table:
+def inherited_rows(rows: pa.Table, inherited: Inherited) -> pa.Table:
     """`rows`, flat and one chunk a column, with what they inherit."""
     added: pa.Array | None = None
     for name in _NUMBERS:
-        column, value = rows.column(name), getattr(lent, name)
+        column, value = rows.column(name), getattr(inherited, name)
         if value is None or not column.null_count:
             continue
         if added is None:
@@ -47,10 +47,10 @@ def inherited_rows(rows: pa.Table, lent: Lent) -> pa.Table:
         inherits = pc.and_(added, pc.is_null(column))
         rows = _with(rows, name, pc.if_else(inherits, pa.scalar(value, pa.int64()), column))
     first = rows.column("first_row_id")
-    if lent.first_row_id is not None and first.null_count:
+    if inherited.first_row_id is not None and first.null_count:
         counted = pc.and_(pc.is_null(first), pc.not_equal(rows.column("status"), int(Status.DELETED)))
         counts = pc.if_else(counted, rows.column("record_count"), 0)
-        starts = pc.subtract(pc.add(pc.cumulative_sum(counts), lent.first_row_id), counts)
+        starts = pc.subtract(pc.add(pc.cumulative_sum(counts), inherited.first_row_id), counts)
         rows = _with(rows, "first_row_id", pc.if_else(counted, starts, first))
     return rows
 

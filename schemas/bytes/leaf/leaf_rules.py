@@ -32,7 +32,7 @@ RULED_COLUMNS: Final = (
     "equality_ids",
     "first_row_id",
 )
-"""What `broken_columns` looks at; `location`, the largest column, is left to `entry_rules`."""
+"""What `column_violation` looks at; `location`, the largest column, is left to `entry_rules`."""
 
 _READABLE: Final = (FileFormat.PARQUET.value, FileFormat.AVRO.value, FileFormat.ORC.value)
 _FORMATS: Final = {
@@ -53,7 +53,7 @@ _SET_ON: Final = {
 }
 
 
-def broken_columns(table: pa.Table) -> str | None:
+def column_violation(table: pa.Table) -> str | None:
     """The first rule that some entry breaks, as a sentence; `table` has at least `RULED_COLUMNS`, whole structs."""
     types = table.column("content_type")
     found = pc.unique(types).to_pylist()

@@ -78,7 +78,7 @@ _FORMATS: Final = {
 }
 
 
-def read_plain_append(value: bytes, limits: IntentLimits) -> Intent | None:
+def read_fast_append(value: bytes, limits: IntentLimits) -> Intent | None:
     """The intent in a record's `value`; `None`: ask the general way. The record's size has been checked."""
     head = _HEAD.match(value)
     if head is None or limits.max_files < 1:

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
 from rootline.schemas.bytes.log.avro_framing import MARKER, RecordFraming, shipped_schema
-from rootline.schemas.bytes.log.fast_append import read_plain_append
+from rootline.schemas.bytes.log.fast_append import read_fast_append
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.intent_limits import DEFAULT_LIMITS, IntentLimits
@@ -86,7 +86,7 @@ def decode_intent(
         raise _too_large(f"{size} bytes with its headers, of {limits.max_bytes} allowed")
     if (headers or value[:2] != MARKER) and _is_json(value, headers):
         return _decode_json(value, limits)
-    plain = read_plain_append(value, limits)
+    plain = read_fast_append(value, limits)
     if plain is not None:
         return plain
     record = _FRAMING.decode(value, name="intent")

@@ -42,8 +42,8 @@ class EmbeddedFeed:
             identity, self._position = await self._log.identity(), await self._log.first_undecided()
             self._end = await self._log.end_offset()
             self._identity = identity
-            suspects = (PartitionOffset(identity, _PARTITION, self._end),) if self._left_mark() else ()
-            return Assigned((PartitionOffset(identity, _PARTITION, self._position),), suspects)
+            poison_candidates = (PartitionOffset(identity, _PARTITION, self._end),) if self._left_mark() else ()
+            return Assigned((PartitionOffset(identity, _PARTITION, self._position),), poison_candidates)
         if hold:
             await asyncio.sleep(wait_s)
             return Delivered((), at_end=False)

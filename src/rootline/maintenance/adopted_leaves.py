@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from rootline.schemas.bytes.leaf.leaf import Leaf
-from rootline.schemas.bytes.leaf.leaf_rules import RULED_COLUMNS, broken_columns
+from rootline.schemas.bytes.leaf.leaf_rules import RULED_COLUMNS, column_violation
 from rootline.schemas.content_entry import ContentEntry, Status
 from rootline.schemas.table_definition import TableDefinition
 
@@ -37,9 +37,9 @@ def fault_in_columns(row: ContentEntry, leaf: Leaf, dead: BitMap | None, definit
     if not ordinals:
         return None
     table = _as_existing(table.take(pa.array(ordinals, pa.int64())))
-    broken = broken_columns(table)
-    if broken is not None:
-        return broken
+    violations = column_violation(table)
+    if violations is not None:
+        return violations
     locations = table.column(_LOCATION)
     if pc.any(pc.equal(locations, "")).as_py() or pc.count_distinct(locations).as_py() < len(locations):
         return "a location is empty, or there twice"

@@ -176,11 +176,11 @@ def _vectors_of_leaves(
             continue
         place = EntryPlace(ContentType.DATA, vector.referenced_file)
         for location, leaf in leaves.items():
-            row, masked = rows.get(location), dead.get(location, _NONE_DEAD)
+            row, gone = rows.get(location), dead.get(location, _NONE_DEAD)
             if row is None or row.partition_spec_id != vector.partition_spec_id:
                 continue
             ordinal = leaf.ordinal_of(place)
-            if ordinal is not None and ordinal not in masked:
+            if ordinal is not None and ordinal not in gone:
                 yield vector, location
                 break
 

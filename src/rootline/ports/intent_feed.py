@@ -24,12 +24,12 @@ Partition = tuple[LogId, int]
 class Assigned:
     """These partitions are this process's now, and no others; each start is the first record that may lack a verdict.
 
-    Empty when there are more readers than partitions. `suspects`: where a reader ended without a word, the records
-    before these offsets may have been in its hand.
+    Empty when there are more readers than partitions. `poison_candidates`: where a reader ended without leaving the
+    group, the records before these offsets may have been the ones that it was decoding.
     """
 
     starts: tuple[PartitionOffset, ...]
-    suspects: tuple[PartitionOffset, ...] = ()
+    poison_candidates: tuple[PartitionOffset, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,7 @@ def test_vectors_of_files_that_are_gone_are_passed_over(lake: Lake, tmp_path: Pa
     table.manifest("d1", [table.vector("v", "data/gone.parquet", [0]), table.vector("w", "data/a.parquet", [3])], 2)
     location = table.finish(2)
     plan = lake.adopt(location, NAME).plan
-    assert (plan.deletes.vectors, plan.deletes.masked_vectors) == (1, 1)
+    assert (plan.deletes.vectors, plan.deletes.orphan_vectors) == (1, 1)
     assert "1 deletion vectors are of data files that are not there" in plan.warnings[0]
     adopted = lake.table(NAME)
     assert ids(adopted) == {0, 1, 2, *range(4, 10)}

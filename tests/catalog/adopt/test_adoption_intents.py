@@ -32,7 +32,8 @@ from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.header import faults_of_header
 from rootline.storage.metadata.table_loader import load_to_build_on
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
-from rootline.tree.check.invariants import broken, broken_thoroughly
+from rootline.tree.check.invariants import violations
+from rootline.tree.check.state_rules import state_violations
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT, adopted_location, encode_adopted
 from tests.catalog.hand_written_table import HandWritten, rows
 from tests.coordinator.running_service import TABLE, append_intent, create_intent, running
@@ -138,7 +139,7 @@ async def test_what_follows_in_the_batch_is_applied_to_the_adopted_table() -> No
         table.at("data/c.parquet"),
         table.at("data/v.puffin"),
     }
-    assert broken_thoroughly(state) == []
+    assert state_violations(state) == []
 
 
 async def test_root_0_keeps_every_rule_and_is_found_again_from_its_bytes() -> None:
@@ -147,15 +148,15 @@ async def test_root_0_keeps_every_rule_and_is_found_again_from_its_bytes() -> No
     async with running(store) as service:
         await service.commit(intent_of(plan))
     state = await load_to_build_on(store, TABLE, Version(0))
-    assert broken(None, state) == []
-    assert broken_thoroughly(state) == []
+    assert violations(None, state) == []
+    assert state_violations(state) == []
     header = state.header
     assert (header.totals, header.next_row_id, header.tags) == (plan.totals, 30, {})
     assert header.snapshot.parent_id == plan.snapshot_id
     assert {row.entry.version_info.status for row in state.root.rows} == {Status.EXISTING}
 
 
-def _mask(said: Said, *ordinals: int, leaf: int = 0, number: int = 1) -> Said:
+def _stored_vector(said: Said, *ordinals: int, leaf: int = 0, number: int = 1) -> Said:
     location = said.rows[leaf].location
     said.rows.append(
         ContentEntry(
@@ -212,13 +213,16 @@ WRONG: dict[str, tuple[Callable[[Said], object], str]] = {
         lambda said: setattr(said, "header", replace(said.header, totals=replace(said.header.totals, rows=1))),
         "adoption-invalid",
     ),
-    "a vector of entries that a leaf has not": (lambda said: _mask(said, 70), "adoption-invalid"),
-    "a vector of entries that are deleted": (lambda said: _mask(said, 0, leaf=1, number=2), "adoption-invalid"),
-    "a vector of a leaf that is not there": (
-        lambda said: _mask(said, 0).change(3, location="x", referenced_file="x"),
+    "a vector of entries that a leaf has not": (lambda said: _stored_vector(said, 70), "adoption-invalid"),
+    "a vector of entries that are deleted": (
+        lambda said: _stored_vector(said, 0, leaf=1, number=2),
         "adoption-invalid",
     ),
-    "two vectors of one leaf": (lambda said: _mask(_mask(said, 0), 1), "adoption-invalid"),
+    "a vector of a leaf that is not there": (
+        lambda said: _stored_vector(said, 0).change(3, location="x", referenced_file="x"),
+        "adoption-invalid",
+    ),
+    "two vectors of one leaf": (lambda said: _stored_vector(_stored_vector(said, 0), 1), "adoption-invalid"),
     "a sequence number without an end": (lambda said: said.snapshot(sequence_number=2**63 - 1), "adoption-invalid"),
     "a clock far ahead": (lambda said: said.snapshot(timestamp_ms=2**62), "adoption-invalid"),
     "another table's name": (lambda said: setattr(said, "table", TableName("other.one")), "adoption-invalid"),
@@ -302,7 +306,7 @@ async def test_flipped_bits_reject_the_adoption_or_change_nothing_that_is_proven
         async with running(store) as service:
             [verdict] = await service.commit(intent_of(plan))
             if verdict.kind is VerdictKind.COMMITTED:
-                assert broken_thoroughly(await load_to_build_on(store, TABLE, Version(0))) == []
+                assert state_violations(await load_to_build_on(store, TABLE, Version(0))) == []
             else:
                 assert verdict.code in {"adoption-invalid", "location-invalid", "file-unreadable", "spec-unknown"}, (
                     verdict
@@ -350,6 +354,6 @@ async def test_a_first_root_says_the_snapshot_that_it_goes_on_from_or_has_none()
         parent = None if parent_id is None else SnapshotId(parent_id)
         header = replace(state.header, snapshot=replace(snapshot, parent_id=parent, summary=summary))
         wrong = replace(state, root=replace(state.root, header=header))
-        assert broken(None, wrong) != [], (parent_id, said)
+        assert violations(None, wrong) != [], (parent_id, said)
         if parent_id is not None or said:
             assert [fault.code for fault in faults_of_header(header)] == ["parent-mismatch"], (parent_id, said)

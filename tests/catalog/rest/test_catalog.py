@@ -176,12 +176,12 @@ async def test_a_store_that_is_away_is_a_503_that_says_when_to_come_back() -> No
 
 
 async def test_a_fault_of_our_own_is_a_500_that_tells_nothing_of_the_inside() -> None:
-    async def broken(operation: str, key: str) -> None:
+    async def violations(operation: str, key: str) -> None:
         raise ZeroDivisionError("an inner matter")
 
     async with tables() as store:
         catalog = catalog_of(store)
-        store.before = broken
+        store.before = violations
         async with client_of(catalog) as client:
             answer = await client.get("/v1/v3/namespaces/a/tables/b")
             scraped = (await client.get("/metrics")).text

@@ -20,7 +20,7 @@ from rootline.schemas.identifiers import CommitId, Version, snapshot_id_of
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.object_keys import root_key
 from rootline.tree.commit.apply import apply_batch
-from rootline.tree.draft.batch import Applied, Library, Record, Stamp
+from rootline.tree.draft.batch import Applied, FetchedObjects, Record, Stamp
 from rootline.tree.ledger.header_limits import HeaderLimits
 from tests.maintenance.table_builder import TableBuilder, data_file, location_of
 
@@ -70,7 +70,7 @@ async def apply_acknowledged(builder: TableBuilder, record: Record) -> None:
     """The next root, made by a coordinator that knows every verdict before it to be published."""
     acknowledged = {(record.position.log, 0): record.position.offset}
     stamp = Stamp(CommitId("0" * 32), "tests", builder.now_ms + 1_000)
-    answer = apply_batch(builder.state, builder.table, [record], Library(), stamp, acknowledged=acknowledged)
+    answer = apply_batch(builder.state, builder.table, [record], FetchedObjects(), stamp, acknowledged=acknowledged)
     assert isinstance(answer, Applied)
     await builder.store.put_if_absent(root_key(builder.table, answer.state.header.version), answer.body)
     builder._state = answer.state

@@ -12,7 +12,8 @@ from rootline.schemas.content_entry import ContentType, EntryPlace
 from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, WriterId
 from rootline.schemas.intent import IntentKind
 from rootline.schemas.root_header import CommittedRun, PartitionOffset, RootHeader, Totals, WriterRecord
-from rootline.tree.check.invariants import broken, broken_thoroughly
+from rootline.tree.check.invariants import violations
+from rootline.tree.check.state_rules import state_violations
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.state.table_pages import NO_PAGES
 from rootline.tree.state.table_state import TableState
@@ -57,15 +58,15 @@ def of_header(**members: object) -> Change:
 def test_a_header_that_breaks_a_rule_is_noticed(change: Change, word: str) -> None:
     lake = new_lake(append("a", writer_id="w", writer_sequence=1), append("b"))
     old, new = lake.states[-2:]
-    assert broken(old, new) == []
-    assert any(word in sentence for sentence in broken(old, with_header(new, change)))
+    assert violations(old, new) == []
+    assert any(word in sentence for sentence in violations(old, with_header(new, change)))
 
 
 def test_an_idle_process_writer_may_leave_the_ledger() -> None:
     lake = new_lake(append("a"), append("b"))
     old, new = lake.states[-2:]
     gone = of_header(ledger={WriterId("process/1"): WriterRecord()})
-    assert broken(with_header(old, gone), dataclasses.replace(new, root=dataclasses.replace(
+    assert violations(with_header(old, gone), dataclasses.replace(new, root=dataclasses.replace(
         new.root, header=dataclasses.replace(new.header, ledger={})))) == []  # fmt: skip
 
 
@@ -74,14 +75,14 @@ def test_an_offset_that_goes_back_is_noticed() -> None:
     old, new = lake.states[-2:]
     [offset] = new.header.offsets
     back = of_header(offsets=(PartitionOffset(offset.log, offset.partition, 1),))
-    assert any("offset" in sentence for sentence in broken(old, with_header(new, back)))
+    assert any("offset" in sentence for sentence in violations(old, with_header(new, back)))
 
 
 def test_a_lost_row_is_noticed() -> None:
     lake = new_lake(append("a"), append("b"))
     old, new = lake.states[-2:]
     new.live.rows.pop(EntryPlace(ContentType.DATA, "data/a.parquet"))
-    assert any("live" in sentence for sentence in broken(old, new))
+    assert any("live" in sentence for sentence in violations(old, new))
 
 
 def test_a_vector_whose_file_is_gone_is_noticed() -> None:
@@ -90,52 +91,52 @@ def test_a_vector_whose_file_is_gone_is_noticed() -> None:
     lake.put(intent(IntentKind.ROW_DELTA, "d", add_vectors=(vector,)))
     old, new = lake.states[-2:]
     new.live.rows.pop(EntryPlace(ContentType.DATA, "data/a.parquet"))
-    assert any("a vector of data/a.parquet" in sentence for sentence in broken(old, new))
+    assert any("a vector of data/a.parquet" in sentence for sentence in violations(old, new))
 
 
 def test_a_manifest_vector_that_lost_a_bit_is_noticed() -> None:
-    lake = flushed()
+    lake = incoming()
     lake.put(remove("r1", removed("data/a.parquet")))
     lake.put(remove("r2", removed("data/b.parquet")))
     old, new = lake.states[-2:]
     [location] = new.live.dead
     new.live.dead[location].remove(0)
-    assert any("went back" in sentence for sentence in broken(old, new))
+    assert any("went back" in sentence for sentence in violations(old, new))
 
 
 def test_an_entry_that_does_not_exist_cannot_be_masked() -> None:
-    lake = flushed()
+    lake = incoming()
     lake.put(remove("r1", removed("data/a.parquet")))
     old, new = lake.states[-2:]
     [location] = new.live.dead
     new.live.dead[location].add(99)
-    assert any("does not have" in sentence for sentence in broken(old, new))
+    assert any("does not have" in sentence for sentence in violations(old, new))
 
 
-def flushed() -> Lake:
+def incoming() -> Lake:
     lake = new_lake(append("a"), append("b"))
     lake.put(lake.flush("f", lake.leaf(lake.root_entries())))
     return lake
 
 
 def test_wrong_aggregates_of_a_leaf_are_noticed_by_the_thorough_check() -> None:
-    lake = flushed()
+    lake = incoming()
     [(location, row)] = lake.head.live.leaf_rows.items()
     wrong = dataclasses.replace(row.entry, content_stats={})
     lake.head.live.leaf_rows[location] = dataclasses.replace(row, entry=wrong)
-    assert any("statistics" in sentence for sentence in broken_thoroughly(lake.head))
+    assert any("statistics" in sentence for sentence in state_violations(lake.head))
 
 
 def test_a_wrong_summary_is_noticed_by_the_thorough_check() -> None:
     lake = new_lake(append("a"))
     wrong = with_header(lake.head, of_snapshot(summary={"added-data-files": "2"}))
-    assert any("summary" in sentence for sentence in broken_thoroughly(wrong))
+    assert any("summary" in sentence for sentence in state_violations(wrong))
 
 
 def test_a_wrong_total_is_noticed_by_the_thorough_check() -> None:
     lake = new_lake(append("a"))
     wrong = with_header(lake.head, of_header(totals=Totals(data_files=1, rows=11, data_bytes=1000)))
-    assert any("totals" in sentence for sentence in broken_thoroughly(wrong))
+    assert any("totals" in sentence for sentence in state_violations(wrong))
 
 
 def paged() -> Lake:
@@ -160,7 +161,7 @@ def with_pages(state: TableState, **members: object) -> TableState:
 
 
 def complaints(old: TableState, new: TableState) -> str:
-    return "; ".join(broken(old, new))
+    return "; ".join(violations(old, new))
 
 
 def test_pages_that_are_not_loaded_are_noticed() -> None:
@@ -189,7 +190,7 @@ def test_a_page_that_goes_with_something_in_it_is_noticed() -> None:
     assert "writer w is lost" in complaints(old, with_pages(new, ledger=()))
     gone = with_pages(new, outcomes=())
     assert "the outcomes of offsets 0 to 0" in complaints(old, gone)
-    assert broken(old, gone, acknowledged={(LOG, 0): old.header.offsets[0].next_offset}) == []
+    assert violations(old, gone, acknowledged={(LOG, 0): old.header.offsets[0].next_offset}) == []
 
 
 @pytest.mark.parametrize(
@@ -230,7 +231,7 @@ def test_a_header_over_its_limits_is_noticed() -> None:
     lake = new_lake(append("a", writer_id="w", writer_sequence=1))
     lake.put(*[remove(f"r{number}", removed(f"data/{'x' * 280}")) for number in range(9)])
     old, new = lake.states[-2:]
-    found = broken(old, new, limits=HeaderLimits(ledger_bytes=20, outcome_bytes=900))
+    found = violations(old, new, limits=HeaderLimits(ledger_bytes=20, outcome_bytes=900))
     assert found == [
         "the header holds more than 20 bytes of the ledger",
         "the header holds more than 900 bytes of outcomes",
@@ -242,5 +243,5 @@ def test_outcomes_that_are_dropped_before_they_are_acknowledged_are_noticed() ->
     offset = lake.offset
     lake.put(append("b"), acknowledged={(LOG, 0): offset})
     old, new = lake.states[-2:]
-    assert broken(old, new, acknowledged={(LOG, 0): offset}) == []
+    assert violations(old, new, acknowledged={(LOG, 0): offset}) == []
     assert "the outcomes of offsets 1 to 1" in complaints(old, new)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from rootline.schemas.content_entry import ContentEntry, ContentType
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import Verdict
-from rootline.tree.check.invariants import broken_thoroughly
+from rootline.tree.check.state_rules import state_violations
 from tests.tree.planned_intents import intent_of, location
 from tests.tree.range_changes import check_every_range
 from tests.tree.reference_model import Outcome, Plan, PlannedVector, ReferenceTable
@@ -238,7 +238,7 @@ class Trial:
 
     def compare(self, lake: Lake) -> None:
         state = lake.head
-        assert broken_thoroughly(state) == []
+        assert state_violations(state) == []
         live = lake.live().values()
         data = {entry.location: entry for entry in live if entry.content_type is ContentType.DATA}
         assert set(data) == {location(name) for name in self.model.files}

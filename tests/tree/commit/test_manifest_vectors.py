@@ -9,9 +9,9 @@ import pytest
 from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
 from rootline.schemas.content_entry import ContentType, EntryPlace, Status
 from rootline.schemas.intent import IntentKind
-from rootline.tree.check.invariants import broken_thoroughly
 from rootline.tree.check.root_diff import diff
-from rootline.tree.state.live_index import mask_of
+from rootline.tree.check.state_rules import state_violations
+from rootline.tree.state.live_index import ordinals_of_vector
 from tests.tree.tables import Lake, append, codes, data_file, intent, new_lake, remove, removed, seen_vector
 
 A, B, C = (f"data/{name}.parquet" for name in "abc")
@@ -41,15 +41,15 @@ def masks(lake: Lake) -> dict[str, dict[Status, list[int]]]:
     named = {ContentType.DATA_MANIFEST: DATA, ContentType.DELETE_MANIFEST: DELETES}
     return {
         named[lake.head.live.leaf_rows[location].entry.content_type]: {
-            row.entry.version_info.status: list(mask_of(row.entry)) for row in rows
+            row.entry.version_info.status: list(ordinals_of_vector(row.entry)) for row in rows
         }
-        for location, rows in lake.head.live.mask_rows.items()
+        for location, rows in lake.head.live.manifest_vector_rows.items()
     }
 
 
 def sound(lake: Lake) -> bool:
-    assert broken_thoroughly(lake.head) == []
-    assert broken_thoroughly(lake.reloaded()) == []
+    assert state_violations(lake.head) == []
+    assert state_violations(lake.reloaded()) == []
     return True
 
 
@@ -119,7 +119,7 @@ def test_leaves_that_die_as_a_whole_show_it_once_and_leave_with_the_next_mainten
     new = lake.leaf(lake.root_entries(), leaf_uuid=uuid.UUID(int=9))
     lake.put(lake.flush("g", new))
     assert set(lake.head.leaves) == {new.location}
-    assert lake.head.live.mask_rows == {}
+    assert lake.head.live.manifest_vector_rows == {}
     assert sound(lake)
 
 

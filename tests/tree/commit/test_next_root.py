@@ -7,8 +7,8 @@ import io
 import fastavro
 
 from rootline.schemas.content_entry import Status
-from rootline.tree.check.invariants import broken_thoroughly
 from rootline.tree.check.root_diff import diff
+from rootline.tree.check.state_rules import state_violations
 from rootline.tree.commit.next_root import BLOCK_ROWS_MAX
 from rootline.tree.state.live_index import YOUNG_ROWS_MAX, LiveIndex
 from tests.tree.tables import Lake, append, data_file, new_lake, remove, removed
@@ -45,7 +45,7 @@ def test_a_removed_row_rebuilds_its_block_only() -> None:
     lake.put(remove("r", removed("data/m00300.parquet")))
     after = set(map(id, lake.head.root.blocks))
     assert sum(id(block) not in after for block in before) <= 2
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 def test_small_commits_compress_few_rows_each_and_blocks_stay_large() -> None:
@@ -54,7 +54,7 @@ def test_small_commits_compress_few_rows_each_and_blocks_stay_large() -> None:
         lake.put(append(f"a{number}"))
         assert len(lake.head.root.blocks[-1].rows) <= YOUNG_ROWS_MAX + 1
     assert len(lake.head.root.blocks) <= 300 // BLOCK_ROWS_MAX + 3
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 def test_a_root_without_changes_reuses_every_block() -> None:
@@ -81,7 +81,7 @@ def test_a_file_removed_and_added_again_in_one_root_is_shown_both_ways() -> None
     assert [entry.record_count for entry in changes.added_files] == [3]
     lake.put(append("b"))
     assert lake.head.header.totals.rows == 13
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 def test_the_index_that_followed_the_commits_equals_one_made_from_nothing() -> None:

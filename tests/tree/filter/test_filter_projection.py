@@ -25,7 +25,7 @@ from rootline.schemas.bytes.leaf.leaf_schema import arrow_type_of_bound, column_
 from rootline.schemas.bytes.values.transform_values import partition_value
 from rootline.tree.filter.column_predicates import satisfied
 from rootline.tree.filter.filter_projection import project_inclusive, project_strict
-from rootline.tree.filter.filters import Operator, Test
+from rootline.tree.filter.filters import Operator, Predicate
 
 DAY = 86_400_000_000
 TEXT = st.text("abc", max_size=5)
@@ -44,13 +44,13 @@ CASES: dict[str, tuple[PrimitiveType, tuple[str, ...], st.SearchStrategy[Any]]] 
 COMPARISONS = (Operator.EQ, Operator.NE, Operator.LT, Operator.LE, Operator.GT, Operator.GE)
 
 
-def holds(test: Test, value: Any, field_type: PrimitiveType) -> bool:
+def holds(test: Predicate, value: Any, field_type: PrimitiveType) -> bool:
     kind = arrow_type_of_bound(field_type)
     return satisfied(test, column_of_physical([value], kind))[0].as_py() is True
 
 
 @st.composite
-def projections(draw: Callable[..., Any]) -> tuple[PrimitiveType, str, Test, Any]:
+def projections(draw: Callable[..., Any]) -> tuple[PrimitiveType, str, Predicate, Any]:
     field_type, transforms, values = CASES[draw(st.sampled_from(sorted(CASES)))]
     transform = draw(st.sampled_from(transforms))
     operators = [*COMPARISONS, Operator.IN, Operator.NOT_IN]
@@ -59,12 +59,12 @@ def projections(draw: Callable[..., Any]) -> tuple[PrimitiveType, str, Test, Any
     operator = draw(st.sampled_from(operators))
     many = operator in (Operator.IN, Operator.NOT_IN)
     literals = draw(st.lists(values, min_size=1, max_size=3, unique=True)) if many else [draw(values)]
-    return field_type, transform, Test(1, operator, tuple(sorted(literals))), draw(values)
+    return field_type, transform, Predicate(1, operator, tuple(sorted(literals))), draw(values)
 
 
 @settings(deadline=None)
 @given(projections())
-def test_projections_are_sound_for_every_value(case: tuple[PrimitiveType, str, Test, Any]) -> None:
+def test_projections_are_sound_for_every_value(case: tuple[PrimitiveType, str, Predicate, Any]) -> None:
     field_type, text, test, value = case
     transform = parse_transform(text)
     result_type = transform.result_type(field_type)
@@ -82,27 +82,27 @@ def test_projections_are_sound_for_every_value(case: tuple[PrimitiveType, str, T
 @pytest.mark.parametrize(
     ("text", "field_type", "test", "expected"),
     [
-        ("bucket[8]", StringType(), Test(1, Operator.LT, ("a",)), None),
-        ("truncate[2]", StringType(), Test(1, Operator.NOT_STARTS_WITH, ("abc",)), None),
-        ("truncate[2]", StringType(), Test(1, Operator.STARTS_WITH, ("abc",)), Test(2, Operator.EQ, ("ab",))),
-        ("month", DateType(), Test(1, Operator.LT, (31,)), Test(2, Operator.LE, (0,))),
-        ("day", DateType(), Test(1, Operator.IS_NULL), Test(2, Operator.IS_NULL)),
+        ("bucket[8]", StringType(), Predicate(1, Operator.LT, ("a",)), None),
+        ("truncate[2]", StringType(), Predicate(1, Operator.NOT_STARTS_WITH, ("abc",)), None),
+        ("truncate[2]", StringType(), Predicate(1, Operator.STARTS_WITH, ("abc",)), Predicate(2, Operator.EQ, ("ab",))),
+        ("month", DateType(), Predicate(1, Operator.LT, (31,)), Predicate(2, Operator.LE, (0,))),
+        ("day", DateType(), Predicate(1, Operator.IS_NULL), Predicate(2, Operator.IS_NULL)),
     ],
 )
 def test_a_projection_says_as_much_as_it_can(
-    text: str, field_type: PrimitiveType, test: Test, expected: Test | None
+    text: str, field_type: PrimitiveType, test: Predicate, expected: Predicate | None
 ) -> None:
     assert project_inclusive(test, parse_transform(text), field_type, 2) == expected
 
 
 @pytest.mark.parametrize("transform", [VoidTransform(), UnknownTransform("zorder")])
 def test_void_and_unknown_transforms_say_nothing(transform: Any) -> None:
-    for test in (Test(1, Operator.EQ, (1,)), Test(1, Operator.IS_NULL)):
+    for test in (Predicate(1, Operator.EQ, (1,)), Predicate(1, Operator.IS_NULL)):
         assert project_inclusive(test, transform, IntegerType(), 2) is None
         assert project_strict(test, transform, IntegerType(), 2) is None
 
 
 def test_timestamps_before_1970_fall_into_the_month_that_holds_them() -> None:
     before = int(dt.datetime(1969, 12, 31, tzinfo=dt.UTC).timestamp()) * 1_000_000
-    projected = project_inclusive(Test(1, Operator.EQ, (before,)), parse_transform("month"), TimestampType(), 2)
-    assert projected == Test(2, Operator.EQ, (-1,))
+    projected = project_inclusive(Predicate(1, Operator.EQ, (before,)), parse_transform("month"), TimestampType(), 2)
+    assert projected == Predicate(2, Operator.EQ, (-1,))

@@ -25,7 +25,7 @@ from pyiceberg.types import (
 )
 
 from rootline.schemas.errors import Invalid
-from rootline.tree.filter.filters import ALWAYS, NEVER, AllOf, AnyOf, Operator, Test, bind_filter
+from rootline.tree.filter.filters import ALWAYS, NEVER, AllOf, AnyOf, Operator, Predicate, bind_filter
 
 SCHEMA = Schema(
     NestedField(1, "i", IntegerType()),
@@ -47,24 +47,24 @@ SCHEMA = Schema(
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("i = 1", Test(1, Operator.EQ, (1,))),
-        ("1 < i", Test(1, Operator.GT, (1,))),
-        ("f = 0.1", Test(3, Operator.EQ, (0.10000000149011612,))),
-        ("d = 10.5", Test(4, Operator.EQ, (Decimal("10.50"),))),
-        ("dt = '2013-01-01'", Test(8, Operator.EQ, (15706,))),
-        ("t >= '2013-01-01'", Test(6, Operator.GE, (1356998400000000,))),
-        ("t >= '2013-01-01 10:00:00'", Test(6, Operator.GE, (1357034400000000,))),
-        ("tz < '2013-01-01T00:00:00Z'", Test(7, Operator.LT, (1356998400000000,))),
-        ("ns < '2013-01-01'", Test(15, Operator.LT, (1356998400000000000,))),
-        ("i in (3, 1, 2)", Test(1, Operator.IN, (1, 2, 3))),
-        ("s like 'ab%'", Test(5, Operator.STARTS_WITH, ("ab",))),
-        ("b = true", Test(10, Operator.EQ, (True,))),
-        ("st.x is null", Test(12, Operator.IS_NULL)),
-        ("st is not null", Test(11, Operator.NOT_NULL)),
+        ("i = 1", Predicate(1, Operator.EQ, (1,))),
+        ("1 < i", Predicate(1, Operator.GT, (1,))),
+        ("f = 0.1", Predicate(3, Operator.EQ, (0.10000000149011612,))),
+        ("d = 10.5", Predicate(4, Operator.EQ, (Decimal("10.50"),))),
+        ("dt = '2013-01-01'", Predicate(8, Operator.EQ, (15706,))),
+        ("t >= '2013-01-01'", Predicate(6, Operator.GE, (1356998400000000,))),
+        ("t >= '2013-01-01 10:00:00'", Predicate(6, Operator.GE, (1357034400000000,))),
+        ("tz < '2013-01-01T00:00:00Z'", Predicate(7, Operator.LT, (1356998400000000,))),
+        ("ns < '2013-01-01'", Predicate(15, Operator.LT, (1356998400000000000,))),
+        ("i in (3, 1, 2)", Predicate(1, Operator.IN, (1, 2, 3))),
+        ("s like 'ab%'", Predicate(5, Operator.STARTS_WITH, ("ab",))),
+        ("b = true", Predicate(10, Operator.EQ, (True,))),
+        ("st.x is null", Predicate(12, Operator.IS_NULL)),
+        ("st is not null", Predicate(11, Operator.NOT_NULL)),
         ("true", ALWAYS),
         ("false", NEVER),
-        ("i = 1 and (s = 'a' and b = true)", AllOf((Test(1, Operator.EQ, (1,)), Test(5, Operator.EQ, ("a",)),
-                                                     Test(10, Operator.EQ, (True,))))),
+        ("i = 1 and (s = 'a' and b = true)", AllOf((Predicate(1, Operator.EQ, (1,)), Predicate(5, Operator.EQ, ("a",)),
+                                                     Predicate(10, Operator.EQ, (True,))))),
     ],
 )  # fmt: skip
 def test_text_becomes_tests_on_field_ids(text: str, expected: object) -> None:
@@ -73,26 +73,26 @@ def test_text_becomes_tests_on_field_ids(text: str, expected: object) -> None:
 
 def test_negation_is_carried_down_to_the_tests() -> None:
     bound = bind_filter("not (i = 1 or s like 'ab%')", SCHEMA)
-    assert bound.condition == AllOf((Test(1, Operator.NE, (1,)), Test(5, Operator.NOT_STARTS_WITH, ("ab",))))
+    assert bound.condition == AllOf((Predicate(1, Operator.NE, (1,)), Predicate(5, Operator.NOT_STARTS_WITH, ("ab",))))
     assert bind_filter("not (i = 1 and l = 2)", SCHEMA).condition == AnyOf(
-        (Test(1, Operator.NE, (1,)), Test(2, Operator.NE, (2,)))
+        (Predicate(1, Operator.NE, (1,)), Predicate(2, Operator.NE, (2,)))
     )
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("i > 60.5", Test(1, Operator.GE, (61,))),
-        ("i <= 60.5", Test(1, Operator.LE, (60,))),
+        ("i > 60.5", Predicate(1, Operator.GE, (61,))),
+        ("i <= 60.5", Predicate(1, Operator.LE, (60,))),
         ("i = 1.5", NEVER),
-        ("i != 1.5", Test(1, Operator.NOT_NULL)),
-        ("i < 3000000000", Test(1, Operator.NOT_NULL)),
+        ("i != 1.5", Predicate(1, Operator.NOT_NULL)),
+        ("i < 3000000000", Predicate(1, Operator.NOT_NULL)),
         ("i > 3000000000", NEVER),
         ("i < -3000000000", NEVER),
-        ("i >= -3000000000", Test(1, Operator.NOT_NULL)),
-        ("d <= 10.555", Test(4, Operator.LE, (Decimal("10.55"),))),
-        ("d > 10.555", Test(4, Operator.GE, (Decimal("10.56"),))),
-        ("d < 99999999999", Test(4, Operator.NOT_NULL)),
+        ("i >= -3000000000", Predicate(1, Operator.NOT_NULL)),
+        ("d <= 10.555", Predicate(4, Operator.LE, (Decimal("10.55"),))),
+        ("d > 10.555", Predicate(4, Operator.GE, (Decimal("10.56"),))),
+        ("d < 99999999999", Predicate(4, Operator.NOT_NULL)),
     ],
 )
 def test_a_literal_that_the_type_cannot_hold_is_never_rounded(text: str, expected: object) -> None:
@@ -123,7 +123,7 @@ def test_what_cannot_be_used_is_refused_with_its_reason(text: str, reason: str) 
 
 
 def test_expressions_of_pyiceberg_are_taken_too() -> None:
-    assert bind_filter(Not(EqualTo("i", 1)), SCHEMA).condition == Test(1, Operator.NE, (1,))
+    assert bind_filter(Not(EqualTo("i", 1)), SCHEMA).condition == Predicate(1, Operator.NE, (1,))
     assert bind_filter(AlwaysTrue(), SCHEMA).is_always_true
     assert bind_filter(None, SCHEMA).is_always_true
 

@@ -17,7 +17,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
 from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.schemas.table_definition import Expression, PartitionSpec, TableDefinition
 from rootline.tree.filter.prune import PruningFilter, entry_may_match, may_match, must_match
-from rootline.tree.scan.leaf_pruning import leaf_masks
+from rootline.tree.scan.leaf_pruning import prune_leaf
 
 NUMBER, RATIO, TEXT, DAY, NESTED, TAGS, MONTH, BUCKET, VOID = 1, 2, 3, 4, 6, 7, 9, 10, 11
 DEFINITION = TableDefinition(
@@ -187,7 +187,7 @@ def test_a_mask_over_a_leaf_says_what_each_entry_says(
     pruning = PruningFilter.of(where, DEFINITION)
     entries = [entry(stats, spec_id, rows) for stats in statistics]
     encoded = encode_leaf(entries, DEFINITION, leaf_uuid=uuid.UUID(int=5), content=LeafContent.DATA)
-    masks = leaf_masks(pruning, decode_leaf(encoded.body, location=encoded.location), spec_id)
+    masks = prune_leaf(pruning, decode_leaf(encoded.body, location=encoded.location), spec_id)
     assert masks.may.tolist() == [entry_may_match(pruning, one) for one in entries]
     assert masks.must.tolist() == [must_match(pruning, stats, rows, spec_id) for stats in statistics]
 
@@ -199,5 +199,5 @@ def test_long_value_lists_prune_by_their_ends(where: str) -> None:
     below, inside = {NUMBER: FieldStatistics(1, 5, True, 9, 0)}, {NUMBER: FieldStatistics(1100, 1100, True, 9, 0)}
     entries = [entry(below, 0), entry(inside, 0)]
     encoded = encode_leaf(entries, DEFINITION, leaf_uuid=uuid.UUID(int=5), content=LeafContent.DATA)
-    masks = leaf_masks(pruning, decode_leaf(encoded.body, location=encoded.location), 0)
+    masks = prune_leaf(pruning, decode_leaf(encoded.body, location=encoded.location), 0)
     assert masks.may.tolist() == ([False, True] if " in " in where and "not" not in where else [True, True])

@@ -7,17 +7,17 @@ import math
 import pytest
 
 from rootline.schemas.statistics import FieldStatistics as Stats
-from rootline.tree.filter.filters import Operator, Test
+from rootline.tree.filter.filters import Operator, Predicate
 from rootline.tree.filter.value_range import may_satisfy, must_satisfy, range_of
 
-EQ5 = Test(1, Operator.EQ, (5,))
-NE5 = Test(1, Operator.NE, (5,))
-IS_NULL, NOT_NULL = Test(1, Operator.IS_NULL), Test(1, Operator.NOT_NULL)
-IS_NAN, NOT_NAN = Test(1, Operator.IS_NAN), Test(1, Operator.NOT_NAN)
+EQ5 = Predicate(1, Operator.EQ, (5,))
+NE5 = Predicate(1, Operator.NE, (5,))
+IS_NULL, NOT_NULL = Predicate(1, Operator.IS_NULL), Predicate(1, Operator.NOT_NULL)
+IS_NAN, NOT_NAN = Predicate(1, Operator.IS_NAN), Predicate(1, Operator.NOT_NAN)
 
 
 def verdict(
-    test: Test, stats: Stats, *, rows: int | None = 10, is_partition_value: bool = False, is_float: bool = False
+    test: Predicate, stats: Stats, *, rows: int | None = 10, is_partition_value: bool = False, is_float: bool = False
 ) -> tuple[bool, bool]:
     """(may, must)"""
     known = range_of(stats, rows, is_partition_value=is_partition_value, is_float=is_float)
@@ -25,7 +25,7 @@ def verdict(
 
 
 @pytest.mark.parametrize("test", [EQ5, NE5, IS_NULL, NOT_NULL])
-def test_nothing_known_decides_nothing(test: Test) -> None:
+def test_nothing_known_decides_nothing(test: Predicate) -> None:
     assert verdict(test, Stats()) == (True, False)
 
 
@@ -38,9 +38,9 @@ def test_null_bounds_of_a_partition_member_mean_that_the_value_is_null() -> None
 def test_a_null_upper_bound_of_a_partition_member_reads_as_the_lower() -> None:
     only_lower = Stats(lower_bound=5)
     assert verdict(EQ5, only_lower, is_partition_value=True) == (True, True)
-    assert verdict(Test(1, Operator.GT, (5,)), only_lower, is_partition_value=True) == (False, False)
+    assert verdict(Predicate(1, Operator.GT, (5,)), only_lower, is_partition_value=True) == (False, False)
     assert verdict(IS_NULL, only_lower, is_partition_value=True) == (False, False)
-    assert verdict(Test(1, Operator.GT, (5,)), only_lower) == (True, False)
+    assert verdict(Predicate(1, Operator.GT, (5,)), only_lower) == (True, False)
 
 
 def test_elsewhere_null_bounds_mean_all_null_only_if_the_counts_say_so() -> None:
@@ -85,23 +85,23 @@ def test_nan_may_be_a_partition_value_but_is_no_bound_elsewhere() -> None:
 
 def test_zeros_of_both_signs_are_one_value() -> None:
     zeros = Stats(-0.0, 0.0, True, 3, 0, 0)
-    assert verdict(Test(1, Operator.EQ, (0.0,)), zeros, is_float=True) == (True, True)
-    assert verdict(Test(1, Operator.LT, (0.0,)), zeros, is_float=True) == (False, False)
+    assert verdict(Predicate(1, Operator.EQ, (0.0,)), zeros, is_float=True) == (True, True)
+    assert verdict(Predicate(1, Operator.LT, (0.0,)), zeros, is_float=True) == (False, False)
 
 
 def test_truncated_text_bounds_still_contain() -> None:
     wide = Stats("abcdefghijklmnop", "abcdefghijklmnoq", False, 10, 0)
     inside = "abcdefghijklmnop and more"
-    assert verdict(Test(1, Operator.EQ, (inside,)), wide) == (True, False)
-    assert verdict(Test(1, Operator.STARTS_WITH, ("abc",)), wide) == (True, True)
-    assert verdict(Test(1, Operator.STARTS_WITH, ("abd",)), wide) == (False, False)
-    assert verdict(Test(1, Operator.NOT_STARTS_WITH, ("abc",)), wide) == (False, False)
-    assert verdict(Test(1, Operator.NOT_STARTS_WITH, ("b",)), wide) == (True, True)
+    assert verdict(Predicate(1, Operator.EQ, (inside,)), wide) == (True, False)
+    assert verdict(Predicate(1, Operator.STARTS_WITH, ("abc",)), wide) == (True, True)
+    assert verdict(Predicate(1, Operator.STARTS_WITH, ("abd",)), wide) == (False, False)
+    assert verdict(Predicate(1, Operator.NOT_STARTS_WITH, ("abc",)), wide) == (False, False)
+    assert verdict(Predicate(1, Operator.NOT_STARTS_WITH, ("b",)), wide) == (True, True)
 
 
 def test_an_absent_upper_bound_leaves_the_range_open() -> None:
     open_above = Stats("m", None, False, 10, 0)
-    assert verdict(Test(1, Operator.GT, ("z",)), open_above) == (True, False)
-    assert verdict(Test(1, Operator.LT, ("b",)), open_above) == (False, False)
-    assert verdict(Test(1, Operator.GE, ("m",)), open_above) == (True, True)
-    assert verdict(Test(1, Operator.STARTS_WITH, ("a",)), open_above) == (False, False)
+    assert verdict(Predicate(1, Operator.GT, ("z",)), open_above) == (True, False)
+    assert verdict(Predicate(1, Operator.LT, ("b",)), open_above) == (False, False)
+    assert verdict(Predicate(1, Operator.GE, ("m",)), open_above) == (True, True)
+    assert verdict(Predicate(1, Operator.STARTS_WITH, ("a",)), open_above) == (False, False)

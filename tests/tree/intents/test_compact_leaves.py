@@ -10,9 +10,9 @@ import pytest
 from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.intent import AddedManifest, IntentKind
-from rootline.tree.check.invariants import broken_thoroughly
 from rootline.tree.check.root_diff import diff
-from rootline.tree.state.live_index import mask_of
+from rootline.tree.check.state_rules import state_violations
+from rootline.tree.state.live_index import ordinals_of_vector
 from tests.tree.tables import Lake, append, codes, data_file, equality_delete, intent, new_lake, remove, removed
 from tests.tree.tables import seen_vector as seen
 
@@ -36,8 +36,8 @@ def leaves(lake: Lake, content_type: ContentType = ContentType.DATA_MANIFEST) ->
 
 def masks(lake: Lake) -> dict[str, list[tuple[Status, list[int]]]]:
     return {
-        location: [(row.entry.version_info.status, list(mask_of(row.entry))) for row in rows]
-        for location, rows in lake.head.live.mask_rows.items()
+        location: [(row.entry.version_info.status, list(ordinals_of_vector(row.entry))) for row in rows]
+        for location, rows in lake.head.live.manifest_vector_rows.items()
     }
 
 
@@ -74,8 +74,8 @@ def owner_of(lake: Lake, delete_leaf: str) -> str | None:
 
 
 def sound(lake: Lake) -> bool:
-    assert broken_thoroughly(lake.head) == []
-    assert broken_thoroughly(lake.reloaded()) == []
+    assert state_violations(lake.head) == []
+    assert state_violations(lake.reloaded()) == []
     return True
 
 

@@ -12,8 +12,8 @@ from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.intent import Intent, IntentKind
-from rootline.tree.check.invariants import broken_thoroughly
 from rootline.tree.check.root_diff import diff
+from rootline.tree.check.state_rules import state_violations
 from rootline.tree.draft.batch import VectorAt
 from rootline.tree.state.table_state import TableState
 from tests.tree.tables import DEFINITION, Lake, append, codes, intent, new_lake, remove, removed
@@ -66,8 +66,8 @@ def masks(lake: Lake) -> list[tuple[Status, str, int]]:
 
 
 def sound(lake: Lake) -> bool:
-    assert broken_thoroughly(lake.head) == []
-    assert broken_thoroughly(lake.reloaded()) == []
+    assert state_violations(lake.head) == []
+    assert state_violations(lake.reloaded()) == []
     return True
 
 

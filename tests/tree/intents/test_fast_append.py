@@ -15,12 +15,12 @@ from rootline.schemas.content_entry import FileFormat
 from rootline.schemas.intent import DataFile, Intent, Isolation
 from rootline.schemas.statistics import FieldStatistics
 from rootline.tree.draft import root_room
-from rootline.tree.draft.batch import Library
+from rootline.tree.draft.batch import FetchedObjects
 from rootline.tree.draft.change import Change
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.root_room import check_room
 from rootline.tree.intents.append import append as general_append
-from rootline.tree.intents.fast_append import plain_row
+from rootline.tree.intents.fast_append import fast_append_row
 from tests.tree.tables import (
     BY_BUCKET,
     CARRIER,
@@ -117,13 +117,13 @@ def test_both_ways_give_the_same_verdicts_and_the_same_bytes(intents: list[Inten
 def test_a_row_that_there_is_is_the_one_of_the_general_way(intent: Intent) -> None:
     draft = Draft.on(with_codec(BASE, at_a_glance=True).head)
     try:
-        row = plain_row(draft, intent)
+        row = fast_append_row(draft, intent)
     except Exception as error:
         with pytest.raises(type(error)):
-            general_append(draft, intent, Library())
+            general_append(draft, intent, FetchedObjects())
         return
     if row is not None:
-        change = general_append(draft, intent, Library())
+        change = general_append(draft, intent, FetchedObjects())
         check_room(draft, change)
         assert change == Change(change.effect, (row,))
 
@@ -131,14 +131,17 @@ def test_a_row_that_there_is_is_the_one_of_the_general_way(intent: Intent) -> No
 @pytest.mark.parametrize("changes", [{}, {"split_offsets": (4,)}, {"sort_order_id": 0}, {"key_metadata": b"k"}])
 def test_what_writers_send_has_its_row_at_a_glance(changes: dict[str, Any]) -> None:
     draft = Draft.on(with_codec(BASE, at_a_glance=True).head)
-    assert plain_row(draft, append("new", data_file("new", **changes), table_uuid=TABLE_UUID, schema_id=0)) is not None
+    assert (
+        fast_append_row(draft, append("new", data_file("new", **changes), table_uuid=TABLE_UUID, schema_id=0))
+        is not None
+    )
 
 
 def test_a_malformed_neighbour_costs_nobody_but_itself() -> None:
     lake = with_codec(BASE, at_a_glance=True)
     intents = [append(f"i{number}", data_file(f"f{number}")) for number in range(6)]
-    for at, broken in ((1, STATISTICS[2]), (3, STATISTICS[6]), (4, STATISTICS[8])):
-        intents[at] = append(f"i{at}", data_file(f"f{at}", content_stats=broken))
+    for at, violations in ((1, STATISTICS[2]), (3, STATISTICS[6]), (4, STATISTICS[8])):
+        intents[at] = append(f"i{at}", data_file(f"f{at}", content_stats=violations))
     assert codes(lake.put(*intents)) == [
         None,
         "statistics-invalid",
@@ -161,6 +164,6 @@ def test_a_file_that_an_earlier_intent_of_the_batch_added_is_refused() -> None:
 
 def test_a_root_without_room_has_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
     draft = Draft.on(with_codec(BASE, at_a_glance=True).head)
-    assert plain_row(draft, append("new", data_file("new"))) is not None
+    assert fast_append_row(draft, append("new", data_file("new"))) is not None
     monkeypatch.setattr(root_room, "ROWS_MAX", 2)
-    assert plain_row(draft, append("new", data_file("new"))) is None
+    assert fast_append_row(draft, append("new", data_file("new"))) is None

@@ -8,9 +8,9 @@ import pytest
 from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.intent import AddedManifest, IntentKind
-from rootline.tree.check.invariants import broken_thoroughly
 from rootline.tree.check.root_diff import diff
-from rootline.tree.state.live_index import mask_of
+from rootline.tree.check.state_rules import state_violations
+from rootline.tree.state.live_index import ordinals_of_vector
 from tests.tree.tables import (
     UNPARTITIONED,
     Lake,
@@ -44,8 +44,8 @@ def with_vector(lake: Lake, target: str, *positions: int, name: str = "v") -> No
 
 def masks(lake: Lake) -> dict[str, list[tuple[Status, list[int]]]]:
     return {
-        location: [(row.entry.version_info.status, list(mask_of(row.entry))) for row in rows]
-        for location, rows in lake.head.live.mask_rows.items()
+        location: [(row.entry.version_info.status, list(ordinals_of_vector(row.entry))) for row in rows]
+        for location, rows in lake.head.live.manifest_vector_rows.items()
     }
 
 
@@ -61,7 +61,7 @@ def test_a_flush_moves_rows_and_changes_nothing_that_is_live(lake: Lake) -> None
     assert lake.head.live.rows == {}
     assert lake.head.header.snapshot.operation == "replace"
     assert not diff(lake.head.root, lake.head.leaves)
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 def test_the_leafs_row_is_existing_with_aggregates_and_the_flushes_numbers(lake: Lake) -> None:
@@ -120,7 +120,7 @@ def test_an_overlapping_flush_takes_what_the_first_one_left(lake: Lake) -> None:
     second = lake.leaf(lake.root_entries()[1:], leaf_uuid=uuid.UUID(int=77))
     assert codes(lake.put(lake.flush("f1", first), lake.flush("f2", second))) == [None, None]
     assert masks(lake) == {second.location: [(Status.EXISTING, [0])]}
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 def test_a_flush_of_which_nothing_is_live_is_rejected(lake: Lake) -> None:
@@ -142,7 +142,7 @@ def test_a_vector_moves_along_with_its_file(lake: Lake) -> None:
     lake.put(lake.flush("f", deletes, data))
     assert lake.head.live.rows == {}
     assert lake.deleted_rows()[A] == {1}
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 def test_a_vector_that_was_replaced_meanwhile_is_masked(lake: Lake) -> None:
@@ -164,7 +164,7 @@ def test_a_vector_does_not_move_into_an_affiliated_leaf_without_its_file(lake: L
     [kept] = vectors_of(lake)
     assert kept.referenced_file == A
     assert lake.deleted_rows() == {A: {1}, B: {1}, C: set()}
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 def test_a_vector_may_move_into_a_leaf_that_belongs_to_an_older_data_leaf(lake: Lake) -> None:
@@ -202,9 +202,9 @@ def test_manifest_vectors_fold_in_the_next_root(lake: Lake) -> None:
     assert masks(lake) == {leaf.location: [(Status.EXISTING, [0]), (Status.ADDED, [1])]}
     lake.put(append("d"))
     assert masks(lake) == {leaf.location: [(Status.EXISTING, [0, 1])]}
-    rows = lake.head.live.mask_rows[leaf.location]
+    rows = lake.head.live.manifest_vector_rows[leaf.location]
     lake.put(append("e"))
-    assert lake.head.live.mask_rows[leaf.location] is rows
+    assert lake.head.live.manifest_vector_rows[leaf.location] is rows
 
 
 def test_a_leaf_whose_last_entries_leave_goes_with_the_next_flush(lake: Lake) -> None:
@@ -218,7 +218,7 @@ def test_a_leaf_whose_last_entries_leave_goes_with_the_next_flush(lake: Lake) ->
     assert set(lake.head.leaves) == {next_leaf.location}
     assert masks(lake) == {}
     assert lake.head.header.totals.data_manifests == 1
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 def test_a_data_leaf_stays_while_a_live_delete_leaf_belongs_to_it(lake: Lake) -> None:
@@ -230,7 +230,7 @@ def test_a_data_leaf_stays_while_a_live_delete_leaf_belongs_to_it(lake: Lake) ->
     lake.put(lake.flush("g", lake.leaf(lake.root_entries(), leaf_uuid=uuid.UUID(int=77))))
     assert data.location not in lake.head.leaves
     assert deletes.location not in lake.head.leaves
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 def test_the_state_reads_back_from_root_and_leaves(lake: Lake) -> None:
@@ -239,7 +239,7 @@ def test_the_state_reads_back_from_root_and_leaves(lake: Lake) -> None:
     again = lake.reloaded()
     assert again.live.rows.keys() == lake.head.live.rows.keys()
     assert again.live.dead == lake.head.live.dead
-    assert broken_thoroughly(again) == []
+    assert state_violations(again) == []
 
 
 def lies(leaf: AddedManifest, **lie: object) -> AddedManifest:

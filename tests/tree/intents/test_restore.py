@@ -13,11 +13,12 @@ from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
 from rootline.schemas.root_header import Operation
 from rootline.schemas.verdict import VerdictKind
-from rootline.tree.check.invariants import broken, broken_thoroughly
+from rootline.tree.check.invariants import violations
 from rootline.tree.check.root_diff import diff
+from rootline.tree.check.state_rules import state_violations
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft import version_difference
-from rootline.tree.draft.batch import Applied, Library, Stamp
+from rootline.tree.draft.batch import Applied, FetchedObjects, Stamp
 from rootline.tree.state.table_state import TableState
 from tests.tree.intents.test_compact_vectors import moving
 from tests.tree.intents.test_tags import tag
@@ -65,7 +66,7 @@ def put_restored(lake: Lake, version: int, *others: Intent) -> TableState:
     verdicts = lake.put(*others, restore(version, str(len(lake.states))))
     assert kinds(verdicts) == [VerdictKind.COMMITTED] * len(verdicts)
     assert content(lake.head) == content(lake.states[version])
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
     assert content(lake.reloaded()) == content(lake.head)
     check_every_range(lake)
     return lake.head
@@ -240,7 +241,7 @@ def test_intents_after_a_restore_in_its_batch_see_the_restored_table() -> None:
     verdicts = lake.put(restore(1), append("a", data_file("a")), remove("again", removed(A)), restore(1, "2"))
     assert codes(verdicts) == [None, "file-already-live", None, None]
     assert content(lake.head) == content(lake.states[1])
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
     assert lake.head.header.snapshot.summary["rootline.restored-versions"] == "1,1"
 
 
@@ -290,19 +291,19 @@ def test_what_cannot_be_read_rejects_the_restore_and_nothing_else() -> None:
     lake.put(lake.flush("g", lake.leaf(lake.root_entries())))
     version = Version(2)
     root = lake.states[2].root
-    absent_root = Library(roots={version: None})
-    absent_leaf = Library({leaf.location: None}, roots={version: root})
+    absent_root = FetchedObjects(roots={version: None})
+    absent_leaf = FetchedObjects({leaf.location: None}, roots={version: root})
     other_uuid = dataclasses.replace(root, header=dataclasses.replace(root.header, table_uuid=uuid.UUID(int=1)))
     reference = dataclasses.replace(root.header.definition, digest=bytes(32))
     other_definition = dataclasses.replace(root, header=dataclasses.replace(root.header, definition=reference))
-    for library, word in (
+    for fetched, word in (
         (absent_root, "absent"),
         (absent_leaf, "leaf"),
-        (Library(roots={version: other_uuid}), "another table"),
-        (Library(roots={version: other_definition}), "another definition"),
+        (FetchedObjects(roots={version: other_uuid}), "another table"),
+        (FetchedObjects(roots={version: other_definition}), "another definition"),
     ):
         stamp = Stamp(lake.head.header.commit_id, "c", lake.now_ms + 10)
-        found = apply_batch(lake.head, TABLE, lake.records([restore(2), append("x")]), library, stamp)
+        found = apply_batch(lake.head, TABLE, lake.records([restore(2), append("x")]), fetched, stamp)
         assert isinstance(found, Applied)
         assert codes(found.verdicts) == ["restore-impossible", None]
         assert word in (found.verdicts[0].message or "")
@@ -326,7 +327,7 @@ def test_an_entry_is_added_with_an_older_number_by_a_restore_only() -> None:
     unsaid = {key: value for key, value in snapshot.summary.items() if "restored" not in key}
     header = dataclasses.replace(state.header, snapshot=dataclasses.replace(snapshot, summary=unsaid))
     bad = dataclasses.replace(state, root=dataclasses.replace(state.root, header=header))
-    assert any("sequence number" in sentence for sentence in broken(lake.states[-2], bad))
+    assert any("sequence number" in sentence for sentence in violations(lake.states[-2], bad))
 
 
 def test_a_restore_of_too_many_entries_is_refused_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:

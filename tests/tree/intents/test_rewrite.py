@@ -7,8 +7,9 @@ from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.intent import DataFile, Intent, IntentKind, Isolation, RemovedFile, VersionReference
 from rootline.schemas.root_header import Operation
-from rootline.tree.check.invariants import broken, broken_thoroughly
+from rootline.tree.check.invariants import violations
 from rootline.tree.check.root_diff import diff
+from rootline.tree.check.state_rules import state_violations
 from rootline.tree.scan.equality_rules import may_apply
 from tests.tree.tables import (
     BY_BUCKET,
@@ -87,8 +88,8 @@ def test_a_rewrite_is_in_no_change_and_its_snapshot_says_replace() -> None:
         "total-position-deletes": "0",
         "total-records": "20",
     }
-    assert broken_thoroughly(lake.head) == []
-    assert broken_thoroughly(lake.reloaded()) == []
+    assert state_violations(lake.head) == []
+    assert state_violations(lake.reloaded()) == []
 
 
 def test_row_ids_of_the_new_file_are_fresh_for_readers_of_files_that_lack_them() -> None:
@@ -103,13 +104,13 @@ def test_sources_in_a_leaf_leave_by_its_existing_vector_and_the_empty_leaf_with_
     lake.put(flush(lake, "f"))
     [leaf] = lake.head.leaves
     lake.put(rewrite(lake, "r", A, adds=(data_file("new"),)))
-    [mask] = [row.entry for row in lake.head.live.mask_rows[leaf]]
+    [mask] = [row.entry for row in lake.head.live.manifest_vector_rows[leaf]]
     assert (mask.version_info.status, list(lake.head.live.dead[leaf])) == (Status.EXISTING, [0])
     assert not changed(lake)
     lake.put(rewrite(lake, "r2", B, "data/c.parquet", adds=(data_file("more", rows=20),)))
     assert lake.head.leaves == {}
     assert not changed(lake)
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 @pytest.mark.parametrize("in_leaves", [False, True])
@@ -123,7 +124,7 @@ def test_the_vector_of_a_source_goes_with_it_and_so_do_its_rows(in_leaves: bool)
     totals = lake.head.header.totals
     assert (totals.rows, totals.vectors, totals.deleted_rows) == (18, 0, 0)
     assert not changed(lake)
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 def test_a_file_none_of_whose_rows_is_left_becomes_no_file() -> None:
@@ -241,7 +242,7 @@ def test_a_restore_to_before_a_rewrite_brings_the_sources_back_as_they_were() ->
     assert entry_of(lake, A).version_info.sequence_number == before
     lake.put(intent(IntentKind.RESTORE, "forth", ref=VersionReference(version=2)))
     assert entry_of(lake, NEW).version_info.sequence_number == before
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 def test_a_flush_or_compaction_of_the_sources_beside_a_rewrite_masks_them() -> None:
@@ -260,7 +261,7 @@ def test_a_rewrite_finds_its_sources_in_the_leaf_that_a_flush_of_the_same_root_m
     assert set(lake.live()) == {EntryPlace(ContentType.DATA, name) for name in (B, NEW)}
     assert not changed(lake)
     lake.put(flush(lake, "f2"))
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 def test_a_new_file_that_the_same_root_removes_is_shown_as_removed() -> None:
@@ -271,7 +272,7 @@ def test_a_new_file_that_the_same_root_removes_is_shown_as_removed() -> None:
     assert shown.location == NEW
     assert (lake.live(), lake.head.header.totals.rows) == ({}, 0)
     assert lake.head.header.snapshot.summary["deleted-records"] == "10"
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
     lake.put(append("c"))
     assert set(lake.live()) == {EntryPlace(ContentType.DATA, "data/c.parquet")}
 
@@ -281,7 +282,7 @@ def test_a_restore_in_the_root_of_a_rewrite_shows_what_it_undoes() -> None:
     back = intent(IntentKind.RESTORE, "back", ref=VersionReference(version=1))
     assert codes(lake.put(rewrite(lake, "r", A, adds=(data_file("new"),)), back)) == [None, None]
     assert set(lake.live()) == {EntryPlace(ContentType.DATA, A)}
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 def test_a_row_delta_in_the_root_of_a_rewrite_deletes_rows_of_the_new_file() -> None:
@@ -340,5 +341,5 @@ def test_a_rewritten_file_that_loses_rows_breaks_an_invariant() -> None:
     old = lake.head
     lake.put(rewrite(lake, "r", A, B, adds=(data_file("new", rows=20),)))
     other = new_lake(append("a", data_file("a", rows=11)), append("b"))
-    assert broken(old, lake.head) == []
-    assert any("rewrites made 20 rows of 21" in sentence for sentence in broken(other.head, lake.head))
+    assert violations(old, lake.head) == []
+    assert any("rewrites made 20 rows of 21" in sentence for sentence in violations(other.head, lake.head))

@@ -10,9 +10,9 @@ from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
 from rootline.schemas.root_header import Operation, RootHeader
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.tree.check.invariants import broken
+from rootline.tree.check.invariants import violations
 from rootline.tree.check.root_diff import diff
-from rootline.tree.intents.tag import TAGS_MAX, broken_tag_rules
+from rootline.tree.intents.tag import TAGS_MAX, tag_violations
 from rootline.tree.state.table_state import TableState
 from tests.tree.tables import Lake, append, intent, new_lake, remove, removed
 
@@ -167,11 +167,11 @@ def test_a_root_that_changes_tags_unseen_is_never_written_and_is_found_when_stor
     for tags, word in (({}, "tags that changed"), ({"t": 0}, "tags that changed"), ({"t": 1, "u": 9}, "ahead")):
         header = dataclasses.replace(good.header, tags=tags)
         bad = TableState(dataclasses.replace(good.root, header=header), good.definition, good.leaves, good.live)
-        assert any(word in sentence for sentence in broken(old, bad))
-        assert any(word in sentence for sentence in broken_tag_rules(old.header, header))
+        assert any(word in sentence for sentence in violations(old, bad))
+        assert any(word in sentence for sentence in tag_violations(old.header, header))
     stated = _with(good.header, **{"rootline.changed-tags": "t"})
-    assert list(broken_tag_rules(old.header, stated)) != []
-    assert list(broken_tag_rules(old.header, good.header)) == []
+    assert list(tag_violations(old.header, stated)) != []
+    assert list(tag_violations(old.header, good.header)) == []
 
 
 def test_a_tag_on_a_table_that_is_not_there_is_rejected() -> None:

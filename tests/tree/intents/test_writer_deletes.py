@@ -9,9 +9,9 @@ import pytest
 from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVector, FileFormat, Status, VersionInfo
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind
 from rootline.schemas.statistics import FieldStatistics
-from rootline.tree.check.invariants import broken_thoroughly
 from rootline.tree.check.root_diff import diff
-from rootline.tree.state.live_index import mask_of
+from rootline.tree.check.state_rules import state_violations
+from rootline.tree.state.live_index import ordinals_of_vector
 from tests.tree.tables import (
     CARRIER,
     ID,
@@ -69,7 +69,7 @@ def lake() -> Lake:
 def test_vectors_in_a_leaf_delete_rows(lake: Lake) -> None:
     assert lake.deleted_rows() == {A: {1}, B: {2}}
     assert lake.head.header.totals.vectors == 2
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 def test_a_new_vector_in_a_new_leaf_replaces_the_one_in_the_old_leaf(lake: Lake) -> None:
@@ -79,12 +79,12 @@ def test_a_new_vector_in_a_new_leaf_replaces_the_one_in_the_old_leaf(lake: Lake)
     assert lake.deleted_rows() == {A: {1, 3}, B: {2}, C: set()}
     statuses = {row.location: row.version_info.status for row in shown_leaves(lake)}
     assert statuses[dvm2.location] is statuses[dm2.location] is Status.ADDED
-    [mask] = [row.entry for rows in lake.head.live.mask_rows.values() for row in rows]
+    [mask] = [row.entry for rows in lake.head.live.manifest_vector_rows.values() for row in rows]
     assert mask.version_info.status is Status.ADDED
-    assert list(mask_of(mask)) == [0]
+    assert list(ordinals_of_vector(mask)) == [0]
     changes = diff(lake.head.root, lake.head.leaves)
     assert [item.location for item in changes.removed] == ["data/dv1.puffin"]
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 def test_a_vector_that_drops_deleted_rows_is_refused(lake: Lake) -> None:
@@ -118,7 +118,7 @@ def test_a_vector_of_a_file_that_comes_in_the_same_intent_is_accepted(lake: Lake
     deletes = lake.written_leaf(vector_entry(lake, "dv4", C, [4]), belongs_to=data.location)
     assert codes(lake.put(delta(lake, "s2", data, deletes))) == [None]
     assert lake.deleted_rows()[C] == {4}
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_an_equality_delete_in_a_leaf_has_its_intents_number(lake: Lake) -> None
     [found] = [item for item in lake.live().values() if item.content_type is ContentType.EQUALITY_DELETE]
     assert found.version_info.sequence_number == lake.head.header.snapshot.sequence_number
     assert lake.head.header.totals.equality_deletes == 1
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 def test_an_equality_delete_of_no_column_is_refused(lake: Lake) -> None:
@@ -180,8 +180,8 @@ def test_without_deletes_it_is_no_row_delta(lake: Lake) -> None:
 def test_removing_the_data_file_removes_its_vector_from_its_leaf(lake: Lake) -> None:
     lake.put(remove("r", removed(A, seen_vector(lake.head, A))))
     assert lake.deleted_rows() == {B: {2}}
-    assert len(lake.head.live.mask_rows) == 2
-    assert broken_thoroughly(lake.head) == []
+    assert len(lake.head.live.manifest_vector_rows) == 2
+    assert state_violations(lake.head) == []
 
 
 def test_a_leaf_that_changes_owner_in_the_very_next_root_is_not_added_again() -> None:
@@ -196,4 +196,4 @@ def test_a_leaf_that_changes_owner_in_the_very_next_root_is_not_added_again() ->
     assert row.version_info.sequence_number == lake.head.header.snapshot.sequence_number - 1
     assert lake.deleted_rows() == {A: {1}, B: set()}
     assert lake.head.header.totals.vectors == 1
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []

@@ -11,10 +11,10 @@ from rootline.schemas.content_entry import (
 )
 from rootline.schemas.intent import AddedManifest, IntentKind
 from rootline.schemas.statistics import ContentStats, FieldStatistics
-from rootline.tree.check.invariants import broken_thoroughly
 from rootline.tree.check.root_diff import diff
+from rootline.tree.check.state_rules import state_violations
 from rootline.tree.intents.writer_leaves import LEAVES_BYTES_MAX
-from rootline.tree.state.live_index import mask_of
+from rootline.tree.state.live_index import ordinals_of_vector
 from tests.tree.tables import (
     CARRIER,
     DELAY,
@@ -51,7 +51,7 @@ def test_an_appended_leaf_is_added_and_its_entries_inherit_the_commits_numbers(l
         assert found[name].first_row_id == first_row_id
     assert lake.head.header.next_row_id == 30
     assert lake.head.header.snapshot.operation == "append"
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 def test_the_coordinator_works_out_the_aggregates_itself(lake: Lake) -> None:
@@ -73,7 +73,7 @@ def test_the_next_root_shows_the_leaf_existing_and_its_entries_still_inherit(lak
     assert row.version_info.status is Status.EXISTING
     after = lake.live()
     assert all(after[place] == item for place, item in before.items())
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
     assert lake.reloaded_lake().live() == after
 
 
@@ -112,14 +112,14 @@ def test_what_one_root_adds_in_a_leaf_and_removes_again_is_in_no_change(lake: La
     lake.put(adding("l", leaf_of(lake, "a", "b")), remove("r", removed(A)))
     changes = diff(lake.head.root, lake.head.leaves)
     assert ([item.location for item in changes.added], changes.removed) == ([B], ())
-    [mask] = [row.entry for rows in lake.head.live.mask_rows.values() for row in rows]
+    [mask] = [row.entry for rows in lake.head.live.manifest_vector_rows.values() for row in rows]
     assert mask.version_info.status is Status.EXISTING
-    assert list(mask_of(mask)) == [0]
+    assert list(ordinals_of_vector(mask)) == [0]
     assert lake.head.header.totals.data_files == 2
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
     lake.put(remove("r2", removed(B)))
     assert [item.location for item in diff(lake.head.root, lake.head.leaves).removed] == [B]
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 def test_an_overwrite_replaces_files_by_a_leaf(lake: Lake) -> None:
@@ -147,7 +147,7 @@ def test_a_flushed_leaf_and_a_written_one_live_side_by_side(lake: Lake) -> None:
     lake.put(append("c"))
     lake.put(lake.flush("f", lake.leaf(lake.root_entries())))
     assert len(lake.head.leaves) == 2
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
     assert lake.head.header.next_row_id == 40
 
 
@@ -305,7 +305,7 @@ def test_a_file_live_in_another_leaf_cannot_come_again(lake: Lake) -> None:
     assert "entry 1" in message
     lake.put(remove("r", removed(B)))
     assert codes(lake.put(adding("three", leaf_of(lake, "d", "b")))) == [None]
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 def test_one_bad_leaf_fails_no_neighbour(lake: Lake) -> None:

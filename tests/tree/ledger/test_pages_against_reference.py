@@ -11,7 +11,7 @@ from rootline.schemas.bytes.root.header_codec import encode_header
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX, Intent
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.tree.check.invariants import broken_thoroughly
+from rootline.tree.check.state_rules import state_violations
 from rootline.tree.commit.answers import answer
 from rootline.tree.commit.apply import WRITER_RETENTION_S
 from rootline.tree.draft.batch import Record
@@ -143,7 +143,7 @@ def test_pages_change_no_verdict_and_no_answer(drawn: list[Batch], limit: Header
             reloaded = lake.reloaded()
             assert reloaded.pages == lake.head.pages
             lake = lake.reloaded_lake()
-    assert broken_thoroughly(lake.head) == []
+    assert state_violations(lake.head) == []
 
 
 def _intent(step: Step, name: str) -> tuple[Intent, bool]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from pyroaring import BitMap
 
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
-from rootline.schemas.bytes.leaf.leaf_inheritance import Lent
+from rootline.schemas.bytes.leaf.leaf_inheritance import Inherited
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.content_entry import (
     ContentEntry,
@@ -31,7 +31,7 @@ from rootline.tree.state.totals import Tally
 from tests.tree.tables import CARRIER, CODEC, DEFINITION, DELAY, ID, data_file, new_entry
 
 ROWS = 10
-LENT = Lent(7, 3, 3, 100)
+LENT = Inherited(7, 3, 3, 100)
 counts = st.one_of(st.none(), st.integers(-1, ROWS + 2))
 
 
@@ -137,12 +137,12 @@ def test_row_ids_count_on_over_entries_without_one_and_leave_deleted_ones_out() 
         new_entry(data_file("x", rows=2)), first_row_id=5, version_info=VersionInfo(Status.EXISTING, 1, 1, 1)
     )
     leaf = leaf_of(mixed()[0], explicit, mixed()[3], *mixed()[1:3])
-    ids = [entry.first_row_id for entry in leaf.lending(LENT).entries()]
+    ids = [entry.first_row_id for entry in leaf.inheriting(LENT).entries()]
     assert ids == [100, 5, None, 103, 108]
 
 
 def test_only_added_entries_inherit_numbers_and_columns_say_the_same_as_rows() -> None:
-    leaf = leaf_of(*mixed()).lending(LENT)
+    leaf = leaf_of(*mixed()).inheriting(LENT)
     numbers = [entry.version_info for entry in leaf.entries()]
     assert numbers == [VersionInfo(Status.ADDED, 7, 3, 3)] * 3 + [VersionInfo(Status.DELETED, 1, 1, 1)]
     columns = leaf.columns(["version_info", "first_row_id"]).to_pylist()
@@ -154,6 +154,6 @@ def test_only_added_entries_inherit_numbers_and_columns_say_the_same_as_rows() -
 
 
 def test_a_leaf_under_its_row_stays_the_same_leaf() -> None:
-    leaf = leaf_of(*mixed()).lending(LENT)
-    assert leaf.lending(LENT) is leaf
-    assert leaf.lending(LENT._replace(sequence_number=4)) is not leaf
+    leaf = leaf_of(*mixed()).inheriting(LENT)
+    assert leaf.inheriting(LENT) is leaf
+    assert leaf.inheriting(LENT._replace(sequence_number=4)) is not leaf

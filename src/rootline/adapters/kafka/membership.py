@@ -38,8 +38,8 @@ from rootline.adapters.kafka.start_rules import (
     check_log,
     check_ranges,
     is_being_read,
+    poison_candidates_of,
     starts_of,
-    suspects_of,
 )
 from rootline.adapters.kafka.topics import Weight, check_topics, topic_identity
 from rootline.ports.intent_feed import Assigned, FeedEvent, Revoked
@@ -290,7 +290,7 @@ class KafkaMembership:
         starts = starts_of(self._topic, log, memory.bookmark, facts)
         if memory.bookmark != log:
             await write_bookmark(self._settings, consumer, log, generation=self.generation)
-        suspects = suspects_of(facts)
+        poison_candidates = poison_candidates_of(facts)
         unmarked = {at: starts[at.partition] for at in partitions if not is_being_read(memory.offsets.get(at))}
         if unmarked:  # or an end without a word, before anything is decided, would not be noticed
             async with asyncio.timeout(self._settings.request_timeout_s):
@@ -304,7 +304,7 @@ class KafkaMembership:
         self._events.append(
             Assigned(
                 tuple(PartitionOffset(log, number, start) for number, start in starts.items()),
-                tuple(PartitionOffset(log, number, end) for number, end in suspects.items()),
+                tuple(PartitionOffset(log, number, end) for number, end in poison_candidates.items()),
             )
         )
 

@@ -67,7 +67,7 @@ def is_being_read(committed: Committed | None) -> bool:
     return committed is not None and committed.log is not None and committed.stage is Stage.READING
 
 
-def suspects_of(facts: Sequence[PartitionFacts]) -> dict[int, int]:
+def poison_candidates_of(facts: Sequence[PartitionFacts]) -> dict[int, int]:
     """Where the last reader ended without a word: partition → the offset behind what it may have had in hand."""
     return {held.partition: held.end for held in facts if is_being_read(held.committed) and start_of(held) < held.end}
 

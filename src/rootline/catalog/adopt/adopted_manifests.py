@@ -52,7 +52,7 @@ class AdoptedManifests:
     leaves: Mapping[str, Leaf] = field(default_factory=dict)
     next_row_id: int = 0
 
-    def mask(self, location: str, ordinals: BitMap, snapshot: Snapshot) -> ContentEntry:
+    def manifest_vector(self, location: str, ordinals: BitMap, snapshot: Snapshot) -> ContentEntry:
         """The row that says that these entries of a manifest were dead when it was adopted."""
         [leaf] = [row for row in self.rows if row.location == location]
         number = snapshot.sequence_number

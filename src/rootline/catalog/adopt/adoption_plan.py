@@ -42,12 +42,12 @@ _MAIN: Final = "main"
 
 @dataclass(frozen=True, slots=True)
 class DeleteCounts:
-    """Live deletes by kind. `masked_vectors`: of data files that are not there any more; they have no effect."""
+    """Live deletes by kind. `orphan_vectors`: of data files that are not there any more; they have no effect."""
 
     vectors: int = 0
     position_delete_files: int = 0
     equality_delete_files: int = 0
-    masked_vectors: int = 0
+    orphan_vectors: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +160,10 @@ def _plan(
     snapshot = _snapshot(metadata, current, number)
     leaves = manifests.leaves
     dead, deletes = _without_effect(manifests)
-    if deletes.masked_vectors:
+    if deletes.orphan_vectors:
         reason = "are of data files that are not there any more; they are passed over"
-        warnings.append(f"{deletes.masked_vectors} deletion vectors {reason}")
-    rows = [*manifests.rows, *(manifests.mask(name, gone, snapshot) for name, gone in sorted(dead.items()))]
+        warnings.append(f"{deletes.orphan_vectors} deletion vectors {reason}")
+    rows = [*manifests.rows, *(manifests.manifest_vector(name, gone, snapshot) for name, gone in sorted(dead.items()))]
     tally = Tally()
     for row in manifests.rows:
         tally.count(row)
@@ -222,7 +222,7 @@ def _without_effect(manifests: AdoptedManifests) -> tuple[dict[str, BitMap], Del
             counts = replace(counts, position_delete_files=counts.position_delete_files + 1)
         elif (entry.referenced_file or "") in absent:
             dead.setdefault(leaf.location, BitMap()).add(ordinal)
-            counts = replace(counts, masked_vectors=counts.masked_vectors + 1)
+            counts = replace(counts, orphan_vectors=counts.orphan_vectors + 1)
         else:
             counts = replace(counts, vectors=counts.vectors + 1)
     return dead, counts

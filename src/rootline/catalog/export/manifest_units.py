@@ -24,10 +24,10 @@ from pyroaring import BitMap
 from rootline.catalog.export.export_keys import hash_of
 from rootline.catalog.manifest.exported_definition import ExportedDefinition
 from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
-from rootline.schemas.bytes.leaf.leaf_inheritance import lent_by
+from rootline.schemas.bytes.leaf.leaf_inheritance import inherited_from
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
-from rootline.tree.state.live_index import StoredAt, mask_of
+from rootline.tree.state.live_index import StoredAt, ordinals_of_vector
 
 CHUNK_ENTRIES: Final = 4_096
 _NOTHING: Final = BitMap()
@@ -87,7 +87,7 @@ NOTHING_MERGED: Final = Merged()
 def units_of(
     root: Root,
     exported: ExportedDefinition,
-    stored_masks: Mapping[StoredAt, BitMap] | None = None,
+    stored_vectors: Mapping[StoredAt, BitMap] | None = None,
     merged: Merged = NOTHING_MERGED,
 ) -> list[Unit]:
     """The units of `root`, in a fixed order.
@@ -95,14 +95,14 @@ def units_of(
     Args:
         root: of any version.
         exported: the definition of that version.
-        stored_masks: the manifest vectors that rest in Puffin files; ours are inline.
+        stored_vectors: the manifest vectors that rest in Puffin files; ours are inline.
         merged: the converted deletes; what they stand for is in no other unit.
 
     Raises:
         Corrupt: `vector-corrupt`, a manifest vector cannot be decoded.
 
     """
-    return [*_Cut(root, exported, stored_masks, merged).units()]
+    return [*_Cut(root, exported, stored_vectors, merged).units()]
 
 
 def is_empty(row: ContentEntry, dead: BitMap) -> bool:
@@ -155,19 +155,19 @@ class _Cut:
         self,
         root: Root,
         exported: ExportedDefinition,
-        stored_masks: Mapping[StoredAt, BitMap] | None,
+        stored_vectors: Mapping[StoredAt, BitMap] | None,
         merged: Merged,
     ) -> None:
         self._root = root
         self._exported = exported
         self._merged = merged
         self._inputs: dict[int, bytes] = {}
-        self._masks: dict[str, dict[Status, BitMap]] = {}
+        self._vectors: dict[str, dict[Status, BitMap]] = {}
         for row in root.rows:
             entry, status = row.entry, row.entry.version_info.status
             if entry.content_type is ContentType.MANIFEST_DV and status is not Status.DELETED:
-                of_leaf = self._masks.setdefault(entry.referenced_file or entry.location, {})
-                of_leaf[status] = of_leaf.get(status, _NOTHING) | mask_of(entry, stored_masks)
+                of_leaf = self._vectors.setdefault(entry.referenced_file or entry.location, {})
+                of_leaf[status] = of_leaf.get(status, _NOTHING) | ordinals_of_vector(entry, stored_vectors)
 
     def units(self) -> Iterator[Unit]:
         for block in self._root.blocks:
@@ -190,10 +190,10 @@ class _Cut:
 
     def _of_leaf(self, row: ContentEntry) -> Iterator[Unit]:
         content = LeafContent.DATA if row.content_type is ContentType.DATA_MANIFEST else LeafContent.DELETE
-        masks = self._masks.get(row.location, {})
-        removed = masks.get(Status.ADDED, _NOTHING)
-        dead = masks.get(Status.EXISTING, _NOTHING) | removed
-        leaf = (row.location, *lent_by(row))
+        vectors = self._vectors.get(row.location, {})
+        removed = vectors.get(Status.ADDED, _NOTHING)
+        dead = vectors.get(Status.EXISTING, _NOTHING) | removed
+        leaf = (row.location, *inherited_from(row))
         if not is_empty(row, dead):
             left_out = dead | self._replaced_in(row, content)
             for start in range(0, row.record_count, CHUNK_ENTRIES):

@@ -70,9 +70,9 @@ class ManifestWriter:
             Unavailable: `store-unavailable`.
 
         """
-        masks = await read_stored_manifest_vectors(self._reads, root)
+        vectors = await read_stored_manifest_vectors(self._reads, root)
         merged = await self._merged(root)
-        units = await asyncio.to_thread(units_of, root, self._exported, masks, merged)
+        units = await asyncio.to_thread(units_of, root, self._exported, vectors, merged)
         missing: dict[str, list[Unit]] = {}
         given: list[Unit] = []
         for unit in units:

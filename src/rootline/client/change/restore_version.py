@@ -22,16 +22,16 @@ from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
-from rootline.storage.metadata.change_reader import read_masks, read_rows_changes
+from rootline.storage.metadata.change_reader import read_manifest_vectors, read_rows_changes
 from rootline.storage.metadata.leaf_reader import read_leaves
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.table_loader import load_state
 from rootline.tree.check.net_changes import NetChanges
 from rootline.tree.check.root_diff import Changes
-from rootline.tree.draft.batch import Library
+from rootline.tree.draft.batch import FetchedObjects
 from rootline.tree.draft.change import Change
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.version_difference import OlderVersion, masks_in_files
+from rootline.tree.draft.version_difference import OlderVersion, manifest_vectors_in_files
 from rootline.tree.intents.restore import restore
 from rootline.tree.intents.vector_merge import place_of_vector
 
@@ -68,8 +68,8 @@ async def preview_restore(store: ObjectStore, table: TableName, point: PointInTi
     for location, ordinals in change.removed_from.items():
         changes.take(Changes((), tuple(leaves[location].entries_at(list(ordinals)))))
     changes.take(Changes(tuple(row.entry for row in change.added), ()))
-    for flushed in change.flushed:
-        changes.take(Changes(tuple(flushed.lookup.leaf.entries()), ()))
+    for incoming in change.incoming:
+        changes.take(Changes(tuple(incoming.lookup.leaf.entries()), ()))
     net = changes.net()
     return TableChanges(
         table,
@@ -88,12 +88,14 @@ async def _change(store: ObjectStore, head: Root, version: Version) -> tuple[Cha
     state = await load_state(store, head)
     older = head if version == head.header.version else await read_root(store, head.header.table, version)
     draft = Draft.on(state)
-    masks = await read_masks(store, older)
-    apart = OlderVersion(older, masks).leaves_apart(draft)
+    stored = await read_manifest_vectors(store, older)
+    apart = OlderVersion(older, stored).leaves_apart(draft)
     leaves = await read_leaves(store, head.header.table, apart, state.leaves)
-    vectors = {at: BitMap64(masks[at.location, at.offset]) for at in map(place_of_vector, masks_in_files(older))}
-    library = Library(dict(leaves), vectors, roots={version: older})
-    found = restore(draft, _intent(head, version, "preview"), library, head.header.definition)
+    vectors = {
+        at: BitMap64(stored[at.location, at.offset]) for at in map(place_of_vector, manifest_vectors_in_files(older))
+    }
+    fetched = FetchedObjects(dict(leaves), vectors, roots={version: older})
+    found = restore(draft, _intent(head, version, "preview"), fetched, head.header.definition)
     assert isinstance(found, Change), "everything that it can need is at hand"
     return found, state.leaves
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
-from rootline.schemas.entry_rules import ManifestKind, broken_rules
+from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.root_header import Operation
 from rootline.schemas.table_definition import TableDefinition
@@ -41,7 +41,7 @@ class EntryCheck:
     async def check(self, old: Root | None, step: Step, definition: TableDefinition | None) -> None:
         """Everything about the step from `old`; `old` is `None` when it cannot be read."""
         for entry in step.rows:
-            for rule in broken_rules(entry, ManifestKind.ROOT):
+            for rule in entry_violations(entry, ManifestKind.ROOT):
                 self._add(step, "entry-invalid", f"{entry.content_type.name} {entry.location}: {rule}")
             if entry.content_type is ContentType.DATA and entry.first_row_id is None:
                 self._add(step, "entry-invalid", f"DATA {entry.location}: first_row_id is absent")

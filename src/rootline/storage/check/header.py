@@ -16,7 +16,7 @@ from rootline.schemas.identifiers import snapshot_id_of
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.check.findings import Fault
 from rootline.tree.draft.summary import RESTORED_VERSIONS
-from rootline.tree.intents.tag import broken_tag_rules
+from rootline.tree.intents.tag import tag_violations
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT
 
 
@@ -67,5 +67,5 @@ def faults_of_step(old: Root, new: Root) -> Iterator[Fault]:
     kept = before.earlier_bytes + old.size_in_bytes
     if after.earlier_bytes != kept:
         yield Fault("totals-wrong", f"it says {after.earlier_bytes} bytes of earlier roots, its parent makes it {kept}")
-    for sentence in broken_tag_rules(before, after):
+    for sentence in tag_violations(before, after):
         yield Fault("tags-wrong", sentence)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from pyroaring import BitMap
 
-from rootline.schemas.bytes.leaf.leaf_inheritance import lent_by
+from rootline.schemas.bytes.leaf.leaf_inheritance import inherited_from
 from rootline.schemas.bytes.root.root_codec import Root, Row
 from rootline.schemas.bytes.vector.vector_codec import decode_inline
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status, VersionInfo
@@ -66,7 +66,7 @@ class LiveSet:
         self.rows: dict[EntryPlace, ContentEntry] = {}
         self.vectors: dict[str, set[EntryPlace]] = {}  # data file → root rows of its vectors
         self.leaf_rows: dict[str, ContentEntry] = {}
-        self.masks: dict[str, list[ContentEntry]] = {}
+        self.manifest_vectors: dict[str, list[ContentEntry]] = {}
         self.dead: dict[str, BitMap] = {}
         self._stored: dict[tuple[str, int], BitMap | None] = {}  # manifest vectors in Puffin files
         self.facts: dict[str, LeafFacts] = {}
@@ -146,7 +146,7 @@ class LiveSet:
             else:
                 touched.add(_leaf_of(entry))
                 if entry.content_type is ContentType.MANIFEST_DV:
-                    self.masks[_leaf_of(entry)].remove(entry)
+                    self.manifest_vectors[_leaf_of(entry)].remove(entry)
         return touched
 
     def _take_in(self, step: Step, entries: Iterable[ContentEntry]) -> set[str]:
@@ -163,7 +163,7 @@ class LiveSet:
             else:
                 touched.add(_leaf_of(entry))
                 if entry.content_type is ContentType.MANIFEST_DV:
-                    self.masks.setdefault(_leaf_of(entry), []).append(entry)
+                    self.manifest_vectors.setdefault(_leaf_of(entry), []).append(entry)
         return touched
 
     def _replace_leaf_rows(self, step: Step, leaving: Iterable[ContentEntry], coming: Iterable[ContentEntry]) -> None:
@@ -181,10 +181,10 @@ class LiveSet:
 
     async def _follow_leaf(self, step: Step, location: str, row_before: ContentEntry | None) -> None:
         row, dead_before = self.leaf_rows.get(location), self.dead.pop(location, _NONE)
-        dead = self._union_of_masks(step, location)
+        dead = self._union_of_vectors(step, location)
         if row is None:
             facts = self.facts.pop(location, None)
-            if self.masks.get(location):
+            if self.manifest_vectors.get(location):
                 self._book.add(
                     step.key, "vector-mismatch", f"a manifest vector is of {location}, which is no leaf of it"
                 )
@@ -197,11 +197,11 @@ class LiveSet:
             return
         if row is not None:
             self.facts[location] = facts
-        self._check_masks(step, location, facts)
+        self._check_vectors(step, location, facts)
         every = BitMap(range(len(facts.leaf))) - facts.shown_deleted
         live_before = every - dead_before if row_before is not None else _NONE
         live = every - dead if row is not None else _NONE
-        if row is not None and row_before is not None and lent_by(row) != lent_by(row_before):
+        if row is not None and row_before is not None and inherited_from(row) != inherited_from(row_before):
             reason = f"the row of {location} says other numbers than before, which its entries inherit"
             self._book.add(step.key, "entry-changed", reason)
         if row is not None and row_before is not None and not dead_before <= dead:
@@ -222,10 +222,10 @@ class LiveSet:
                 self._tally.count(entry, times)
                 into[facts.keys[ordinal]] = entry
 
-    def _union_of_masks(self, step: Step, location: str) -> BitMap:
+    def _union_of_vectors(self, step: Step, location: str) -> BitMap:
         dead = BitMap()
-        for mask in self.masks.get(location, ()):
-            dead |= self.bits_of(step, mask)
+        for manifest_vector in self.manifest_vectors.get(location, ()):
+            dead |= self.bits_of(step, manifest_vector)
         return dead
 
     async def _read_stored(self, entry: ContentEntry) -> None:
@@ -234,35 +234,37 @@ class LiveSet:
         if entry.content_type is ContentType.MANIFEST_DV and vector is not None and vector.inline_content is None:
             self._stored[entry.location, vector.offset or 0] = await self._objects.manifest_vector(entry)
 
-    def bits_of(self, step: Step, mask: ContentEntry) -> BitMap:
+    def bits_of(self, step: Step, manifest_vector: ContentEntry) -> BitMap:
         """The ordinals of a manifest vector's row; empty and a finding when they cannot be read."""
-        vector = mask.deletion_vector
+        vector = manifest_vector.deletion_vector
         inline = None if vector is None else vector.inline_content
-        name = f"manifest vector of {_leaf_of(mask)}"
+        name = f"manifest vector of {_leaf_of(manifest_vector)}"
         if inline is None:
-            stored = self._stored.get((mask.location, -1 if vector is None else vector.offset or 0))
+            stored = self._stored.get((manifest_vector.location, -1 if vector is None else vector.offset or 0))
             step.is_whole = step.is_whole and stored is not None
             return BitMap() if stored is None else stored
         try:
-            return decode_inline(inline, name=name, cardinality=mask.record_count)
+            return decode_inline(inline, name=name, cardinality=manifest_vector.record_count)
         except Corrupt as error:
             self._book.add_error(step.key, error)
             step.is_whole = False
             return BitMap()
 
-    def _check_masks(self, step: Step, location: str, facts: LeafFacts) -> None:
-        masks = self.masks.get(location, [])
-        statuses = [mask.version_info.status for mask in masks]
+    def _check_vectors(self, step: Step, location: str, facts: LeafFacts) -> None:
+        manifest_vectors = self.manifest_vectors.get(location, [])
+        statuses = [manifest_vector.version_info.status for manifest_vector in manifest_vectors]
         if len(set(statuses)) != len(statuses):
-            reason = f"{location} has {len(masks)} manifest vectors, two of one status"
+            reason = f"{location} has {len(manifest_vectors)} manifest vectors, two of one status"
             self._book.add(step.key, "vector-mismatch", reason)
-        for mask in masks:
-            bits = self.bits_of(step, mask)
+        for manifest_vector in manifest_vectors:
+            bits = self.bits_of(step, manifest_vector)
             if len(bits) and bits.max() >= len(facts.leaf):
                 reason = f"the manifest vector of {location} holds {bits.max()}; the leaf has {len(facts.leaf)} entries"
                 self._book.add(step.key, "vector-mismatch", reason)
-            if mask.partition_spec_id not in facts.specs:
-                reason = f"the manifest vector of {location} is of spec {mask.partition_spec_id}, not the leaf's"
+            if manifest_vector.partition_spec_id not in facts.specs:
+                reason = (
+                    f"the manifest vector of {location} is of spec {manifest_vector.partition_spec_id}, not the leaf's"
+                )
                 self._book.add(step.key, "vector-mismatch", reason)
 
 

@@ -19,13 +19,13 @@ from pyroaring import BitMap
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.iceberg.manifest_codec import decode_manifest
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf
-from rootline.schemas.bytes.leaf.leaf_inheritance import lent_by
+from rootline.schemas.bytes.leaf.leaf_inheritance import inherited_from
 from rootline.schemas.bytes.root.ledger_page import LedgerPage, decode_ledger_page
 from rootline.schemas.bytes.root.outcome_page import OutcomePage, covers_of, decode_outcome_page
 from rootline.schemas.bytes.root.page_codec import location_of
 from rootline.schemas.bytes.vector.puffin_codec import decode_puffin
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
-from rootline.schemas.entry_rules import ManifestKind, broken_rules
+from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.root_header import PageReference, RootHeader
@@ -103,7 +103,7 @@ class ObjectCheck:
         if row.location not in self._leaves:
             self._leaves[row.location] = await self._read_leaf(row, definition)
         facts = self._leaves[row.location]
-        if facts is not None and facts.leaf.lent != lent_by(row):  # its entries inherit something else now
+        if facts is not None and facts.leaf.inherited != inherited_from(row):  # its entries inherit something else now
             facts = self._leaves[row.location] = _facts_of(facts.leaf.of_row(row), row)
         if facts is not None and row.file_size_in_bytes != facts.leaf.size_in_bytes:
             key = stored_key(self._table, row.location)
@@ -315,7 +315,7 @@ def _facts_of(leaf: Leaf, row: ContentEntry) -> LeafFacts:
         place = entry.place
         facts.keys.append(LiveKey(place, entry.version_info.file_sequence_number))
         facts.specs.add(entry.partition_spec_id)
-        facts.problems.extend(("entry-invalid", f"entry {ordinal}: {rule}") for rule in broken_rules(entry, kind))
+        facts.problems.extend(("entry-invalid", f"entry {ordinal}: {rule}") for rule in entry_violations(entry, kind))
         if entry.content_type not in allowed:
             facts.problems.append(
                 ("leaf-mismatch", f"entry {ordinal} is {entry.content_type.name} in a leaf of {leaf.content}")

@@ -56,7 +56,7 @@ async def changes_of(
 ) -> AsyncIterator[Changes]:
     """The changes of one root, in parts. Raises as `changes_by_root`."""
     table = root.header.table
-    work = RootDiff(root, await read_masks(store, root))
+    work = RootDiff(root, await read_manifest_vectors(store, root))
     yield work.of_root()
     definition = None
     if any(is_adopted(row) for row in (*work.carriers, *work.changed)):
@@ -146,7 +146,7 @@ async def _leaves(
             yield row, leaves[row.location]
 
 
-async def read_masks(store: ObjectStore, root: Root) -> dict[StoredAt, BitMap]:
+async def read_manifest_vectors(store: ObjectStore, root: Root) -> dict[StoredAt, BitMap]:
     """The manifest vectors of a root that rest in Puffin files, dropped ones included. Raises as `changes_by_root`."""
     found: dict[StoredAt, BitMap] = {}
     for row in root.rows:

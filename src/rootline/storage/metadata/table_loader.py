@@ -86,11 +86,11 @@ async def load_state(
     leaves = await read_leaves(store, root.header.table, live, known_leaves, definition=definition)
     stored = await read_stored_manifest_vectors(store, root)
     if not to_build_on or not leaves:
-        return TableState.of(root, definition, leaves, stored_masks=stored)
+        return TableState.of(root, definition, leaves, stored_vectors=stored)
 
     def whole() -> TableState:
         kept = {location: leaf.kept_by(mapped) for location, leaf in leaves.items()}
-        state = TableState.of(root, definition, kept, stored_masks=stored)
+        state = TableState.of(root, definition, kept, stored_vectors=stored)
         state.live.locations.build()
         return state
 

@@ -1,7 +1,8 @@
 """What must hold between a root and the next one, checked before every PUT.
 
 Owns: the predicates on two versions. Does not own: those on ledger, outcomes and pages (`page_rules`), those on one
-version, everything recomputed (`state_rules`), what happens when one is broken (the commit machine refuses to write).
+version, everything recomputed (`state_rules`), what happens when one is broken (the commit machine
+refuses to write).
 Invariants: pure; reads what changed only, and derives it from the new root's rows, not from what applying noted.
 
 Source: invariants page, numbers 5-8, 10, 11, 17, 20, 21.
@@ -17,17 +18,16 @@ from pyroaring import BitMap
 from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import snapshot_id_of
-from rootline.tree.check.page_rules import broken_page_rules
+from rootline.tree.check.page_rules import page_violations
 from rootline.tree.check.rewrite_rules import faults_of_rewrites, rewrites_of
-from rootline.tree.check.state_rules import broken_thoroughly
 from rootline.tree.draft.summary import RESTORED_VERSIONS
-from rootline.tree.intents.tag import broken_tag_rules
+from rootline.tree.intents.tag import tag_violations
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
 from rootline.tree.proof.adopted_rows import has_older_deletes
 from rootline.tree.proof.adoption import faults_of_first, totals_of_leaves
 from rootline.tree.state.leaf_tally import tally_of_leaf
-from rootline.tree.state.live_index import mask_of
+from rootline.tree.state.live_index import ordinals_of_vector
 from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Tally, totals_after
 
@@ -36,7 +36,7 @@ _MANY: Final = 1_000
 _LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 
 
-def broken(
+def violations(
     old: TableState | None,
     new: TableState,
     *,
@@ -48,7 +48,7 @@ def broken(
     `acknowledged` and `limits` are those that `new` was made with.
     """
     sentences = list(faults_of_first(new.header, _leaf_rows(new)) if old is None else _chain(old, new))
-    return [*sentences, *broken_page_rules(old, new, acknowledged, limits), *_contents(old, new)]
+    return [*sentences, *page_violations(old, new, acknowledged, limits), *_contents(old, new)]
 
 
 def _chain(old: TableState, new: TableState) -> Iterator[str]:
@@ -75,7 +75,7 @@ def _chain(old: TableState, new: TableState) -> Iterator[str]:
         yield f"restored at sequence number {after.restored_at}, which its summary does not say"
     if not before.restored_at <= after.restored_at <= after.snapshot.sequence_number:
         yield f"restored at sequence number {after.restored_at}, before it was at {before.restored_at}"
-    yield from broken_tag_rules(before, after)
+    yield from tag_violations(before, after)
     nexts = {(offset.log, offset.partition): offset.next_offset for offset in after.offsets}
     for log, partition, offset in before.offsets:
         if nexts.get((log, partition), -1) < offset:
@@ -98,7 +98,7 @@ def _contents(old: TableState | None, new: TableState) -> Iterator[str]:
     for entry, live in _came_in_leaves(new):
         added.take(live)
         yield from _added_leaf(entry, new, first)
-    for leaf, ordinals in _unmasked(old, new):
+    for leaf, ordinals in _removed_in_leaves(old, new):
         if len(ordinals) < _MANY or new.header.totals.vectors:
             for entry in leaf.entries_at(list(ordinals)):
                 removed.count(entry)
@@ -110,7 +110,7 @@ def _contents(old: TableState | None, new: TableState) -> Iterator[str]:
     yield from faults_of_rewrites(rewrites, None if old is None else old.header, new.header, is_exact=is_exact)
     added.take(rewrites.came_tally)
     removed.take(rewrites.went_tally)
-    yield from _masks(old, new)
+    yield from _manifest_vectors(old, new)
     yield from _counted(old, new, added, removed)
 
 
@@ -136,14 +136,14 @@ def _came_in_leaves(new: TableState) -> Iterator[tuple[ContentEntry, Tally]]:
                 yield entry, tally_of_leaf(new.leaves[entry.location], new.live.dead.get(entry.location))
 
 
-def _unmasked(old: TableState | None, new: TableState) -> Iterator[tuple[Leaf, BitMap]]:
+def _removed_in_leaves(old: TableState | None, new: TableState) -> Iterator[tuple[Leaf, BitMap]]:
     """Leaves, and what this snapshot's vectors remove of them."""
-    for location, rows in new.live.mask_rows.items():
-        if old is not None and old.live.mask_rows.get(location) is rows:
+    for location, rows in new.live.manifest_vector_rows.items():
+        if old is not None and old.live.manifest_vector_rows.get(location) is rows:
             continue
         for row in rows:
             if row.entry.version_info.status is Status.ADDED:
-                yield new.leaves[location], mask_of(row.entry, new.live.stored)
+                yield new.leaves[location], ordinals_of_vector(row.entry, new.live.stored)
 
 
 def _added_leaf(entry: ContentEntry, new: TableState, first: int) -> Iterator[str]:
@@ -200,9 +200,9 @@ def _removed(entry: ContentEntry, new: TableState) -> Iterator[str]:
         yield f"{entry.location} left without its vector"
 
 
-def _masks(old: TableState | None, new: TableState) -> Iterator[str]:
-    for location, rows in new.live.mask_rows.items():
-        if old is not None and old.live.mask_rows.get(location) is rows:
+def _manifest_vectors(old: TableState | None, new: TableState) -> Iterator[str]:
+    for location, rows in new.live.manifest_vector_rows.items():
+        if old is not None and old.live.manifest_vector_rows.get(location) is rows:
             continue
         statuses = [row.entry.version_info.status for row in rows]
         if len(set(statuses)) != len(statuses) or Status.DELETED in statuses:
@@ -235,6 +235,3 @@ def _counted(old: TableState | None, new: TableState, added: Tally, removed: Tal
 def _listed(leaf: ContentEntry) -> int:
     """How many entries of a leaf were live when it was written: those of older formats list DELETED ones too."""
     return leaf.record_count - (0 if leaf.manifest_stats is None else leaf.manifest_stats.deleted_files_count)
-
-
-__all__ = ["broken", "broken_thoroughly"]

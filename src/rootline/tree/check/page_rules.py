@@ -28,7 +28,7 @@ from rootline.tree.state.table_state import TableState
 Page = TypeVar("Page", LedgerPage, OutcomePage)
 
 
-def broken_page_rules(
+def page_violations(
     old: TableState | None, new: TableState, acknowledged: Acknowledged, limits: HeaderLimits
 ) -> Iterator[str]:
     """The rules that the step from `old` to `new` breaks, in words; `acknowledged` outcomes may go."""

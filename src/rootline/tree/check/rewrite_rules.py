@@ -18,7 +18,7 @@ from pyroaring import BitMap
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.summary import REPLACED_FILES, REWRITTEN_FILES
-from rootline.tree.state.live_index import mask_of
+from rootline.tree.state.live_index import ordinals_of_vector
 from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Tally
 
@@ -127,9 +127,9 @@ def _went(old: TableState, new: TableState) -> Iterator[ContentEntry]:
 
 
 def _removed(new: TableState, location: str) -> BitMap:
-    rows = new.live.mask_rows.get(location, ())
+    rows = new.live.manifest_vector_rows.get(location, ())
     added = (row.entry for row in rows if row.entry.version_info.status is Status.ADDED)
-    return BitMap.union(BitMap(), *(mask_of(entry, new.live.stored) for entry in added))
+    return BitMap.union(BitMap(), *(ordinals_of_vector(entry, new.live.stored) for entry in added))
 
 
 def _is_live(state: TableState, entry: ContentEntry) -> bool:

@@ -25,9 +25,9 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.errors import Corrupt
 from rootline.tree.scan.file_task import inherited
-from rootline.tree.state.live_index import StoredAt, mask_of
+from rootline.tree.state.live_index import StoredAt, ordinals_of_vector
 
-StoredMasks = Mapping[StoredAt, BitMap]
+StoredOrdinals = Mapping[StoredAt, BitMap]
 """The manifest vectors that rest in Puffin files."""
 
 
@@ -78,16 +78,16 @@ class RootDiff:
     """
 
     root: Root
-    stored: StoredMasks = field(default_factory=dict)
+    stored: StoredOrdinals = field(default_factory=dict)
     changed: tuple[ContentEntry, ...] = field(init=False)
     """Root rows of the leaves that the snapshot changed, added or dropped."""
     carriers: tuple[ContentEntry, ...] = field(init=False)
     """Root rows of the leaves that may hold what a dropped leaf held."""
-    _masks: dict[str, dict[Status, BitMap]] = field(init=False)
+    _vectors: dict[str, dict[Status, BitMap]] = field(init=False)
     _carried: set[EntryPlace] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._masks = _masks_of(self.root, self.stored)
+        self._vectors = _vectors_of(self.root, self.stored)
         leaves = [row.entry for row in self.root.rows if row.entry.content_type in _LEAVES]
         self.changed = tuple(entry for entry in leaves if _status(entry) is not Status.EXISTING or self._removed(entry))
         self.carriers = ()
@@ -136,17 +136,17 @@ class RootDiff:
         return Changes(tuple(came), tuple(went))
 
     def _removed(self, manifest: ContentEntry) -> BitMap:
-        return self._masks.get(manifest.location, {}).get(Status.ADDED, _NOTHING)
+        return self._vectors.get(manifest.location, {}).get(Status.ADDED, _NOTHING)
 
     def _prior(self, manifest: ContentEntry) -> BitMap:
-        masks = self._masks.get(manifest.location, {})
-        return masks.get(Status.EXISTING, _NOTHING) | masks.get(Status.DELETED, _NOTHING)
+        vectors = self._vectors.get(manifest.location, {})
+        return vectors.get(Status.EXISTING, _NOTHING) | vectors.get(Status.DELETED, _NOTHING)
 
     def _is_dropped_whole(self, manifest: ContentEntry) -> bool:
         return _status(manifest) is Status.DELETED and not self._removed(manifest)
 
 
-def diff(root: Root, leaves: Mapping[str, Leaf], stored: StoredMasks | None = None) -> Changes:
+def diff(root: Root, leaves: Mapping[str, Leaf], stored: StoredOrdinals | None = None) -> Changes:
     """The changes of `root`'s snapshot.
 
     Args:
@@ -173,14 +173,14 @@ _LEAVES = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 _NOTHING = BitMap()
 
 
-def _masks_of(root: Root, stored: StoredMasks) -> dict[str, dict[Status, BitMap]]:
-    masks: dict[str, dict[Status, BitMap]] = {}
+def _vectors_of(root: Root, stored: StoredOrdinals) -> dict[str, dict[Status, BitMap]]:
+    vectors: dict[str, dict[Status, BitMap]] = {}
     for row in root.rows:
         entry = row.entry
         if entry.content_type is ContentType.MANIFEST_DV:
-            of_leaf = masks.setdefault(entry.referenced_file or entry.location, {})
-            of_leaf[_status(entry)] = of_leaf.get(_status(entry), _NOTHING) | mask_of(entry, stored)
-    return masks
+            of_leaf = vectors.setdefault(entry.referenced_file or entry.location, {})
+            of_leaf[_status(entry)] = of_leaf.get(_status(entry), _NOTHING) | ordinals_of_vector(entry, stored)
+    return vectors
 
 
 def _living(manifest: ContentEntry, leaf: Leaf, ordinals: Iterable[int]) -> Iterator[ContentEntry]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
-from rootline.schemas.entry_rules import ManifestKind, broken_rules
+from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import snapshot_id_of
 from rootline.tree.check.root_diff import diff
@@ -24,7 +24,7 @@ from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Tally, totals_of
 
 
-def broken_thoroughly(state: TableState) -> list[str]:
+def state_violations(state: TableState) -> list[str]:
     """The rules that one version breaks, in words; empty when all hold."""
     return [
         *_header(state),
@@ -80,7 +80,7 @@ def _entries(state: TableState) -> Iterator[str]:
 
 
 def _entry(entry: ContentEntry, kind: ManifestKind, state: TableState) -> Iterator[str]:
-    for sentence in broken_rules(entry, kind):
+    for sentence in entry_violations(entry, kind):
         yield f"{entry.location}: {sentence}"
     newest = state.header.snapshot.sequence_number
     number = entry.version_info.sequence_number
@@ -109,7 +109,7 @@ def _index(state: TableState) -> Iterator[str]:
     except Corrupt as error:
         yield error.message
         return
-    for name in ("rows", "vectors", "equality_deletes", "leaf_rows", "mask_rows", "dead", "stored"):
+    for name in ("rows", "vectors", "equality_deletes", "leaf_rows", "manifest_vector_rows", "dead", "stored"):
         if getattr(fresh, name) != getattr(state.live, name):
             yield f"the index of {name} does not follow from the root"
     if fresh.unsettled != state.live.unsettled:
@@ -163,7 +163,7 @@ def _leaves(state: TableState) -> Iterator[str]:
         dead = state.live.dead.get(location)
         if dead is not None and dead.max() >= leaf.length:
             yield f"the manifest vector of {location} names entry {dead.max()}, which it does not have"
-        statuses = [mask.entry.version_info.status for mask in state.live.mask_rows.get(location, ())]
+        statuses = [vector.entry.version_info.status for vector in state.live.manifest_vector_rows.get(location, ())]
         if len(set(statuses)) != len(statuses) or Status.DELETED in statuses:
             yield f"{location} has manifest vectors of status {statuses}"
 

@@ -13,7 +13,7 @@ from pyroaring import BitMap
 
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import ContentType
-from rootline.tree.commit.manifest_vectors import MaskUpdate
+from rootline.tree.commit.manifest_vectors import ManifestVectorUpdate
 from rootline.tree.draft.draft import Draft
 from rootline.tree.state.live_index import LiveIndex, StoredAt
 
@@ -21,32 +21,32 @@ _Value = TypeVar("_Value")
 
 
 def advanced_index(
-    draft: Draft, fresh: Iterable[Row], masks: Mapping[str, MaskUpdate], unsettled: tuple[int, ...]
+    draft: Draft, fresh: Iterable[Row], vectors: Mapping[str, ManifestVectorUpdate], unsettled: tuple[int, ...]
 ) -> LiveIndex:
     """The index after `draft`.
 
     Args:
         draft: of the new root.
         fresh: the row objects that the new root has and its parent had not, manifest vectors left out.
-        masks: the manifest vectors that change.
+        vectors: the manifest vectors that change.
         unsettled: ordinals of the new root's blocks that the next one must rewrite.
 
     """
     before = draft.live
     dropped = draft.dropped_leaves
     lookups = _without(before.lookups, dropped)
-    lookups.update((location, flushed.lookup) for location, flushed in draft.flushed.items())
+    lookups.update((location, incoming.lookup) for location, incoming in draft.incoming.items())
     index = LiveIndex(
         before.rows.copy(),
         before.vectors.copy(),
         before.equality_deletes.copy(),
         _without(before.leaf_rows, dropped),
-        _without(before.mask_rows, dropped),
+        _without(before.manifest_vector_rows, dropped),
         _without(before.dead, dropped),
         lookups,
         before.locations.advanced(lookups),
         unsettled,
-        _stored(draft, masks),
+        _stored(draft, vectors),
     )
     for rows in (draft.removed, draft.moved):
         for place, row in rows.items():
@@ -57,20 +57,24 @@ def advanced_index(
                 index.equality_deletes.pop(place, None)
     for row in fresh:
         index.insert(row)
-    for location, update in masks.items():
-        index.mask_rows[location] = update.rows
+    for location, update in vectors.items():
+        index.manifest_vector_rows[location] = update.rows
         index.dead[location] = update.dead
     return index
 
 
-def _stored(draft: Draft, masks: Mapping[str, MaskUpdate]) -> Mapping[StoredAt, BitMap]:
+def _stored(draft: Draft, vectors: Mapping[str, ManifestVectorUpdate]) -> Mapping[StoredAt, BitMap]:
     """The manifest vectors in Puffin files that the next root still names."""
     before = draft.live.stored
-    if not before and not draft.stored_masks:
+    if not before and not draft.stored_vectors:
         return before
-    rows = {location: rows for location, rows in draft.live.mask_rows.items() if location not in draft.dropped_leaves}
-    rows |= {location: update.rows for location, update in masks.items()}
-    known = {**before, **{_at(stored.row): stored.ordinals for stored in draft.stored_masks.values()}}
+    rows = {
+        location: rows
+        for location, rows in draft.live.manifest_vector_rows.items()
+        if location not in draft.dropped_leaves
+    }
+    rows |= {location: update.rows for location, update in vectors.items()}
+    known = {**before, **{_at(stored.row): stored.ordinals for stored in draft.stored_vectors.values()}}
     return {at: known[at] for each in rows.values() for row in each if (at := _at(row)) in known}
 
 

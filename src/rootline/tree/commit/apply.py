@@ -19,7 +19,7 @@ from rootline.tree.commit.answers import next_offset
 from rootline.tree.commit.decide import Decisions
 from rootline.tree.commit.next_header import next_header
 from rootline.tree.commit.next_root import next_root
-from rootline.tree.draft.batch import Applied, Library, Needs, NoTable, Record, Stamp
+from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, NoTable, Record, Stamp
 from rootline.tree.draft.change import Effect
 from rootline.tree.draft.dead_leaves import drop_dead_leaves
 from rootline.tree.intents.merged_puffin import write_merged
@@ -35,7 +35,7 @@ def apply_batch(
     state: TableState | None,
     table: TableName,
     records: Sequence[Record],
-    library: Library,
+    fetched: FetchedObjects,
     stamp: Stamp,
     *,
     acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED,
@@ -49,7 +49,7 @@ def apply_batch(
         state: the head's state; `None` when the table does not exist (only a `create` makes a root then).
         table: the table's name.
         records: at least one.
-        library: what has been fetched; empty at first.
+        fetched: what has been fetched; empty at first.
         stamp: commit id, coordinator id, wall clock.
         acknowledged: how far the log is known to hold the verdicts; their outcomes are kept no longer.
         writer_retention_s: how long an idle `process/` writer stays in the ledger.
@@ -64,7 +64,7 @@ def apply_batch(
 
     """
     _check_batch(state, table, records)
-    decisions = Decisions(state, table, library)
+    decisions = Decisions(state, table, fetched)
     for record in records:
         decisions.decide(record)
     if decisions.needs_more:

@@ -17,7 +17,7 @@ from rootline.schemas.root_header import DefinitionReference, RejectedSequence
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit import answers
-from rootline.tree.draft.batch import Adopting, Library, Needs, Record, VectorAt
+from rootline.tree.draft.batch import Adopting, FetchedObjects, Needs, Record, VectorAt
 from rootline.tree.draft.change import Change, Effect
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.root_room import check_room
@@ -25,7 +25,7 @@ from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.intents.append import append, overwrite, remove
 from rootline.tree.intents.compact_vectors import compact_vectors
 from rootline.tree.intents.create import definition_of, stored_definition
-from rootline.tree.intents.fast_append import plain_row
+from rootline.tree.intents.fast_append import fast_append_row
 from rootline.tree.intents.file_rules import check_named_once
 from rootline.tree.intents.flush import flush
 from rootline.tree.intents.isolation_rules import check_isolation
@@ -53,7 +53,7 @@ MESSAGE_CHARS_MAX = 300
 class Decisions:
     """What a batch has come to so far; `draft` is `None` while there is no table."""
 
-    def __init__(self, parent: TableState | None, table: TableName, library: Library) -> None:
+    def __init__(self, parent: TableState | None, table: TableName, fetched: FetchedObjects) -> None:
         self.draft: Draft | None = None if parent is None else Draft.on(parent)
         self.definition: DefinitionReference | None = None if parent is None else parent.header.definition
         self.verdicts: list[Verdict] = []
@@ -71,7 +71,7 @@ class Decisions:
         )
         self.outcomes = OutcomeDraft(self.version)
         self.table = table
-        self._library = library
+        self._fetched = fetched
 
     @property
     def needs_more(self) -> bool:
@@ -85,7 +85,7 @@ class Decisions:
         if self._known_to_ledger(record):
             return
         try:
-            row = None if self.draft is None else plain_row(self.draft, intent)
+            row = None if self.draft is None else fast_append_row(self.draft, intent)
             if self.draft is not None and row is not None:
                 self._commit(record, self.draft, self.draft.accept_row(row))
                 return
@@ -161,23 +161,23 @@ class Decisions:
     def _by_kind(self, draft: Draft, intent: Intent) -> Change | Needs:
         match intent.kind:
             case IntentKind.APPEND:
-                return append(draft, intent, self._library)
+                return append(draft, intent, self._fetched)
             case IntentKind.REMOVE:
                 return remove(draft, intent)
             case IntentKind.OVERWRITE:
-                return overwrite(draft, intent, self._library)
+                return overwrite(draft, intent, self._fetched)
             case IntentKind.REWRITE:
                 return rewrite(draft, intent)
             case IntentKind.ROW_DELTA:
-                return row_delta(draft, intent, self._library)
+                return row_delta(draft, intent, self._fetched)
             case IntentKind.FLUSH | IntentKind.COMPACT_LEAVES:
-                return flush(draft, intent, self._library)
+                return flush(draft, intent, self._fetched)
             case IntentKind.TAG:
                 return tag(draft, intent)
             case IntentKind.RESTORE:
-                return restore(draft, intent, self._library, self.definition)
+                return restore(draft, intent, self._fetched, self.definition)
             case IntentKind.COMPACT_VECTORS:
-                return compact_vectors(draft, intent, self._library)
+                return compact_vectors(draft, intent, self._fetched)
             case _:
                 raise Invalid("kind-unknown", f"kind {intent.kind} is not carried out by this version")
 
@@ -192,7 +192,7 @@ class Decisions:
         else:
             check_named(intent.adopt)
             key = intent.adopt.digest + reference.digest
-            adopted = self._library.adopted.get(key)
+            adopted = self._fetched.adopted.get(key)
             if adopted is None:
                 return Needs(frozenset(), frozenset(), adopting={key: Adopting(intent.adopt, definition)})
             if isinstance(adopted, Invalid):

@@ -24,12 +24,12 @@ from rootline.schemas.content_entry import (
     Status,
     VersionInfo,
 )
-from rootline.tree.draft.change import FlushedLeaf
+from rootline.tree.draft.change import IncomingLeaf
 from rootline.tree.draft.draft import Draft, is_added_leaf
 
 
 @dataclass(frozen=True, slots=True)
-class MaskUpdate:
+class ManifestVectorUpdate:
     """One leaf's vectors: the parent's rows that leave, those that come, all that stand then, and their union."""
 
     gone: tuple[Row, ...]
@@ -38,38 +38,38 @@ class MaskUpdate:
     dead: BitMap
 
 
-def mask_updates(draft: Draft) -> dict[str, MaskUpdate]:
+def manifest_vector_updates(draft: Draft) -> dict[str, ManifestVectorUpdate]:
     """By leaf, for every leaf whose vectors change; leaves that are dropped are not among them."""
-    updates: dict[str, MaskUpdate] = {}
-    for location, rows in draft.live.mask_rows.items():
+    updates: dict[str, ManifestVectorUpdate] = {}
+    for location, rows in draft.live.manifest_vector_rows.items():
         folds = any(row.entry.version_info.status is Status.ADDED for row in rows)
-        changes = location in {*draft.removed_ordinals, *draft.moved_ordinals, *draft.stored_masks}
+        changes = location in {*draft.removed_ordinals, *draft.moved_ordinals, *draft.stored_vectors}
         if location not in draft.dropped_leaves and (folds or changes):
             updates[location] = _update_of_known(draft, location, rows, folds)
     for location in (*draft.removed_ordinals, *draft.moved_ordinals):
-        if location not in updates and location not in draft.flushed and location not in draft.dropped_leaves:
+        if location not in updates and location not in draft.incoming and location not in draft.dropped_leaves:
             updates[location] = _update_of_known(draft, location, (), folds=False)
-    for location, flushed in draft.flushed.items():
-        if is_added_leaf(flushed):
+    for location, incoming in draft.incoming.items():
+        if is_added_leaf(incoming):
             if location in draft.removed_ordinals:
-                updates[location] = _never_live(draft, location, flushed)
+                updates[location] = _never_live(draft, location, incoming)
             continue
         existing: tuple[Row, ...] = ()
-        if flushed.masked:
-            numbers = flushed.row.entry.version_info
-            existing = (_row(flushed.row.entry, flushed.masked, numbers, draft.codec),)
+        if incoming.dead:
+            numbers = incoming.row.entry.version_info
+            existing = (_row(incoming.row.entry, incoming.dead, numbers, draft.codec),)
         if existing or location in draft.removed_ordinals:
-            updates[location] = _update(draft, location, (), existing, flushed.masked)
+            updates[location] = _update(draft, location, (), existing, incoming.dead)
     return updates
 
 
-def _update_of_known(draft: Draft, location: str, rows: tuple[Row, ...], folds: bool) -> MaskUpdate:
+def _update_of_known(draft: Draft, location: str, rows: tuple[Row, ...], folds: bool) -> ManifestVectorUpdate:
     dead = draft.live.dead.get(location, BitMap())
     moved = draft.moved_ordinals.get(location)
     if moved is not None:
         dead, numbers = dead | moved, draft.moved_at[location]
-    elif location in draft.stored_masks:
-        return _update(draft, location, rows, (draft.stored_masks[location].row,), dead)
+    elif location in draft.stored_vectors:
+        return _update(draft, location, rows, (draft.stored_vectors[location].row,), dead)
     elif not folds:
         return _update(draft, location, (), (), dead, kept=rows)
     else:
@@ -79,12 +79,12 @@ def _update_of_known(draft: Draft, location: str, rows: tuple[Row, ...], folds: 
     return _update(draft, location, rows, (folded,), dead)
 
 
-def _never_live(draft: Draft, location: str, leaf: FlushedLeaf) -> MaskUpdate:
+def _never_live(draft: Draft, location: str, leaf: IncomingLeaf) -> ManifestVectorUpdate:
     """What one root adds in a leaf and removes again was dead before it: it is in no change."""
     dead, number = draft.removed_ordinals[location], draft.removed_at[location]
     numbers = VersionInfo(Status.EXISTING, draft.snapshot_id, number, number)
     row = _row(leaf.row.entry, dead, numbers, draft.codec)
-    return MaskUpdate((), (row,), (row,), dead)
+    return ManifestVectorUpdate((), (row,), (row,), dead)
 
 
 def _update(
@@ -94,16 +94,16 @@ def _update(
     existing: tuple[Row, ...],
     dead: BitMap,
     kept: tuple[Row, ...] = (),
-) -> MaskUpdate:
+) -> ManifestVectorUpdate:
     """`existing` is fresh, `kept` stays as it is; what this batch removes is added to both."""
     removed = draft.removed_ordinals.get(location)
     if removed is None:
-        return MaskUpdate(gone, existing, (*kept, *existing), dead)
+        return ManifestVectorUpdate(gone, existing, (*kept, *existing), dead)
     number = draft.removed_at[location]
-    flushed = draft.flushed.get(location)
-    leaf = draft.live.leaf_rows[location].entry if flushed is None else flushed.row.entry
+    incoming = draft.incoming.get(location)
+    leaf = draft.live.leaf_rows[location].entry if incoming is None else incoming.row.entry
     added = _row(leaf, removed, VersionInfo(Status.ADDED, draft.snapshot_id, number, number), draft.codec)
-    return MaskUpdate(gone, (*existing, added), (*kept, *existing, added), dead | removed)
+    return ManifestVectorUpdate(gone, (*existing, added), (*kept, *existing, added), dead | removed)
 
 
 def _row(leaf: ContentEntry, ordinals: BitMap, numbers: VersionInfo, codec: EntryCodec) -> Row:

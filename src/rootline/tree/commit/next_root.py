@@ -21,7 +21,7 @@ from rootline.schemas.bytes.root.root_codec import RootBlock, Row, encode_root, 
 from rootline.schemas.content_entry import Status, VersionInfo, quick_version_info
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.commit.advance_index import advanced_index
-from rootline.tree.commit.manifest_vectors import MaskUpdate, mask_updates
+from rootline.tree.commit.manifest_vectors import ManifestVectorUpdate, manifest_vector_updates
 from rootline.tree.draft.draft import Draft
 from rootline.tree.state.live_index import YOUNG_ROWS_MAX, unsettled_blocks
 from rootline.tree.state.table_pages import NO_PAGES, TablePages
@@ -45,14 +45,14 @@ def next_root(
 
     """
     sync = sync_marker(header.table_uuid) if parent is None else parent.root.sync
-    masks = mask_updates(draft)
-    gone = _gone(draft, masks)
+    vectors = manifest_vector_updates(draft)
+    gone = _gone(draft, vectors)
     carried = _Carried(draft, sync)
     if parent is not None:
         carried.take(parent.root.blocks, parent.live.unsettled, gone)
-    leaf_rows = [*(flushed.row for flushed in draft.flushed.values()), *draft.reaffiliated.values()]
+    leaf_rows = [*(incoming.row for incoming in draft.incoming.values()), *draft.reaffiliated.values()]
     carried.fresh += leaf_rows
-    mask_rows = [row for update in masks.values() for row in update.fresh]
+    manifest_vector_rows = [row for update in vectors.values() for row in update.fresh]
     rewritten = list(draft.rewritten.values())
     carried.fresh += rewritten
     young = [
@@ -60,13 +60,13 @@ def next_root(
         *(row for row in leaf_rows if row.entry.version_info.status is Status.EXISTING),
         *rewritten,
     ]
-    young += [row for row in mask_rows if row.entry.version_info.status is Status.EXISTING]
+    young += [row for row in manifest_vector_rows if row.entry.version_info.status is Status.EXISTING]
     added = list(draft.added.values())
     shown = [
         *added,
         *(row for row in leaf_rows if row.entry.version_info.status is Status.ADDED),
         *(_deleted(draft, row) for row in (*draft.removed.values(), *draft.rewritten_removed)),
-        *(row for row in mask_rows if row.entry.version_info.status is not Status.EXISTING),
+        *(row for row in manifest_vector_rows if row.entry.version_info.status is not Status.EXISTING),
     ]
     blocks = carried.settled
     if len(young) > YOUNG_ROWS_MAX:
@@ -77,11 +77,11 @@ def next_root(
     blocks += [carried.seal(rows) for rows in _chunks([*young, *shown])]
     root, body = encode_root(header, blocks, draft.codec, sync)
     unsettled = unsettled_blocks(root, max(0, min(first_shown, len(blocks) - 1)))
-    index = advanced_index(draft, [*carried.fresh, *added], masks, unsettled)
+    index = advanced_index(draft, [*carried.fresh, *added], vectors, unsettled)
     leaves = draft.leaves
-    if draft.flushed or draft.dropped_leaves:
+    if draft.incoming or draft.dropped_leaves:
         leaves = {location: leaf for location, leaf in leaves.items() if location not in draft.dropped_leaves}
-        leaves |= {location: flushed.lookup.leaf for location, flushed in draft.flushed.items()}
+        leaves |= {location: incoming.lookup.leaf for location, incoming in draft.incoming.items()}
     return TableState(root, draft.definition, leaves, index, pages), body
 
 
@@ -136,15 +136,15 @@ class _Carried:
             yield existing
 
 
-def _gone(draft: Draft, masks: dict[str, MaskUpdate]) -> set[int]:
+def _gone(draft: Draft, vectors: dict[str, ManifestVectorUpdate]) -> set[int]:
     """The identities of the parent's row objects that do not stand in the next root as they are."""
     gone = {id(row) for rows in (draft.removed, draft.moved) for row in rows.values()}
-    gone.update(id(row) for update in masks.values() for row in update.gone)
+    gone.update(id(row) for update in vectors.values() for row in update.gone)
     gone.update(id(draft.live.leaf_rows[location]) for location in draft.reaffiliated)
     gone.update(id(row) for row in draft.live.orphans)
     for location in draft.dropped_leaves:
         gone.add(id(draft.live.leaf_rows[location]))
-        gone.update(id(row) for row in draft.live.mask_rows.get(location, ()))
+        gone.update(id(row) for row in draft.live.manifest_vector_rows.get(location, ()))
     return gone
 
 

@@ -77,7 +77,7 @@ class Adopting(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class FetchedObjects:
     """Objects fetched for a batch. `None`: looked for, and absent or unreadable; whoever needs it is rejected.
 
     `troubles`: why a leaf that is there cannot be read. `proofs`: what was found out about leaves already; one that is
@@ -92,9 +92,9 @@ class Library:
     roots: Mapping[Version, Root | None] = field(default_factory=dict)
     adopted: Mapping[bytes, TableState | Invalid] = field(default_factory=dict)
 
-    def with_more(self, more: Library) -> Library:
+    def with_more(self, more: FetchedObjects) -> FetchedObjects:
         """Both; where both know an object, `more` does."""
-        return Library(
+        return FetchedObjects(
             {**self.leaves, **more.leaves},
             {**self.vectors, **more.vectors},
             {**self.troubles, **more.troubles},

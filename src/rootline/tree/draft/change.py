@@ -40,20 +40,20 @@ class MergedVector:
 
 
 @dataclass(frozen=True, slots=True)
-class FlushedLeaf:
-    """A leaf that comes into the tree: `row` is its own row in the root, `masked` its dead ordinals.
+class IncomingLeaf:
+    """A leaf that comes into the tree: `row` is its own row in the root, `dead` its dead ordinals.
 
     One of maintenance takes entries over; one that a writer wrote adds them, and `brings` is what they count for.
     """
 
     lookup: LeafLookup
     row: Row
-    masked: BitMap
+    dead: BitMap
     brings: Tally | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class StoredMask:
+class StoredManifestVector:
     """A leaf's manifest vector that rests in a Puffin file: its row in the root, and what it holds."""
 
     row: Row
@@ -64,25 +64,26 @@ class StoredMask:
 class Change:
     """Rows to add, live entries that leave (vectors of removed files included), and what maintenance moves.
 
-    `flushed` take over the root rows `moved` and, of other leaves, the ordinals `moved_ordinals`. `reaffiliate`: delete
-    leaf → the data leaf that it shall belong to. `stored_masks`: leaf → the vector that takes the place of its own.
+    `incoming` take over the root rows `moved` and, of other leaves, the ordinals `moved_ordinals`. `reaffiliate`:
+    delete leaf → the data leaf that it belongs to from now on. `stored_vectors`: leaf → the manifest vector that
+    replaces its own.
     """
 
     effect: Effect
     added: tuple[Row, ...] = ()
     removed: tuple[Live, ...] = ()
     merged: tuple[MergedVector, ...] = ()
-    flushed: tuple[FlushedLeaf, ...] = ()
+    incoming: tuple[IncomingLeaf, ...] = ()
     moved: tuple[Row, ...] = ()
     moved_ordinals: Mapping[str, BitMap] = field(default_factory=dict)
     reaffiliate: Mapping[str, str | None] = field(default_factory=dict)
-    stored_masks: Mapping[str, StoredMask] = field(default_factory=dict)
+    stored_vectors: Mapping[str, StoredManifestVector] = field(default_factory=dict)
     tags: Mapping[str, int] | None = None
     """All tags from now on; `None`: as they were."""
     removed_from: Mapping[str, BitMap] = field(default_factory=dict)
     """Leaf → ordinals that leave, many at once; those of `removed` are not among them."""
     leaves: tuple[EncodedLeaf, ...] = ()
-    """Leaves to store before the root: those of `flushed` that the coordinator wrote itself."""
+    """Leaves to store before the root: those of `incoming` that the coordinator wrote itself."""
     replaced: tuple[Live, ...] = ()
     """Live entries that leave because `rewritten` holds their rows now: no root shows them as removed."""
     rewritten: tuple[Row, ...] = ()

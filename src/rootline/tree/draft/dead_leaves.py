@@ -52,7 +52,7 @@ def _dead(draft: Draft) -> set[str]:
 def _delete_leaves(draft: Draft) -> list[ContentEntry]:
     """Root rows of the delete leaves that stay or come."""
     rows = [row.entry for location, row in draft.live.leaf_rows.items() if location not in draft.dropped_leaves]
-    rows += [flushed.row.entry for flushed in draft.flushed.values()]
+    rows += [incoming.row.entry for incoming in draft.incoming.values()]
     return [row for row in rows if row.content_type is ContentType.DELETE_MANIFEST]
 
 

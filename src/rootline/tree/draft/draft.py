@@ -27,7 +27,7 @@ from rootline.schemas.content_entry import (
 from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, snapshot_id_of
 from rootline.schemas.root_header import Totals
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.draft.change import Change, Effect, FlushedLeaf, MergedVector, StoredMask
+from rootline.tree.draft.change import Change, Effect, IncomingLeaf, MergedVector, StoredManifestVector
 from rootline.tree.state.addressable import Addressable
 from rootline.tree.state.leaf_keys import place_key, vector_key
 from rootline.tree.state.leaf_lookup import LeafLookup
@@ -39,7 +39,7 @@ from rootline.tree.state.totals import Tally, totals_after
 LONG_MAX = 2**63 - 1
 
 
-def is_added_leaf(leaf: FlushedLeaf | None) -> bool:
+def is_added_leaf(leaf: IncomingLeaf | None) -> bool:
     """Whether `leaf` adds entries in this batch, instead of taking them over."""
     return leaf is not None and leaf.brings is not None
 
@@ -67,13 +67,13 @@ class Draft:
         self.removed: dict[EntryPlace, Row] = {}
         self.moved: dict[EntryPlace, Row] = {}
         self.merged: dict[str, MergedVector] = {}
-        self.flushed: dict[str, FlushedLeaf] = {}
+        self.incoming: dict[str, IncomingLeaf] = {}
         self.dropped_leaves: set[str] = set()
         self.removed_ordinals: dict[str, BitMap] = {}
         self.removed_at: dict[str, SequenceNumber] = {}
         self.moved_ordinals: dict[str, BitMap] = {}
         self.moved_at: dict[str, VersionInfo] = {}
-        self.stored_masks: dict[str, StoredMask] = {}
+        self.stored_vectors: dict[str, StoredManifestVector] = {}
         self.reaffiliate: dict[str, str | None] = {}
         self.reaffiliated: dict[str, Row] = {}
         self.restored: list[Version] = []
@@ -151,7 +151,7 @@ class Draft:
                 return True
             if place in self.rewritten:
                 return True
-        if not self.live.lookups and not self.flushed:
+        if not self.live.lookups and not self.incoming:
             return False
         return (
             self._ordinal_in_leaves(EntryPlace(ContentType.DATA, location)) is not None
@@ -177,12 +177,12 @@ class Draft:
     def leaf_locations(self) -> Iterator[str]:
         """The leaves that the table has."""
         yield from (location for location in self.live.leaf_rows if location not in self.dropped_leaves)
-        yield from self.flushed
+        yield from self.incoming
 
     def dead_in(self, leaf: str) -> BitMap:
         """The ordinals of a leaf that are not live any more."""
-        flushed = self.flushed.get(leaf)
-        dead = self.live.dead.get(leaf, BitMap()) if flushed is None else flushed.masked
+        incoming = self.incoming.get(leaf)
+        dead = self.live.dead.get(leaf, BitMap()) if incoming is None else incoming.dead
         return BitMap.union(dead, self.removed_ordinals.get(leaf, BitMap()), self.moved_ordinals.get(leaf, BitMap()))
 
     def is_dead(self, leaf: str, ordinal: int) -> bool:
@@ -190,8 +190,8 @@ class Draft:
         for gone in (self.removed_ordinals.get(leaf), self.moved_ordinals.get(leaf)):
             if gone is not None and ordinal in gone:
                 return True
-        flushed = self.flushed.get(leaf)
-        return ordinal in flushed.masked if flushed is not None else self.live.is_dead(leaf, ordinal)
+        incoming = self.incoming.get(leaf)
+        return ordinal in incoming.dead if incoming is not None else self.live.is_dead(leaf, ordinal)
 
     def dead_of(self, leaf: str) -> BitMap:
         """The entries of a leaf of the parent that are not live any more."""
@@ -214,7 +214,7 @@ class Draft:
 
     def _leaves_of(self, key: Hashable) -> Iterator[LeafLookup]:
         yield from self.live.leaves_of(key)
-        yield from (flushed.lookup for flushed in self.flushed.values())
+        yield from (incoming.lookup for incoming in self.incoming.values())
 
     def _vector_in_leaves(self, data_location: str) -> Live | None:
         for lookup in self._leaves_of(vector_key(data_location)):
@@ -243,8 +243,8 @@ class Draft:
             self.merged[merged.entry.referenced_file or ""] = merged
         for row in change.moved:
             self.moved[row.entry.place] = row
-        for flushed in change.flushed:
-            self._take_leaf(flushed)
+        for incoming in change.incoming:
+            self._take_leaf(incoming)
         for location, ordinals in change.moved_ordinals.items():
             self.moved_ordinals[location] = self.moved_ordinals.get(location, BitMap()) | ordinals
             self.moved_at[location] = VersionInfo(Status.EXISTING, self.snapshot_id, number, number)
@@ -255,13 +255,13 @@ class Draft:
             self.addressable = self.addressable.with_tags(change.tags)
         if change.reaffiliate:
             self.reaffiliate.update(change.reaffiliate)
-        if change.stored_masks:
-            self.stored_masks.update(change.stored_masks)
+        if change.stored_vectors:
+            self.stored_vectors.update(change.stored_vectors)
         return number
 
-    def _take_leaf(self, leaf: FlushedLeaf) -> None:
+    def _take_leaf(self, leaf: IncomingLeaf) -> None:
         entry = leaf.row.entry
-        self.flushed[entry.location] = leaf
+        self.incoming[entry.location] = leaf
         self.tally_added.count(entry)
         if leaf.brings is not None:
             self.tally_added.take(leaf.brings)
@@ -286,17 +286,17 @@ class Draft:
 
     def lookup_of(self, location: str) -> LeafLookup | None:
         """The leaf at `location`, of the parent or of this batch, if it is part of the table."""
-        flushed = self.flushed.get(location)
-        if flushed is not None:
-            return flushed.lookup
+        incoming = self.incoming.get(location)
+        if incoming is not None:
+            return incoming.lookup
         return None if location in self.dropped_leaves else self.live.lookups.get(location)
 
     def belong(self, delete_leaf: ContentEntry, owner: str | None) -> None:
         """Let a delete leaf, named by its root row, belong to `owner` from now on."""
         entry = replace(delete_leaf, referenced_file=owner)
-        flushed = self.flushed.get(delete_leaf.location)
-        if flushed is not None:
-            self.flushed[delete_leaf.location] = replace(flushed, row=Row.of(entry, self.codec))
+        incoming = self.incoming.get(delete_leaf.location)
+        if incoming is not None:
+            self.incoming[delete_leaf.location] = replace(incoming, row=Row.of(entry, self.codec))
         else:  # the parent's, which may have added it
             settled = replace(entry, version_info=replace(entry.version_info, status=Status.EXISTING))
             self.reaffiliated[delete_leaf.location] = Row.of(settled, self.codec)
@@ -322,7 +322,7 @@ class Draft:
         tally = tally_of_leaf(lookup.leaf, BitMap(range(lookup.leaf.length)) - ordinals)
         self.removed_ordinals[location] = self.removed_ordinals.get(location, BitMap()) | ordinals
         self.removed_at[location] = number
-        if is_added_leaf(self.flushed.get(location)):
+        if is_added_leaf(self.incoming.get(location)):
             self.tally_added.take(tally, -1)
         else:
             self.tally_removed.take(tally)
@@ -334,9 +334,9 @@ class Draft:
             self.moved[live.entry.place] = live.row
             return
         assert live.leaf is not None, "an entry that the parent has"
-        flushed, ordinal = self.flushed.get(live.leaf), BitMap([live.ordinal])
-        if flushed is not None:
-            self.flushed[live.leaf] = replace(flushed, masked=flushed.masked | ordinal)
+        incoming, ordinal = self.incoming.get(live.leaf), BitMap([live.ordinal])
+        if incoming is not None:
+            self.incoming[live.leaf] = replace(incoming, dead=incoming.dead | ordinal)
         else:
             self.moved_ordinals[live.leaf] = self.moved_ordinals.get(live.leaf, BitMap()) | ordinal
             self.moved_at[live.leaf] = VersionInfo(Status.EXISTING, self.snapshot_id, number, number)
@@ -357,7 +357,7 @@ class Draft:
         elif live.leaf is not None:
             self.removed_ordinals.setdefault(live.leaf, BitMap()).add(live.ordinal)
             self.removed_at[live.leaf] = number
-            if is_added_leaf(self.flushed.get(live.leaf)):
+            if is_added_leaf(self.incoming.get(live.leaf)):
                 self.tally_added.count(entry, -1)
             else:
                 self.tally_removed.count(entry)

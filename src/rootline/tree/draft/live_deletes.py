@@ -22,7 +22,7 @@ def live_equality_deletes(draft: Draft) -> Iterator[ContentEntry]:
     for row in draft.added.values():
         if row.entry.content_type is ContentType.EQUALITY_DELETE:
             yield row.entry
-    for lookup in (*draft.live.lookups.values(), *(flushed.lookup for flushed in draft.flushed.values())):
+    for lookup in (*draft.live.lookups.values(), *(incoming.lookup for incoming in draft.incoming.values())):
         for ordinal, entry in lookup.equality_deletes:
             if not draft.is_dead(lookup.location, ordinal):
                 yield entry

@@ -23,7 +23,7 @@ from rootline.schemas.bytes.root.root_codec import Root, Row
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.errors import Invalid
 from rootline.tree.draft.draft import Draft
-from rootline.tree.state.live_index import Live, StoredAt, mask_of
+from rootline.tree.state.live_index import Live, StoredAt, ordinals_of_vector
 
 Identity = tuple[int, str, int | None, int | None]
 """Content type, location, offset in a Puffin file, data sequence number."""
@@ -41,7 +41,7 @@ _LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 class OlderVersion:
     """An older root, sorted: its live rows, the rows of its leaves, and what is dead in these.
 
-    `stored`: its manifest vectors that rest in Puffin files (`masks_in_files`).
+    `stored`: its manifest vectors that rest in Puffin files (`manifest_vectors_in_files`).
 
     Raises `Corrupt` (`vector-corrupt`) when a manifest vector cannot be read.
     """
@@ -61,7 +61,7 @@ class OlderVersion:
                 self.leaf_rows[entry.location] = entry
             elif entry.content_type is ContentType.MANIFEST_DV:
                 leaf = entry.referenced_file or entry.location
-                self.dead[leaf] = self.dead.get(leaf, BitMap()) | mask_of(entry, self.stored)
+                self.dead[leaf] = self.dead.get(leaf, BitMap()) | ordinals_of_vector(entry, self.stored)
             else:
                 self.rows.append(row)
 
@@ -70,7 +70,7 @@ class OlderVersion:
         return [row for location, row in self.leaf_rows.items() if draft.lookup_of(location) is None]
 
 
-def masks_in_files(root: Root) -> list[ContentEntry]:
+def manifest_vectors_in_files(root: Root) -> list[ContentEntry]:
     """The rows of the manifest vectors that must be read before the root can be sorted."""
     masks = (row.entry for row in root.rows if row.entry.content_type is ContentType.MANIFEST_DV)
     living = (entry for entry in masks if entry.version_info.status is not Status.DELETED)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rootline.schemas.statistics import Bound
-from rootline.tree.filter.filters import AllOf, Condition, Operator, Test
+from rootline.tree.filter.filters import AllOf, Condition, Operator, Predicate
 
 ArrayOf = Callable[[int], pa.Array]
 """Field id → its column."""
@@ -36,7 +36,7 @@ def rows_matching(condition: Condition, array_of: ArrayOf, length: int) -> pa.Ar
 
 
 def _evaluated(condition: Condition, array_of: ArrayOf, length: int) -> pa.Array:
-    if isinstance(condition, Test):
+    if isinstance(condition, Predicate):
         return satisfied(condition, array_of(condition.field_id))
     is_all = isinstance(condition, AllOf)
     if not condition.parts:
@@ -45,10 +45,10 @@ def _evaluated(condition: Condition, array_of: ArrayOf, length: int) -> pa.Array
     return reduce(combine, (_evaluated(part, array_of, length) for part in condition.parts))
 
 
-def satisfied(test: Test, column: pa.Array) -> pa.Array:
-    """`test` on each value of `column`; null where it is null."""
+def satisfied(predicate: Predicate, column: pa.Array) -> pa.Array:
+    """`predicate` on each value of `column`; null where it is null."""
     array = column.storage if isinstance(column, pa.ExtensionArray) else column
-    operator = test.operator
+    operator = predicate.operator
     if operator is Operator.IS_NULL:
         return array.is_null()
     if operator is Operator.NOT_NULL:
@@ -58,15 +58,17 @@ def satisfied(test: Test, column: pa.Array) -> pa.Array:
     if operator is Operator.NOT_NAN:
         return pc.invert(pc.is_nan(array))
     if operator is Operator.STARTS_WITH:
-        return pc.starts_with(array, pattern=str(test.values[0]))
+        return pc.starts_with(array, pattern=str(predicate.values[0]))
     if operator is Operator.NOT_STARTS_WITH:
-        return pc.invert(pc.starts_with(array, pattern=str(test.values[0])))
+        return pc.invert(pc.starts_with(array, pattern=str(predicate.values[0])))
     if operator is Operator.IN or operator is Operator.NOT_IN:
-        zeros = (0.0, -0.0) if pa.types.is_floating(array.type) and 0.0 in test.values else ()  # is_in tells them apart
-        values = pa.array([scalar_of(value, array.type) for value in (*test.values, *zeros)], array.type)
+        zeros = (
+            (0.0, -0.0) if pa.types.is_floating(array.type) and 0.0 in predicate.values else ()
+        )  # is_in tells them apart
+        values = pa.array([scalar_of(value, array.type) for value in (*predicate.values, *zeros)], array.type)
         held = pc.if_else(array.is_valid(), pc.is_in(array, value_set=values), pa.scalar(None, pa.bool_()))
         return held if operator is Operator.IN else pc.invert(held)
-    return _COMPARISONS[operator](array, scalar_of(test.values[0], array.type))
+    return _COMPARISONS[operator](array, scalar_of(predicate.values[0], array.type))
 
 
 def scalar_of(value: Bound, arrow_type: pa.DataType) -> pa.Scalar:

@@ -20,52 +20,54 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.expression_types import Function
 from rootline.schemas.statistics import Bound
 from rootline.schemas.table_definition import Expression, TableDefinition
-from rootline.tree.filter.filters import Condition, Operator, Test
+from rootline.tree.filter.filters import Condition, Operator, Predicate
 
 COMBINATIONS_MAX: Final = 256
 """Of the values that a filter allows in several columns: beyond that the bucket is left open."""
 
 _EQUAL: Final = (Operator.EQ, Operator.IN)
 _UNEQUAL: Final = (Operator.NE, Operator.NOT_IN)
-_NULL_TESTS: Final = (Operator.IS_NULL, Operator.NOT_NULL)
+_NULL_PREDICATES: Final = (Operator.IS_NULL, Operator.NOT_NULL)
 
 
-def project_single(test: Test, expression: Expression, definition: TableDefinition, *, is_strict: bool) -> Test | None:
+def project_single(
+    predicate: Predicate, expression: Expression, definition: TableDefinition, *, is_strict: bool
+) -> Predicate | None:
     """The test on an expression that one test on one of its columns implies, or follows from (strict)."""
     function = definition.function_of(expression)
     if function is Function.LOWER:
-        return _of_lower(test, expression.expr_id, is_strict=is_strict)
+        return _of_lower(predicate, expression.expr_id, is_strict=is_strict)
     if function is Function.BUCKET_OF_SEVERAL:  # null as soon as one column is
         certain = Operator.NOT_NULL if is_strict else Operator.IS_NULL
-        return Test(expression.expr_id, certain) if test.operator is certain else None
+        return Predicate(expression.expr_id, certain) if predicate.operator is certain else None
     return None
 
 
-def project_together(parts: Iterable[Condition], definition: TableDefinition) -> list[Test]:
+def project_together(parts: Iterable[Condition], definition: TableDefinition) -> list[Predicate]:
     """The tests on buckets of several columns that every row satisfies which satisfies all of `parts`."""
     allowed: dict[int, tuple[Bound, ...]] = {
-        part.field_id: part.values for part in parts if isinstance(part, Test) and part.operator in _EQUAL
+        part.field_id: part.values for part in parts if isinstance(part, Predicate) and part.operator in _EQUAL
     }
     found = (_of_buckets(allowed, expression, definition) for expression in definition.expressions)
-    return [test for test in found if test is not None]
+    return [predicate for predicate in found if predicate is not None]
 
 
-def _of_lower(test: Test, expr_id: int, *, is_strict: bool) -> Test | None:
-    if test.operator in _NULL_TESTS:
-        return Test(expr_id, test.operator)
-    if test.operator not in (_UNEQUAL if is_strict else _EQUAL):
+def _of_lower(predicate: Predicate, expr_id: int, *, is_strict: bool) -> Predicate | None:
+    if predicate.operator in _NULL_PREDICATES:
+        return Predicate(expr_id, predicate.operator)
+    if predicate.operator not in (_UNEQUAL if is_strict else _EQUAL):
         return None
     lowered: set[str] = set()
-    for value in test.values:
+    for value in predicate.values:
         if not isinstance(value, str) or not value.isascii():  # beyond ASCII, libraries do not agree on lower case
             return None
         lowered.add(value.lower())
-    return Test(expr_id, test.operator, tuple(sorted(lowered)))
+    return Predicate(expr_id, predicate.operator, tuple(sorted(lowered)))
 
 
 def _of_buckets(
     allowed: Mapping[int, tuple[Bound, ...]], expression: Expression, definition: TableDefinition
-) -> Test | None:
+) -> Predicate | None:
     if len(expression.source_ids) < 2 or any(source_id not in allowed for source_id in expression.source_ids):
         return None
     if definition.function_of(expression) is not Function.BUCKET_OF_SEVERAL:
@@ -80,4 +82,6 @@ def _of_buckets(
         }
     except (Invalid, ValueError, TypeError, ArithmeticError):
         return None  # a literal beyond what the hash can take
-    return Test(expression.expr_id, Operator.IN, tuple(sorted(value for value in buckets if isinstance(value, int))))
+    return Predicate(
+        expression.expr_id, Operator.IN, tuple(sorted(value for value in buckets if isinstance(value, int)))
+    )

@@ -20,38 +20,40 @@ from pyiceberg.types import PrimitiveType
 from rootline.schemas.bytes.values.transform_values import partition_value
 from rootline.schemas.errors import Invalid
 from rootline.schemas.statistics import Bound
-from rootline.tree.filter.filters import Operator, Test
+from rootline.tree.filter.filters import Operator, Predicate
 
-_NULL_TESTS: Final = (Operator.IS_NULL, Operator.NOT_NULL)
+_NULL_PREDICATES: Final = (Operator.IS_NULL, Operator.NOT_NULL)
 _Apply = Callable[[Bound], Bound]
 
 
 def project_inclusive(
-    test: Test, transform: Transform[Any, Any], source_type: PrimitiveType, expr_id: int
-) -> Test | None:
-    """The test on expression `expr_id` that every row satisfying `test` satisfies."""
-    return _project(test, transform, source_type, expr_id, _ordered_inclusive, (Operator.EQ, Operator.IN))
+    predicate: Predicate, transform: Transform[Any, Any], source_type: PrimitiveType, expr_id: int
+) -> Predicate | None:
+    """The test on expression `expr_id` that every row satisfying `predicate` satisfies."""
+    return _project(predicate, transform, source_type, expr_id, _ordered_inclusive, (Operator.EQ, Operator.IN))
 
 
-def project_strict(test: Test, transform: Transform[Any, Any], source_type: PrimitiveType, expr_id: int) -> Test | None:
-    """The test on expression `expr_id` whose rows, nulls aside, all satisfy `test`."""
-    return _project(test, transform, source_type, expr_id, _ordered_strict, (Operator.NE, Operator.NOT_IN))
+def project_strict(
+    predicate: Predicate, transform: Transform[Any, Any], source_type: PrimitiveType, expr_id: int
+) -> Predicate | None:
+    """The test on expression `expr_id` whose rows, nulls aside, all satisfy `predicate`."""
+    return _project(predicate, transform, source_type, expr_id, _ordered_strict, (Operator.NE, Operator.NOT_IN))
 
 
 def _project(
-    test: Test,
+    predicate: Predicate,
     transform: Transform[Any, Any],
     source_type: PrimitiveType,
     expr_id: int,
-    ordered: Callable[[Test, int, int | None, _Apply], Test | None],
+    ordered: Callable[[Predicate, int, int | None, _Apply], Predicate | None],
     of_bucket: tuple[Operator, Operator],
-) -> Test | None:
+) -> Predicate | None:
     if isinstance(transform, IdentityTransform):
-        return Test(expr_id, test.operator, test.values)
+        return Predicate(expr_id, predicate.operator, predicate.values)
     if not isinstance(transform, BucketTransform | TruncateTransform | TimeTransform):
         return None  # void is null everywhere, an unknown transform says nothing
-    if test.operator in _NULL_TESTS:
-        return Test(expr_id, test.operator)
+    if predicate.operator in _NULL_PREDICATES:
+        return Predicate(expr_id, predicate.operator)
 
     def apply(value: Bound) -> Bound:
         result = partition_value(transform, source_type, value)
@@ -61,11 +63,11 @@ def _project(
 
     try:
         if isinstance(transform, BucketTransform):
-            if test.operator not in of_bucket:
+            if predicate.operator not in of_bucket:
                 return None
-            return Test(expr_id, test.operator, _applied(test.values, apply))
+            return Predicate(expr_id, predicate.operator, _applied(predicate.values, apply))
         width = transform.width if isinstance(transform, TruncateTransform) else None
-        return ordered(test, expr_id, width, apply)
+        return ordered(predicate, expr_id, width, apply)
     except (Invalid, ValueError, TypeError, ArithmeticError):
         return None  # a literal beyond what the transform can hold, or a transform that does not fit the type
 
@@ -80,43 +82,43 @@ def _next(value: Bound, step: int) -> Bound | None:
     return value + step if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _ordered_inclusive(test: Test, expr_id: int, width: int | None, apply: _Apply) -> Test | None:
-    operator, value = test.operator, test.values[0] if test.values else None
+def _ordered_inclusive(predicate: Predicate, expr_id: int, width: int | None, apply: _Apply) -> Predicate | None:
+    operator, value = predicate.operator, predicate.values[0] if predicate.values else None
     if operator in (Operator.EQ, Operator.IN):
-        return Test(expr_id, operator, _applied(test.values, apply))
+        return Predicate(expr_id, operator, _applied(predicate.values, apply))
     if operator in (Operator.LT, Operator.LE, Operator.GT, Operator.GE) and value is not None:
         is_less = operator in (Operator.LT, Operator.LE)
         neighbour = _next(value, -1 if is_less else 1) if operator in (Operator.LT, Operator.GT) else None
         bound = apply(value if neighbour is None else neighbour)
-        return Test(expr_id, Operator.LE if is_less else Operator.GE, (bound,))
+        return Predicate(expr_id, Operator.LE if is_less else Operator.GE, (bound,))
     if isinstance(value, str) and width is not None:
         if operator is Operator.STARTS_WITH:
             return (
-                Test(expr_id, Operator.EQ, (value[:width],))
+                Predicate(expr_id, Operator.EQ, (value[:width],))
                 if len(value) >= width
-                else Test(expr_id, Operator.STARTS_WITH, (value,))
+                else Predicate(expr_id, Operator.STARTS_WITH, (value,))
             )
         if operator is Operator.NOT_STARTS_WITH and len(value) <= width:
-            return Test(expr_id, operator, (value,))
+            return Predicate(expr_id, operator, (value,))
     return None
 
 
-def _ordered_strict(test: Test, expr_id: int, width: int | None, apply: _Apply) -> Test | None:
-    operator, value = test.operator, test.values[0] if test.values else None
+def _ordered_strict(predicate: Predicate, expr_id: int, width: int | None, apply: _Apply) -> Predicate | None:
+    operator, value = predicate.operator, predicate.values[0] if predicate.values else None
     if operator in (Operator.NE, Operator.NOT_IN):
-        return Test(expr_id, operator, _applied(test.values, apply))
+        return Predicate(expr_id, operator, _applied(predicate.values, apply))
     if operator in (Operator.LT, Operator.LE, Operator.GT, Operator.GE) and value is not None:
         is_less = operator in (Operator.LT, Operator.LE)
         neighbour = _next(value, 1 if is_less else -1) if operator in (Operator.LE, Operator.GE) else None
         bound = apply(value if neighbour is None else neighbour)
-        return Test(expr_id, Operator.LT if is_less else Operator.GT, (bound,))
+        return Predicate(expr_id, Operator.LT if is_less else Operator.GT, (bound,))
     if isinstance(value, str) and width is not None:
         if operator is Operator.STARTS_WITH and len(value) <= width:
-            return Test(expr_id, operator, (value,))
+            return Predicate(expr_id, operator, (value,))
         if operator is Operator.NOT_STARTS_WITH:
             return (
-                Test(expr_id, operator, (value,))
+                Predicate(expr_id, operator, (value,))
                 if len(value) <= width
-                else Test(expr_id, Operator.NE, (value[:width],))
+                else Predicate(expr_id, Operator.NE, (value[:width],))
             )
     return None

@@ -73,7 +73,7 @@ class Operator(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class Predicate:
     """One column against its values: none for null and NaN tests, one for comparisons, some for IN (ascending)."""
 
     __test__ = False  # not a test case, whatever pytest thinks of the name
@@ -97,7 +97,7 @@ class AnyOf:
     parts: tuple[Condition, ...] = ()
 
 
-Condition = Test | AllOf | AnyOf
+Condition = Predicate | AllOf | AnyOf
 ALWAYS: Final = AllOf()
 NEVER: Final = AnyOf()
 
@@ -117,19 +117,19 @@ class BoundFilter:
     @property
     def field_ids(self) -> frozenset[int]:
         """The columns that the filter reads."""
-        return frozenset(test.field_id for test in tests_of(self.condition))
+        return frozenset(predicate.field_id for predicate in predicates_of(self.condition))
 
 
 EVERY_ROW: Final = BoundFilter(ALWAYS, "true")
 
 
-def tests_of(condition: Condition) -> Iterator[Test]:
+def predicates_of(condition: Condition) -> Iterator[Predicate]:
     """Every test of a condition, from left to right."""
-    if isinstance(condition, Test):
+    if isinstance(condition, Predicate):
         yield condition
     else:
         for part in condition.parts:
-            yield from tests_of(part)
+            yield from predicates_of(part)
 
 
 def bind_filter(where: str | BooleanExpression | BoundFilter | None, schema: Schema) -> BoundFilter:
@@ -238,9 +238,9 @@ def _bound_predicate(predicate: BooleanExpression, schema: Schema) -> Condition:
         found = [exact_value(literal, field.field_type, column=name) for literal in predicate.literals]
         values = tuple(sorted({value for value in found if not isinstance(value, Above | Below | Between)}, key=_order))
         if isinstance(predicate, In):
-            return Test(field.field_id, Operator.IN, values) if values else NEVER
+            return Predicate(field.field_id, Operator.IN, values) if values else NEVER
         if isinstance(predicate, NotIn):
-            return Test(field.field_id, Operator.NOT_IN, values) if values else _not_null(field)
+            return Predicate(field.field_id, Operator.NOT_IN, values) if values else _not_null(field)
     raise Invalid("filter-invalid", f"{predicate} cannot be used as a filter")
 
 
@@ -268,14 +268,14 @@ def _reachable(struct: StructType) -> set[int]:
     return found
 
 
-def _not_null(field: NestedField) -> Test:
-    return Test(field.field_id, Operator.NOT_NULL)
+def _not_null(field: NestedField) -> Predicate:
+    return Predicate(field.field_id, Operator.NOT_NULL)
 
 
 def _unary_test(operator: Operator, field: NestedField, name: str) -> Condition:
     if operator in (Operator.IS_NAN, Operator.NOT_NAN) and not isinstance(field.field_type, FloatType | DoubleType):
         raise Invalid("filter-invalid", f"column {name} is a {field.field_type}, which has no NaN")
-    return Test(field.field_id, operator)
+    return Predicate(field.field_id, operator)
 
 
 def _comparison(operator: Operator, field: NestedField, value: Bound | Above | Below | Between) -> Condition:
@@ -288,9 +288,9 @@ def _comparison(operator: Operator, field: NestedField, value: Bound | Above | B
         is_less = operator in (Operator.LT, Operator.LE)
         if isinstance(value, Between):
             return (
-                Test(field.field_id, Operator.LE, (value.below,))
+                Predicate(field.field_id, Operator.LE, (value.below,))
                 if is_less
-                else Test(field.field_id, Operator.GE, (value.above,))
+                else Predicate(field.field_id, Operator.GE, (value.above,))
             )
         return _not_null(field) if is_less == isinstance(value, Above) else NEVER
-    return Test(field.field_id, operator, (value,))
+    return Predicate(field.field_id, operator, (value,))

@@ -23,7 +23,7 @@ from rootline.schemas.statistics import ContentStats
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.filter.expression_predicates import project_single, project_together
 from rootline.tree.filter.filter_projection import project_inclusive, project_strict
-from rootline.tree.filter.filters import AllOf, AnyOf, BoundFilter, Condition, Test, all_of, any_of, bind_filter
+from rootline.tree.filter.filters import AllOf, AnyOf, BoundFilter, Condition, Predicate, all_of, any_of, bind_filter
 from rootline.tree.filter.value_range import ValueRange, may_satisfy, must_satisfy, range_of
 
 Check = Callable[[ContentStats, int | None, Collection[int]], bool]
@@ -80,16 +80,16 @@ class PruningFilter:
         return _compiled(self.strict, self.float_ids, must_satisfy, unknown=False)
 
     @cached_property
-    def _checks(self) -> dict[Test, tuple[Check, Check]]:
+    def _checks(self) -> dict[Predicate, tuple[Check, Check]]:
         return {}
 
-    def checks_of(self, test: Test) -> tuple[Check, Check]:
+    def checks_of(self, predicate: Predicate) -> tuple[Check, Check]:
         """(`may`, `must`) of one test of the filter alone; arguments as of `may`."""
-        known = self._checks.get(test)
+        known = self._checks.get(predicate)
         if known is None:
-            inclusive = _expanded(test, self.definition, is_strict=False)
-            strict = _expanded(test, self.definition, is_strict=True)
-            known = self._checks[test] = (
+            inclusive = _expanded(predicate, self.definition, is_strict=False)
+            strict = _expanded(predicate, self.definition, is_strict=True)
+            known = self._checks[predicate] = (
                 _compiled(inclusive, self.float_ids, may_satisfy, unknown=True),
                 _compiled(strict, self.float_ids, must_satisfy, unknown=False),
             )
@@ -129,7 +129,7 @@ def entry_must_match(pruning: PruningFilter, entry: ContentEntry) -> bool:
 
 
 def _expanded(condition: Condition, definition: TableDefinition, *, is_strict: bool) -> Condition:
-    if not isinstance(condition, Test):
+    if not isinstance(condition, Predicate):
         parts = tuple(_expanded(part, definition, is_strict=is_strict) for part in condition.parts)
         if not isinstance(condition, AllOf):
             return any_of(parts)
@@ -152,17 +152,23 @@ def _expanded(condition: Condition, definition: TableDefinition, *, is_strict: b
 
 
 def _compiled(
-    condition: Condition, float_ids: frozenset[int], satisfies: Callable[[Test, ValueRange], bool], *, unknown: bool
+    condition: Condition,
+    float_ids: frozenset[int],
+    satisfies: Callable[[Predicate, ValueRange], bool],
+    *,
+    unknown: bool,
 ) -> Check:
-    if isinstance(condition, Test):
-        test, field_id, is_float = condition, condition.field_id, condition.field_id in float_ids
+    if isinstance(condition, Predicate):
+        predicate, field_id, is_float = condition, condition.field_id, condition.field_id in float_ids
 
         def check(stats: ContentStats, row_count: int | None, partition_ids: Collection[int]) -> bool:
             found = stats.get(field_id)
             if found is None:
                 return unknown
             is_partition_value = field_id in partition_ids
-            return satisfies(test, range_of(found, row_count, is_partition_value=is_partition_value, is_float=is_float))
+            return satisfies(
+                predicate, range_of(found, row_count, is_partition_value=is_partition_value, is_float=is_float)
+            )
 
         return check
     checks = [_compiled(part, float_ids, satisfies, unknown=unknown) for part in condition.parts]

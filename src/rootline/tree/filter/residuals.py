@@ -23,7 +23,17 @@ from pyiceberg.types import (
 
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.statistics import Bound
-from rootline.tree.filter.filters import ALWAYS, NEVER, AllOf, BoundFilter, Condition, Operator, Test, all_of, any_of
+from rootline.tree.filter.filters import (
+    ALWAYS,
+    NEVER,
+    AllOf,
+    BoundFilter,
+    Condition,
+    Operator,
+    Predicate,
+    all_of,
+    any_of,
+)
 from rootline.tree.filter.prune import PruningFilter
 
 _EPOCH: Final = dt.datetime(1970, 1, 1)
@@ -43,7 +53,7 @@ def residual_of(pruning: PruningFilter, entry: ContentEntry) -> BoundFilter | No
 
 
 def _simplified(pruning: PruningFilter, condition: Condition, entry: ContentEntry) -> Condition:
-    if not isinstance(condition, Test):
+    if not isinstance(condition, Predicate):
         parts = tuple(_simplified(pruning, part, entry) for part in condition.parts)
         return all_of(parts) if isinstance(condition, AllOf) else any_of(parts)
     may, must = pruning.checks_of(condition)
@@ -55,25 +65,26 @@ def _simplified(pruning: PruningFilter, condition: Condition, entry: ContentEntr
 
 def text_of(condition: Condition, schema: Schema) -> str:
     """A condition as a person would write it."""
-    if isinstance(condition, Test):
-        return _text_of_test(condition, schema)
+    if isinstance(condition, Predicate):
+        return _text_of_predicate(condition, schema)
     is_all = isinstance(condition, AllOf)
     if not condition.parts:
         return "true" if is_all else "false"
     parts = (
-        text_of(part, schema) if isinstance(part, Test) else f"({text_of(part, schema)})" for part in condition.parts
+        text_of(part, schema) if isinstance(part, Predicate) else f"({text_of(part, schema)})"
+        for part in condition.parts
     )
     return (" and " if is_all else " or ").join(parts)
 
 
-def _text_of_test(test: Test, schema: Schema) -> str:
-    name = schema.find_column_name(test.field_id) or f"column {test.field_id}"
-    values = [_literal(value, test.field_id, schema) for value in test.values]
+def _text_of_predicate(predicate: Predicate, schema: Schema) -> str:
+    name = schema.find_column_name(predicate.field_id) or f"column {predicate.field_id}"
+    values = [_literal(value, predicate.field_id, schema) for value in predicate.values]
     if not values:
-        return f"{name} {test.operator.value}"
-    if test.operator in (Operator.IN, Operator.NOT_IN):
-        return f"{name} {test.operator.value} ({', '.join(values)})"
-    return f"{name} {test.operator.value} {values[0]}"
+        return f"{name} {predicate.operator.value}"
+    if predicate.operator in (Operator.IN, Operator.NOT_IN):
+        return f"{name} {predicate.operator.value} ({', '.join(values)})"
+    return f"{name} {predicate.operator.value} {values[0]}"
 
 
 def _literal(value: Bound, field_id: int, schema: Schema) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rootline.schemas.statistics import FieldStatistics
-from rootline.tree.filter.filters import Operator, Test
+from rootline.tree.filter.filters import Operator, Predicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,9 @@ _MAY: Final[dict[Operator, _May]] = {
 }
 
 
-def may_satisfy(test: Test, known: ValueRange) -> bool:
-    """Whether a row may satisfy `test`."""
-    operator = test.operator
+def may_satisfy(predicate: Predicate, known: ValueRange) -> bool:
+    """Whether a row may satisfy `predicate`."""
+    operator = predicate.operator
     if operator is Operator.IS_NULL:
         return known.may_hold_null
     if known.is_all_null:
@@ -115,12 +115,12 @@ def may_satisfy(test: Test, known: ValueRange) -> bool:
         return not known.is_without_values
     if known.is_without_values:  # NaN differs from every value and satisfies no other test
         return operator in (Operator.NE, Operator.NOT_IN) and known.may_hold_nan
-    return _MAY[operator](known, test.values)
+    return _MAY[operator](known, predicate.values)
 
 
-def must_satisfy(test: Test, known: ValueRange) -> bool:
-    """Whether every row satisfies `test`."""
-    operator = test.operator
+def must_satisfy(predicate: Predicate, known: ValueRange) -> bool:
+    """Whether every row satisfies `predicate`."""
+    operator = predicate.operator
     if operator is Operator.IS_NULL:
         return known.is_all_null
     if known.may_hold_null:
@@ -135,7 +135,7 @@ def must_satisfy(test: Test, known: ValueRange) -> bool:
         return True
     if known.lower is None and known.upper is None:
         return False
-    return _must(operator, known.lower, known.upper, test.values)
+    return _must(operator, known.lower, known.upper, predicate.values)
 
 
 def _must(operator: Operator, lower: Any, upper: Any, values: tuple[Any, ...]) -> bool:

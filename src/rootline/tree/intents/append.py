@@ -11,24 +11,24 @@ from __future__ import annotations
 from rootline.schemas.content_entry import ContentEntry, ContentType
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
-from rootline.tree.draft.batch import Library, Needs
+from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.live_deletes import live_equality_deletes
 from rootline.tree.intents.file_rules import added_rows
 from rootline.tree.intents.removal_rules import removals
-from rootline.tree.intents.writer_leaves import missing_leaves, written_leaves
+from rootline.tree.intents.writer_leaves import missing_leaves, writer_leaves
 from rootline.tree.scan.equality_reach import may_delete_rows
 from rootline.tree.state.live_index import Live
 
 
-def append(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
+def append(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
     """New data files, named one by one or in leaves. Raises `Invalid`."""
-    needs = missing_leaves(draft, intent, library)
+    needs = missing_leaves(draft, intent, fetched)
     if needs is not None:
         return needs
     rows = added_rows(draft, intent)
-    return Change(Effect.ADDS, tuple(rows), flushed=written_leaves(draft, intent, library, rows))
+    return Change(Effect.ADDS, tuple(rows), incoming=writer_leaves(draft, intent, fetched, rows))
 
 
 def remove(draft: Draft, intent: Intent) -> Change:
@@ -36,17 +36,17 @@ def remove(draft: Draft, intent: Intent) -> Change:
     return Change(Effect.REMOVES, removed=tuple(removals(draft, intent)))
 
 
-def overwrite(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
+def overwrite(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
     """Files that leave and files that replace them. Raises `Invalid`."""
-    needs = missing_leaves(draft, intent, library)
+    needs = missing_leaves(draft, intent, fetched)
     if needs is not None:
         return needs
     leaving = removals(draft, intent)
     _check_unseen_deletes(draft, intent, leaving)
     added = added_rows(draft, intent)
-    leaves = written_leaves(draft, intent, library, added)
+    leaves = writer_leaves(draft, intent, fetched, added)
     effect = (Effect.ADDS if added or leaves else Effect.NOTHING) | (Effect.REMOVES if leaving else Effect.NOTHING)
-    return Change(effect, added=tuple(added), removed=tuple(leaving), flushed=leaves)
+    return Change(effect, added=tuple(added), removed=tuple(leaving), incoming=leaves)
 
 
 def _check_unseen_deletes(draft: Draft, intent: Intent, leaving: list[Live]) -> None:

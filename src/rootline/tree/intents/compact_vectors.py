@@ -19,15 +19,15 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVe
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector, Intent
 from rootline.schemas.location_rules import check_location
-from rootline.tree.draft.batch import Library, Needs
-from rootline.tree.draft.change import Change, Effect, StoredMask
+from rootline.tree.draft.batch import FetchedObjects, Needs
+from rootline.tree.draft.change import Change, Effect, StoredManifestVector
 from rootline.tree.draft.draft import Draft
 from rootline.tree.intents.vector_merge import place_of
 
 VECTORS_PREFIX: Final = "metadata/vectors/"
 
 
-def compact_vectors(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
+def compact_vectors(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
     """Raises `Invalid`: `vector-invalid`, `location-invalid`, `version-unknown`, `compaction-stale`."""
     made_from = intent.made_from_version
     if made_from is not None and made_from >= draft.version:
@@ -36,20 +36,22 @@ def compact_vectors(draft: Draft, intent: Intent, library: Library) -> Change | 
         check_location(vector.location)
         if not vector.location.startswith(VECTORS_PREFIX):
             raise Invalid("location-invalid", f"manifest vector {vector.location[:80]!r} is not in {VECTORS_PREFIX}")
-    absent = frozenset(at for vector in intent.add_vectors if (at := place_of(vector)) not in library.vectors)
+    absent = frozenset(at for vector in intent.add_vectors if (at := place_of(vector)) not in fetched.vectors)
     if absent:
         return Needs(frozenset(), absent)
-    masks = {vector.referenced_file: _mask(draft, vector, _proven(vector, library)) for vector in intent.add_vectors}
-    stored = {leaf: mask for leaf, mask in masks.items() if mask is not None}
+    vectors = {
+        vector.referenced_file: _stored_vector(draft, vector, _proven(vector, fetched)) for vector in intent.add_vectors
+    }
+    stored = {leaf: stored for leaf, stored in vectors.items() if stored is not None}
     if not stored:
         raise Invalid(
             "compaction-stale", "each leaf of the vectors has left the table, or other entries of it are dead"
         )
-    return Change(Effect.MAINTAINS, stored_masks=stored)
+    return Change(Effect.MAINTAINS, stored_vectors=stored)
 
 
-def _proven(vector: AddedVector, library: Library) -> BitMap:
-    found = library.vectors[place_of(vector)]
+def _proven(vector: AddedVector, fetched: FetchedObjects) -> BitMap:
+    found = fetched.vectors[place_of(vector)]
     if found is None or len(found) != vector.cardinality or found.max() >= 2**32:
         raise Invalid(
             "vector-invalid", f"{vector.location!r} at {vector.offset} is not the vector that the intent names"
@@ -57,7 +59,7 @@ def _proven(vector: AddedVector, library: Library) -> BitMap:
     return BitMap(found)
 
 
-def _mask(draft: Draft, vector: AddedVector, ordinals: BitMap) -> StoredMask | None:
+def _stored_vector(draft: Draft, vector: AddedVector, ordinals: BitMap) -> StoredManifestVector | None:
     leaf = draft.live.leaf_rows.get(vector.referenced_file)
     if leaf is None or draft.live.dead.get(vector.referenced_file) != ordinals:
         return None
@@ -72,4 +74,4 @@ def _mask(draft: Draft, vector: AddedVector, ordinals: BitMap) -> StoredMask | N
         deletion_vector=DeletionVector(vector.offset, vector.size_in_bytes),
         referenced_file=vector.referenced_file,
     )
-    return StoredMask(Row.of(entry, draft.codec), ordinals)
+    return StoredManifestVector(Row.of(entry, draft.codec), ordinals)

@@ -21,7 +21,7 @@ from rootline.tree.draft.draft import LONG_MAX, Draft
 from rootline.tree.draft.root_room import has_room
 
 
-def plain_row(draft: Draft, intent: Intent) -> Row | None:
+def fast_append_row(draft: Draft, intent: Intent) -> Row | None:
     """The row that `intent` adds; `None`: ask the general way. Raises `Invalid` (`spec-unknown`) as that would."""
     files = intent.add_data_files
     if (

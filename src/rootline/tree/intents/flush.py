@@ -22,8 +22,8 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind
 from rootline.schemas.location_rules import check_location
-from rootline.tree.draft.batch import Library, Needs
-from rootline.tree.draft.change import Change, Effect, FlushedLeaf
+from rootline.tree.draft.batch import FetchedObjects, Needs
+from rootline.tree.draft.change import Change, Effect, IncomingLeaf
 from rootline.tree.draft.dead_leaves import is_dead_as_a_whole
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.leaf_sources import LeafSources
@@ -34,7 +34,7 @@ from rootline.tree.state.leaf_lookup import LeafLookup
 _STALE: Final = {IntentKind.FLUSH: "flush-stale", IntentKind.COMPACT_LEAVES: "compaction-stale"}
 
 
-def flush(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
+def flush(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
     """Of kind `flush` or `compact_leaves`.
 
     Raises:
@@ -47,24 +47,24 @@ def flush(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
         raise Invalid("version-unknown", f"made_from_version {made_from} is not a version of the table yet")
     for manifest in intent.add_manifests:
         _check_manifest(draft, manifest, stale)
-    absent = frozenset(item.location for item in intent.add_manifests if item.location not in library.leaves)
+    absent = frozenset(item.location for item in intent.add_manifests if item.location not in fetched.leaves)
     if absent:
         return Needs(absent, frozenset())
     work = Takeover(draft, intent.replaces)
     data_first = sorted(intent.add_manifests, key=lambda manifest: manifest.content_type)
     for manifest in data_first:
-        work.take(manifest, _proven(manifest, library.leaves[manifest.location]))
+        work.take(manifest, _proven(manifest, fetched.leaves[manifest.location]))
     reaffiliate = {
         item.location: item.referenced_file for item in intent.reaffiliate if item.location in draft.live.leaf_rows
     }
     has_use = bool(reaffiliate) or any(is_dead_as_a_whole(draft, location) for location in intent.replaces)
-    if not work.flushed and (intent.add_manifests or not has_use):
+    if not work.incoming and (intent.add_manifests or not has_use):
         places = [*(manifest.location for manifest in intent.add_manifests), *intent.replaces]
         names = ", ".join(repr(place) for place in places[:4])
         raise Invalid(stale, f"nothing of {names} is live any more in the place that it came from")
     return Change(
         Effect.MAINTAINS,
-        flushed=tuple(work.flushed.values()),
+        incoming=tuple(work.incoming.values()),
         moved=tuple(work.moved.values()),
         moved_ordinals=work.moved_ordinals,
         reaffiliate=reaffiliate,
@@ -78,7 +78,7 @@ class Takeover:
         self.draft = draft
         self.moved: dict[EntryPlace, Row] = {}
         self.moved_ordinals: dict[str, BitMap] = {}
-        self.flushed: dict[str, FlushedLeaf] = {}
+        self.incoming: dict[str, IncomingLeaf] = {}
         self._sources = LeafSources.of(draft, replaces)
 
     def take(self, manifest: AddedManifest, leaf: Leaf) -> None:
@@ -87,24 +87,24 @@ class Takeover:
         try:
             origins = self._sources.origins(leaf)
             moves = self._moves(manifest, leaf)
-            masked = BitMap(
+            dead = BitMap(
                 ordinal
                 for ordinal, origin in enumerate(origins)
                 if origin is None or not (moves is None or ordinal in moves)
             )
-            if len(masked) == leaf.length:
+            if len(dead) == leaf.length:
                 return
             leaf_row = Row.of(self._root_row(manifest, leaf), draft.codec)
         except Corrupt as error:
             raise Invalid("leaf-invalid", error.message) from error
         for ordinal, origin in enumerate(origins):
-            if origin is None or ordinal in masked:
+            if origin is None or ordinal in dead:
                 continue
             if origin.row is not None:
                 self.moved[origin.row.entry.place] = origin.row
             else:
                 self.moved_ordinals.setdefault(origin.leaf, BitMap()).add(origin.ordinal)
-        self.flushed[manifest.location] = FlushedLeaf(LeafLookup(leaf), leaf_row, masked)
+        self.incoming[manifest.location] = IncomingLeaf(LeafLookup(leaf), leaf_row, dead)
 
     def _moves(self, manifest: AddedManifest, leaf: Leaf) -> BitMap | None:
         """The entries of an affiliated delete leaf that may move to it; `None`: of any other leaf, all may."""
@@ -123,10 +123,10 @@ class Takeover:
                 f"{location!r} belongs to one data leaf, yet holds {entry.location!r}, no vector",
             )
         place = EntryPlace(ContentType.DATA, entry.referenced_file or "")
-        ours = self.flushed.get(owner)
+        ours = self.incoming.get(owner)
         if ours is not None:
             ordinal = ours.lookup.ordinal_of(place)
-            return ordinal is not None and ordinal not in ours.masked
+            return ordinal is not None and ordinal not in ours.dead
         lookup = self.draft.live.lookups.get(owner)
         if lookup is None or not lookup.holds(ContentType.DATA):
             return False
@@ -159,7 +159,7 @@ def _check_manifest(draft: Draft, manifest: AddedManifest, stale: str) -> None:
         raise Invalid("leaf-invalid", f"{manifest.location!r}: content type {int(manifest.content_type)} is no leaf's")
     if manifest.file_format is not FileFormat.PARQUET:
         raise Invalid("leaf-invalid", f"{manifest.location!r}: a flushed leaf is Parquet, not {manifest.file_format}")
-    if manifest.location in draft.live.leaf_rows or manifest.location in draft.flushed:
+    if manifest.location in draft.live.leaf_rows or manifest.location in draft.incoming:
         raise Invalid(stale, f"leaf {manifest.location!r} is part of the table already")
     if manifest.referenced_file is not None and manifest.content_type is ContentType.DATA_MANIFEST:
         raise Invalid("leaf-invalid", f"{manifest.location!r}: a data leaf belongs to no other leaf")

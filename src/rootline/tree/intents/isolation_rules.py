@@ -20,7 +20,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, Isolation
 from rootline.tree.draft.draft import Draft
 from rootline.tree.filter.prune import PruningFilter, entry_may_match
-from rootline.tree.scan.leaf_pruning import leaf_masks
+from rootline.tree.scan.leaf_pruning import prune_leaf
 from rootline.tree.state.leaf_lookup import LeafLookup
 
 _AT_ONCE: Final = 64
@@ -61,7 +61,7 @@ def entries_after(draft: Draft, sequence_number: int, pruning: PruningFilter) ->
         if (row.entry.version_info.sequence_number or 0) > sequence_number and draft.root_row(place) is not None:
             yield row.entry
     leaves = [(lookup, draft.live.leaf_rows[lookup.location]) for lookup in draft.live.lookups.values()]
-    leaves += [(flushed.lookup, flushed.row) for flushed in draft.flushed.values()]
+    leaves += [(incoming.lookup, incoming.row) for incoming in draft.incoming.values()]
     for lookup, row in leaves:
         if (row.entry.version_info.sequence_number or 0) <= sequence_number:
             continue
@@ -77,7 +77,7 @@ def _ordinals_after(lookup: LeafLookup, row: ContentEntry, sequence_number: int,
     newer = pc.and_(newer, pc.not_equal(pc.struct_field(numbers, "status"), int(Status.DELETED)))
     flags = pc.fill_null(newer, False).to_numpy(zero_copy_only=False)
     if lookup.holds(ContentType.DATA):
-        flags = flags & leaf_masks(pruning, lookup.leaf, row.partition_spec_id).may
+        flags = flags & prune_leaf(pruning, lookup.leaf, row.partition_spec_id).may
     found: list[int] = np.flatnonzero(flags).tolist()
     return found
 

@@ -23,17 +23,19 @@ from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import Intent, VersionReference
 from rootline.schemas.root_header import DefinitionReference
-from rootline.tree.draft.batch import Library, Needs, VectorAt
-from rootline.tree.draft.change import Change, Effect, FlushedLeaf
+from rootline.tree.draft.batch import FetchedObjects, Needs, VectorAt
+from rootline.tree.draft.change import Change, Effect, IncomingLeaf
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.version_difference import Difference, OlderVersion, difference, masks_in_files
+from rootline.tree.draft.version_difference import Difference, OlderVersion, difference, manifest_vectors_in_files
 from rootline.tree.intents.restored_leaves import returning_leaf
 from rootline.tree.intents.vector_merge import place_of_vector
 from rootline.tree.proof.adopted_rows import is_adopted
 from rootline.tree.state.live_index import Live
 
 
-def restore(draft: Draft, intent: Intent, library: Library, definition: DefinitionReference | None) -> Change | Needs:
+def restore(
+    draft: Draft, intent: Intent, fetched: FetchedObjects, definition: DefinitionReference | None
+) -> Change | Needs:
     """Back to the version that the intent names; `definition`: the table's own, as a root names it.
 
     Raises:
@@ -43,16 +45,16 @@ def restore(draft: Draft, intent: Intent, library: Library, definition: Definiti
     """
     version = Version((intent.ref or VersionReference(version=-1)).version or 0)
     draft.addressable.check(version)
-    if version not in library.roots:
+    if version not in fetched.roots:
         return Needs(frozenset(), frozenset(), versions=frozenset({version}))
-    root = library.roots[version]
+    root = fetched.roots[version]
     if root is None:
         raise Invalid("restore-impossible", f"root {version} is absent or cannot be read")
-    places = {place_of_vector(entry) for entry in masks_in_files(root)}
-    absent = frozenset(place for place in places if place not in library.vectors)
+    places = {place_of_vector(entry) for entry in manifest_vectors_in_files(root)}
+    absent = frozenset(place for place in places if place not in fetched.vectors)
     if absent:
         return Needs(frozenset(), absent)
-    older = _older(root, library, places)
+    older = _older(root, fetched, places)
     header = older.root.header
     if definition is None or header.table_uuid != draft.definition.table_uuid:
         raise Invalid("restore-impossible", f"version {version} is of another table, {header.table_uuid}")
@@ -62,11 +64,11 @@ def restore(draft: Draft, intent: Intent, library: Library, definition: Definiti
             f"version {version} has another definition, {header.definition.location}: this is not carried out yet",
         )
     apart = older.leaves_apart(draft)
-    missing = frozenset(row.location for row in apart if row.location not in library.leaves)
+    missing = frozenset(row.location for row in apart if row.location not in fetched.leaves)
     if missing:
         adopted = {row.location: (row, draft.definition) for row in apart if is_adopted(row)}
         return Needs(missing, frozenset(), older=adopted)
-    leaves = {location: leaf for location, leaf in library.leaves.items() if leaf is not None}
+    leaves = {location: leaf for location, leaf in fetched.leaves.items() if leaf is not None}
     for row in apart:
         leaf = leaves.get(row.location)
         if leaf is None or leaf.length != row.record_count or leaf.size_in_bytes != row.file_size_in_bytes:
@@ -74,17 +76,17 @@ def restore(draft: Draft, intent: Intent, library: Library, definition: Definiti
     found = difference(older, draft, leaves)
     numbers = draft.numbers().file_sequence_number
     next_row_id = draft.next_row_id
-    flushed: list[FlushedLeaf] = []
+    incoming: list[IncomingLeaf] = []
     written: list[EncodedLeaf] = []
     for old_leaf, ordinals in found.then_in_leaves.values():
         back, encoded = returning_leaf(draft, old_leaf, ordinals, next_row_id)
         next_row_id += 0 if back.brings is None else back.brings.rows
-        flushed.append(back)
+        incoming.append(back)
         written.append(encoded)
     return Change(
         _effect(found),
         added=tuple(_returning(draft, live, numbers) for live in found.then),
-        flushed=tuple(flushed),
+        incoming=tuple(incoming),
         leaves=tuple(written),
         removed=found.now,
         removed_from={location: ordinals for location, (_, ordinals) in found.now_in_leaves.items()},
@@ -92,8 +94,8 @@ def restore(draft: Draft, intent: Intent, library: Library, definition: Definiti
     )
 
 
-def _older(root: Root, library: Library, places: Iterable[VectorAt]) -> OlderVersion:
-    found = {(at.location, at.offset): library.vectors[at] for at in places}
+def _older(root: Root, fetched: FetchedObjects, places: Iterable[VectorAt]) -> OlderVersion:
+    found = {(at.location, at.offset): fetched.vectors[at] for at in places}
     try:
         return OlderVersion(root, {at: BitMap(vector) for at, vector in found.items() if vector is not None})
     except Corrupt as error:

@@ -21,7 +21,7 @@ from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
 from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, decode_leaf, encode_columns
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status
-from rootline.tree.draft.change import FlushedLeaf
+from rootline.tree.draft.change import IncomingLeaf
 from rootline.tree.draft.draft import Draft
 from rootline.tree.state.aggregates import aggregates_of
 from rootline.tree.state.leaf_lookup import LeafLookup
@@ -30,7 +30,7 @@ from rootline.tree.state.leaf_tally import tally_of_leaf
 _VERSION_INFO = "version_info"
 
 
-def returning_leaf(draft: Draft, older: Leaf, ordinals: BitMap, next_row_id: int) -> tuple[FlushedLeaf, EncodedLeaf]:
+def returning_leaf(draft: Draft, older: Leaf, ordinals: BitMap, next_row_id: int) -> tuple[IncomingLeaf, EncodedLeaf]:
     """The leaf of these entries of `older`, which is none of the table's, and its object to store.
 
     Args:
@@ -58,7 +58,7 @@ def returning_leaf(draft: Draft, older: Leaf, ordinals: BitMap, next_row_id: int
         content_stats=aggregates.content_stats,
     )
     lookup = LeafLookup(leaf.of_row(entry))
-    return FlushedLeaf(lookup, Row.of(entry, draft.codec), BitMap(), tally_of_leaf(leaf)), encoded
+    return IncomingLeaf(lookup, Row.of(entry, draft.codec), BitMap(), tally_of_leaf(leaf)), encoded
 
 
 def _columns(older: Leaf, ordinals: BitMap) -> pa.Table:

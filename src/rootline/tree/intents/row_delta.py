@@ -26,7 +26,7 @@ from rootline.schemas.content_entry import (
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector, Intent
 from rootline.schemas.location_rules import check_location
-from rootline.tree.draft.batch import Library, Needs
+from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect, MergedVector
 from rootline.tree.draft.draft import Draft
 from rootline.tree.intents.file_rules import added_rows, check_own_location
@@ -42,19 +42,19 @@ from rootline.tree.intents.vector_merge import (
     wanted,
 )
 from rootline.tree.intents.writer_deletes import DeletesOfLeaves
-from rootline.tree.intents.writer_leaves import missing_leaves, written_leaves
+from rootline.tree.intents.writer_leaves import missing_leaves, writer_leaves
 from rootline.tree.proof.statistics_rules import partition_statistics
 from rootline.tree.state.live_index import Live
 
 
-def row_delta(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
+def row_delta(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
     """Raises `Invalid`: a rule of the files or vectors is broken, or `row-conflict`."""
-    needs = missing_leaves(draft, intent, library)
+    needs = missing_leaves(draft, intent, fetched)
     if needs is not None:
         return needs
     _check_deletes(intent)
     rows = added_rows(draft, intent)
-    leaves = written_leaves(draft, intent, library, rows)
+    leaves = writer_leaves(draft, intent, fetched, rows)
     in_leaves = DeletesOfLeaves(draft, intent, leaves)
     own = {row.entry.location: row.entry for row in rows if row.entry.content_type is ContentType.DATA}
     vectors = [_incoming(draft, vector, own, in_leaves) for vector in intent.add_vectors]
@@ -64,18 +64,18 @@ def row_delta(draft: Draft, intent: Intent, library: Library) -> Change | Needs:
     for item in vectors:
         if item.is_overtaken or item.current is not None:
             places |= wanted(intent, item.vector, item.replaced, draft)
-    missing = frozenset(at for at in places if at not in library.vectors)
+    missing = frozenset(at for at in places if at not in fetched.vectors)
     if missing:
         return Needs(frozenset(), missing)
     removed: list[Live] = []
     merged: list[MergedVector] = []
     for index, item in enumerate(vectors):
-        positions = proven(item.vector, item.data, library)
+        positions = proven(item.vector, item.data, fetched)
         outcome: BitMap64 | Settled = Settled.AS_ADDED
         if item.is_overtaken:
-            outcome = merge(positions, intent, item.vector, item.replaced, draft, library)
+            outcome = merge(positions, intent, item.vector, item.replaced, draft, fetched)
         elif item.current is not None:
-            check_keeps(positions, item.replaced, draft, library)
+            check_keeps(positions, item.replaced, draft, fetched)
         if outcome is Settled.AS_IT_WAS:
             continue
         if isinstance(outcome, BitMap64):

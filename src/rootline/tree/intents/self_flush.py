@@ -44,8 +44,8 @@ def relieve(draft: Draft, leaves: Sequence[OwnLeaf]) -> tuple[PendingObject, ...
     work = Takeover(draft, ())
     for own in leaves:
         work.take(own.manifest, own.leaf)
-    if not work.flushed:
+    if not work.incoming:
         return ()
-    draft.accept(Change(Effect.NOTHING, flushed=tuple(work.flushed.values()), moved=tuple(work.moved.values())))
-    taking = [own for own in leaves if own.manifest.location in work.flushed]
+    draft.accept(Change(Effect.NOTHING, incoming=tuple(work.incoming.values()), moved=tuple(work.moved.values())))
+    taking = [own for own in leaves if own.manifest.location in work.incoming]
     return tuple(PendingObject(Location(own.manifest.location), own.body) for own in taking)

@@ -51,7 +51,7 @@ def check_tag_name(name: str) -> str:
     return name
 
 
-def broken_tag_rules(before: RootHeader, after: RootHeader) -> Iterator[str]:
+def tag_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
     """What is wrong with the tags of a root, given those of the root before it, in words."""
     stated = after.snapshot.summary.get(CHANGED_TAGS, "")
     changed = changed_tags(before.tags, after.tags)

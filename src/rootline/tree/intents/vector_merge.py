@@ -19,7 +19,7 @@ from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.intent import AddedVector, Intent
-from rootline.tree.draft.batch import Library, VectorAt
+from rootline.tree.draft.batch import FetchedObjects, VectorAt
 from rootline.tree.draft.draft import Draft
 
 MERGED_LOCATION: Final = "\0merged/"
@@ -62,14 +62,14 @@ def wanted(intent: Intent, vector: AddedVector, current: ContentEntry, draft: Dr
     return places
 
 
-def proven(vector: AddedVector, data: ContentEntry, library: Library) -> BitMap64:
+def proven(vector: AddedVector, data: ContentEntry, fetched: FetchedObjects) -> BitMap64:
     """The positions of an added vector.
 
     Raises:
         Invalid: `vector-invalid`, it cannot be read, or is not what the intent says.
 
     """
-    positions = _read(library, place_of(vector), vector.cardinality)
+    positions = _read(fetched, place_of(vector), vector.cardinality)
     if positions.max() >= data.record_count:
         raise Invalid(
             "vector-invalid",
@@ -84,7 +84,7 @@ def merge(
     vector: AddedVector,
     current: ContentEntry,
     draft: Draft,
-    library: Library,
+    fetched: FetchedObjects,
 ) -> BitMap64 | Settled:
     """The live vector and what the intent adds to the one it read; `AS_ADDED`, `AS_IT_WAS` when that is one of them.
 
@@ -93,10 +93,10 @@ def merge(
 
     """
     target = current.referenced_file or ""
-    theirs = _live_positions(current, draft, library)
+    theirs = _live_positions(current, draft, fetched)
     base = BitMap64()
     if vector.replaces_vector is not None:
-        base = _read(library, VectorAt(vector.replaces_vector.location, vector.replaces_vector.offset), None)
+        base = _read(fetched, VectorAt(vector.replaces_vector.location, vector.replaces_vector.offset), None)
     if adds_files(intent):
         both = (ours - base) & (theirs - base)
         if both:
@@ -111,14 +111,14 @@ def merge(
     return Settled.AS_ADDED if union == ours else union
 
 
-def check_keeps(ours: BitMap64, current: ContentEntry, draft: Draft, library: Library) -> None:
+def check_keeps(ours: BitMap64, current: ContentEntry, draft: Draft, fetched: FetchedObjects) -> None:
     """A vector that replaces the live one holds all its positions: else deleted rows would come back.
 
     Raises:
         Invalid: `vector-invalid`.
 
     """
-    dropped = _live_positions(current, draft, library) - ours
+    dropped = _live_positions(current, draft, fetched) - ours
     if dropped:
         raise Invalid(
             "vector-invalid",
@@ -127,9 +127,9 @@ def check_keeps(ours: BitMap64, current: ContentEntry, draft: Draft, library: Li
         )
 
 
-def _live_positions(current: ContentEntry, draft: Draft, library: Library) -> BitMap64:
+def _live_positions(current: ContentEntry, draft: Draft, fetched: FetchedObjects) -> BitMap64:
     merged = draft.merged.get(current.referenced_file or "")
-    return merged.positions if merged is not None else _read(library, place_of_vector(current), current.record_count)
+    return merged.positions if merged is not None else _read(fetched, place_of_vector(current), current.record_count)
 
 
 def adds_files(intent: Intent) -> bool:
@@ -146,8 +146,8 @@ def place_of_vector(entry: ContentEntry) -> VectorAt:
     return VectorAt(entry.location, stored.offset, stored.size_in_bytes, entry.file_size_in_bytes)
 
 
-def _read(library: Library, at: VectorAt, cardinality: int | None) -> BitMap64:
-    found = library.vectors[at]
+def _read(fetched: FetchedObjects, at: VectorAt, cardinality: int | None) -> BitMap64:
+    found = fetched.vectors[at]
     if found is None:
         raise Invalid("vector-invalid", f"the vector at {at.offset} of {at.location!r} is absent or cannot be read")
     if not found or (cardinality is not None and len(found) != cardinality):

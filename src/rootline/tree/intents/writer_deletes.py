@@ -18,7 +18,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector, Intent
 from rootline.schemas.statistics import Bound, ContentStats, FieldStatistics
-from rootline.tree.draft.change import FlushedLeaf
+from rootline.tree.draft.change import IncomingLeaf
 from rootline.tree.draft.draft import Draft
 from rootline.tree.intents.file_rules import check_equality_ids
 from rootline.tree.intents.removal_rules import reference_of
@@ -30,7 +30,7 @@ from rootline.tree.state.live_index import Live
 class DeletesOfLeaves:
     """The deletes in the leaves of one intent. `data` finds the files that the same intent adds in leaves."""
 
-    def __init__(self, draft: Draft, intent: Intent, leaves: Sequence[FlushedLeaf]) -> None:
+    def __init__(self, draft: Draft, intent: Intent, leaves: Sequence[IncomingLeaf]) -> None:
         self._draft, self._intent = draft, intent
         self._deletes = [leaf for leaf in leaves if leaf.lookup.leaf.content is LeafContent.DELETE]
         self._data = {leaf.lookup.location: leaf.lookup for leaf in leaves if leaf not in self._deletes}
@@ -67,7 +67,7 @@ class DeletesOfLeaves:
                 else:
                     self._check_equality(name, entry)
 
-    def _owner(self, leaf: FlushedLeaf, affinity: str) -> LeafLookup:
+    def _owner(self, leaf: IncomingLeaf, affinity: str) -> LeafLookup:
         owner = self._data.get(affinity) or self._draft.lookup_of(affinity)
         if owner is None or not owner.holds(ContentType.DATA):
             name = f"leaf {leaf.lookup.location!r}"

@@ -25,8 +25,8 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind
 from rootline.schemas.location_rules import check_location
-from rootline.tree.draft.batch import Library, Needs
-from rootline.tree.draft.change import FlushedLeaf
+from rootline.tree.draft.batch import FetchedObjects, Needs
+from rootline.tree.draft.change import IncomingLeaf
 from rootline.tree.draft.draft import LONG_MAX, Draft
 from rootline.tree.intents.named_leaves import CONTENT_OF, LEAVES_PREFIX, check_stated
 from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf
@@ -37,8 +37,8 @@ LEAVES_BYTES_MAX: Final = 512 * 1024 * 1024
 _FILES: Final = (ContentType.DATA, ContentType.EQUALITY_DELETE)
 
 
-def missing_leaves(draft: Draft, intent: Intent, library: Library) -> Needs | None:
-    """What must be fetched before `written_leaves`; every rule that needs no leaf is checked before.
+def missing_leaves(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Needs | None:
+    """What must be fetched before `writer_leaves`; every rule that needs no leaf is checked before.
 
     Raises:
         Invalid: `location-invalid`, `leaf-invalid`, `spec-unknown`, `file-already-live`.
@@ -49,17 +49,19 @@ def missing_leaves(draft: Draft, intent: Intent, library: Library) -> Needs | No
     size = sum(manifest.file_size_in_bytes for manifest in intent.add_manifests)
     if size > LEAVES_BYTES_MAX:
         raise Invalid("intent-too-large", f"the intent names {size} bytes of leaves, of {LEAVES_BYTES_MAX}: split it")
-    absent = frozenset(item.location for item in intent.add_manifests if item.location not in library.leaves)
+    absent = frozenset(item.location for item in intent.add_manifests if item.location not in fetched.leaves)
     return Needs(absent, frozenset(), dict.fromkeys(absent, draft.definition)) if absent else None
 
 
-def written_leaves(draft: Draft, intent: Intent, library: Library, rows: Sequence[Row]) -> tuple[FlushedLeaf, ...]:
+def writer_leaves(
+    draft: Draft, intent: Intent, fetched: FetchedObjects, rows: Sequence[Row]
+) -> tuple[IncomingLeaf, ...]:
     """The leaves of an intent, proven, with their root rows; data leaves first.
 
     Args:
         draft: what they are added to.
         intent: names them.
-        library: holds every one of them, or why it could not be read.
+        fetched: holds every one of them, or why it could not be read.
         rows: the root rows that the intent adds besides, whose row ids come first.
 
     Raises:
@@ -73,10 +75,10 @@ def written_leaves(draft: Draft, intent: Intent, library: Library, rows: Sequenc
         if row.entry.first_row_id is not None:
             next_row_id = row.entry.first_row_id + row.entry.record_count
             size += row.entry.file_size_in_bytes or 0
-    found: list[FlushedLeaf] = []
+    found: list[IncomingLeaf] = []
     for manifest in sorted(intent.add_manifests, key=lambda item: item.content_type):
-        leaf = _stated(manifest, library)
-        proof = _proof(leaf, draft, library)
+        leaf = _stated(manifest, fetched)
+        proof = _proof(leaf, draft, fetched)
         entry = _root_row(draft, manifest, leaf, proof, next_row_id)
         if proof.tally is not None and entry.first_row_id is not None:
             next_row_id += proof.rows
@@ -84,7 +86,7 @@ def written_leaves(draft: Draft, intent: Intent, library: Library, rows: Sequenc
         if next_row_id > LONG_MAX or size > LONG_MAX:
             raise Invalid("intent-malformed", f"leaf {leaf.location!r}: the table's counters would not fit 64 bits")
         lookup = LeafLookup(leaf.of_row(entry))
-        found.append(FlushedLeaf(lookup, Row.of(entry, draft.codec), BitMap(), proof.tally))
+        found.append(IncomingLeaf(lookup, Row.of(entry, draft.codec), BitMap(), proof.tally))
     _check_places(draft, intent, [item.lookup.leaf for item in found if item.lookup.leaf.content is LeafContent.DATA])
     return tuple(found)
 
@@ -103,17 +105,17 @@ def _check_manifest(draft: Draft, intent: Intent, manifest: AddedManifest) -> No
         raise Invalid("leaf-invalid", f"{name}: a writer's leaf is Parquet, not {manifest.file_format}")
     if manifest.referenced_file is not None and manifest.content_type is ContentType.DATA_MANIFEST:
         raise Invalid("leaf-invalid", f"{name}: a data leaf belongs to no other leaf")
-    if manifest.location in draft.live.leaf_rows or manifest.location in draft.flushed:
+    if manifest.location in draft.live.leaf_rows or manifest.location in draft.incoming:
         raise Invalid("file-already-live", f"{name} is part of the table already: a leaf belongs to one intent")
     draft.definition.spec_by_id(manifest.partition_spec_id)
 
 
-def _stated(manifest: AddedManifest, library: Library) -> Leaf:
+def _stated(manifest: AddedManifest, fetched: FetchedObjects) -> Leaf:
     """The leaf, if it is what the intent says."""
-    leaf = library.leaves[manifest.location]
+    leaf = fetched.leaves[manifest.location]
     name = f"leaf {manifest.location!r}"
     if leaf is None:
-        trouble = library.troubles.get(manifest.location)
+        trouble = fetched.troubles.get(manifest.location)
         if trouble is None:
             raise Invalid("leaf-missing", f"{name} does not exist: store it, then publish the intent")
         raise Invalid("leaf-invalid", f"{name}: {trouble}")
@@ -121,8 +123,8 @@ def _stated(manifest: AddedManifest, library: Library) -> Leaf:
     return leaf
 
 
-def _proof(leaf: Leaf, draft: Draft, library: Library) -> LeafProof:
-    known = library.proofs.get(leaf.location)
+def _proof(leaf: Leaf, draft: Draft, fetched: FetchedObjects) -> LeafProof:
+    known = fetched.proofs.get(leaf.location)
     is_of_this = known is not None and (known.definition is draft.definition or known.definition == draft.definition)
     proof = known if known is not None and is_of_this else prove_leaf(leaf, draft.definition)
     if proof.fault is not None:
@@ -184,7 +186,7 @@ def _in_root(draft: Draft) -> list[str]:
 
 def _in_leaves(draft: Draft, locations: pa.ChunkedArray) -> list[str]:
     """Those of `locations` that some leaf of the table may hold, dead or not."""
-    if not draft.live.lookups and not draft.flushed:
+    if not draft.live.lookups and not draft.incoming:
         return []
     names: list[str] = locations.to_pylist()
     index = draft.live.locations
@@ -192,8 +194,8 @@ def _in_leaves(draft: Draft, locations: pa.ChunkedArray) -> list[str]:
     if any(lookup.holds(ContentType.EQUALITY_DELETE) for lookup in draft.live.lookups.values()):
         places = [EntryPlace(ContentType.EQUALITY_DELETE, name) for name in names]
         found.update(names[at] for at in index.among(places))
-    for flushed in draft.flushed.values():
-        found.update(_among(flushed.lookup.leaf.columns(["location"]).column(0).to_pylist(), locations))
+    for incoming in draft.incoming.values():
+        found.update(_among(incoming.lookup.leaf.columns(["location"]).column(0).to_pylist(), locations))
     return sorted(found)
 
 

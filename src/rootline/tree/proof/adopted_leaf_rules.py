@@ -21,7 +21,7 @@ from pyroaring import BitMap
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
-from rootline.schemas.entry_rules import ManifestKind, broken_rules
+from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Invalid
 from rootline.schemas.location_rules import check_location
 from rootline.schemas.root_header import RootHeader
@@ -52,7 +52,7 @@ def _faults(row: ContentEntry, leaf: Leaf, header: RootHeader, definition: Table
 
 
 def _entry(entry: ContentEntry, members: tuple[int, ...], header: RootHeader) -> Iterator[str]:
-    yield from broken_rules(entry, ManifestKind.ADOPTED_LEAF)
+    yield from entry_violations(entry, ManifestKind.ADOPTED_LEAF)
     info = entry.version_info
     if (info.sequence_number or 0) > header.snapshot.sequence_number:
         yield f"its sequence number {info.sequence_number} is after the snapshot's, {header.snapshot.sequence_number}"

@@ -20,7 +20,7 @@ from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.root_codec import Root, Row, decode_root, encode_root, seal, sync_marker
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status
-from rootline.schemas.entry_rules import ManifestKind, broken_rules
+from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import CommitId, SnapshotId, TableName, Version
 from rootline.schemas.intent import AdoptedRoot
@@ -28,7 +28,7 @@ from rootline.schemas.root_header import DefinitionReference, RootHeader, Snapsh
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.proof.adopted_leaf_rules import check_adopted_location, fault_across, fault_of_leaf
 from rootline.tree.state.leaf_tally import tally_of_leaf
-from rootline.tree.state.live_index import mask_of
+from rootline.tree.state.live_index import ordinals_of_vector
 from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Tally, totals_after
 
@@ -161,14 +161,14 @@ def totals_of_leaves(state: TableState) -> Totals:
     for location, row in state.live.leaf_rows.items():
         if row.entry.file_format is FileFormat.AVRO:
             tally.count(row.entry)
-            tally.take(tally_of_leaf(state.leaves[location], _masked_before(state, location)))
+            tally.take(tally_of_leaf(state.leaves[location], _dead_before(state, location)))
     return totals_after(Totals(), tally, Tally())
 
 
-def _masked_before(state: TableState, location: str) -> BitMap | None:
+def _dead_before(state: TableState, location: str) -> BitMap | None:
     """What an EXISTING vector holds: a root's own change is in its ADDED one."""
-    rows = (row.entry for row in state.live.mask_rows.get(location, ()))
-    masks = [mask_of(entry) for entry in rows if entry.version_info.status is Status.EXISTING]
+    rows = (row.entry for row in state.live.manifest_vector_rows.get(location, ()))
+    masks = [ordinals_of_vector(entry) for entry in rows if entry.version_info.status is Status.EXISTING]
     return masks[0] if masks else None
 
 
@@ -222,7 +222,7 @@ def _fault_of_rows(root: Root, definition: TableDefinition) -> str | None:
 
 def _row_faults(entry: ContentEntry, root: Root, definition: TableDefinition) -> Iterable[str]:
     header, info = root.header, entry.version_info
-    yield from broken_rules(entry, ManifestKind.ROOT)
+    yield from entry_violations(entry, ManifestKind.ROOT)
     if info.status is not Status.EXISTING:
         yield f"its status is {info.status.name}: what is adopted is EXISTING"
     if (info.sequence_number or 0) > header.snapshot.sequence_number:

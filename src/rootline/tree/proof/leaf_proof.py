@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
 from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS
 from rootline.schemas.content_entry import ContentType, Status
-from rootline.schemas.entry_rules import ManifestKind, broken_rules
+from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.intent_limits import DEFAULT_LIMITS
 from rootline.schemas.location_rules import PLAIN_PATTERN, check_location
@@ -163,7 +163,7 @@ def _deletes(leaf: Leaf) -> Iterator[Fault]:
     seen: set[object] = set()
     targets: set[str | None] = set()
     for ordinal, entry in enumerate(leaf.entries()):
-        for rule in broken_rules(entry, ManifestKind.LEAF):
+        for rule in entry_violations(entry, ManifestKind.LEAF):
             yield Fault(_INVALID, ordinal, rule)
             return
         is_vector = entry.content_type is ContentType.POSITION_DELETE

@@ -52,18 +52,18 @@ def _number(entry: ContentEntry) -> int:
 
 def _apart(index: DeleteIndex, leaf: Leaf, leaf_row: ContentEntry, delete: ContentEntry) -> Mask:
     """The entries that another partition or the bounds of the equality columns keep out of the delete's reach."""
-    tests = [
+    predicates = [
         _beyond_bounds(leaf, column_id, known)
         for column_id in delete.equality_ids or ()
         if (known := delete.content_stats.get(column_id)) is not None and column_id in leaf.tracked_ids
     ]
     if not any(entry is delete for entry in index.everywhere):
-        tests += [
+        predicates += [
             _other_value(leaf, member, known.lower_bound)
             for member in index.definition.spec_by_id(leaf_row.partition_spec_id).expr_ids
             if (known := delete.content_stats.get(member)) is not None and member in leaf.tracked_ids
         ]
-    return reduce(np.logical_or, tests, np.zeros(len(leaf), dtype=np.bool_))
+    return reduce(np.logical_or, predicates, np.zeros(len(leaf), dtype=np.bool_))
 
 
 def _beyond_bounds(leaf: Leaf, column_id: int, delete: FieldStatistics) -> Mask:

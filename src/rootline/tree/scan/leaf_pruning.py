@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS
 from rootline.tree.filter.column_predicates import scalar_of
-from rootline.tree.filter.filters import AllOf, Condition, Operator, Test, tests_of
+from rootline.tree.filter.filters import AllOf, Condition, Operator, Predicate, predicates_of
 from rootline.tree.filter.prune import PruningFilter
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -29,20 +29,23 @@ _VALUES_ONE_BY_ONE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class LeafMasks:
+class LeafPruning:
     """One flag an entry: `may` it hold matching rows, `must` all its rows match. `must` implies nothing about dead."""
 
     may: Mask
     must: Mask
 
 
-def leaf_masks(pruning: PruningFilter, leaf: Leaf, spec_id: int) -> LeafMasks:
+def prune_leaf(pruning: PruningFilter, leaf: Leaf, spec_id: int) -> LeafPruning:
     """What `pruning` says about every entry of a data leaf whose files are of spec `spec_id`."""
     if pruning.bound.is_always_true:
         every = np.ones(len(leaf), dtype=np.bool_)
-        return LeafMasks(every, every)
+        return LeafPruning(every, every)
     known = set(leaf.tracked_ids)
-    ids = sorted({test.field_id for part in (pruning.inclusive, pruning.strict) for test in tests_of(part)} & known)
+    ids = sorted(
+        {predicate.field_id for part in (pruning.inclusive, pruning.strict) for predicate in predicates_of(part)}
+        & known
+    )
     names = [f"{CONTENT_STATS}._{field_id}.{member}" for field_id in ids for member in _MEMBERS]
     table = leaf.columns(["record_count", *names])
     counts = _one_chunk(table.column("record_count"))
@@ -56,7 +59,7 @@ def leaf_masks(pruning: PruningFilter, leaf: Leaf, spec_id: int) -> LeafMasks:
     }
     may = _evaluated(pruning.inclusive, columns, len(leaf), _may, unknown=True)
     must = _evaluated(pruning.strict, columns, len(leaf), _must, unknown=False)
-    return LeafMasks(_numpy(may) & _numpy(pc.not_equal(counts, 0)), _numpy(must))
+    return LeafPruning(_numpy(may) & _numpy(pc.not_equal(counts, 0)), _numpy(must))
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
@@ -114,11 +117,11 @@ def _evaluated(
     condition: Condition,
     columns: dict[int, _Ranges],
     length: int,
-    satisfies: Callable[[Test, _Ranges], pa.Array],
+    satisfies: Callable[[Predicate, _Ranges], pa.Array],
     *,
     unknown: bool,
 ) -> pa.Array:
-    if isinstance(condition, Test):
+    if isinstance(condition, Predicate):
         known = columns.get(condition.field_id)
         return pa.repeat(pa.scalar(unknown), length) if known is None else satisfies(condition, known)
     is_all = isinstance(condition, AllOf)
@@ -154,8 +157,8 @@ def _starts(known: _Ranges, prefix: str) -> pa.Array:
     return pc.fill_null(both, False)
 
 
-def _may(test: Test, known: _Ranges) -> pa.Array:
-    operator, values = test.operator, test.values
+def _may(predicate: Predicate, known: _Ranges) -> pa.Array:
+    operator, values = predicate.operator, predicate.values
     if operator is Operator.IS_NULL:
         return known.may_hold_null
     if operator is Operator.NOT_NULL:
@@ -194,8 +197,8 @@ def _may_compare(operator: Operator, values: tuple[Any, ...], known: _Ranges) ->
     )
 
 
-def _must(test: Test, known: _Ranges) -> pa.Array:
-    operator = test.operator
+def _must(predicate: Predicate, known: _Ranges) -> pa.Array:
+    operator = predicate.operator
     if operator is Operator.IS_NULL:
         return known.is_all_null
     if operator is Operator.NOT_NULL:
@@ -204,7 +207,7 @@ def _must(test: Test, known: _Ranges) -> pa.Array:
         return pc.and_not(known.is_all_nan, known.may_hold_null)
     if operator is Operator.NOT_NAN:
         return pc.invert(pc.or_(known.may_hold_null, known.may_hold_nan))
-    held = _must_compare(operator, test.values, known)
+    held = _must_compare(operator, predicate.values, known)
     return pc.and_not(pc.and_not(held, known.may_hold_null), known.may_hold_nan)
 
 

@@ -27,7 +27,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.filter.prune import PruningFilter, entry_may_match, entry_must_match
 from rootline.tree.scan.delete_index import DeleteIndex
 from rootline.tree.scan.file_task import FilesOfLeaf, FileTask, TaskContext, VectorsOfLeaf, VectorSource, inherited
-from rootline.tree.scan.leaf_pruning import leaf_masks
+from rootline.tree.scan.leaf_pruning import prune_leaf
 
 
 class DeletesFor(Enum):
@@ -194,12 +194,12 @@ class ScanPlanner:
     def _matching(
         self, row: ContentEntry, leaf: Leaf, dead: BitMap | None, context: TaskContext, vectors: VectorsOfLeaf
     ) -> FilesOfLeaf:
-        masks = leaf_masks(self.pruning, leaf, row.partition_spec_id)
-        ordinals = np.flatnonzero(masks.may & live_mask(leaf, dead))
+        masks = prune_leaf(self.pruning, leaf, row.partition_spec_id)
+        ordinals = np.flatnonzero(masks.may & live_flags(leaf, dead))
         return FilesOfLeaf(leaf, row, ordinals, masks.must[ordinals], context, vectors)
 
 
-def live_mask(leaf: Leaf, dead: BitMap | None) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def live_flags(leaf: Leaf, dead: BitMap | None) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """One flag an entry: neither DELETED nor in the leaf's vectors."""
     statuses = leaf.columns(["version_info.status"]).column(0).combine_chunks().field("status")
     live: np.ndarray[tuple[int], np.dtype[np.bool_]] = statuses.to_numpy(zero_copy_only=False) != Status.DELETED
@@ -237,7 +237,7 @@ __all__ = [
     "ScanPlanner",
     "inherited",
     "leaves_to_read",
-    "live_mask",
+    "live_flags",
     "manifest_vectors",
     "plan",
 ]

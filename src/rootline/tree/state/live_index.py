@@ -50,7 +50,7 @@ class LiveIndex:
     """Root rows of equality deletes."""
     leaf_rows: dict[str, Row] = field(default_factory=dict)
     """Leaf's location → its root row."""
-    mask_rows: dict[str, tuple[Row, ...]] = field(default_factory=dict)
+    manifest_vector_rows: dict[str, tuple[Row, ...]] = field(default_factory=dict)
     """Leaf's location → the root rows of its manifest vectors."""
     dead: dict[str, BitMap] = field(default_factory=dict)
     """Leaf's location → its dead ordinals."""
@@ -86,14 +86,14 @@ class LiveIndex:
             if row.entry.content_type in _LEAVES and row.entry.version_info.status is Status.DELETED:
                 dropped.add(row.entry.location)
         for location in dropped - index.leaf_rows.keys():
-            index.orphans.extend(index.mask_rows.pop(location, ()))
+            index.orphans.extend(index.manifest_vector_rows.pop(location, ()))
             index.dead.pop(location, None)
         for location in index.leaf_rows:
             leaf = leaves.get(location)
             if leaf is None:
                 raise Corrupt("object-missing", f"root {root.header.version} names leaf {location}, which is not there")
             index.lookups[location] = LeafLookup(leaf)
-        for location in index.mask_rows:
+        for location in index.manifest_vector_rows:
             if location not in index.leaf_rows:
                 raise Corrupt(
                     "root-corrupt", f"root {root.header.version} has a vector of {location}, which is no leaf of it"
@@ -117,8 +117,8 @@ class LiveIndex:
                 self.equality_deletes[place] = row
         elif content_type is ContentType.MANIFEST_DV:
             location = entry.referenced_file or entry.location
-            self.mask_rows[location] = (*self.mask_rows.get(location, ()), row)
-            self.dead[location] = self.dead.get(location, BitMap()) | mask_of(entry, self.stored)
+            self.manifest_vector_rows[location] = (*self.manifest_vector_rows.get(location, ()), row)
+            self.dead[location] = self.dead.get(location, BitMap()) | ordinals_of_vector(entry, self.stored)
         else:
             self.leaf_rows[entry.location] = row
 
@@ -165,7 +165,7 @@ class LiveIndex:
                     yield Live(entry, leaf=location, ordinal=ordinal)
 
 
-def mask_of(entry: ContentEntry, stored: Mapping[StoredAt, BitMap] | None = None) -> BitMap:
+def ordinals_of_vector(entry: ContentEntry, stored: Mapping[StoredAt, BitMap] | None = None) -> BitMap:
     """The ordinals that a manifest vector's row holds; `stored`: those that rest in Puffin files.
 
     Raises:

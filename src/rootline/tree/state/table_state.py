@@ -41,17 +41,18 @@ class TableState:
         definition: TableDefinition,
         leaves: Mapping[str, Leaf],
         pages: TablePages = NO_PAGES,
-        stored_masks: Mapping[StoredAt, BitMap] | None = None,
+        stored_vectors: Mapping[StoredAt, BitMap] | None = None,
     ) -> TableState:
-        """The state of a table just read; `stored_masks`: the manifest vectors in Puffin files.
+        """The state of a table just read; `stored_vectors`: the manifest vectors in Puffin files.
 
         Raises:
-            Corrupt: the root names a leaf that is not in `leaves`, or a manifest vector that is not in `stored_masks`.
+            Corrupt: the root names a leaf that is not in `leaves`, or a manifest vector that is not in
+                `stored_vectors`.
 
         """
         rows = {row.entry.location: row.entry for row in root.rows if row.entry.content_type in _LEAVES}
         held = {name: leaf.of_row(rows[name]) if name in rows else leaf for name, leaf in leaves.items()}
-        return TableState(root, definition, held, LiveIndex.of(root, held, stored_masks), pages)
+        return TableState(root, definition, held, LiveIndex.of(root, held, stored_vectors), pages)
 
     @property
     def header(self) -> RootHeader:

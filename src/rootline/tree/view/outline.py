@@ -102,10 +102,10 @@ def _group(kind: ContentType, rows: list[ContentEntry]) -> RootGroup | None:
 
 
 def _leaves(state: TableState, rows: list[ContentEntry]) -> tuple[LeafOutline, ...]:
-    masks: dict[str, list[ContentEntry]] = {}
+    vectors: dict[str, list[ContentEntry]] = {}
     for entry in rows:
         if entry.content_type is ContentType.MANIFEST_DV and entry.version_info.status is not Status.DELETED:
-            masks.setdefault(entry.location, []).append(entry)
+            vectors.setdefault(entry.location, []).append(entry)
     affiliated: dict[str, list[LeafOutline]] = {}
     data, loose = list[ContentEntry](), list[LeafOutline]()
     locations = {entry.location for entry in rows if entry.content_type is ContentType.DATA_MANIFEST}
@@ -115,14 +115,14 @@ def _leaves(state: TableState, rows: list[ContentEntry]) -> tuple[LeafOutline, .
         if entry.content_type is ContentType.DATA_MANIFEST:
             data.append(entry)
         elif entry.content_type is ContentType.DELETE_MANIFEST:
-            leaf = _leaf(state, entry, masks.get(entry.location, []), ())
+            leaf = _leaf(state, entry, vectors.get(entry.location, []), ())
             if entry.referenced_file in locations:
                 affiliated.setdefault(entry.referenced_file or "", []).append(leaf)
             else:
                 loose.append(leaf)
     return (
         *(
-            _leaf(state, entry, masks.get(entry.location, []), tuple(affiliated.get(entry.location, ())))
+            _leaf(state, entry, vectors.get(entry.location, []), tuple(affiliated.get(entry.location, ())))
             for entry in data
         ),
         *loose,
@@ -130,7 +130,7 @@ def _leaves(state: TableState, rows: list[ContentEntry]) -> tuple[LeafOutline, .
 
 
 def _leaf(
-    state: TableState, entry: ContentEntry, masks: list[ContentEntry], deletes: tuple[LeafOutline, ...]
+    state: TableState, entry: ContentEntry, vectors: list[ContentEntry], deletes: tuple[LeafOutline, ...]
 ) -> LeafOutline:
     stats = entry.manifest_stats
     rows = 0 if stats is None else stats.existing_rows_count + stats.added_rows_count
@@ -141,9 +141,9 @@ def _leaf(
         spec_id=entry.partition_spec_id,
         entries=entry.record_count,
         dead=len(state.live.dead.get(entry.location, ())),
-        newly_dead=sum(mask.record_count for mask in masks if mask.version_info.status is Status.ADDED),
+        newly_dead=sum(vector.record_count for vector in vectors if vector.version_info.status is Status.ADDED),
         rows=rows,
         size_in_bytes=entry.file_size_in_bytes or 0,
-        is_inline=all(mask.file_size_in_bytes is None for mask in masks),
+        is_inline=all(vector.file_size_in_bytes is None for vector in vectors),
         deletes=deletes,
     )

@@ -31,7 +31,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVe
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.statistics import FieldStatistics
 from rootline.tree.filter.prune import PruningFilter
-from rootline.tree.scan.leaf_pruning import leaf_masks
+from rootline.tree.scan.leaf_pruning import prune_leaf
 from rootline.tree.state.aggregates import aggregates_of
 from tests.schemas.iceberg_manifests import (
     AMOUNT,
@@ -155,7 +155,7 @@ def test_a_manifest_of_an_unpartitioned_spec_has_no_partition_values() -> None:
 def test_a_manifest_without_entries_is_a_leaf_without_any() -> None:
     leaf = read(manifest(2, []), 0)
     assert (len(leaf), list(leaf.entries())) == (0, [])
-    masks = leaf_masks(PruningFilter.of("id = 3", DEFINITION), leaf, 3)
+    masks = prune_leaf(PruningFilter.of("id = 3", DEFINITION), leaf, 3)
     assert masks.may.tolist() == []
     assert aggregates_of(leaf, (CARRIER, DAY)).content_stats == {}
 

@@ -274,7 +274,7 @@ def test_a_leaf_of_another_writer_that_breaks_a_rule_is_corrupt() -> None:
     specs = pa.concat_tables(
         [table, table.set_column(5, table.schema.field(5), pa.array([0], pa.int32()))],
     )
-    for broken in (
+    for violations in (
         table.set_column(numbers, table.schema.field(numbers), nulls),
         table.set_column(numbers, table.schema.field(numbers), strange),
         table.set_column(0, table.schema.field(0), pa.array([1], pa.int32())),
@@ -291,7 +291,7 @@ def test_a_leaf_of_another_writer_that_breaks_a_rule_is_corrupt() -> None:
         table.drop_columns(["content_stats"]).take(pa.array([0] * (MAX_ENTRIES + 1))),
         *(with_statistics(table, *fields) for fields in strange_statistics()),
     ):
-        body, location = _leaf_of_table(broken)
+        body, location = _leaf_of_table(violations)
         with pytest.raises(Corrupt, match=location) as caught:
             decode_leaf(body, location=location)
         assert caught.value.code == "leaf-corrupt"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from rootline.schemas.bytes.log.avro_framing import shipped_schema
-from rootline.schemas.bytes.log.fast_append import read_plain_append
+from rootline.schemas.bytes.log.fast_append import read_fast_append
 from rootline.schemas.bytes.log.intent_codec import decode_intent, encode_intent
 from rootline.schemas.content_entry import FileFormat
 from rootline.schemas.errors import Invalid
@@ -50,7 +50,7 @@ def generally(value: bytes) -> Intent | None:
 
 
 def check_alike(value: bytes) -> bool:
-    read = read_plain_append(value, LIMITS)
+    read = read_fast_append(value, LIMITS)
     if read is None:
         return False
     known = generally(value)
@@ -174,14 +174,14 @@ def test_every_other_intent_is_left_to_the_general_way() -> None:
     others.append(PLAIN.model_copy(update={"summary": {"a": "b"}}))
     others.append(PLAIN.model_copy(update={"filter": "a > 1"}))
     for intent in others:
-        assert read_plain_append(encode_intent(intent), LIMITS) is None
+        assert read_fast_append(encode_intent(intent), LIMITS) is None
         assert decode_intent(encode_intent(intent)) == intent
 
 
 @pytest.mark.parametrize("limits", [IntentLimits(max_files=0), IntentLimits(max_location_chars=5)])
 def test_what_is_over_a_limit_is_left_to_the_general_way(limits: IntentLimits) -> None:
     value = encode_intent(PLAIN)
-    assert read_plain_append(value, limits) is None
+    assert read_fast_append(value, limits) is None
     with pytest.raises(Invalid, match="allowed"):
         decode_intent(value, {}, limits)
 

@@ -276,8 +276,8 @@ def test_a_partition_value_is_proven_when_both_bounds_are_it() -> None:
 def test_a_string_that_is_not_utf_8_is_not_proven() -> None:
     codec = codec_of(StringType())
     assert codec.proof.holds(b"\x02\x02\x04ab\x02\x04ab" + b"\x00" * 6, ROWS, ())
-    for broken in (b"\x04\xc3\x28", b"\x02\xff", b"\x04\xed\xa0"):
-        assert not codec.proof.holds(b"\x02\x02" + broken + b"\x02\x04zz" + b"\x00" * 6, ROWS, ())
+    for violations in (b"\x04\xc3\x28", b"\x02\xff", b"\x04\xed\xa0"):
+        assert not codec.proof.holds(b"\x02\x02" + violations + b"\x02\x04zz" + b"\x00" * 6, ROWS, ())
     split = b"\x02\x02\x02\xc3\x02\x02\xa4" + b"\x00" * 6  # the halves of one character
     assert not codec.proof.holds(split, ROWS, ())
 
