@@ -106,19 +106,34 @@ class FetchedObjects:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Objects to fetch into the library before the batch can be applied; then apply it again, whole.
+    """Objects to fetch before the batch can be applied; then apply it again, whole.
 
-    `proving`: leaf → the definition that whoever fetches it is to prove it under; leaves of maintenance need none.
+    `proving`: leaf → the definition to prove it under; leaves of maintenance need no proof.
     `versions`: whose roots. `adopting`: roots that say what an Iceberg table is, with all that they name. `older`: the
     rows of those leaves that are manifests of older formats, and the definition: they are read by them.
     """
 
-    leaves: frozenset[str]
-    vectors: frozenset[VectorAt]
+    leaves: frozenset[str] = frozenset()
+    vectors: frozenset[VectorAt] = frozenset()
     proving: Mapping[str, TableDefinition] = field(default_factory=dict)
     versions: frozenset[Version] = frozenset()
     adopting: Mapping[bytes, Adopting] = field(default_factory=dict)
     older: Mapping[str, tuple[ContentEntry, TableDefinition]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Whether anything is needed."""
+        return bool(self.leaves or self.vectors or self.versions or self.adopting)
+
+    def __or__(self, other: Needs) -> Needs:
+        """All of both."""
+        return Needs(
+            self.leaves | other.leaves,
+            self.vectors | other.vectors,
+            {**self.proving, **other.proving},
+            self.versions | other.versions,
+            {**self.adopting, **other.adopting},
+            {**self.older, **other.older},
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,13 +107,13 @@ def difference(older: OlderVersion, draft: Draft, leaves: Mapping[str, Leaf]) ->
             leaf = leaves[location].of_row(leaf_row)
             then.take_leaf(leaf, BitMap(range(leaf.length)) - dead)
         else:
-            then.take_leaf(lookup.leaf, draft.dead_in(location) - dead)
+            then.take_leaf(lookup.leaf, draft.in_leaves.dead_in(location) - dead)
     for live in draft.live_rows():
         now.take(live)
-    for location in draft.leaf_locations():
+    for location in draft.in_leaves.locations():
         lookup = draft.lookup_of(location)
         if lookup is not None and location not in older.leaf_rows:
-            now.take_leaf(lookup.leaf, BitMap(range(lookup.leaf.length)) - draft.dead_in(location))
+            now.take_leaf(lookup.leaf, BitMap(range(lookup.leaf.length)) - draft.in_leaves.dead_in(location))
     returning, leaving = then.without(now), now.without(then)
     if len(returning) > ENTRIES_MAX:
         raise Invalid(

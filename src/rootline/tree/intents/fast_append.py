@@ -46,7 +46,7 @@ def fast_append_row(draft: Draft, intent: Intent) -> Row | None:
     location, record_count, size, row_id = file.location, file.record_count, file.file_size_in_bytes, draft.next_row_id
     if (
         row_id + record_count > LONG_MAX
-        or draft.data_bytes + size > LONG_MAX
+        or draft.counts.data_bytes + size > LONG_MAX
         or not is_plain(location)
         or location.startswith(RESERVED_PREFIXES)
         or draft.is_live(location)

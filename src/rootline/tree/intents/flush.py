@@ -42,14 +42,11 @@ def flush(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Nee
 
     """
     stale = _STALE[intent.kind]
-    made_from = intent.made_from_version
-    if made_from is not None and made_from >= draft.version:
-        raise Invalid("version-unknown", f"made_from_version {made_from} is not a version of the table yet")
     for manifest in intent.add_manifests:
         _check_manifest(draft, manifest, stale)
     absent = frozenset(item.location for item in intent.add_manifests if item.location not in fetched.leaves)
     if absent:
-        return Needs(absent, frozenset())
+        return Needs(absent)
     work = Takeover(draft, intent.replaces)
     data_first = sorted(intent.add_manifests, key=lambda manifest: manifest.content_type)
     for manifest in data_first:
@@ -159,7 +156,7 @@ def _check_manifest(draft: Draft, manifest: AddedManifest, stale: str) -> None:
         raise Invalid("leaf-invalid", f"{manifest.location!r}: content type {int(manifest.content_type)} is no leaf's")
     if manifest.file_format is not FileFormat.PARQUET:
         raise Invalid("leaf-invalid", f"{manifest.location!r}: a flushed leaf is Parquet, not {manifest.file_format}")
-    if manifest.location in draft.live.leaf_rows or manifest.location in draft.incoming:
+    if manifest.location in draft.live.leaf_rows or manifest.location in draft.in_leaves.incoming:
         raise Invalid(stale, f"leaf {manifest.location!r} is part of the table already")
     if manifest.referenced_file is not None and manifest.content_type is ContentType.DATA_MANIFEST:
         raise Invalid("leaf-invalid", f"{manifest.location!r}: a data leaf belongs to no other leaf")
