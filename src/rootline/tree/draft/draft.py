@@ -128,7 +128,8 @@ class Draft:
 
     def numbers(self, status: Status = Status.ADDED) -> VersionInfo:
         """Snapshot id and sequence numbers of what the next accepted intent adds."""
-        return self.numbers_at(self.sequence_number + 1, status)
+        number = self.sequence_number + 1
+        return quick_version_info(status, self.snapshot_id, number, number)
 
     def numbers_at(self, number: int, status: Status = Status.EXISTING) -> VersionInfo:
         """Snapshot id and sequence numbers of what the intent with that sequence number did."""
@@ -184,7 +185,8 @@ class Draft:
 
     def accept(self, change: Change) -> SequenceNumber:
         """Take in a change whose every rule has been checked; its sequence number."""
-        number = self._next(change.effect)
+        self.sequence_number = number = SequenceNumber(self.sequence_number + 1)
+        self.effect |= change.effect
         self.changes.append(change)
         for live in change.removed:
             self._remove(live, number)
@@ -211,7 +213,9 @@ class Draft:
 
     def accept_row(self, row: Row) -> SequenceNumber:
         """Take in a change that adds one row and nothing else; its sequence number."""
-        number = self._next(Effect.ADDS)
+        self.sequence_number = number = SequenceNumber(self.sequence_number + 1)
+        if self.effect is not Effect.ADDS:
+            self.effect |= Effect.ADDS
         self._bring(row, self.counts.added)
         return number
 
@@ -227,12 +231,6 @@ class Draft:
         """Take out a leaf none of whose entries is live, or leaves in this batch."""
         self.in_leaves.dropped.add(location)
         self.counts.removed.count(self.live.leaf_rows[location].entry)
-
-    def _next(self, effect: Effect) -> SequenceNumber:
-        self.sequence_number = number = SequenceNumber(self.sequence_number + 1)
-        if effect is not self.effect:
-            self.effect |= effect
-        return number
 
     def _bring(self, row: Row, tally: Tally) -> None:
         entry = row.entry
