@@ -124,7 +124,7 @@ def _shown(new: TableState) -> Iterator[ContentEntry]:
 
 
 def _came_in_leaves(new: TableState) -> Iterator[tuple[ContentEntry, Tally]]:
-    """Root rows of the leaves that this snapshot added, and what is live in them, counted anew."""
+    """Root rows of the leaves that this snapshot added, and what is live in them, counted again."""
     for ordinal in new.live.unsettled:
         for row in new.root.blocks[ordinal].rows:
             entry = row.entry

@@ -43,7 +43,7 @@ def apply_batch(
     limits: HeaderLimits = HEADER_LIMITS,
     relief: Relief | None = None,
 ) -> Applied | Needs | NoTable:
-    """The next root of `table` after `records`, which stand at or above its offsets, ascending in each partition.
+    """The next root of `table` after `records`, which are at or above its offsets, ascending in each partition.
 
     Args:
         state: the head's state; `None` when the table does not exist (only a `create` makes a root then).

@@ -1,7 +1,7 @@
 """The manifest vectors of the next root: fold what was, show what this snapshot removes.
 
-Owns: which vector rows leave, stay and come. Does not own: which ordinals are removed or moved (`draft`) or masked
-(`flush`).
+Owns: which vector rows leave, stay and come. Does not own: which ordinals are removed or moved (`draft`) or dead in a
+new leaf (`flush`).
 Invariants: at most one EXISTING and one ADDED vector per leaf, disjoint; bits only grow; what is made here is inline.
 
 Source: format page, "Manifest vectors".
@@ -30,7 +30,7 @@ from rootline.tree.draft.draft import Draft, is_added_leaf
 
 @dataclass(frozen=True, slots=True)
 class ManifestVectorUpdate:
-    """One leaf's vectors: the parent's rows that leave, those that come, all that stand then, and their union."""
+    """One leaf's vectors: the parent's rows that leave, those that come, all that there are then, and their union."""
 
     gone: tuple[Row, ...]
     fresh: tuple[Row, ...]

@@ -2,12 +2,12 @@
 
 Owns: which rows go into which block. Does not own: the bytes of rows, blocks and files (`root_codec`), what changed
 (`draft`).
-Invariants: a block whose rows do not change is the same object in the next root, its bytes are never made anew; rows
-that show this snapshot's change (ADDED, DELETED) stand in the last blocks only; DELETED rows are in one root only.
+Invariants: a block whose rows do not change is the same object in the next root, its bytes are never made again; rows
+that show this snapshot's change (ADDED, DELETED) are in the last blocks only; DELETED rows are in one root only.
 
 Layout: settled blocks of EXISTING rows · the open block, which holds the youngest EXISTING rows together with this
-snapshot's change and is made anew each time. So it is kept short: when its EXISTING rows grow many they settle, joining
-the last settled block while that has room. A row is compressed a few times in its life, however large the root.
+snapshot's change and is made again each time. So it is kept short: when its EXISTING rows grow many they settle,
+joining the last settled block while that has room. A row is compressed a few times in its life, however large the root.
 
 Source: format page, "Root manifest" and "Status".
 """
@@ -137,7 +137,7 @@ class _Carried:
 
 
 def _gone(draft: Draft, vectors: dict[str, ManifestVectorUpdate]) -> set[int]:
-    """The identities of the parent's row objects that do not stand in the next root as they are."""
+    """The identities of the parent's row objects that are not in the next root as they are."""
     gone = {id(row) for rows in (draft.rows.removed, draft.rows.moved) for row in rows.values()}
     gone.update(id(row) for update in vectors.values() for row in update.gone)
     gone.update(id(draft.live.leaf_rows[location]) for location in draft.in_leaves.reaffiliated)

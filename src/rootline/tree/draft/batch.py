@@ -2,7 +2,7 @@
 
 Owns: the value types between the commit machine and the tree. Does not own: how a batch is applied (`apply`), how
 objects are fetched or stored (`rootline.storage`).
-Invariants: values only; verdicts stand in the order of the records; every object of `Applied.objects` must be stored
+Invariants: values only; verdicts are in the order of the records; every object of `Applied.objects` must be stored
 before the root that references it, and storing the same one twice is harmless (its name follows from its content).
 """
 
@@ -32,7 +32,7 @@ UNKNOWN_SIZE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One decoded intent, where it stands on the log, and the bytes of its record (key, value and headers).
+    """One decoded intent, its position on the log, and the bytes of its record (key, value and headers).
 
     `held_bytes`: about what all of it takes in memory, which is many times as much.
     """
@@ -59,8 +59,8 @@ class Stamp:
 class VectorAt(NamedTuple):
     """A deletion vector's place: the Puffin file as its entry names it, and the blob's offset (bytes).
 
-    A blob begins with its own length. Where an entry says how long blob and file are, whoever fetches the vector
-    checks it; `UNKNOWN_SIZE`: nothing is said.
+    A blob begins with its own length. Where an entry says how long blob and file are, the code that fetches
+    the vector checks it; `UNKNOWN_SIZE`: nothing is said.
     """
 
     location: str
@@ -78,11 +78,11 @@ class Adopting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchedObjects:
-    """Objects fetched for a batch. `None`: looked for, and absent or unreadable; whoever needs it is rejected.
+    """Objects fetched for a batch. `None`: looked for, and absent or unreadable; an intent that needs it is rejected.
 
     `troubles`: why a leaf that is there cannot be read. `proofs`: what was found out about leaves already; one that is
-    missing, or of another definition, is worked out again. `adopted`: what a new table stands on, or why it
-    cannot stand on that, under the keys of `Needs.adopting`.
+    missing, or of another definition, is worked out again. `adopted`: what a new table goes on from, or why
+    it cannot, under the keys of `Needs.adopting`.
     """
 
     leaves: Mapping[str, Leaf | None] = field(default_factory=dict)
@@ -138,7 +138,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The next root's `body`, the state it stands for, and the verdicts to publish once it is confirmed."""
+    """The next root's `body`, the state that it holds, and the verdicts to publish once it is confirmed."""
 
     state: TableState
     body: bytes

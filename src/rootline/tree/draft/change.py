@@ -58,7 +58,7 @@ class IncomingLeaf:
 
 @dataclass(frozen=True, slots=True)
 class StoredManifestVector:
-    """A leaf's manifest vector that rests in a Puffin file: its row in the root, and what it holds."""
+    """A leaf's manifest vector that is stored in a Puffin file: its row in the root, and what it holds."""
 
     row: Row
     ordinals: BitMap

@@ -2,7 +2,7 @@
 
 Owns: which leaves leave, and what a delete leaf belongs to once its data files moved. Does not own: when (`apply` asks
 while a batch holds maintenance), what moves (`flush`).
-Invariants: no live entry leaves; a leaf of which this very batch removes entries stays, so that its root shows the
+Invariants: no live entry leaves; a leaf of which this batch removes entries stays, so that its root shows the
 change; a delete leaf belongs to a data leaf only if that one holds the data files of all its live vectors.
 
 Source: format page, "Manifest vectors" and the table of content types.

@@ -84,7 +84,7 @@ class LeafSources:
         """For each entry of `leaf` its source, `None` where nothing is live in that very place.
 
         Raises:
-            Invalid: `leaf-invalid`, an entry is not EXISTING, stands there twice, or is not what its source is.
+            Invalid: `leaf-invalid`, an entry is not EXISTING, is there twice, or is not what its source is.
             Corrupt: `leaf-corrupt`, a column cannot be read.
 
         """

@@ -3,8 +3,8 @@
 Owns: which entries of a leaf are live in the very place that they came from, and the leaf's own root row. Does not own:
 what is moved and when (`rootline.maintenance`), finding those places (`leaf_sources`), which leaves leave and what
 delete leaves belong to then (`dead_leaves`), the aggregates (`aggregates`).
-Invariants: no live set and no row count changes; what was removed, replaced or moved meanwhile is masked, so it can
-neither come back nor double; a vector moves only along with its data file when its leaf is affiliated.
+Invariants: no live set and no row count changes; what was removed, replaced or moved since is dead in the new leaf, so
+it can neither come back nor double; a vector moves only along with its data file when its leaf is affiliated.
 
 Source: protocol page, section 5.
 """
@@ -170,7 +170,10 @@ def _proven(manifest: AddedManifest, leaf: Leaf | None) -> Leaf:
         raise Invalid("leaf-invalid", f"{name} is absent or cannot be read")
     check_stated(manifest, leaf, name)
     if leaf.length > MAX_ENTRIES:
-        raise Invalid("leaf-invalid", f"{name} has {leaf.length} entries, at most {MAX_ENTRIES} can be masked inline")
+        raise Invalid(
+            "leaf-invalid",
+            f"{name} has {leaf.length} entries, an inline manifest vector covers {MAX_ENTRIES}: write smaller leaves",
+        )
     specs = set(leaf.columns(["partition_spec_id"]).column(0).to_pylist())
     if specs != {manifest.partition_spec_id}:
         raise Invalid("leaf-invalid", f"{name} has entries of spec {sorted(specs)}, not {manifest.partition_spec_id}")

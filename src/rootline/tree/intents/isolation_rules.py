@@ -2,7 +2,7 @@
 
 Owns: the check. Does not own: filters (`filters`), what statistics say about them (`prune`).
 Invariants: an intent that passes would have read the same rows now; rows that a restore brings back are marked by no
-entry where it took a vector away, so whoever read before a restore reads again.
+entry where it took a vector away, so a writer who read before a restore reads again.
 
 Source: protocol page, section 2, "isolation".
 """

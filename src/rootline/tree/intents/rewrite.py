@@ -41,7 +41,7 @@ def rewrite(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change:
     """Files that leave, with their vectors, and those that hold their rows from now on.
 
     Raises:
-        Invalid: `version-unknown`, nobody can have read that sequence number; `stale-source`, a file or its deletes are
+        Invalid: `version-unknown`, no one can have read that sequence number; `stale-source`, a file or its deletes are
             not those that were read; `row-count-mismatch`; or a rule of the new files is broken.
 
     """
@@ -82,7 +82,10 @@ def _sources(draft: Draft, intent: Intent, read: int) -> list[Live]:
     except Invalid as error:
         if error.code != "file-not-live":
             raise
-        raise Invalid("stale-source", f"{error.message} any more: it was removed or rewritten meanwhile") from None
+        raise Invalid(
+            "stale-source",
+            f"{error.message} any more: it was removed or rewritten since the writer read; plan the rewrite again",
+        ) from None
     for live in leaving:
         came = live.entry.version_info.file_sequence_number or 0
         if came > read:

@@ -1,8 +1,8 @@
 """Leaves that a writer wrote, on their way into the tree.
 
 Owns: what must hold between such a leaf, its intent, the other leaves and the live set; its root row. Does not own:
-the leaf's own entries (`leaf_proof`), deletes that stand in it (`writer_deletes`), leaves of workers (`flush`).
-Invariants: a leaf stands in the tree once; what it adds is not live yet and stands in no other place of its intent;
+the leaf's own entries (`leaf_proof`), deletes in it (`writer_deletes`), leaves of workers (`flush`).
+Invariants: a leaf is in the tree once; what it adds is not live yet and is in no other place of its intent;
 its row's aggregates, counts and numbers are the coordinator's own; the entries of a data leaf are looked at by
 columns, one by one only to hash their locations.
 
@@ -156,7 +156,7 @@ def _root_row(draft: Draft, manifest: AddedManifest, leaf: Leaf, proof: LeafProo
 
 
 def _check_places(draft: Draft, intent: Intent, leaves: Sequence[Leaf]) -> None:
-    """No location of `leaves` stands anywhere else: in each other, in the intent, in the table."""
+    """No location of `leaves` is anywhere else: in another leaf, in the intent, in the table."""
     if not leaves:
         return
     columns = [leaf.columns(["location"]).column(0) for leaf in leaves]
@@ -209,7 +209,7 @@ def _among(names: Iterable[str], locations: pa.ChunkedArray) -> list[str]:
 
 
 def _named_twice(leaves: Sequence[Leaf], location: str, where: str) -> Invalid:
-    return Invalid("file-named-twice", f"{_where(leaves, location)}: {location!r} stands {where}")
+    return Invalid("file-named-twice", f"{_where(leaves, location)}: {location!r} is named {where}")
 
 
 def _where(leaves: Sequence[Leaf], location: str) -> str:
