@@ -1,7 +1,8 @@
 """The worker service: watches heads, queues what may be due, carries it out.
 
 Owns: the tasks of the service, their start and their clean stop; that a table with leaves gets a look at those after
-its flush. Does not own: what is due (`rootline.maintenance`), how a job is carried out (`rootline.workers.jobs`).
+the look at its root. Does not own: which kinds of maintenance there are (`kinds`), what is due
+(`rootline.maintenance`), how it is carried out (`rootline.workers.jobs`).
 Invariants: starts nothing before `run`; a failing table never stops the others; every queue is bounded; a stop lets
 jobs in hand end, and cancels them after `stop_timeout_s`: what they wrote by then is safe to leave.
 """
@@ -22,16 +23,12 @@ from rootline.ports.task_queue import Task, TaskKind, TaskQueue
 from rootline.schemas.errors import RootlineError, Unavailable
 from rootline.workers.counters import WorkerCounters
 from rootline.workers.head_watcher import HeadWatcher
-from rootline.workers.jobs.flush_job import flush_job
-from rootline.workers.jobs.leaf_compaction_job import leaf_compaction_job
-from rootline.workers.jobs.maintenance_job import JobOutcome, JobReport, WorkerLog
-from rootline.workers.jobs.vector_compaction_job import vector_compaction_job
-from rootline.workers.leaf_cache import LeafCache
+from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, WorkerLog
+from rootline.workers.kinds import KINDS
 from rootline.workers.settings import WorkerSettings
 
 _log = structlog.get_logger("rootline.workers")
 _TAKE_WAIT_S: Final = 5.0
-_NAMES: Final = {TaskKind.FLUSH: "flush", TaskKind.COMPACT: "compaction"}
 _Result = TypeVar("_Result")
 
 
@@ -52,14 +49,8 @@ class WorkerService:
         self._environment = environment or SystemEnvironment()
         self._queue = queue or MemoryTaskQueue(tasks_max=self.settings.tasks_max)
         self._watcher = HeadWatcher(store, self._queue, self._environment, self.settings, self.counters)
-        leaves = LeafCache(self.settings.leaf_cache_bytes_max)
-        self._jobs = {
-            TaskKind.FLUSH: (flush_job(store, log, self._environment, self.settings, leaves=leaves),),
-            TaskKind.COMPACT: (
-                leaf_compaction_job(store, log, self._environment, self.settings, leaves=leaves),
-                vector_compaction_job(store, log, self._environment, self.settings),
-            ),
-        }
+        context = JobContext.of(store, log, self._environment, self.settings)
+        self._jobs = [(kind, kind.job(context)) for kind in KINDS]
         self._stopping = asyncio.Event()
 
     def request_stop(self) -> None:
@@ -111,51 +102,56 @@ class WorkerService:
     async def _carry_out(self, task: Task) -> JobReport | None:
         self.counters.jobs_running += 1
         try:
-            report = JobReport(JobOutcome.NOTHING_DUE)
-            for job in self._jobs[task.kind]:
-                report = await job.run(task.table)
-                self._record(task, report)
-                if report.outcome is not JobOutcome.NOTHING_DUE:
-                    break
-            if task.kind is TaskKind.FLUSH and report.has_leaves:
-                await self._queue.offer(Task(TaskKind.COMPACT, task.table, task.noticed_version))
-        except Exception as error:  # whatever it is, the other tables go on
-            self._failed(task, error)
-            return None
-        else:
-            return report
+            return await self._look(task)
         finally:
             self.counters.jobs_running -= 1
             self.counters.jobs_done += 1
             await self._queue.finish(task)
 
-    def _failed(self, task: Task, error: Exception) -> None:
+    async def _look(self, task: Task) -> JobReport | None:
+        """Try the kinds of the task until one finds something to do; `None` when one fails."""
+        report, label = JobReport(JobOutcome.NOTHING_DUE), task.kind.value
+        try:
+            for kind, job in self._jobs:
+                if kind.task is not task.kind:
+                    continue
+                label = kind.label
+                report = await job.run(task.table)
+                self._record(label, task, report)
+                if report.outcome is not JobOutcome.NOTHING_DUE:
+                    break
+            if task.kind is TaskKind.ROOT and report.has_leaves:
+                await self._queue.offer(Task(TaskKind.LEAVES, task.table, task.noticed_version))
+        except Exception as error:  # whatever it is, the other tables go on
+            self._failed(label, task, error)
+            return None
+        return report
+
+    def _failed(self, label: str, task: Task, error: Exception) -> None:
         self.counters.failures += 1
         self._watcher.failed(task.table)
-        name = _NAMES[task.kind]
-        facts = {"action": f"{name}-failed", "table": task.table}
+        facts = {"action": f"{label}-failed", "table": task.table}
         if isinstance(error, RootlineError):
-            _log.warning(f"{name} failed", code=error.code, reason=error.message, **facts)
+            _log.warning(f"{label} failed", code=error.code, reason=error.message, **facts)
         else:
-            _log.exception(f"{name} failed", exc_info=error, **facts)
+            _log.exception(f"{label} failed", exc_info=error, **facts)
 
-    def _record(self, task: Task, report: JobReport) -> None:
-        name = _NAMES[task.kind]
+    def _record(self, label: str, task: Task, report: JobReport) -> None:
         if report.outcome in (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED):
             self._watcher.succeeded(task.table)
         if report.outcome is JobOutcome.NOTHING_DUE:
-            _log.debug(f"no {name} is due", action=f"{name}-not-due", table=task.table, version=task.noticed_version)
+            _log.debug(f"no {label} is due", action=f"{label}-not-due", table=task.table, version=task.noticed_version)
             return
-        self.counters.count(name, report.outcome)
+        self.counters.outcomes[label, report.outcome] += 1
         facts = {"table": task.table, "leaves": report.leaves, "entries": report.entries, "version": report.version}
         if report.outcome is JobOutcome.COMMITTED:
             self.counters.leaves_committed += report.leaves
             self.counters.entries_moved += report.entries
-            _log.info(f"{name} committed", action=f"{name}-committed", **facts)
+            _log.info(f"{label} committed", action=f"{label}-committed", **facts)
             return
         self._watcher.failed(task.table)
-        action = f"{name}-{report.outcome}"
-        _log.warning(f"{name} not committed", action=action, code=report.code, reason=report.message, **facts)
+        action = f"{label}-{report.outcome}"
+        _log.warning(f"{label} not committed", action=action, code=report.code, reason=report.message, **facts)
 
     async def _unless_stopping(self, wanted: Awaitable[_Result]) -> _Result | None:
         """What `wanted` gives, or `None` when a stop is requested first."""

@@ -104,7 +104,7 @@ class HeadWatcher:
                 watched.quiet += 1
                 self._plan_next(watched)
                 return
-            offer = await self._queue.offer(Task(TaskKind.FLUSH, table, head.version))
+            offer = await self._queue.offer(Task(TaskKind.ROOT, table, head.version))
         except Exception as error:
             self._counters.failures += 1
             _log.warning("cannot find the head", action="head-not-found", table=table, reason=str(error) or repr(error))

@@ -11,7 +11,6 @@ import pytest
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
-from rootline.maintenance.flush_limits import FLUSH_NOW, FlushLimits
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import Corrupt, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -23,7 +22,8 @@ from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
 from rootline.workers.jobs.flush_job import flush_job
-from rootline.workers.jobs.maintenance_job import JobOutcome, MaintenanceJob, WorkerLog
+from rootline.workers.jobs.job import JobContext, JobOutcome, WorkerLog
+from rootline.workers.jobs.maintenance_job import MaintenanceJob
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder, data_file, location_of
 from tests.workers.log_coordinator import LogCoordinator
@@ -42,12 +42,12 @@ def job_of(
     builder: TableBuilder,
     log: WorkerLog,
     *,
-    limits: FlushLimits | None = FLUSH_NOW,
+    now: bool = True,
     verdict_timeout_s: float = 60.0,
     store: FaultyObjectStore | None = None,
 ) -> MaintenanceJob:
     settings = WorkerSettings(verdict_timeout_s=verdict_timeout_s)
-    return flush_job(store or builder.store, log, SystemEnvironment(), settings, limits=limits)
+    return flush_job(JobContext.of(store or builder.store, log, SystemEnvironment(), settings, now=now))
 
 
 @asynccontextmanager
@@ -83,7 +83,7 @@ async def test_a_flush_moves_the_root_s_files_into_leaves() -> None:
 
 async def test_a_table_below_its_own_thresholds_is_left_alone() -> None:
     builder, log = await a_table(*range(6), **{"rootline.flush.data-files": "7"}), MemoryIntentLog()
-    job = job_of(builder, log, limits=None)
+    job = job_of(builder, log, now=False)
     assert (await job.run(builder.table)).outcome is JobOutcome.NOTHING_DUE
     await builder.append(6)
     async with serving(LogCoordinator(log, builder)):
