@@ -206,6 +206,15 @@ async def test_a_leaf_that_was_not_stored_is_never_published() -> None:
     assert await log.end_offset() == 0
 
 
+async def test_other_bytes_under_the_name_of_a_new_leaf_stop_the_flush_before_it_is_published() -> None:
+    builder, log = await a_table(*range(3)), MemoryIntentLog()
+    store = FaultyObjectStore(builder.store, scripted([Fault.OWN_CONFLICT, Fault.TRUNCATED], under=LEAVES))
+    with pytest.raises(Corrupt, match="other bytes under this name") as failure:
+        await job_of(builder, log, store=store).run(builder.table)
+    assert failure.value.code == "leaf-corrupt"
+    assert await log.end_offset() == 0
+
+
 async def test_a_corrupt_head_stops_the_flush_before_anything_is_written() -> None:
     builder, log = await a_table(*range(3)), MemoryIntentLog()
     assert isinstance(builder.store, MemoryObjectStore)

@@ -108,10 +108,7 @@ async def test_the_worker_looks_at_a_tables_leaves_after_its_root() -> None:
     assert flush is not None
     assert compaction is not None
     assert (flush.outcome, compaction.outcome) == (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED)
-    assert (
-        service.counters.outcomes["compaction", JobOutcome.COMMITTED],
-        service.counters.outcomes["flush", JobOutcome.COMMITTED],
-    ) == (1, 0)
+    assert service.counters.outcomes == {("compaction", JobOutcome.COMMITTED): 1}
 
 
 @pytest.mark.parametrize("switch", ["true", "false"])

@@ -2,6 +2,7 @@
 
 Owns: `Job`, `JobContext`, `JobReport`. Does not own: the jobs (`*_job`), which kinds there are
 (`rootline.workers.kinds`).
+Invariants: a context and a report are values; making a context starts nothing.
 """
 
 from __future__ import annotations

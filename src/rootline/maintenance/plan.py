@@ -2,6 +2,7 @@
 
 Owns: the shape of a plan and of what it writes. Does not own: the plans (`*_plan`), storing and publishing
 (`rootline.workers.jobs.maintenance_job`).
+Invariants: pure; a plan that is written twice with one stamp gives the same objects under the same names.
 """
 
 from __future__ import annotations
