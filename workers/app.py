@@ -4,7 +4,7 @@ Owns: the tasks of the service, their start and their clean stop; that a table w
 the look at its root. Does not own: which kinds of maintenance there are (`kinds`), what is due
 (`rootline.maintenance`), how it is carried out (`rootline.workers.jobs`).
 Invariants: starts nothing before `run`; a failing table never stops the others; every queue is bounded; a stop lets
-jobs in hand end, and cancels them after `stop_timeout_s`: what they wrote by then is safe to leave.
+running jobs end, and cancels them after `stop_timeout_s`: what they stored by then does no harm.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Result = TypeVar("_Result")
 
 
 class WorkerService:
-    """Run it once: `await service.run()` returns after `request_stop()`. `counters` may be read at any time."""
+    """`await service.run()` once; it returns after `request_stop()`. `counters` may be read at any time."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class WorkerService:
         self._stopping = asyncio.Event()
 
     def request_stop(self) -> None:
-        """Begin a clean stop; from the service's own loop. Repeatable."""
+        """Begin a clean stop. Call it in the service's own event loop, as often as you like."""
         self._stopping.set()
 
     async def run(self) -> None:
@@ -74,11 +74,11 @@ class WorkerService:
         _log.info("worker stopped", action="worker-stopped", cancelled=len(late))
 
     async def look_once(self) -> float:
-        """One look at the tables whose time has come; seconds until the next look."""
+        """One look at the tables that are due; the seconds until the next look."""
         return await self._watcher.look()
 
     async def carry_out_one(self, *, wait_s: float = 0.0) -> JobReport | None:
-        """Take one task and carry it out; `None` when none came in `wait_s` seconds, or it failed."""
+        """Take one task and carry it out; `None` when no task came within `wait_s` seconds, or it failed."""
         task = await self._queue.take(wait_s=wait_s)
         return None if task is None else await self._carry_out(task)
 
@@ -93,7 +93,7 @@ class WorkerService:
                 task = await self._unless_stopping(self._queue.take(wait_s=_TAKE_WAIT_S))
             except Unavailable as error:
                 self.counters.failures += 1
-                _log.warning("the task queue is out of reach", action="queue-unavailable", reason=error.message)
+                _log.warning("the task queue cannot be reached", action="queue-unavailable", reason=error.message)
                 await self._unless_stopping(asyncio.sleep(self.settings.poll_interval_s))
                 continue
             if task is not None:
@@ -122,7 +122,7 @@ class WorkerService:
                     break
             if task.kind is TaskKind.ROOT and report.has_leaves:
                 await self._queue.offer(Task(TaskKind.LEAVES, task.table, task.noticed_version))
-        except Exception as error:  # whatever it is, the other tables go on
+        except Exception as error:  # any error at all: the other tables go on
             self._failed(label, task, error)
             return None
         return report

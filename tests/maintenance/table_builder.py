@@ -115,7 +115,7 @@ def _statistics(field_id: int, of_type: PrimitiveType, lower: Any, upper: Any, *
 
 
 def location_of(number: int) -> str:
-    """Where `data_file(number)` rests."""
+    """Where `data_file(number)` is stored."""
     return f"data/{number:06d}.parquet"
 
 

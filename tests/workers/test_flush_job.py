@@ -109,7 +109,7 @@ async def test_vectors_of_leafed_files_are_flushed_to_their_leaf() -> None:
     await assert_sound(builder)
 
 
-async def test_a_flush_that_came_too_late_is_planned_anew() -> None:
+async def test_a_flush_that_came_too_late_is_planned_again() -> None:
     builder, log = await a_table(0, 1), MemoryIntentLog()
     coordinator = LogCoordinator(log, builder)
     await coordinator.publish(builder.removal(0, 1))  # ahead of the flush on the log, after it in the plan
@@ -177,7 +177,7 @@ class ReplaceableLog:
         return await self.log.wait_verdict(position, timeout_s=timeout_s)
 
 
-async def test_a_flush_on_a_log_that_was_made_anew_is_planned_anew() -> None:
+async def test_a_flush_on_a_log_that_was_replaced_is_planned_again() -> None:
     builder, address = await a_table(*range(3)), ReplaceableLog()
     job = job_of(builder, address, verdict_timeout_s=0.01)
     assert (await job.run(builder.table)).outcome is JobOutcome.UNKNOWN

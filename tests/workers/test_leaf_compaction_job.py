@@ -83,7 +83,7 @@ async def test_below_the_thresholds_nothing_is_read_and_nothing_published() -> N
     assert await log.end_offset() == 0
 
 
-async def test_a_compaction_of_leaves_that_died_meanwhile_is_planned_anew() -> None:
+async def test_a_compaction_of_leaves_that_died_meanwhile_is_planned_again() -> None:
     builder, log = await a_table_with_leaves(2), MemoryIntentLog()
     coordinator = LogCoordinator(log, builder)
     await coordinator.publish(builder.removal(0, 1, 2, 3))  # ahead of the compaction on the log, after it in the plan

@@ -1,4 +1,4 @@
-"""Flushes: the root's own rows go to leaves.
+"""Flushes: the root's own rows move to leaves.
 
 Owns: what is read to plan a flush. Does not own: what is moved (`rootline.maintenance.flush_plan`), the steps of a job
 (`maintenance_job`).

@@ -1,9 +1,9 @@
-"""Compactions of leaves: small ones become one, mostly dead ones lose what is dead, adopted ones become columns.
+"""Compactions of leaves: small ones are merged, dead entries are dropped, adopted Avro leaves become columns.
 
-Owns: what is read to plan a compaction, and which adopted leaves stay what they are. Does not own: what is moved
+Owns: what is read to plan a compaction, and which adopted leaves stay in Avro. Does not own: what is moved
 (`rootline.maintenance.leaf_compaction_plan`), the steps of a job (`maintenance_job`).
-Invariants: no leaf is read while none is due; an adopted leaf that columns cannot hold is tried once by a process, one
-that is damaged or gone again and again, and neither keeps the others from being compacted.
+Invariants: no leaf is read while none is due; a process tries an adopted leaf that columns cannot hold only once, and
+one that is damaged or missing at every look; neither keeps other leaves from being compacted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = structlog.get_logger("rootline.workers")
 
 
 class LeafCompactionPlanner:
-    """Plans compactions of leaves. Asked for by hand, everything that can become fewer leaves does."""
+    """Plans compactions of leaves. By hand, everything that can become fewer leaves does."""
 
     what: Final = "compaction of leaves"
     stale: Final = "compaction-stale"
@@ -79,9 +79,9 @@ class LeafCompactionPlanner:
                 fault = await asyncio.to_thread(
                     fault_in_columns, row, leaves[row.location], dead.get(row.location), definition
                 )
-            except Invalid as error:  # this process may not read it
+            except Invalid as error:  # this process is not allowed to read it
                 fault = error.message
-            except Corrupt as error:  # or the answer was cut off
+            except Corrupt as error:  # perhaps the answer was cut off: try it again at the next look
                 passing.add(row.location)
                 _log.warning("an adopted leaf cannot be read", action="adopted-leaf-unreadable", reason=error.message)
                 continue

@@ -3,8 +3,8 @@
 Owns: the order of these steps, and what each outcome means for the next look. Does not own: what is read to plan (the
 planners: `flush_job`, `leaf_compaction_job`, `vector_compaction_job`), what a plan writes (`rootline.maintenance`),
 rebasing over what happened since (`rootline.tree`), when to look (`rootline.workers.head_watcher`).
-Invariants: never writes a root; deletes nothing: objects of a plan that did not land are orphans for the sweep; while
-the outcome of one intent is unknown, the same table gets no second one of its kind.
+Invariants: never writes a root; deletes nothing: objects of a plan that was not committed are orphans, left for the
+sweep; while the outcome of one intent is unknown, the same table gets no second one of its kind.
 
 Source: protocol page, section 5.
 """
@@ -172,7 +172,9 @@ class MaintenanceJob:
             async with _deadline(self._settings.request_timeout_s, f"publishing a {self._planner.what} of {table}"):
                 position = await self._log.publish(table.encode(), encode_intent(published.intent))
         except OutcomeUnknown:
-            return published  # the next look sends the same intent again: its writer and sequence make it land once
+            return (
+                published  # the next look sends the same intent again: its writer and sequence let it commit only once
+            )
         placed = replace(published, position=position)
         self._undecided[table] = placed
         return placed

@@ -1,6 +1,6 @@
-"""Compactions of manifest vectors: large ones go from the root into Puffin files.
+"""Compactions of manifest vectors: large ones move from the root into Puffin files.
 
-Owns: what is read to plan that. Does not own: which vectors move (`rootline.maintenance.vector_compaction_plan`), the
+Owns: what is read to plan one. Does not own: which vectors move (`rootline.maintenance.vector_compaction_plan`), the
 steps of a job (`maintenance_job`).
 Invariants: no vector is read while none is due.
 """

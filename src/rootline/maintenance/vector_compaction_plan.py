@@ -27,12 +27,12 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.state.pending_object import PendingObject
 
 _WORTH_IT: Final = 512
-"""Bytes below which a vector stays: the row that names a Puffin file is not much shorter."""
+"""Bytes below which a vector stays: a row that names a Puffin file is not much shorter."""
 
 
 @dataclass(frozen=True, slots=True)
 class VectorCompactionPlan:
-    """Leaf → its dead ordinals, as one Puffin file shall hold them."""
+    """Leaf → its dead ordinals, for one Puffin file."""
 
     made_from_version: Version
     vectors: Mapping[str, BitMap]
@@ -79,7 +79,7 @@ def inline_bytes(root: Root) -> dict[str, int]:
 
 
 def large_vectors(sizes: Mapping[str, int], limits: CompactionLimits) -> list[str]:
-    """Leaves whose vectors are due: each that is large; the largest, while all together are too much for a root."""
+    """Leaves whose vectors are due: every large one, and the largest while all together are too much for a root."""
     total = sum(sizes.values())
     is_crowded = total > limits.root_vector_bytes
     due: list[str] = []

@@ -1,9 +1,9 @@
 """The queue between the loop that notices changed tables and the loops that maintain them.
 
 Owns: the port and the task that it carries. Does not own: when a task is due (`rootline.workers.head_watcher`), what
-it does (`rootline.workers.jobs`).
+kinds of maintenance it stands for (`rootline.workers.kinds`).
 Invariants: bounded; at most one task of a kind for a table is queued or in hand at a time; losing a task loses work,
-never data, because the log and the roots decide.
+never data.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class TaskQueue(Protocol):
         ...
 
     async def take(self, *, wait_s: float) -> Task | None:
-        """The oldest task, waiting up to `wait_s` seconds for one; it stays in hand until `finish`."""
+        """The oldest task; waits up to `wait_s` seconds for one. It stays in hand until `finish`."""
         ...
 
     async def finish(self, task: Task) -> None:
-        """Let go of a task in hand, whatever came of it; from now on the same task can be offered again."""
+        """Let go of a task in hand, however it ended; from now on the same task can be offered again."""
         ...
 
     async def close(self) -> None:
