@@ -43,10 +43,10 @@ def test_a_table_that_does_not_exist_is_no_success(run: Run, tmp_path: Path) -> 
     assert run("maintenance", "run", "flush", "demo.none", "--warehouse", tmp_path / "lake").code == 1
 
 
-def test_help_lists_every_kind_and_an_unknown_one_is_a_usage_error_that_names_them(run: Run) -> None:
+def test_help_lists_every_kind_and_an_unknown_one_is_a_usage_error_that_names_them(run: Run, tmp_path: Path) -> None:
     told = run("maintenance", "run", "--help").out
     for name, kind in BY_HAND.items():
         assert re.search(rf"^ +{name} +{re.escape(kind.by_hand or '')}$", told, re.MULTILINE), told
-    unknown = run("maintenance", "run", "tidy", "demo.t", "--warehouse", "nowhere")
+    unknown = run("maintenance", "run", "polish", "demo.t", "--warehouse", tmp_path)
     assert unknown.code == 2
-    assert f"there is no kind 'tidy': give one of {', '.join(BY_HAND)}" in unknown.err
+    assert f"there is no kind 'polish': give one of {', '.join(BY_HAND)}" in unknown.err
