@@ -46,17 +46,16 @@ async def upload_all(session: Session, table: TableName, files: Iterable[tuple[s
 
 async def _upload(session: Session, table: TableName, location: str, body: bytes) -> None:
     key = key_of(table, location)
-    failure: Unavailable | None = None
+    reason = ""
     for attempt in range(_ATTEMPTS):
         if attempt:
             await asyncio.sleep(_FIRST_DELAY_S * 2**attempt * (0.5 + session.environment.jitter()))
         try:
             held = await store_object(session.store, key, body)
         except Unavailable as error:
-            failure = error
+            reason = error.message
             continue
         if held != body:
             raise Internal("invariant-broken", f"{key}: a fresh name holds other bytes than were written")
         return
-    reason = "no answer" if failure is None else failure.message
     raise Unavailable("store-unavailable", f"{key}: not stored in {_ATTEMPTS} attempts; the last one: {reason}")

@@ -27,7 +27,5 @@ async def store_object(store: ObjectStore, key: ObjectKey, body: bytes) -> bytes
     found = await store.get(key)  # one's own PUT may have been sent twice, or its answer lost
     if found is None:
         reason = reply.detail or reply.answer.value
-        raise Unavailable(
-            "store-unavailable", f"{key}: the store did not confirm this object ({reason}); store it again"
-        )
+        raise Unavailable("store-unavailable", f"{key}: the store did not confirm this object ({reason}); try again")
     return found.body
