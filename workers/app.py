@@ -1,9 +1,10 @@
 """The worker service: watches heads, queues what may be due, carries it out.
 
 Owns: the tasks of the service, their start and their clean stop; that a table with leaves gets a look at those after
-its flush. Does not own: what is due (`rootline.maintenance`), how a job is carried out (`rootline.workers.jobs`).
+the look at its root. Does not own: which kinds of maintenance there are (`kinds`), what is due
+(`rootline.maintenance`), how it is carried out (`rootline.workers.jobs`).
 Invariants: starts nothing before `run`; a failing table never stops the others; every queue is bounded; a stop lets
-jobs in hand end, and cancels them after `stop_timeout_s`: what they wrote by then is safe to leave.
+running jobs end, and cancels them after `stop_timeout_s`: what they stored by then does no harm.
 """
 
 from __future__ import annotations
@@ -22,21 +23,17 @@ from rootline.ports.task_queue import Task, TaskKind, TaskQueue
 from rootline.schemas.errors import RootlineError, Unavailable
 from rootline.workers.counters import WorkerCounters
 from rootline.workers.head_watcher import HeadWatcher
-from rootline.workers.jobs.flush_job import flush_job
-from rootline.workers.jobs.leaf_compaction_job import leaf_compaction_job
-from rootline.workers.jobs.maintenance_job import JobOutcome, JobReport, WorkerLog
-from rootline.workers.jobs.vector_compaction_job import vector_compaction_job
-from rootline.workers.leaf_cache import LeafCache
+from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, WorkerLog
+from rootline.workers.kinds import KINDS
 from rootline.workers.settings import WorkerSettings
 
 _log = structlog.get_logger("rootline.workers")
 _TAKE_WAIT_S: Final = 5.0
-_NAMES: Final = {TaskKind.FLUSH: "flush", TaskKind.COMPACT: "compaction"}
 _Result = TypeVar("_Result")
 
 
 class WorkerService:
-    """Run it once: `await service.run()` returns after `request_stop()`. `counters` may be read at any time."""
+    """`await service.run()` once; it returns after `request_stop()`. `counters` may be read at any time."""
 
     def __init__(
         self,
@@ -52,18 +49,12 @@ class WorkerService:
         self._environment = environment or SystemEnvironment()
         self._queue = queue or MemoryTaskQueue(tasks_max=self.settings.tasks_max)
         self._watcher = HeadWatcher(store, self._queue, self._environment, self.settings, self.counters)
-        leaves = LeafCache(self.settings.leaf_cache_bytes_max)
-        self._jobs = {
-            TaskKind.FLUSH: (flush_job(store, log, self._environment, self.settings, leaves=leaves),),
-            TaskKind.COMPACT: (
-                leaf_compaction_job(store, log, self._environment, self.settings, leaves=leaves),
-                vector_compaction_job(store, log, self._environment, self.settings),
-            ),
-        }
+        context = JobContext.of(store, log, self._environment, self.settings)
+        self._jobs = [(kind, kind.job(context)) for kind in KINDS]
         self._stopping = asyncio.Event()
 
     def request_stop(self) -> None:
-        """Begin a clean stop; from the service's own loop. Repeatable."""
+        """Begin a clean stop. Call it in the service's own event loop, as often as you like."""
         self._stopping.set()
 
     async def run(self) -> None:
@@ -83,11 +74,11 @@ class WorkerService:
         _log.info("worker stopped", action="worker-stopped", cancelled=len(late))
 
     async def look_once(self) -> float:
-        """One look at the tables whose time has come; seconds until the next look."""
+        """One look at the tables that are due; the seconds until the next look."""
         return await self._watcher.look()
 
     async def carry_out_one(self, *, wait_s: float = 0.0) -> JobReport | None:
-        """Take one task and carry it out; `None` when none came in `wait_s` seconds, or it failed."""
+        """Take one task and carry it out; `None` when no task came within `wait_s` seconds, or it failed."""
         task = await self._queue.take(wait_s=wait_s)
         return None if task is None else await self._carry_out(task)
 
@@ -102,7 +93,7 @@ class WorkerService:
                 task = await self._unless_stopping(self._queue.take(wait_s=_TAKE_WAIT_S))
             except Unavailable as error:
                 self.counters.failures += 1
-                _log.warning("the task queue is out of reach", action="queue-unavailable", reason=error.message)
+                _log.warning("the task queue cannot be reached", action="queue-unavailable", reason=error.message)
                 await self._unless_stopping(asyncio.sleep(self.settings.poll_interval_s))
                 continue
             if task is not None:
@@ -111,51 +102,56 @@ class WorkerService:
     async def _carry_out(self, task: Task) -> JobReport | None:
         self.counters.jobs_running += 1
         try:
-            report = JobReport(JobOutcome.NOTHING_DUE)
-            for job in self._jobs[task.kind]:
-                report = await job.run(task.table)
-                self._record(task, report)
-                if report.outcome is not JobOutcome.NOTHING_DUE:
-                    break
-            if task.kind is TaskKind.FLUSH and report.has_leaves:
-                await self._queue.offer(Task(TaskKind.COMPACT, task.table, task.noticed_version))
-        except Exception as error:  # whatever it is, the other tables go on
-            self._failed(task, error)
-            return None
-        else:
-            return report
+            return await self._look(task)
         finally:
             self.counters.jobs_running -= 1
             self.counters.jobs_done += 1
             await self._queue.finish(task)
 
-    def _failed(self, task: Task, error: Exception) -> None:
+    async def _look(self, task: Task) -> JobReport | None:
+        """Try the kinds of the task until one finds something to do; `None` when one fails."""
+        report, label = JobReport(JobOutcome.NOTHING_DUE), task.kind.value
+        try:
+            for kind, job in self._jobs:
+                if kind.task is not task.kind:
+                    continue
+                label = kind.label
+                report = await job.run(task.table)
+                self._record(label, task, report)
+                if report.outcome is not JobOutcome.NOTHING_DUE:
+                    break
+            if task.kind is TaskKind.ROOT and report.has_leaves:
+                await self._queue.offer(Task(TaskKind.LEAVES, task.table, task.noticed_version))
+        except Exception as error:  # any error at all: the other tables go on
+            self._failed(label, task, error)
+            return None
+        return report
+
+    def _failed(self, label: str, task: Task, error: Exception) -> None:
         self.counters.failures += 1
         self._watcher.failed(task.table)
-        name = _NAMES[task.kind]
-        facts = {"action": f"{name}-failed", "table": task.table}
+        facts = {"action": f"{label}-failed", "table": task.table}
         if isinstance(error, RootlineError):
-            _log.warning(f"{name} failed", code=error.code, reason=error.message, **facts)
+            _log.warning(f"{label} failed", code=error.code, reason=error.message, **facts)
         else:
-            _log.exception(f"{name} failed", exc_info=error, **facts)
+            _log.exception(f"{label} failed", exc_info=error, **facts)
 
-    def _record(self, task: Task, report: JobReport) -> None:
-        name = _NAMES[task.kind]
+    def _record(self, label: str, task: Task, report: JobReport) -> None:
         if report.outcome in (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED):
             self._watcher.succeeded(task.table)
         if report.outcome is JobOutcome.NOTHING_DUE:
-            _log.debug(f"no {name} is due", action=f"{name}-not-due", table=task.table, version=task.noticed_version)
+            _log.debug(f"no {label} is due", action=f"{label}-not-due", table=task.table, version=task.noticed_version)
             return
-        self.counters.count(name, report.outcome)
+        self.counters.outcomes[label, report.outcome] += 1
         facts = {"table": task.table, "leaves": report.leaves, "entries": report.entries, "version": report.version}
         if report.outcome is JobOutcome.COMMITTED:
             self.counters.leaves_committed += report.leaves
             self.counters.entries_moved += report.entries
-            _log.info(f"{name} committed", action=f"{name}-committed", **facts)
+            _log.info(f"{label} committed", action=f"{label}-committed", **facts)
             return
         self._watcher.failed(task.table)
-        action = f"{name}-{report.outcome}"
-        _log.warning(f"{name} not committed", action=action, code=report.code, reason=report.message, **facts)
+        action = f"{label}-{report.outcome}"
+        _log.warning(f"{label} not committed", action=action, code=report.code, reason=report.message, **facts)
 
     async def _unless_stopping(self, wanted: Awaitable[_Result]) -> _Result | None:
         """What `wanted` gives, or `None` when a stop is requested first."""

@@ -1,9 +1,9 @@
-"""Notices which tables changed, and asks for a look at them.
+"""Notices which tables changed, and queues a look at them.
 
 Owns: when a table is looked at next, and what was seen last. Does not own: waiting (`app`), what is due
 (`rootline.maintenance`), the queue.
-Invariants: one cheap LIST a look; a table that is quiet or failing is looked at less and less often, up to a limit;
-one table's failure touches no other table's schedule; a head counts as seen only once its task is queued.
+Invariants: a look costs one cheap LIST; a table that is quiet or failing is looked at less and less often, up to a
+limit; one table's failure does not change when others are looked at; a head is seen only once its task is queued.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Watched:
 
 
 class HeadWatcher:
-    """Call `look` again and again, after as many seconds as it says."""
+    """Call `look` in a loop; it returns the seconds to wait before the next call."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class HeadWatcher:
         return sorted(self._watched)
 
     async def look(self) -> float:
-        """Look at every table whose time has come; the seconds until the next one's."""
+        """Look at every table that is due; the seconds until the next one is."""
         now_s = self._environment.monotonic_s()
         if now_s >= self._discover_s:
             await self._discover(now_s)
@@ -74,7 +74,7 @@ class HeadWatcher:
             watched.failed = 0
 
     def failed(self, table: TableName) -> None:
-        """A task on `table` failed: look again, later than after a success, even if its head stays the same."""
+        """A task on `table` failed: look again even if its head stays the same, later than after a success."""
         watched = self._watched.get(table)
         if watched is not None:
             watched.seen = None
@@ -104,7 +104,7 @@ class HeadWatcher:
                 watched.quiet += 1
                 self._plan_next(watched)
                 return
-            offer = await self._queue.offer(Task(TaskKind.FLUSH, table, head.version))
+            offer = await self._queue.offer(Task(TaskKind.ROOT, table, head.version))
         except Exception as error:
             self._counters.failures += 1
             _log.warning("cannot find the head", action="head-not-found", table=table, reason=str(error) or repr(error))

@@ -1,8 +1,8 @@
-"""Leaves kept in memory, because they never change and plans ask for the same ones again.
+"""Leaves kept in memory: they never change, and plans need the same ones again and again.
 
 Owns: what is kept, and for how long. Does not own: reading and proving a leaf
 (`rootline.storage.metadata.leaf_reader`).
-Invariants: bounded by the leaves' stored bytes; losing it all changes latency only.
+Invariants: bounded by the leaves' stored bytes; losing all of it costs time only.
 """
 
 from __future__ import annotations

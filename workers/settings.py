@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class WorkerSettings(BaseSettings):
-    """Units stand last in each name."""
+    """The unit comes last in each name."""
 
     model_config = SettingsConfigDict(env_prefix="ROOTLINE_WORKER__", extra="forbid", frozen=True)
 
@@ -23,7 +23,7 @@ class WorkerSettings(BaseSettings):
     jobs_at_once: int = Field(default=2, ge=1, description="Tables that are worked on at the same time.")
     verdict_timeout_s: float = Field(default=60.0, gt=0, description="Longest wait for the verdict on an intent.")
     request_timeout_s: float = Field(default=60.0, gt=0, description="Deadline of one store or log operation.")
-    replans_max: int = Field(default=3, ge=0, description="Times a flush that came too late is planned anew.")
+    replans_max: int = Field(default=3, ge=0, description="Times a plan that came too late is made again.")
     leaf_cache_bytes_max: int = Field(
         default=268_435_456, ge=0, description="Bytes of leaves kept to find which one holds a file."
     )

@@ -35,6 +35,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.store_object import store_object
 from rootline.storage.metadata.table_loader import load_to_build_on
 from rootline.storage.metadata.timed_reads import TimedReads
 from rootline.tree.state.pending_object import PendingObject
@@ -107,14 +108,8 @@ class EffectRunner:
 
     async def _store_object(self, item: PendingObject) -> None:
         key = key_of(self.table, item.location)
-        reply = await self.store.put_if_absent(key, item.body)
-        if reply.answer is PutAnswer.CREATED:
-            return
-        found = await self.store.get(key)
-        if found is None:
-            raise Unavailable("store-unavailable", f"{key}: not stored yet ({reply.answer.value} {reply.detail})")
-        if found.body != item.body:
-            raise Unavailable("store-unavailable", f"{key}: other bytes rest under this name")
+        if await store_object(self.store, key, item.body) != item.body:
+            raise Unavailable("store-unavailable", f"{key}: the store holds other bytes under this name")
 
     async def _read_back(self, effect: ReadBack) -> Event:
         found = await self.store.get(effect.key)

@@ -26,8 +26,9 @@ from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import EqualityDeleteFile, Intent, IntentKind
 from rootline.schemas.verdict import VerdictKind
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, Operation
-from rootline.workers.by_hand import ByHand, maintain
-from rootline.workers.jobs.maintenance_job import JobOutcome
+from rootline.workers.by_hand import maintain
+from rootline.workers.jobs.job import JobOutcome
+from rootline.workers.kinds import COMPACT, FLUSH, MaintenanceKind
 
 SCHEMA = pa.schema([("id", pa.int64()), ("carrier", pa.string()), ("delay", pa.float64())])
 V2, V3 = FormatVersion.V2, FormatVersion.V3
@@ -93,7 +94,7 @@ class ExportedLake:
         """The export as PyIceberg sees it."""
         return StaticTable.from_metadata(self.export(format_version, version).metadata_location)
 
-    def maintain(self, what: ByHand) -> None:
+    def maintain(self, what: MaintenanceKind) -> None:
         async def work(session: Session) -> None:
             report = await maintain(session.store, session.log, session.environment, TABLE, what, dry_run=False)
             assert report.outcome is JobOutcome.COMMITTED, report
@@ -101,10 +102,10 @@ class ExportedLake:
         self.lake.holder.run(work)
 
     def flush(self) -> None:
-        self.maintain(ByHand.FLUSH)
+        self.maintain(FLUSH)
 
     def compact(self) -> None:
-        self.maintain(ByHand.COMPACT)
+        self.maintain(COMPACT)
 
     @property
     def head(self) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
 
 from rootline import connect
+from rootline.workers.by_hand import BY_HAND
 from tests.cli.conftest import Run
 
 
@@ -39,3 +41,12 @@ def test_a_table_is_flushed_and_compacted_by_hand(run: Run, tmp_path: Path) -> N
 def test_a_table_that_does_not_exist_is_no_success(run: Run, tmp_path: Path) -> None:
     a_lake(tmp_path / "lake", 0)
     assert run("maintenance", "run", "flush", "demo.none", "--warehouse", tmp_path / "lake").code == 1
+
+
+def test_help_lists_every_kind_and_an_unknown_one_is_a_usage_error_that_names_them(run: Run, tmp_path: Path) -> None:
+    told = run("maintenance", "run", "--help").out
+    for name, kind in BY_HAND.items():
+        assert re.search(rf"^ +{name} +{re.escape(kind.by_hand or '')}$", told, re.MULTILINE), told
+    unknown = run("maintenance", "run", "polish", "demo.t", "--warehouse", tmp_path)
+    assert unknown.code == 2
+    assert f"there is no kind 'polish': give one of {', '.join(BY_HAND)}" in unknown.err

@@ -17,8 +17,9 @@ from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
 from rootline.schemas.identifiers import TableName
-from rootline.workers.by_hand import ByHand, maintain
-from rootline.workers.jobs.maintenance_job import JobOutcome
+from rootline.workers.by_hand import maintain
+from rootline.workers.jobs.job import JobOutcome
+from rootline.workers.kinds import FLUSH
 from tests.catalog.served_catalog import served
 from tests.engines.duckdb_reader import open_duckdb
 from tests.engines.iceberg_spark import IcebergSpark
@@ -81,7 +82,7 @@ def adopt_and_change(lake: Lake, written: WrittenTable) -> AdoptedTable:
 
 def flush(lake: Lake, name: TableName) -> None:
     async def work(session: Session) -> None:
-        report = await maintain(session.store, session.log, session.environment, name, ByHand.FLUSH, dry_run=False)
+        report = await maintain(session.store, session.log, session.environment, name, FLUSH, dry_run=False)
         assert report.outcome is JobOutcome.COMMITTED, report
 
     lake.holder.run(work)

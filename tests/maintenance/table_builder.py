@@ -21,7 +21,7 @@ from rootline.maintenance.flush_limits import FLUSH_NOW, FlushLimits
 from rootline.maintenance.flush_plan import FlushPlan, plan_flush
 from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan, plan_leaf_compaction
 from rootline.maintenance.leaf_load import LeafLoad
-from rootline.maintenance.planned_leaf import PlannedLeaf, manifest_of
+from rootline.maintenance.planned_leaf import PlannedLeaf, write_leaves
 from rootline.ports.object_store import ObjectStore, PutAnswer
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
@@ -115,7 +115,7 @@ def _statistics(field_id: int, of_type: PrimitiveType, lower: Any, upper: Any, *
 
 
 def location_of(number: int) -> str:
-    """Where `data_file(number)` rests."""
+    """Where `data_file(number)` is stored."""
     return f"data/{number:06d}.parquet"
 
 
@@ -266,14 +266,14 @@ class TableBuilder:
         )
 
     async def _written(self, leaves: Sequence[PlannedLeaf]) -> tuple[AddedManifest, ...]:
-        manifests: list[AddedManifest] = []
-        for planned in leaves:
-            self._names += 1
-            leaf_uuid = uuid.uuid5(self.table_uuid, f"leaf {self._names}")
-            leaf = encode_leaf(planned.entries, self.definition, leaf_uuid=leaf_uuid, content=planned.content)
-            await self.put(leaf.location, leaf.body)
-            manifests.append(manifest_of(planned, leaf, manifests))
-        return tuple(manifests)
+        first = self._names + 1
+        self._names += len(leaves)
+        written = write_leaves(
+            leaves, self.definition, lambda index: uuid.uuid5(self.table_uuid, f"leaf {first + index}")
+        )
+        for item in written.objects:
+            await self.put(item.location, item.body)
+        return written.manifests
 
     async def flush_loose(self) -> None:
         """Flush what is due, delete leaves without saying which data leaf they belong to."""

@@ -92,7 +92,7 @@ def test_an_entry_that_no_leaf_of_ours_may_hold_keeps_it_in_avro_while_it_lives(
     assert fault([record("a"), nobody], 1) is None
     for violations in ({"record_count": -1}, {"file_size_in_bytes": -1}, {"file_path": ""}):
         assert fault([record("a"), record("b", **violations)]) is not None
-    assert "there twice" in (fault([record("a"), record("a")]) or "")
+    assert "occurs twice" in (fault([record("a"), record("a")]) or "")
 
 
 def test_a_leaf_of_ours_is_adopted_by_its_row_alone() -> None:

@@ -10,7 +10,7 @@ from rootline.maintenance.commit_pace import CommitPace
 from rootline.maintenance.flush_limits import FEW_FILES, FEW_VECTORS, FlushLimits
 from rootline.schemas.identifiers import Version
 from rootline.workers.jobs.flush_job import flush_job
-from rootline.workers.jobs.maintenance_job import JobOutcome
+from rootline.workers.jobs.job import JobContext, JobOutcome
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder
 
@@ -57,7 +57,7 @@ async def test_a_worker_flushes_a_fast_table_earlier_than_a_slow_one() -> None:
         builder = TableBuilder(**{"rootline.flush.retained-bytes": str(20 * MB)})
         await builder.create()
         settings = WorkerSettings(verdict_timeout_s=0.001)
-        job = flush_job(builder.store, MemoryIntentLog(), SystemEnvironment(), settings)
+        job = flush_job(JobContext.of(builder.store, MemoryIntentLog(), SystemEnvironment(), settings))
         assert (await job.run(builder.table)).outcome is JobOutcome.NOTHING_DUE
         await builder.append(*range(FEW_FILES))
         builder.now_ms += 1_000 * seconds_a_commit

@@ -53,7 +53,7 @@ async def test_a_large_leaf_is_not_written_again_with_each_small_one() -> None:
     assert set(plan(builder, CompactionLimits(leaves=3)).replaces) == set(small)
 
 
-async def test_a_leaf_that_is_mostly_dead_is_written_anew_without_what_is_dead() -> None:
+async def test_a_leaf_that_is_mostly_dead_is_rewritten_without_what_is_dead() -> None:
     builder = await with_leaves(4)
     await builder.remove(0)
     assert plan(builder, CompactionLimits()).leaves == ()

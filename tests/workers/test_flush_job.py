@@ -11,7 +11,6 @@ import pytest
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
-from rootline.maintenance.flush_limits import FLUSH_NOW, FlushLimits
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import Corrupt, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -23,7 +22,8 @@ from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
 from rootline.testing.faulty_object_store import Fault, FaultyObjectStore, scripted
 from rootline.workers.jobs.flush_job import flush_job
-from rootline.workers.jobs.maintenance_job import JobOutcome, MaintenanceJob, WorkerLog
+from rootline.workers.jobs.job import JobContext, JobOutcome, WorkerLog
+from rootline.workers.jobs.maintenance_job import MaintenanceJob
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder, data_file, location_of
 from tests.workers.log_coordinator import LogCoordinator
@@ -42,12 +42,12 @@ def job_of(
     builder: TableBuilder,
     log: WorkerLog,
     *,
-    limits: FlushLimits | None = FLUSH_NOW,
+    now: bool = True,
     verdict_timeout_s: float = 60.0,
     store: FaultyObjectStore | None = None,
 ) -> MaintenanceJob:
     settings = WorkerSettings(verdict_timeout_s=verdict_timeout_s)
-    return flush_job(store or builder.store, log, SystemEnvironment(), settings, limits=limits)
+    return flush_job(JobContext.of(store or builder.store, log, SystemEnvironment(), settings, now=now))
 
 
 @asynccontextmanager
@@ -83,7 +83,7 @@ async def test_a_flush_moves_the_root_s_files_into_leaves() -> None:
 
 async def test_a_table_below_its_own_thresholds_is_left_alone() -> None:
     builder, log = await a_table(*range(6), **{"rootline.flush.data-files": "7"}), MemoryIntentLog()
-    job = job_of(builder, log, limits=None)
+    job = job_of(builder, log, now=False)
     assert (await job.run(builder.table)).outcome is JobOutcome.NOTHING_DUE
     await builder.append(6)
     async with serving(LogCoordinator(log, builder)):
@@ -109,7 +109,7 @@ async def test_vectors_of_leafed_files_are_flushed_to_their_leaf() -> None:
     await assert_sound(builder)
 
 
-async def test_a_flush_that_came_too_late_is_planned_anew() -> None:
+async def test_a_flush_that_came_too_late_is_planned_again() -> None:
     builder, log = await a_table(0, 1), MemoryIntentLog()
     coordinator = LogCoordinator(log, builder)
     await coordinator.publish(builder.removal(0, 1))  # ahead of the flush on the log, after it in the plan
@@ -177,7 +177,7 @@ class ReplaceableLog:
         return await self.log.wait_verdict(position, timeout_s=timeout_s)
 
 
-async def test_a_flush_on_a_log_that_was_made_anew_is_planned_anew() -> None:
+async def test_a_flush_on_a_log_that_was_replaced_is_planned_again() -> None:
     builder, address = await a_table(*range(3)), ReplaceableLog()
     job = job_of(builder, address, verdict_timeout_s=0.01)
     assert (await job.run(builder.table)).outcome is JobOutcome.UNKNOWN
@@ -203,6 +203,15 @@ async def test_a_leaf_that_was_not_stored_is_never_published() -> None:
     store = FaultyObjectStore(builder.store, scripted([Fault.LOST_REQUEST], under=LEAVES))
     with pytest.raises(Unavailable):
         await job_of(builder, log, store=store).run(builder.table)
+    assert await log.end_offset() == 0
+
+
+async def test_other_bytes_under_the_name_of_a_new_leaf_stop_the_flush_before_it_is_published() -> None:
+    builder, log = await a_table(*range(3)), MemoryIntentLog()
+    store = FaultyObjectStore(builder.store, scripted([Fault.OWN_CONFLICT, Fault.TRUNCATED], under=LEAVES))
+    with pytest.raises(Corrupt, match="other bytes under this name") as failure:
+        await job_of(builder, log, store=store).run(builder.table)
+    assert failure.value.code == "leaf-corrupt"
     assert await log.end_offset() == 0
 
 

@@ -11,7 +11,7 @@ from rootline.maintenance.vector_compaction_plan import large_vectors
 from rootline.schemas.content_entry import ContentType
 from rootline.storage.metadata.table_loader import load_table
 from rootline.workers.jobs.flush_job import flush_job
-from rootline.workers.jobs.maintenance_job import JobOutcome
+from rootline.workers.jobs.job import JobContext, JobOutcome
 from rootline.workers.jobs.vector_compaction_job import vector_compaction_job
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder, location_of
@@ -33,7 +33,7 @@ async def test_a_large_vector_moves_and_the_table_is_what_it_was() -> None:
     builder, log = await a_table(**{"rootline.compact.vector-bytes": "10"}), MemoryIntentLog()
     before = builder.live_files()
     serving = asyncio.create_task(LogCoordinator(log, builder).serve())
-    job = vector_compaction_job(builder.store, log, SystemEnvironment(), WorkerSettings())
+    job = vector_compaction_job(JobContext.of(builder.store, log, SystemEnvironment(), WorkerSettings()))
     report = await job.run(builder.table)
     assert (report.outcome, report.entries) == (JobOutcome.COMMITTED, 1)
     (mask,) = builder.rows_of(ContentType.MANIFEST_DV)
@@ -53,9 +53,10 @@ async def test_vectors_of_data_files_still_find_their_leaf_for_a_flush() -> None
         MemoryIntentLog(),
     )
     serving = asyncio.create_task(LogCoordinator(log, builder).serve())
-    await vector_compaction_job(builder.store, log, SystemEnvironment(), WorkerSettings()).run(builder.table)
+    context = JobContext.of(builder.store, log, SystemEnvironment(), WorkerSettings())
+    await vector_compaction_job(context).run(builder.table)
     await builder.delete_rows({3: [1]})
-    report = await flush_job(builder.store, log, SystemEnvironment(), WorkerSettings()).run(builder.table)
+    report = await flush_job(context).run(builder.table)
     serving.cancel()
     assert (report.outcome, report.entries) == (JobOutcome.COMMITTED, 1)
     (deletes,) = builder.rows_of(ContentType.DELETE_MANIFEST)

@@ -19,6 +19,7 @@ from rootline.storage.metadata.table_loader import load_table
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from rootline.workers.app import WorkerService
+from rootline.workers.jobs.job import JobOutcome
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder, data_file, location_of
 
@@ -58,8 +59,8 @@ def test_a_table_that_is_written_all_the_time_stays_shallow_and_whole() -> None:
         assert live == {location_of(number) for number in range(60)}
         in_root = [row for row in state.root.rows if row.entry.content_type is ContentType.DATA]
         assert len(in_root) < 10
-        assert worker.counters.flushes_committed >= 4
-        assert (worker.counters.failures, worker.counters.flushes_rejected) == (0, 0)
+        assert worker.counters.outcomes["flush", JobOutcome.COMMITTED] >= 4
+        assert (worker.counters.failures, worker.counters.outcomes["flush", JobOutcome.REJECTED]) == (0, 0)
         assert [f async for f in check_table(store, table.table, data_files=DataFiles.IGNORED)] == []
 
     run_virtually(story())

@@ -20,6 +20,7 @@ from rootline.storage.metadata.table_names import list_tables
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from rootline.workers.app import WorkerService
+from rootline.workers.jobs.job import JobOutcome
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder
 from tests.workers.log_coordinator import LogCoordinator
@@ -65,7 +66,7 @@ def test_every_table_that_is_due_is_flushed_and_a_stop_ends_the_service() -> Non
         coordinator.cancel()
         assert [len(builder.rows_of(ContentType.DATA)) for builder in (*builders, small)] == [0, 0, 0, 2]
         counters = service.counters
-        assert (counters.tables, counters.flushes_committed, counters.entries_moved) == (4, 3, 9)
+        assert (counters.tables, counters.outcomes["flush", JobOutcome.COMMITTED], counters.entries_moved) == (4, 3, 9)
         assert (counters.failures, counters.jobs_running) == (0, 0)
 
     run_virtually(story())
@@ -80,12 +81,12 @@ def test_a_table_that_becomes_due_later_is_noticed_and_a_new_one_is_discovered()
         coordinator = asyncio.create_task(LogCoordinator(log, builder, late).serve())
         running = asyncio.create_task(service.run())
         await asyncio.sleep(300)
-        assert service.counters.flushes_committed == 0
+        assert service.counters.outcomes["flush", JobOutcome.COMMITTED] == 0
         await builder.append(7)
         await late.create()
         await late.append(1)
         await asyncio.sleep(60)
-        assert service.counters.flushes_committed == 2
+        assert service.counters.outcomes["flush", JobOutcome.COMMITTED] == 2
         service.request_stop()
         await running
         coordinator.cancel()
@@ -123,7 +124,7 @@ def test_one_corrupt_table_stops_no_other_and_is_tried_less_and_less_often() -> 
             await running
         coordinator.cancel()
         assert good.rows_of(ContentType.DATA) == []
-        assert service.counters.flushes_committed == 1
+        assert service.counters.outcomes["flush", JobOutcome.COMMITTED] == 1
         assert 5 <= service.counters.failures <= 20
         failed = [line for line in lines if line.get("action") == "flush-failed"]
         assert {(line["table"], line["code"]) for line in failed} == {("demo.bad", "root-corrupt")}
@@ -142,7 +143,7 @@ def test_without_a_coordinator_no_second_flush_is_written() -> None:
         assert len((await store.list("demo/flights/metadata/leaves/")).keys) == 1
         coordinator = asyncio.create_task(LogCoordinator(log, builder).serve())
         await asyncio.sleep(120)
-        assert service.counters.flushes_committed == 1
+        assert service.counters.outcomes["flush", JobOutcome.COMMITTED] == 1
         service.request_stop()
         await running
         coordinator.cancel()
@@ -187,7 +188,7 @@ def test_every_log_line_carries_an_action() -> None:
 
 async def test_a_queue_takes_one_task_of_a_table_at_a_time_and_no_more_than_it_may() -> None:
     queue = MemoryTaskQueue(tasks_max=2)
-    one, two, three = (Task(TaskKind.FLUSH, TableName(f"demo.t{number}"), Version(0)) for number in range(3))
+    one, two, three = (Task(TaskKind.ROOT, TableName(f"demo.t{number}"), Version(0)) for number in range(3))
     assert [await queue.offer(task) for task in (one, one, two, three)] == [
         Offer.QUEUED,
         Offer.ALREADY_THERE,

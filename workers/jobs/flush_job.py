@@ -1,4 +1,4 @@
-"""Flushes: the root's own rows go to leaves.
+"""Flushes: the root's own rows move to leaves.
 
 Owns: what is read to plan a flush. Does not own: what is moved (`rootline.maintenance.flush_plan`), the steps of a job
 (`maintenance_job`).
@@ -10,56 +10,44 @@ from __future__ import annotations
 from typing import Final
 
 from rootline.maintenance.commit_pace import CommitPace
-from rootline.maintenance.flush_limits import FlushLimits
+from rootline.maintenance.flush_limits import FLUSH_NOW, FlushLimits
 from rootline.maintenance.flush_plan import FlushPlan, RootLoad, plan_flush
-from rootline.ports.environment import Environment
-from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent import IntentKind
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.table_loader import read_stored_manifest_vectors
-from rootline.storage.metadata.timed_reads import TimedReads
 from rootline.tree.scan.scan_plan import manifest_vectors
-from rootline.workers.jobs.maintenance_job import MaintenanceJob, WorkerLog
-from rootline.workers.leaf_cache import LeafCache
-from rootline.workers.settings import WorkerSettings
+from rootline.workers.jobs.job import JobContext
+from rootline.workers.jobs.maintenance_job import MaintenanceJob
 
 
 class FlushPlanner:
-    """Plans flushes. `limits`: instead of what the tables' properties say."""
+    """Plans flushes."""
 
-    kind: Final = IntentKind.FLUSH
+    what: Final = "flush"
     stale: Final = "flush-stale"
+    corrupt: Final = "leaf-corrupt"
 
-    def __init__(self, store: ObjectStore, leaves: LeafCache, limits: FlushLimits | None = None) -> None:
-        self._store, self._leaves, self._limits = store, leaves, limits
+    def __init__(self, context: JobContext) -> None:
+        self._reads, self._leaves = context.reads, context.leaves
+        self._limits = FLUSH_NOW if context.now else None
         self._pace = CommitPace()
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> FlushPlan | None:
-        """What is due in `root`. Raises `Corrupt`, `Unavailable`, and `Invalid` (`setting-invalid`)."""
+        """What is due in `root`; as `Planner.plan`."""
         pace = self._pace.see(root.header)
         limits = self._limits or FlushLimits.of_properties(definition.properties).at_pace(root.size_in_bytes, pace)
         load = RootLoad.of(root)
         wanted = set(load.leaves_to_read(limits))
         rows = [row.entry for row in root.rows if row.entry.content_type is ContentType.DATA_MANIFEST]
         needed = [row for row in rows if row.location in wanted]
-        leaves = await self._leaves.leaves(self._store, table, needed, definition)
-        dead = manifest_vectors(root, await read_stored_manifest_vectors(self._store, root)) if leaves else {}
+        leaves = await self._leaves.leaves(self._reads, table, needed, definition)
+        dead = manifest_vectors(root, await read_stored_manifest_vectors(self._reads, root)) if leaves else {}
         plan = plan_flush(root, definition, limits, load=load, leaves=leaves, dead=dead)
         return plan if plan.leaves else None
 
 
-def flush_job(
-    store: ObjectStore,
-    log: WorkerLog,
-    environment: Environment,
-    settings: WorkerSettings,
-    *,
-    leaves: LeafCache | None = None,
-    limits: FlushLimits | None = None,
-) -> MaintenanceJob:
-    """A job that flushes tables; arguments as `FlushPlanner` and `MaintenanceJob`."""
-    leaves, reads = leaves or LeafCache(settings.leaf_cache_bytes_max), TimedReads(store, settings.request_timeout_s)
-    return MaintenanceJob(store, log, environment, settings, FlushPlanner(reads, leaves, limits))
+def flush_job(context: JobContext) -> MaintenanceJob:
+    """A job that flushes tables."""
+    return MaintenanceJob(context, FlushPlanner(context))

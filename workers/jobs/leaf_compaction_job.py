@@ -1,9 +1,9 @@
-"""Compactions of leaves: small ones become one, mostly dead ones lose what is dead, adopted ones become columns.
+"""Compactions of leaves: small ones are merged, dead entries are dropped, adopted Avro leaves become columns.
 
-Owns: what is read to plan a compaction, and which adopted leaves stay what they are. Does not own: what is moved
+Owns: what is read to plan a compaction, and which adopted leaves stay in Avro. Does not own: what is moved
 (`rootline.maintenance.leaf_compaction_plan`), the steps of a job (`maintenance_job`).
-Invariants: no leaf is read while none is due; an adopted leaf that columns cannot hold is tried once by a process, one
-that is damaged or gone again and again, and neither keeps the others from being compacted.
+Invariants: no leaf is read while none is due; a process tries an adopted leaf that columns cannot hold only once, and
+one that is damaged or missing at every look; neither keeps other leaves from being compacted.
 """
 
 from __future__ import annotations
@@ -19,35 +19,31 @@ from rootline.maintenance.adopted_leaves import fault_in_columns
 from rootline.maintenance.compaction_limits import CompactionLimits
 from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan, leaves_to_read, plan_leaf_compaction
 from rootline.maintenance.leaf_load import LeafLoad, LoadedLeaf
-from rootline.ports.environment import Environment
-from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent import IntentKind
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.table_loader import read_stored_manifest_vectors
-from rootline.storage.metadata.timed_reads import TimedReads
 from rootline.tree.scan.scan_plan import manifest_vectors
-from rootline.workers.jobs.maintenance_job import MaintenanceJob, WorkerLog
-from rootline.workers.leaf_cache import LeafCache
-from rootline.workers.settings import WorkerSettings
+from rootline.workers.jobs.job import JobContext
+from rootline.workers.jobs.maintenance_job import MaintenanceJob
 
 _log = structlog.get_logger("rootline.workers")
 
 
 class LeafCompactionPlanner:
-    """Plans compactions of leaves. `now`: whatever can become fewer leaves does, whatever the properties say."""
+    """Plans compactions of leaves. By hand, everything that can become fewer leaves does."""
 
-    kind: Final = IntentKind.COMPACT_LEAVES
+    what: Final = "compaction of leaves"
     stale: Final = "compaction-stale"
+    corrupt: Final = "leaf-corrupt"
 
-    def __init__(self, store: ObjectStore, leaves: LeafCache, *, now: bool = False) -> None:
-        self._store, self._leaves, self._now = store, leaves, now
+    def __init__(self, context: JobContext) -> None:
+        self._reads, self._leaves, self._now = context.reads, context.leaves, context.now
         self._kept_apart: dict[TableName, frozenset[str]] = {}
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> LeafCompactionPlan | None:
-        """What is due in `root`. Raises `Corrupt`, `Unavailable`, and `Invalid` (`setting-invalid`)."""
+        """What is due in `root`; as `Planner.plan`."""
         limits = CompactionLimits.of_properties(definition.properties)
         limits = limits.now if self._now else limits
         whole = LeafLoad.of(root)
@@ -57,12 +53,12 @@ class LeafCompactionPlanner:
         chosen = load.chosen(limits)
         if not chosen and not load.dead:
             return None
-        dead = manifest_vectors(root, await read_stored_manifest_vectors(self._store, root))
+        dead = manifest_vectors(root, await read_stored_manifest_vectors(self._reads, root))
         while staying := await self._staying(table, chosen, definition, dead):
             apart |= staying
             load = whole.without(apart)
             chosen = load.chosen(limits)
-        leaves = await self._leaves.leaves(self._store, table, leaves_to_read(load, chosen), definition)
+        leaves = await self._leaves.leaves(self._reads, table, leaves_to_read(load, chosen), definition)
         plan = await asyncio.to_thread(
             plan_leaf_compaction, root, definition, limits, load=load, chosen=chosen, leaves=leaves, dead=dead
         )
@@ -79,13 +75,13 @@ class LeafCompactionPlanner:
         lasting, passing = set[str](), set[str]()
         for row in (leaf.row for leaf in chosen if leaf.is_adopted):
             try:
-                leaves = await self._leaves.leaves(self._store, table, [row], definition)
+                leaves = await self._leaves.leaves(self._reads, table, [row], definition)
                 fault = await asyncio.to_thread(
                     fault_in_columns, row, leaves[row.location], dead.get(row.location), definition
                 )
-            except Invalid as error:  # this process may not read it
+            except Invalid as error:  # this process is not allowed to read it
                 fault = error.message
-            except Corrupt as error:  # or the answer was cut off
+            except Corrupt as error:  # perhaps the answer was cut off: try it again at the next look
                 passing.add(row.location)
                 _log.warning("an adopted leaf cannot be read", action="adopted-leaf-unreadable", reason=error.message)
                 continue
@@ -97,15 +93,6 @@ class LeafCompactionPlanner:
         return lasting | passing
 
 
-def leaf_compaction_job(
-    store: ObjectStore,
-    log: WorkerLog,
-    environment: Environment,
-    settings: WorkerSettings,
-    *,
-    leaves: LeafCache | None = None,
-    now: bool = False,
-) -> MaintenanceJob:
-    """A job that compacts leaves; arguments as `LeafCompactionPlanner` and `MaintenanceJob`."""
-    leaves, reads = leaves or LeafCache(settings.leaf_cache_bytes_max), TimedReads(store, settings.request_timeout_s)
-    return MaintenanceJob(store, log, environment, settings, LeafCompactionPlanner(reads, leaves, now=now))
+def leaf_compaction_job(context: JobContext) -> MaintenanceJob:
+    """A job that compacts leaves."""
+    return MaintenanceJob(context, LeafCompactionPlanner(context))

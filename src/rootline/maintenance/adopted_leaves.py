@@ -1,6 +1,6 @@
-"""Whether the entries of an adopted Avro manifest can stand in a leaf of ours.
+"""Whether a Parquet leaf can hold the entries of an adopted Avro manifest.
 
-Owns: that judgement. Does not own: the rules of a leaf of ours (`leaf_rules`), which leaves are due (`leaf_load`).
+Owns: that check. Does not own: the rules of a Parquet leaf (`leaf_rules`), which leaves are due (`leaf_load`).
 Invariants: pure; no loop over entries; what is DELETED or dead is not looked at, because it does not move.
 
 Source: docs/decisions/0029; format page, "Leaf: Parquet".
@@ -24,7 +24,7 @@ _LOCATION: Final = "location"
 
 
 def fault_in_columns(row: ContentEntry, leaf: Leaf, dead: BitMap | None, definition: TableDefinition) -> str | None:
-    """The first reason why a live entry of `leaf` cannot move to a leaf of ours; `None`: all of them can.
+    """The first reason why a live entry of `leaf` cannot move to a Parquet leaf; `None`: all of them can.
 
     Raises:
         Corrupt: `leaf-corrupt`, a column cannot be read.
@@ -42,11 +42,11 @@ def fault_in_columns(row: ContentEntry, leaf: Leaf, dead: BitMap | None, definit
         return violations
     locations = table.column(_LOCATION)
     if pc.any(pc.equal(locations, "")).as_py() or pc.count_distinct(locations).as_py() < len(locations):
-        return "a location is empty, or there twice"
+        return "a location is empty, or occurs twice"
     statistics = leaf.statistics_at(ordinals)
     for member in definition.spec_by_id(row.partition_spec_id).expr_ids:
         if member not in statistics or statistics[member].null_count:
-            return f"the partition value of id {member} is not known of each entry"
+            return f"the partition value of id {member} is not known for every entry"
     return None
 
 

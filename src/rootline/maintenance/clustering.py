@@ -1,7 +1,7 @@
 """The order of entries inside leaves, so that a leaf's aggregates prune.
 
 Owns: the sort key, and the cut into leaves of even size. Does not own: which entries are flushed (`flush_plan`).
-Invariants: total and deterministic: the same entries give the same leaves whatever order they came in.
+Invariants: total and deterministic: the same entries give the same leaves, in whatever order they came.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def sort_ids(definition: TableDefinition, spec_id: int) -> tuple[int, ...]:
 
 
 def cut(entries: Sequence[ContentEntry], entries_max: int) -> list[Sequence[ContentEntry]]:
-    """Runs of at most `entries_max` entries, of even size: no small rest that needs compaction at once."""
+    """Runs of at most `entries_max` entries, of even size: no small last one that is due for compaction at once."""
     pieces = -(-len(entries) // entries_max)
     ends = [len(entries) * piece // pieces for piece in range(pieces + 1)]
     return [entries[start:end] for start, end in pairwise(ends)]

@@ -1,4 +1,4 @@
-"""How fast a table's roots follow one another, as somebody sees who looks at its head now and then.
+"""How fast a table's roots follow one another, estimated from its head now and then.
 
 Owns: the estimate. Does not own: what follows from it (`flush_limits`).
 Invariants: pure; no clock but the roots' own timestamps; a table seen once has no pace yet.
@@ -13,7 +13,7 @@ from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.root_header import RootHeader
 
 _SPAN_MS: Final = 1_000
-"""Heads nearer than that say little: the one before is compared with a later one instead."""
+"""Heads that are closer in time say little: the earlier one is then compared with a later head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class CommitPace:
     _seen: dict[TableName, _Seen] = field(default_factory=dict)
 
     def see(self, header: RootHeader) -> float:
-        """Take in a head; commits per second since the one before, 0.0 while there is none."""
+        """Note a head; commits per second since the head before it, 0.0 for the first one."""
         now = header.snapshot.timestamp_ms
         before = self._seen.get(header.table)
         if before is None or header.version < before.version:

@@ -1,8 +1,8 @@
-"""When leaves are due to be written anew: a table's thresholds, as its properties say them.
+"""When leaves are due to be rewritten: a table's thresholds, from its properties.
 
 Owns: names, defaults and bounds of the `rootline.compact.*` table properties. Does not own: what is chosen once a
 threshold is reached (`leaf_load`, `vector_compaction_plan`).
-Invariants: a value that cannot be used is refused by name, never replaced in silence; one compaction moves a bounded
+Invariants: a value that cannot be used is refused by name, never replaced silently; one compaction moves a bounded
 number of entries.
 """
 
@@ -16,16 +16,16 @@ from rootline.maintenance.flush_limits import FlushLimits
 from rootline.maintenance.property_values import switch, whole_number
 
 ENTRIES_MAX: Final = 100_000
-"""Live entries that one compaction reads and writes again, unless a single leaf has more."""
+"""Live entries that one compaction reads and rewrites, unless a single leaf has more."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionLimits:
-    """`leaves`: small leaves of about one size, or delete leaves of one data leaf, that become one when so many.
+    """`leaves`: so many small leaves of about one size, or delete leaves of one data leaf, are merged.
 
-    `dead_percent`: a leaf of which so much is dead is written anew. `leaf_entries`: as for a flush. `vector_bytes`,
+    `dead_percent`: a leaf with so many dead entries is rewritten. `leaf_entries`: as for a flush. `vector_bytes`,
     `root_vector_bytes`: manifest vectors move out of a root when one of them, or all together, are larger. `adopted`:
-    data leaves in Avro are written anew in columns.
+    data leaves in Avro are rewritten in columns.
     """
 
     leaves: int = 8
@@ -62,7 +62,7 @@ class CompactionLimits:
 
     @property
     def now(self) -> CompactionLimits:
-        """What an operator asks for by hand: whatever can become fewer leaves, or leaves in columns, does, and no dead
-        entry stays.
+        """For a compaction by hand: everything that can become fewer leaves, or leaves in columns, does; no dead entry
+        stays.
         """
         return replace(self, leaves=2, dead_percent=1, adopted=True)

@@ -1,4 +1,4 @@
-"""Leaves of files that are new, made from columns: what a writer with many files publishes in their place.
+"""Leaves of new files, made from columns: a writer with many files publishes them instead of the files.
 
 Owns: the columns that a list of files may have, their order, and the cut into leaves. Does not own: the leaf's bytes
 (`leaf_codec`), storing them (the client), what the coordinator makes of them (`rootline.tree.intents.writer_leaves`).
@@ -45,10 +45,12 @@ def leaf_columns(files: pa.Table, definition: TableDefinition, spec_id: int) -> 
     """
     for name in _REQUIRED:
         if name not in files.column_names:
-            raise Invalid("rows-invalid", f"the list of files has no column {name!r}")
+            raise Invalid("rows-invalid", f"the list of files has no column {name!r}; every file needs it")
     for name in files.column_names:
         if name not in _REQUIRED and name not in _OPTIONAL:
-            raise Invalid("rows-invalid", f"the list of files has a column {name!r}, which files do not have")
+            raise Invalid(
+                "rows-invalid", f"the list of files has a column {name!r}, which files do not have; leave it out"
+            )
     files = files.combine_chunks()
     tracked = _tracked_in(files, definition)
     schema = leaf_schema(tracked)
@@ -68,7 +70,7 @@ def leaf_columns(files: pa.Table, definition: TableDefinition, spec_id: int) -> 
 
 
 def clustered(table: pa.Table, definition: TableDefinition, spec_id: int) -> pa.Table:
-    """Leaf columns in the order that makes aggregates prune; as they are where nothing says which that is."""
+    """Leaf columns in an order that lets aggregates prune; unchanged when no bounds tell one."""
     held = (
         {field.name for field in table.schema.field(CONTENT_STATS).type} if CONTENT_STATS in table.schema.names else ()
     )
@@ -103,7 +105,7 @@ def _tracked_in(files: pa.Table, definition: TableDefinition) -> list[TrackedFie
     names = [field.name for field in kind]
     for name in names:
         if name not in known or names.count(name) > 1:
-            raise Invalid("rows-invalid", f"{CONTENT_STATS}.{name}: the table has no such column, or it is there twice")
+            raise Invalid("rows-invalid", f"{CONTENT_STATS}.{name}: the table has no such column, or it occurs twice")
     return sorted((known[name] for name in names), key=lambda field: field.tracked_id)
 
 

@@ -1,9 +1,9 @@
-"""When the root's own rows are due for leaves: a table's thresholds, as its properties say them.
+"""When the root's own rows are due to move to leaves: a table's thresholds, from its properties.
 
 Owns: names, defaults and bounds of the `rootline.flush.*` table properties. Does not own: what is chosen once a
 threshold is reached (`flush_plan`).
-Invariants: a value that cannot be used is refused by name, never replaced in silence; a leaf fits 32-bit ordinals
-and stays under the limit that keeps its manifest vector at 8 KiB.
+Invariants: a value that cannot be used is refused by name, never replaced silently; a leaf fits 32-bit ordinals and
+stays under the limit that keeps its manifest vector at 8 KiB.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class FlushLimits:
         data_files = whole_number(properties, "rootline.flush.data-files", defaults.data_files)
         vectors = whole_number(properties, "rootline.flush.vectors", defaults.vectors)
         bytes_max = whole_number(properties, "rootline.flush.bytes", defaults.bytes_max)
-        above = max(defaults.hard_entries, 4 * (data_files + vectors))  # of what a worker does in time
+        above = max(
+            defaults.hard_entries, 4 * (data_files + vectors)
+        )  # more than a worker leaves in a root when it keeps up
         above_bytes = max(defaults.hard_bytes, 4 * bytes_max)
         return FlushLimits(
             data_files=data_files,
@@ -63,10 +65,10 @@ class FlushLimits:
         )
 
     def at_pace(self, root_bytes: int, commits_per_s: float) -> FlushLimits:
-        """The limits of a table whose commits write roots of about `root_bytes`, so many a second.
+        """The limits of a table whose commits write roots of about `root_bytes`.
 
         Each commit writes a root, and roots are kept: ten of 1 MB a second are 36 GB an hour. Where that is more than
-        `retained_bytes`, few rows are enough for a flush, because the next roots are shorter by them.
+        `retained_bytes`, few rows are enough for a flush, because every later root is shorter by them.
         """
         if root_bytes * commits_per_s * 3_600 <= self.retained_bytes:
             return self
@@ -75,6 +77,6 @@ class FlushLimits:
 
 FEW_FILES: Final = 100
 FEW_VECTORS: Final = 20
-"""Rows from which on a flush is worth a leaf, however fast commits are."""
+"""With fewer rows a flush is not worth a leaf, however fast commits are."""
 FLUSH_NOW: Final = FlushLimits(data_files=1, vectors=1)
-"""Everything that can go to leaves goes: what an operator asks for by hand."""
+"""For a flush by hand: everything that can move to leaves does."""

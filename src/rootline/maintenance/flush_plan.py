@@ -1,7 +1,7 @@
 """What to move from a root into leaves, and how it is spread over them.
 
 Owns: the choice of rows, and which leaf a vector goes to. Does not own: how entries fill leaves (`planned_leaf`),
-thresholds (`flush_limits`), writing the leaves (`rootline.workers.jobs.flush_job`), what happens to rows that changed
+thresholds (`flush_limits`), what is read to plan (`rootline.workers.jobs.flush_job`), what happens to rows that changed
 since the plan was made (`rootline.tree` masks them).
 Invariants: a leaf holds one spec, and data or deletes; every entry is EXISTING with the explicit snapshot id,
 sequence numbers and first row id of the root row that it came from; a vector goes to a delete leaf affiliated with
@@ -20,11 +20,13 @@ from dataclasses import dataclass
 from pyroaring import BitMap
 
 from rootline.maintenance.flush_limits import FlushLimits
-from rootline.maintenance.planned_leaf import InPlan, InRoot, PlannedLeaf, planned_leaves
+from rootline.maintenance.plan import IntentStamp, WrittenPlan
+from rootline.maintenance.planned_leaf import InPlan, InRoot, PlannedLeaf, planned_leaves, write_leaves
 from rootline.schemas.bytes.leaf.leaf_codec import MAX_ENTRIES, Leaf, LeafContent
 from rootline.schemas.bytes.root.root_codec import Root, Row
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import Version
+from rootline.schemas.intent import IntentKind
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.scan.scan_plan import manifest_vectors
 
@@ -40,6 +42,17 @@ class FlushPlan:
     def entries(self) -> int:
         """Root rows that the plan moves."""
         return sum(len(leaf.entries) for leaf in self.leaves)
+
+    @property
+    def leaf_count(self) -> int:
+        """New leaves."""
+        return len(self.leaves)
+
+    def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
+        """The leaves, and the intent that names them; as `Plan.write`."""
+        written = write_leaves(self.leaves, definition, stamp.object_uuid)
+        intent = stamp.intent(IntentKind.FLUSH, self.made_from_version, add_manifests=written.manifests)
+        return WrittenPlan(written.objects, intent)
 
 
 @dataclass(frozen=True, slots=True)

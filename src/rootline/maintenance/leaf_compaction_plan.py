@@ -1,7 +1,8 @@
 """What many small leaves, and leaves with many dead entries, become.
 
 Owns: the new leaves, and what delete leaves belong to afterwards. Does not own: which leaves are due (`leaf_load`), the
-order inside a leaf (`clustering`), carrying it out (`rootline.workers.jobs`), what changed since (`rootline.tree`).
+order inside a leaf (`clustering`), storing and publishing (`rootline.workers.jobs`), what changed since
+(`rootline.tree`).
 Invariants: every live entry of a replaced leaf is in one new leaf, EXISTING, with the numbers and row ids that it had;
 a vector goes to a delete leaf of the data leaf that holds its data file, old or new; data leaves come first.
 
@@ -18,11 +19,13 @@ from pyroaring import BitMap
 
 from rootline.maintenance.compaction_limits import CompactionLimits
 from rootline.maintenance.leaf_load import LeafLoad, LoadedLeaf
-from rootline.maintenance.planned_leaf import InPlan, InRoot, PlannedLeaf, planned_leaves
+from rootline.maintenance.plan import IntentStamp, WrittenPlan
+from rootline.maintenance.planned_leaf import InPlan, InRoot, PlannedLeaf, planned_leaves, write_leaves
 from rootline.schemas.bytes.leaf.leaf_codec import MAX_ENTRIES, Leaf, LeafContent
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import Version
+from rootline.schemas.intent import IntentKind, Reaffiliation
 from rootline.schemas.table_definition import TableDefinition
 
 OWNERS_MAX = 64
@@ -42,6 +45,27 @@ class LeafCompactionPlan:
     def entries(self) -> int:
         """Live entries that the plan moves."""
         return sum(len(leaf.entries) for leaf in self.leaves)
+
+    @property
+    def leaf_count(self) -> int:
+        """New leaves."""
+        return len(self.leaves)
+
+    def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
+        """The new leaves, and the intent that puts them in the place of the old ones; as `Plan.write`."""
+        written = write_leaves(self.leaves, definition, stamp.object_uuid)
+        moved = [
+            Reaffiliation(location=location, referenced_file=written.manifests[owner.index].location)
+            for location, owner in self.reaffiliate
+        ]
+        intent = stamp.intent(
+            IntentKind.COMPACT_LEAVES,
+            self.made_from_version,
+            add_manifests=written.manifests,
+            replaces=self.replaces,
+            reaffiliate=tuple(moved),
+        )
+        return WrittenPlan(written.objects, intent)
 
 
 def plan_leaf_compaction(

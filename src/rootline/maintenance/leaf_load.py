@@ -1,10 +1,10 @@
-"""What a root says of its leaves, without opening one: enough to tell whether they should be written anew.
+"""What a root says of its leaves, without opening one: enough to tell which of them to rewrite.
 
 Owns: live and dead entries of each leaf, and the choice of leaves. Does not own: thresholds (`compaction_limits`), what
 the chosen leaves become (`leaf_compaction_plan`).
-Invariants: pure, and cheap: counts of the root's rows only; small leaves are joined with leaves of about their size, so
-that an entry is written again a few times in its life, however many flushes there are; delete leaves in Avro are left
-as they are, because their position delete files may stand nowhere else.
+Invariants: pure, and cheap: it only counts rows of the root; small leaves are merged with leaves of about their size,
+so that an entry is rewritten only a few times, however many flushes there are; delete leaves in Avro stay as they are,
+because their position delete files may be named nowhere else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.tree.proof.adopted_rows import is_adopted
 
 _BITS_A_TIER: Final = 3
-"""Leaves are of one size when their live entries differ by less than a factor of eight, or so."""
+"""Leaves are of one size when their live entries differ by less than a factor of about eight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class LoadedLeaf:
 
     @property
     def is_adopted(self) -> bool:
-        """Whether it is an Avro manifest, of which each entry costs hundreds of times what it costs in columns."""
+        """Whether it is an Avro manifest: reading an entry of it costs hundreds of times what it costs in columns."""
         return is_adopted(self.row)
 
     def is_mostly_dead(self, limits: CompactionLimits) -> bool:
-        """Whether its dead entries alone are reason enough. One that is dead as a whole leaves by itself."""
+        """Whether its dead entries alone are reason enough. A leaf with no live entry needs no rewriting: it leaves."""
         dead = self.row.record_count - self.live
         return self.live > 0 and dead * 100 >= limits.dead_percent * self.row.record_count
 

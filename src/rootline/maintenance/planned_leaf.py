@@ -1,22 +1,25 @@
-"""A leaf that shall be written: what it holds, in which order, and what it belongs to.
+"""Leaves of a plan: what each holds, in which order, what it belongs to, and how they become objects.
 
 Owns: the form of entries in a leaf that takes them over, how many entries fill how many leaves, and how an intent names
-one. Does not own: which entries (`flush_plan`, `leaf_compaction_plan`), their order (`clustering`), the leaf's bytes.
+a leaf. Does not own: which entries (`flush_plan`, `leaf_compaction_plan`), their order (`clustering`), the bytes of a
+leaf (`leaf_codec`).
 Invariants: a leaf holds one spec, and data or deletes; every entry is EXISTING with the explicit snapshot id, sequence
 numbers and first row id of the place that it came from.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rootline.maintenance.clustering import cluster, cut
-from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, LeafContent
+from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, LeafContent, encode_leaf
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status
 from rootline.schemas.intent import AddedManifest
 from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.state.pending_object import PendingObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,32 @@ class PlannedLeaf:
     spec_id: int
     entries: tuple[ContentEntry, ...]
     affinity: InPlan | InRoot | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenLeaves:
+    """The leaves of a plan, in its order: as objects to store, and as an intent names them."""
+
+    objects: tuple[PendingObject, ...]
+    manifests: tuple[AddedManifest, ...]
+
+
+def write_leaves(
+    leaves: Sequence[PlannedLeaf], definition: TableDefinition, leaf_uuid: Callable[[int], uuid.UUID]
+) -> WrittenLeaves:
+    """Encode `leaves`; `leaf_uuid`: from a leaf's index to the UUID in its name.
+
+    Raises:
+        Invalid: `leaf-invalid`, `statistics-invalid`, a leaf cannot hold an entry.
+
+    """
+    objects: list[PendingObject] = []
+    manifests: list[AddedManifest] = []
+    for index, planned in enumerate(leaves):
+        leaf = encode_leaf(planned.entries, definition, leaf_uuid=leaf_uuid(index), content=planned.content)
+        objects.append(PendingObject(leaf.location, leaf.body))
+        manifests.append(manifest_of(planned, leaf, manifests))
+    return WrittenLeaves(tuple(objects), tuple(manifests))
 
 
 def manifest_of(planned: PlannedLeaf, leaf: EncodedLeaf, before: Sequence[AddedManifest]) -> AddedManifest:

@@ -1,7 +1,7 @@
 """Numbers and switches in table properties.
 
 Owns: reading one. Does not own: names, defaults and meanings (`flush_limits`, `compaction_limits`).
-Invariants: a value that cannot be used is refused by name, never replaced in silence.
+Invariants: a value that cannot be used is refused by name, never replaced silently.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which manifest vectors are too large for a root that is written with every commit.
 
-Owns: the choice. Does not own: thresholds (`compaction_limits`), writing the Puffin file (`rootline.workers.jobs`),
-what became of the leaves since (`rootline.tree`).
+Owns: the choice, and the Puffin file. Does not own: thresholds (`compaction_limits`), storing the file
+(`rootline.workers.jobs`), what became of the leaves since (`rootline.tree`).
 Invariants: pure; a vector that moves holds all that is dead in its leaf.
 
 Source: format page, "Manifest vectors".
@@ -14,20 +14,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pyroaring import BitMap
+from pyroaring import BitMap, BitMap64
 
 from rootline.maintenance.compaction_limits import CompactionLimits
+from rootline.maintenance.plan import IntentStamp, WrittenPlan
 from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.content_entry import ContentType, Status
-from rootline.schemas.identifiers import Version
+from rootline.schemas.identifiers import Location, Version
+from rootline.schemas.intent import AddedVector, IntentKind
+from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.state.pending_object import PendingObject
 
 _WORTH_IT: Final = 512
-"""Bytes below which a vector stays: the row that names a Puffin file is not much shorter."""
+"""Bytes below which a vector stays: a row that names a Puffin file is not much shorter."""
 
 
 @dataclass(frozen=True, slots=True)
 class VectorCompactionPlan:
-    """Leaf → its dead ordinals, as one Puffin file shall hold them."""
+    """Leaf → its dead ordinals, for one Puffin file."""
 
     made_from_version: Version
     vectors: Mapping[str, BitMap]
@@ -36,6 +41,30 @@ class VectorCompactionPlan:
     def entries(self) -> int:
         """Vectors that the plan moves."""
         return len(self.vectors)
+
+    @property
+    def leaf_count(self) -> int:
+        """New leaves: vectors alone move."""
+        return 0
+
+    def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
+        """One Puffin file, and the intent that names its vectors; as `Plan.write`."""
+        blobs = [VectorBlob(leaf, BitMap64(ordinals)) for leaf, ordinals in self.vectors.items()]
+        puffin = encode_puffin(blobs)
+        location = puffin_name(f"metadata/vectors/{stamp.object_uuid(0)}", puffin.body)
+        vectors = tuple(
+            AddedVector(
+                location=location,
+                offset=place.offset,
+                size_in_bytes=place.size,
+                file_size_in_bytes=len(puffin.body),
+                cardinality=place.cardinality,
+                referenced_file=blob.referenced_data_file,
+            )
+            for blob, place in zip(blobs, puffin.places, strict=True)
+        )
+        intent = stamp.intent(IntentKind.COMPACT_VECTORS, self.made_from_version, add_vectors=vectors)
+        return WrittenPlan((PendingObject(Location(location), puffin.body),), intent)
 
 
 def inline_bytes(root: Root) -> dict[str, int]:
@@ -50,7 +79,7 @@ def inline_bytes(root: Root) -> dict[str, int]:
 
 
 def large_vectors(sizes: Mapping[str, int], limits: CompactionLimits) -> list[str]:
-    """Leaves whose vectors are due: each that is large; the largest, while all together are too much for a root."""
+    """Leaves whose vectors are due: every large one, and the largest while all together are too much for a root."""
     total = sum(sizes.values())
     is_crowded = total > limits.root_vector_bytes
     due: list[str] = []

@@ -1,9 +1,9 @@
-"""The queue between whoever notices that a table needs maintenance and whoever carries it out.
+"""The queue between the loop that notices changed tables and the loops that maintain them.
 
 Owns: the port and the task that it carries. Does not own: when a task is due (`rootline.workers.head_watcher`), what
-it does (`rootline.workers.jobs`).
+kinds of maintenance it stands for (`rootline.workers.kinds`).
 Invariants: bounded; at most one task of a kind for a table is queued or in hand at a time; losing a task loses work,
-never data, because the log and the roots decide.
+never data.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from rootline.schemas.identifiers import TableName, Version
 
 
 class TaskKind(StrEnum):
-    """What the worker shall look at."""
+    """What of a table to look at. The kinds of maintenance for each are rows of `rootline.workers.kinds`."""
 
-    FLUSH = "flush"
-    COMPACT = "compact"
+    ROOT = "root"  # its own rows
+    LEAVES = "leaves"  # and their manifest vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +43,17 @@ class TaskQueue(Protocol):
     """Every method raises `Unavailable` when the queue cannot be reached."""
 
     async def offer(self, task: Task) -> Offer:
-        """Queue `task` unless its like is there or the queue is full; never waits for room."""
+        """Queue `task`, unless one of its kind and table is there or the queue is full; never waits for room."""
         ...
 
     async def take(self, *, wait_s: float) -> Task | None:
-        """The oldest task, waiting up to `wait_s` seconds for one; it stays in hand until `finish`."""
+        """The oldest task; waits up to `wait_s` seconds for one. It stays in hand until `finish`."""
         ...
 
     async def finish(self, task: Task) -> None:
-        """Let go of a task in hand, whatever came of it; the next offer of its like is taken."""
+        """Let go of a task in hand, however it ended; from now on the same task can be offered again."""
         ...
 
     async def close(self) -> None:
-        """Give back connections; tasks that nobody took may be lost."""
+        """Give back connections; tasks that no one took may be lost."""
         ...

@@ -16,8 +16,9 @@ from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.schemas.content_entry import ContentType, EntryPlace, FileFormat
 from rootline.schemas.identifiers import TableName
-from rootline.workers.by_hand import ByHand, maintain
-from rootline.workers.jobs.maintenance_job import JobOutcome, JobReport
+from rootline.workers.by_hand import maintain
+from rootline.workers.jobs.job import JobOutcome, JobReport
+from rootline.workers.kinds import COMPACT, FLUSH, MaintenanceKind
 from tests.catalog.adopt.test_adopted_deletes import version_2, version_3
 from tests.catalog.adopt.test_adoption import _EVOLVED, arrow, evolved, written
 from tests.catalog.hand_written_table import HandWritten, into_folder, rows
@@ -32,7 +33,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
         yield opened
 
 
-def maintained(lake: Lake, what: ByHand) -> JobReport:
+def maintained(lake: Lake, what: MaintenanceKind) -> JobReport:
     async def operation(session: Session) -> JobReport:
         return await maintain(session.store, session.log, session.environment, TableName(NAME), what, dry_run=False)
 
@@ -40,7 +41,7 @@ def maintained(lake: Lake, what: ByHand) -> JobReport:
 
 
 def compacted(lake: Lake) -> JobReport:
-    return maintained(lake, ByHand.COMPACT)
+    return maintained(lake, COMPACT)
 
 
 def ids(table: TableHandle, **more: Any) -> set[int]:
@@ -165,7 +166,7 @@ def test_deletes_restores_and_changes_go_on_over_the_new_leaves(made: Made, lake
     assert ids(table) == after
     changed = list(table.changes(from_version=table.history()[1].version).records())
     assert {change["change"] for change in changed} <= {"rows-deleted", "removed"}
-    for what in (ByHand.FLUSH, ByHand.COMPACT):
+    for what in (FLUSH, COMPACT):
         maintained(lake, what)
         assert ids(table) == after
     assert ids(table, version=0) == model

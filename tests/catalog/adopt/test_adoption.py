@@ -30,8 +30,9 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.storage.check.chain import check_table
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT
-from rootline.workers.by_hand import ByHand, maintain
-from rootline.workers.jobs.maintenance_job import JobReport
+from rootline.workers.by_hand import maintain
+from rootline.workers.jobs.job import JobReport
+from rootline.workers.kinds import COMPACT, FLUSH, MaintenanceKind
 from tests.catalog.iceberg_tables import FolderCatalog, rows_of
 
 NAME = "new.flights"
@@ -89,7 +90,7 @@ def rows_in(table: TableHandle, where: str | None = None, **more: Any) -> dict[i
     return rows_of(table.scan(where=where, **more).to_arrow())
 
 
-def maintained(lake: Lake, what: ByHand) -> None:
+def maintained(lake: Lake, what: MaintenanceKind) -> None:
     async def operation(session: Session) -> JobReport:
         return await maintain(session.store, session.log, session.environment, TableName(NAME), what, dry_run=False)
 
@@ -203,13 +204,13 @@ def test_rewrites_flushes_and_compactions_change_no_row(lake: Lake, tmp_path: Pa
     del model[5]
     assert flights.rewrite()
     assert rows_in(flights) == model
-    for job in (ByHand.FLUSH, ByHand.COMPACT):
+    for job in (FLUSH, COMPACT):
         maintained(lake, job)
         assert rows_in(flights) == model
     assert findings(lake) == []
     flights.delete_where("id is not null")
     flights.append(arrow(evolved(300, 1), _EVOLVED))
-    maintained(lake, ByHand.FLUSH)
+    maintained(lake, FLUSH)
     assert not any(row.entry.file_format is FileFormat.AVRO for row in flights.tree().state.root.rows)
     flights.restore(version=0)  # its leaves have left the table, and are read where they always were
     assert rows_in(flights) == rows_in(flights, version=0) == first

@@ -17,7 +17,7 @@ from rootline.catalog.export.exporter import ExportedTable, TableExporter
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.client.lake import Lake
 from rootline.schemas.identifiers import TableName, Version
-from rootline.workers.by_hand import ByHand
+from rootline.workers.kinds import FLUSH
 from tests.catalog.adopt.test_adoption import _EVOLVED, NAME, arrow, evolved, maintained, written
 from tests.catalog.exported_lake import V2, V3, metadata_of
 from tests.catalog.iceberg_tables import rows_of
@@ -55,7 +55,7 @@ def test_rows_are_the_same_at_every_version(
     flights.append(arrow(evolved(100, 6), _EVOLVED))
     flights.delete_where("id = 4 or id = 101")
     flights.overwrite(arrow(evolved(200, 2), _EVOLVED), where="carrier = 'DL'")
-    maintained(lake, ByHand.FLUSH)
+    maintained(lake, FLUSH)
     flights.delete_where("id = 25")
     for version in range(flights.head().version + 1):
         ours = rows_of(flights.scan(version=version).to_arrow())

@@ -17,7 +17,8 @@ import rootline
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle
-from rootline.workers.by_hand import ByHand, maintain
+from rootline.workers.by_hand import BY_HAND, maintain
+from rootline.workers.kinds import MaintenanceKind
 from tests.catalog.iceberg_tables import FolderCatalog, rows_of
 
 COLUMNS = Schema(
@@ -95,7 +96,7 @@ class Story:
             case "rewrite":
                 table.rewrite()
             case "flush" | "compact" as what:
-                _maintain(lake, table, ByHand(what))
+                _maintain(lake, table, BY_HAND[what])
             case "restore":
                 version = self.random.choice(list(kept))
                 table.restore(version=version)
@@ -113,7 +114,7 @@ def _toggle(table: Table) -> None:
             spec.add_field("k", IdentityTransform(), "by_k")
 
 
-def _maintain(lake: Lake, table: TableHandle, what: ByHand) -> None:
+def _maintain(lake: Lake, table: TableHandle, what: MaintenanceKind) -> None:
     async def operation(session: Session) -> None:
         await maintain(session.store, session.log, session.environment, table.name, what, dry_run=False)
 

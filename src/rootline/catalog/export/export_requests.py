@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rootline.catalog.export.table_metadata import damaged
-from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutAnswer, PutReply, StoredObject
-from rootline.schemas.errors import Unavailable
+from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
 from rootline.schemas.identifiers import ObjectKey
+from rootline.storage.metadata.store_object import store_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +81,10 @@ async def write(
 
     Raises:
         Unavailable: `store-unavailable`, the store does not say that it holds the object; perhaps it does.
-        Corrupt: `export-corrupt`, something else rests under its name.
+        Corrupt: `export-corrupt`, something else is stored under its name.
 
     """
-    reply = await store.put_if_absent(key, body)
-    if reply.answer is PutAnswer.CREATED:
-        return body
-    found = await store.get(key)  # another exporter was first, or one's own PUT was sent twice, or its answer lost
-    if found is None:
-        raise Unavailable("store-unavailable", f"{key}: the store did not confirm the export: {reply.detail}")
-    if found.body != body and not says_the_same(found.body, body):
-        raise damaged(key, "something else rests under this name")
-    return found.body
+    held = await store_object(store, key, body)
+    if held != body and not says_the_same(held, body):
+        raise damaged(key, "something else is stored under this name")
+    return held

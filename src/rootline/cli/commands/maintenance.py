@@ -1,31 +1,51 @@
-"""`rootline maintenance run`: a flush or a compaction by hand.
+"""`rootline maintenance run`: one kind of maintenance, by hand.
 
-Owns: arguments, and how what came of it is shown. Does not own: the jobs (`rootline.workers`).
+Owns: arguments, and how the outcome is shown. Does not own: which kinds there are (`rootline.workers.kinds`), the jobs.
 Invariants: ends with 1 when something was due and is not committed; a dry run writes nothing.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
 from rootline.cli.options import Json, Log, TableArgument, Warehouse, required
+
+if TYPE_CHECKING:
+    from rootline.workers.kinds import MaintenanceKind
 
 app = typer.Typer(help="Maintenance by hand.", no_args_is_help=True, rich_markup_mode=None)
 
 
+class _ListsKinds(typer.core.TyperCommand):
+    """Help that ends with the kinds, which are imported only when help is asked for."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """The kinds that can be run."""
+        from rootline.workers.by_hand import BY_HAND
+
+        with formatter.section("Kinds"):
+            formatter.write_dl([(name, kind.by_hand or "") for name, kind in BY_HAND.items()])
+
+
+def _kind(name: str) -> MaintenanceKind:
+    from rootline.workers.by_hand import BY_HAND
+
+    if name not in BY_HAND:
+        raise typer.BadParameter(f"there is no kind {name!r}: give one of {', '.join(BY_HAND)}", param_hint="KIND")
+    return BY_HAND[name]
+
+
 @app.callback()
 def _maintenance() -> None:
-    """Maintenance by hand; `rootline worker` does it all day, past a table's thresholds."""
+    """Maintenance by hand; `rootline worker` does it all day, when a table's thresholds are reached."""
 
 
-@app.command("run")
+@app.command("run", cls=_ListsKinds)
 def run(
-    what: Annotated[
-        Literal["flush", "compact"],
-        typer.Argument(help="flush: the root's rows go to leaves; compact: few leaves, nothing dead in them."),
-    ],
+    what: Annotated[str, typer.Argument(metavar="KIND", help="What to do: see below.", show_default=False)],
     name: TableArgument,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
     warehouse: Warehouse = None,
@@ -36,12 +56,13 @@ def run(
     from rootline.cli import output
     from rootline.client.session.session import Session
     from rootline.connect import connect
-    from rootline.workers.by_hand import ByHand, maintain
-    from rootline.workers.jobs.maintenance_job import JobOutcome, JobReport
+    from rootline.workers.by_hand import maintain
+    from rootline.workers.jobs.job import JobOutcome, JobReport
+
+    kind = _kind(what)
 
     async def carried_out(session: Session) -> JobReport:
-        table = handle.name
-        return await maintain(session.store, session.log, session.environment, table, ByHand(what), dry_run=dry_run)
+        return await maintain(session.store, session.log, session.environment, handle.name, kind, dry_run=dry_run)
 
     with connect(required(warehouse), log=log) as lake:
         handle = lake.table(name)
@@ -49,14 +70,14 @@ def run(
         report = lake.holder.run(carried_out)
     record: dict[str, Any] = {
         "table": name,
-        "run": what,
+        "run": kind.name,
         "outcome": str(report.outcome),
         "leaves": report.leaves,
         "entries": report.entries,
         "version": report.version,
         "code": report.code,
     }
-    output.line(as_json, record, _told(name, what, report.outcome, record, report.message))
+    output.line(as_json, record, _told(name, kind.name, report.outcome, record, report.message))
     if report.outcome not in (JobOutcome.NOTHING_DUE, JobOutcome.PLANNED, JobOutcome.COMMITTED):
         raise typer.Exit(1)
 

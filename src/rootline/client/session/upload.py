@@ -1,6 +1,7 @@
 """Putting the files of an intent into the store, before the intent is published.
 
-Owns: what the answers to such a PUT mean, and trying again. Does not own: the bytes, the intent.
+Owns: how many at once, and trying again. Does not own: the bytes, the intent, what the answers to a PUT mean
+(`rootline.storage.metadata.store_object`).
 Invariants: returns only when the store holds exactly these bytes; deletes nothing: a file that no intent names is an
 orphan for the sweep.
 """
@@ -12,10 +13,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from rootline.client.session.session import Session
-from rootline.ports.object_store import PutAnswer
 from rootline.schemas.errors import Internal, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import key_of
+from rootline.storage.metadata.store_object import store_object
 
 _ATTEMPTS: Final = 5
 _FIRST_DELAY_S: Final = 0.1
@@ -45,21 +46,16 @@ async def upload_all(session: Session, table: TableName, files: Iterable[tuple[s
 
 async def _upload(session: Session, table: TableName, location: str, body: bytes) -> None:
     key = key_of(table, location)
-    detail = ""
+    reason = ""
     for attempt in range(_ATTEMPTS):
         if attempt:
             await asyncio.sleep(_FIRST_DELAY_S * 2**attempt * (0.5 + session.environment.jitter()))
         try:
-            reply = await session.store.put_if_absent(key, body)
-            if reply.answer is PutAnswer.CREATED:
-                return
-            found = await session.store.get(key)  # one's own PUT may have been sent twice, or its answer lost
+            held = await store_object(session.store, key, body)
         except Unavailable as error:
-            detail = error.message
+            reason = error.message
             continue
-        detail = reply.detail
-        if found is not None and found.body == body:
-            return
-        if found is not None:
+        if held != body:
             raise Internal("invariant-broken", f"{key}: a fresh name holds other bytes than were written")
-    raise Unavailable("store-unavailable", f"{key}: the store did not confirm the file: {detail or 'no answer'}")
+        return
+    raise Unavailable("store-unavailable", f"{key}: not stored in {_ATTEMPTS} attempts; the last one: {reason}")

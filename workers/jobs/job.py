@@ -1,0 +1,95 @@
+"""What every job works with, and what it says came of a look at a table.
+
+Owns: `Job`, `JobContext`, `JobReport`. Does not own: the jobs (`*_job`), which kinds there are
+(`rootline.workers.kinds`).
+Invariants: a context and a report are values; making a context starts nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from rootline.ports.environment import Environment
+from rootline.ports.intent_log import IntentSink, VerdictSource
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.identifiers import TableName
+from rootline.storage.metadata.timed_reads import TimedReads
+from rootline.workers.leaf_cache import LeafCache
+from rootline.workers.settings import WorkerSettings
+
+
+class WorkerLog(IntentSink, VerdictSource, Protocol):
+    """The two sides of a log that a worker needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobContext:
+    """Ports, settings, and the leaves that all jobs of a process keep in memory.
+
+    `now`: an operator asked for it, so thresholds do not matter.
+    """
+
+    store: ObjectStore
+    log: WorkerLog
+    environment: Environment
+    settings: WorkerSettings
+    leaves: LeafCache
+    now: bool = False
+
+    @staticmethod
+    def of(
+        store: ObjectStore, log: WorkerLog, environment: Environment, settings: WorkerSettings, *, now: bool = False
+    ) -> JobContext:
+        """A context with an empty cache."""
+        return JobContext(store, log, environment, settings, LeafCache(settings.leaf_cache_bytes_max), now)
+
+    @property
+    def reads(self) -> ObjectStore:
+        """The store, with a deadline of its own for each request: decoding Avro leaves in between takes long."""
+        return TimedReads(self.store, self.settings.request_timeout_s)
+
+
+class JobOutcome(StrEnum):
+    """What came of one look at one table."""
+
+    NOTHING_DUE = "nothing-due"
+    PLANNED = "planned"  # and not carried out
+    COMMITTED = "committed"
+    STALE = "stale"  # everything changed under the plan, again and again
+    REJECTED = "rejected"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """`version`: the root that holds the result, or was planned from. `code` and `message`: of a rejection.
+
+    `has_leaves`: whether the table has leaves; known when nothing was due, or when the job committed.
+    """
+
+    outcome: JobOutcome
+    leaves: int = 0
+    entries: int = 0
+    version: int | None = None
+    code: str | None = None
+    message: str | None = None
+    has_leaves: bool = False
+
+
+class Job(Protocol):
+    """One kind of maintenance, for any number of tables, one look at a time.
+
+    Both methods raise `Unavailable` when the store or the log cannot be reached, `Corrupt` when stored bytes of the
+    table are damaged, and `Invalid` (`setting-invalid`) for a threshold in the table's properties. Nothing needs
+    undoing then.
+    """
+
+    async def run(self, table: TableName) -> JobReport:
+        """Do to `table` what is due."""
+        ...
+
+    async def dry_run(self, table: TableName) -> JobReport:
+        """What `run` would do first; nothing is written."""
+        ...

@@ -1,0 +1,43 @@
+"""The kinds of maintenance: one row for each.
+
+Owns: the table. Does not own: what is due (`rootline.maintenance`), how it is carried out (`rootline.workers.jobs`).
+Everything else reads this table: the task loop, counters and log lines, `rootline maintenance run`, the tests of docs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from rootline.ports.task_queue import TaskKind
+from rootline.workers.jobs.flush_job import flush_job
+from rootline.workers.jobs.job import Job, JobContext
+from rootline.workers.jobs.leaf_compaction_job import leaf_compaction_job
+from rootline.workers.jobs.vector_compaction_job import vector_compaction_job
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceKind:
+    """One kind of maintenance.
+
+    `name`: what an operator calls it; `label`: in counters and in the `action` of log lines, where kinds may share one;
+    `task`: the look at a table that it belongs to; `job`: plans it and carries it out; `by_hand`: what it does, for the
+    help of `rootline maintenance run`, `None` when only the worker does it.
+    """
+
+    name: str
+    label: str
+    task: TaskKind
+    job: Callable[[JobContext], Job]
+    by_hand: str | None = None
+
+
+FLUSH: Final = MaintenanceKind("flush", "flush", TaskKind.ROOT, flush_job, "The root's rows go to leaves.")
+COMPACT: Final = MaintenanceKind(
+    "compact", "compaction", TaskKind.LEAVES, leaf_compaction_job, "Few leaves, and nothing dead in them."
+)
+COMPACT_VECTORS: Final = MaintenanceKind("compact-vectors", "compaction", TaskKind.LEAVES, vector_compaction_job)
+
+KINDS: Final = (FLUSH, COMPACT, COMPACT_VECTORS)
+"""Those of one look are tried in this order, until one of them finds something to do."""
