@@ -1,7 +1,7 @@
 """An intent: one atomic change to one table, as writers publish it to the log.
 
-Owns: the model, its shape rules (types, signs, what a kind must carry). Does not own: framing (`intent_codec`),
-whether the change is possible (`rootline.tree`), size limits (`intent_limits`).
+Owns: the model, its shape rules (types, signs). Does not own: what each kind carries (`intent_kinds`), framing
+(`intent_codec`), whether the change is possible (`rootline.tree`), size limits (`intent_limits`).
 Invariants: immutable; `intent_id` is minted once by the writer and never stamped anew; an intent names locations,
 never endpoints or credentials.
 """
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rootline.schemas.content_entry import ContentType, FileFormat
+from rootline.schemas.intent_kinds import CARGO, MAINTENANCE_KINDS, SHAPES, IntentKind, Names
 
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Int32 = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -34,26 +35,6 @@ class _FieldsByModel(dict[type[BaseModel], set[str]]):
 
 
 _FIELDS: Final = _FieldsByModel()
-
-
-class IntentKind(StrEnum):
-    """What the intent does; protocol page, section 2."""
-
-    APPEND = "append"
-    REMOVE = "remove"
-    OVERWRITE = "overwrite"
-    ROW_DELTA = "row_delta"
-    CREATE = "create"
-    FLUSH = "flush"
-    COMPACT_LEAVES = "compact_leaves"
-    COMPACT_VECTORS = "compact_vectors"
-    TAG = "tag"
-    RESTORE = "restore"
-    REWRITE = "rewrite"
-
-
-MAINTENANCE_KINDS: Final = frozenset({IntentKind.FLUSH, IntentKind.COMPACT_LEAVES, IntentKind.COMPACT_VECTORS})
-"""Workers' own: they change how a table is stored, never what is in it."""
 
 
 class Isolation(StrEnum):
@@ -234,65 +215,32 @@ class Intent(WireModel):
     def _shape_of_kind(self) -> Intent:
         if (self.writer_id is None) != (self.writer_sequence is None):
             raise ValueError("writer_id and writer_sequence come together: send both or neither")
-        carried = {name for name in _CARGO if getattr(self, name) not in ((), None)}
-        extra = carried - _MAY_CARRY[self.kind]
+        shape = SHAPES[self.kind]
+        carried = {name for name in CARGO if getattr(self, name) not in ((), None)}
+        extra = carried - shape.may_carry
         if extra:
             raise ValueError(f"kind {self.kind} cannot carry {', '.join(sorted(extra))}")
-        if not carried & _MUST_CARRY_ONE_OF[self.kind]:
-            raise ValueError(f"kind {self.kind} must carry {' or '.join(sorted(_MUST_CARRY_ONE_OF[self.kind]))}")
-        if self.kind in MAINTENANCE_KINDS and self.made_from_version is None:
-            raise ValueError(f"kind {self.kind} must name made_from_version, the root that it was made from")
-        if self.kind is IntentKind.REWRITE and self.read_sequence_number is None:
-            raise ValueError("kind rewrite must name read_sequence_number: what is newer still reaches the new files")
+        if not carried & shape.must_carry_one_of:
+            raise ValueError(f"kind {self.kind} must carry {' or '.join(sorted(shape.must_carry_one_of))}")
+        for name, reason in shape.must_name.items():
+            if getattr(self, name) is None:
+                raise ValueError(f"kind {self.kind} must name {name}: {reason}")
         if self.ref is not None:
-            _check_reference(self.kind, self.ref)
+            _check_reference(self.kind, shape.ref, self.ref)
         if self.isolation is Isolation.SERIALIZABLE and (self.read_sequence_number is None or self.filter is None):
             raise ValueError("isolation serializable needs read_sequence_number and filter")
         return self
 
 
-def _check_reference(kind: IntentKind, ref: VersionReference) -> None:
-    if kind is IntentKind.TAG:
+def _check_reference(kind: IntentKind, names: Names, ref: VersionReference) -> None:
+    if names is Names.A_TAG:
         if ref.tag is None:
-            raise ValueError("kind tag must name the tag in ref")
+            raise ValueError(f"kind {kind} must name the tag in ref")
         if ref.version is None and ref.seen_version is None:
-            raise ValueError("kind tag must name the version to tag, or where the tag to delete was seen")
+            raise ValueError(f"kind {kind} must name the version to tag, or where the tag to delete was seen")
     elif ref.version is None or ref.tag is not None or ref.seen_version is not None:
-        raise ValueError("kind restore must name a version in ref, and nothing else")
+        raise ValueError(f"kind {kind} must name a version in ref, and nothing else")
 
-
-_CARGO: Final = (
-    "add_data_files",
-    "add_equality_deletes",
-    "add_vectors",
-    "add_manifests",
-    "remove_files",
-    "definition",
-    "replaces",
-    "reaffiliate",
-    "ref",
-    "adopt",
-)
-_MAY_CARRY: Final[dict[IntentKind, set[str]]] = {
-    IntentKind.APPEND: {"add_data_files", "add_manifests"},
-    IntentKind.REMOVE: {"remove_files"},
-    IntentKind.OVERWRITE: {"add_data_files", "add_manifests", "remove_files"},
-    IntentKind.ROW_DELTA: {"add_data_files", "add_equality_deletes", "add_vectors", "add_manifests"},
-    IntentKind.CREATE: {"definition", "adopt"},
-    IntentKind.FLUSH: {"add_manifests"},
-    IntentKind.COMPACT_LEAVES: {"add_manifests", "replaces", "reaffiliate"},
-    IntentKind.COMPACT_VECTORS: {"add_vectors"},
-    IntentKind.TAG: {"ref"},
-    IntentKind.RESTORE: {"ref"},
-    IntentKind.REWRITE: {"add_data_files", "remove_files"},
-}
-_MUST_CARRY_ONE_OF: Final[dict[IntentKind, set[str]]] = {
-    **_MAY_CARRY,
-    IntentKind.CREATE: {"definition"},
-    IntentKind.ROW_DELTA: {"add_equality_deletes", "add_vectors", "add_manifests"},
-    IntentKind.COMPACT_LEAVES: {"add_manifests", "replaces", "reaffiliate"},
-    IntentKind.REWRITE: {"remove_files"},
-}
 
 __all__ = [
     "MAINTENANCE_KINDS",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from rootline.schemas.intent import IntentKind
@@ -153,21 +153,19 @@ class ReferenceTable:
     def _check(self, plan: Plan, view: ReferenceTable) -> None:
         if plan.serializable is not None:
             self._check_isolation(plan.serializable, view.number)
-        if plan.kind is IntentKind.REWRITE:
-            self._check_sources(plan.removes, view)
+        rules = RULES.get(plan.kind, KindRules())
+        rules.first(self, plan, view)
         for name in plan.removes:
             if name not in self.files:
                 raise Rejected("file-not-live")
             seen = view.files[name].vector if name in view.files else None
             if self.files[name].vector != seen:
                 raise Rejected("stale-source")
-        if plan.kind is IntentKind.OVERWRITE:
-            self._check_unseen_deletes(plan.removes, view.number)
+        rules.of_removals(self, plan, view)
         for name in [name for name, _, _ in (*plan.adds, *plan.equality)]:
             if name in self.files or name in self.equality:
                 raise Rejected("file-already-live")
-        if plan.kind is IntentKind.REWRITE:
-            self._check_counts(plan, view.number)
+        rules.of_files(self, plan, view)
         if plan.vectors_in_leaf:
             self._check_leaf_of_vectors(plan.vectors, view.number)
             return
@@ -178,14 +176,16 @@ class ReferenceTable:
                 raise Rejected("row-conflict")
         for vector in plan.vectors:
             self._check_rows(plan, vector, view)
-        if plan.tags is not None:
-            self._check_tag(plan.tags, None if plan.untags else view.moment, view)
-        if plan.kind in STALE and not any(self._moving(plan, view)):
-            raise Rejected(STALE[plan.kind])
+        rules.last(self, plan, view)
 
-    def _check_tag(self, name: str, wanted: int | None, view: ReferenceTable) -> None:
+    def check_tag(self, plan: Plan, view: ReferenceTable) -> None:
+        name, wanted = plan.tags or "", None if plan.untags else view.moment
         if self.tags.get(name) not in (wanted, view.tags.get(name)):
             raise Rejected("tag-conflict")
+
+    def check_moves(self, plan: Plan, view: ReferenceTable) -> None:
+        if not any(self._moving(plan, view)):
+            raise Rejected(STALE[plan.kind])
 
     def _check_isolation(self, value: int, read: int) -> None:
         if self.restored_at > read:
@@ -196,22 +196,22 @@ class ReferenceTable:
         if any(delete.number > read and delete.value == value for delete in self.equality.values()):
             raise Rejected("isolation-conflict")
 
-    def _check_sources(self, names: Sequence[FileName], view: ReferenceTable) -> None:
+    def check_sources(self, plan: Plan, view: ReferenceTable) -> None:
         """Files and vectors are the very ones that were read, and nothing was brought back since."""
         if self.restored_at > view.number:
             raise Rejected("stale-source")
-        for name in names:
+        for name in plan.removes:
             if name not in self.files or max(self.files[name].came, self.files[name].vector_number) > view.number:
                 raise Rejected("stale-source")
 
-    def _check_counts(self, plan: Plan, read: int) -> None:
+    def check_counts(self, plan: Plan, view: ReferenceTable) -> None:
         least = most = 0
         for file in (self.files[name] for name in plan.removes):
             rows = len(file.ids) - len(file.deleted)
             most += rows
             least += (
                 0
-                if any(delete.number <= read and self._near(delete, file) for delete in self.equality.values())
+                if any(delete.number <= view.number and self._near(delete, file) for delete in self.equality.values())
                 else rows
             )
         if not least <= sum(len(ids) for _, _, ids in plan.adds) <= most:
@@ -221,10 +221,10 @@ class ReferenceTable:
         is_within = min(file.ids) <= delete.value <= max(file.ids)
         return delete.number > file.number and delete.carrier in (None, file.carrier) and is_within
 
-    def _check_unseen_deletes(self, removes: Sequence[FileName], read: int) -> None:
-        for file in (self.files[name] for name in removes):
+    def check_unseen_deletes(self, plan: Plan, view: ReferenceTable) -> None:
+        for file in (self.files[name] for name in plan.removes):
             for delete in self.equality.values():
-                if delete.came > read and self._near(delete, file):
+                if delete.came > view.number and self._near(delete, file):
                     raise Rejected("stale-source")
 
     def _check_target(self, plan: Plan, vector: PlannedVector) -> None:
@@ -279,24 +279,30 @@ class ReferenceTable:
 
     def _change(self, plan: Plan, view: ReferenceTable) -> None:
         self.number += 1
-        if plan.kind is IntentKind.RESTORE:
-            self._restore(view)
-            return
-        if plan.tags is not None:
-            self.tags.pop(plan.tags, None)
-            if not plan.untags:
-                self.tags[plan.tags] = view.moment
-            return
-        if plan.kind in STALE:
-            files, vectors, equality = self._moving(plan, view)
-            for name in files:
-                self.files[name].leaf = leaf_of(plan.intent_id, "data", self.files[name].carrier)
-            for name in vectors:
-                self.files[name].vector_leaf = leaf_of(plan.intent_id, "vectors", self.files[name].carrier)
-            for name in equality:
-                self.equality[name].leaf = leaf_of(plan.intent_id, "equality", self.equality[name].carrier)
-            return
+        RULES.get(plan.kind, KindRules()).change(self, plan, view)
+
+    def change_tag(self, plan: Plan, view: ReferenceTable) -> None:
+        name = plan.tags or ""
+        self.tags.pop(name, None)
+        if not plan.untags:
+            self.tags[name] = view.moment
+
+    def change_places(self, plan: Plan, view: ReferenceTable) -> None:
+        files, vectors, equality = self._moving(plan, view)
+        for name in files:
+            self.files[name].leaf = leaf_of(plan.intent_id, "data", self.files[name].carrier)
+        for name in vectors:
+            self.files[name].vector_leaf = leaf_of(plan.intent_id, "vectors", self.files[name].carrier)
+        for name in equality:
+            self.equality[name].leaf = leaf_of(plan.intent_id, "equality", self.equality[name].carrier)
+
+    def change_rewritten(self, plan: Plan, view: ReferenceTable) -> None:
         values = self.values()
+        self.change_files(plan, view, view.number)
+        assert self.values() == values
+
+    def change_files(self, plan: Plan, view: ReferenceTable, number: int | None = None) -> None:
+        """`number`: how old the files are that come; `None`: new."""
         for name in plan.removes:
             del self.files[name]
         for vector in plan.vectors:
@@ -310,14 +316,13 @@ class ReferenceTable:
                 file.deleted = union
         for name, carrier, ids in plan.adds:
             leaf = leaf_of(plan.intent_id, "adds", carrier) if plan.adds_in_leaf else None
-            number = view.number if plan.kind is IntentKind.REWRITE else self.number
-            self.files[name] = File(ids, carrier, number, self.next_row_id, leaf=leaf, came=self.number)
+            age = self.number if number is None else number
+            self.files[name] = File(ids, carrier, age, self.next_row_id, leaf=leaf, came=self.number)
             self.next_row_id += len(ids)
-        assert plan.kind is not IntentKind.REWRITE or self.values() == values
         for name, carrier_of_delete, value in plan.equality:
             self.equality[name] = EqualityDelete(value, carrier_of_delete, self.number)
 
-    def _restore(self, then: ReferenceTable) -> None:
+    def restore(self, _plan: Plan, then: ReferenceTable) -> None:
         """The files and deletes of `then`, as old as they were; where they still are they stay where they are."""
         self.restored_at = self.number
         files: dict[FileName, File] = {}
@@ -339,3 +344,34 @@ class ReferenceTable:
             equality[name] = replace(delete, leaf=leaf, came=came)
         self.files, self.equality = files, equality
         assert self.rows() == then.rows()
+
+
+Rule = Callable[[ReferenceTable, Plan, ReferenceTable], None]
+
+
+def _nothing(_table: ReferenceTable, _plan: Plan, _view: ReferenceTable) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class KindRules:
+    """What one kind checks besides what all check, at which point, and what it changes."""
+
+    change: Rule = ReferenceTable.change_files
+    first: Rule = _nothing
+    of_removals: Rule = _nothing
+    of_files: Rule = _nothing
+    last: Rule = _nothing
+
+
+RULES = {
+    IntentKind.OVERWRITE: KindRules(of_removals=ReferenceTable.check_unseen_deletes),
+    IntentKind.REWRITE: KindRules(
+        ReferenceTable.change_rewritten, first=ReferenceTable.check_sources, of_files=ReferenceTable.check_counts
+    ),
+    IntentKind.FLUSH: KindRules(ReferenceTable.change_places, last=ReferenceTable.check_moves),
+    IntentKind.COMPACT_LEAVES: KindRules(ReferenceTable.change_places, last=ReferenceTable.check_moves),
+    IntentKind.TAG: KindRules(ReferenceTable.change_tag, last=ReferenceTable.check_tag),
+    IntentKind.RESTORE: KindRules(ReferenceTable.restore),
+}
+"""A kind without a row adds, removes and deletes rows, and that is all."""

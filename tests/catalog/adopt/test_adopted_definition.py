@@ -12,7 +12,7 @@ import pytest
 from rootline.catalog.adopt.adopted_definition import ADOPTED_FROM, adopted_definition
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortField, SortOrder, TableDefinition
-from rootline.tree.intents.create import check_definition
+from rootline.tree.proof.definition_rules import check_definition
 
 WHERE = "s3://bucket/wh/t/metadata/7.metadata.json"
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 
 import pytest
 
@@ -33,10 +35,10 @@ class Writers:
         self.refused = 0
         self._tasks = [asyncio.ensure_future(self._write(b"table-%d" % number)) for number in range(WRITERS)]
 
-    async def several_more(self, count: int) -> None:
-        """Until `count` more records were acknowledged."""
-        wanted = len(self.acknowledged) + count
-        while len(self.acknowledged) < wanted:
+    async def several_more(self, count: int, *, at_most_s: float = math.inf) -> None:
+        """Until `count` more records were acknowledged, or, through a bad network, so much time has passed."""
+        wanted, end = len(self.acknowledged) + count, time.monotonic() + at_most_s
+        while len(self.acknowledged) < wanted and time.monotonic() < end:
             await asyncio.wait(self._tasks, timeout=0.01)
             for task in self._tasks:
                 assert not task.done() or task.exception() is None
@@ -159,7 +161,9 @@ async def test_a_network_that_loses_replies_doubles_and_loses_nothing(
             proxy.add("limit_data", stream="downstream", bytes=20_000)
         else:
             proxy.add("reset_peer", stream="downstream", share=0.5, timeout=100)
-        await writers.several_more(2_000)
+        await writers.several_more(2_000, at_most_s=20)
+        proxy.mend()
+        await writers.several_more(100)
         await writers.stop()
         await sink.close()
 

@@ -2,7 +2,7 @@
 
 Owns: schemas, specs, sort orders and properties of a table metadata JSON → `TableDefinition`. Does not own: snapshots
 and manifests (`adoption_plan`), where the JSON comes from, what every definition keeps
-(`rootline.tree.intents.create`).
+(`rootline.tree.proof.definition_rules`).
 Invariants: pure; ids and names of columns, specs and partition fields stay what they are; an expression's id is above
 every id that a column ever had; what cannot be said is refused by name.
 
@@ -21,7 +21,7 @@ from pyiceberg.schema import Schema
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortField, SortOrder, TableDefinition
-from rootline.tree.intents.create import check_definition
+from rootline.tree.proof.definition_rules import check_definition
 
 ADOPTED_FROM: Final = "rootline.adopted-from"
 """Table property: where the metadata rests that the table was adopted from; its history until then is there."""

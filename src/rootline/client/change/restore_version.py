@@ -95,7 +95,7 @@ async def _change(store: ObjectStore, head: Root, version: Version) -> tuple[Cha
         at: BitMap64(stored[at.location, at.offset]) for at in map(place_of_vector, manifest_vectors_in_files(older))
     }
     fetched = FetchedObjects(dict(leaves), vectors, roots={version: older})
-    found = restore(draft, _intent(head, version, "preview"), fetched, head.header.definition)
+    found = restore(draft, _intent(head, version, "preview"), fetched)
     assert isinstance(found, Change), "everything that it can need is at hand"
     return found, state.leaves
 

@@ -15,8 +15,7 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import snapshot_id_of
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.check.findings import Fault
-from rootline.tree.draft.summary import RESTORED_VERSIONS
-from rootline.tree.intents.tag import tag_violations
+from rootline.tree.intents.kinds import carried_violations
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT
 
 
@@ -60,12 +59,8 @@ def faults_of_step(old: Root, new: Root) -> Iterator[Fault]:
         yield Fault("snapshot-wrong", f"next row id {after.next_row_id} is below {before.next_row_id}")
     if after.oldest_version < before.oldest_version:
         yield Fault("snapshot-wrong", f"oldest addressable version {after.oldest_version} went back")
-    if (after.restored_at != before.restored_at) != (RESTORED_VERSIONS in after.snapshot.summary):
-        yield Fault("snapshot-wrong", f"restored at {after.restored_at}, which its summary does not say")
-    if not before.restored_at <= after.restored_at <= after.snapshot.sequence_number:
-        yield Fault("snapshot-wrong", f"restored at {after.restored_at}, its parent says {before.restored_at}")
     kept = before.earlier_bytes + old.size_in_bytes
     if after.earlier_bytes != kept:
         yield Fault("totals-wrong", f"it says {after.earlier_bytes} bytes of earlier roots, its parent makes it {kept}")
-    for sentence in tag_violations(before, after):
-        yield Fault("tags-wrong", sentence)
+    for code, sentence in carried_violations(before, after):
+        yield Fault(code, sentence)

@@ -21,7 +21,7 @@ from rootline.schemas.identifiers import snapshot_id_of
 from rootline.tree.check.page_rules import page_violations
 from rootline.tree.check.rewrite_rules import faults_of_rewrites, rewrites_of
 from rootline.tree.draft.summary import RESTORED_VERSIONS
-from rootline.tree.intents.tag import tag_violations
+from rootline.tree.intents.kinds import carried_violations
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
 from rootline.tree.proof.adopted_rows import has_older_deletes
@@ -71,11 +71,7 @@ def _chain(old: TableState, new: TableState) -> Iterator[str]:
         yield f"next row id {after.next_row_id} follows {before.next_row_id}"
     if after.oldest_version < before.oldest_version:
         yield f"the oldest version, {after.oldest_version}, went back from {before.oldest_version}"
-    if (after.restored_at > before.restored_at) != (RESTORED_VERSIONS in after.snapshot.summary):
-        yield f"restored at sequence number {after.restored_at}, which its summary does not say"
-    if not before.restored_at <= after.restored_at <= after.snapshot.sequence_number:
-        yield f"restored at sequence number {after.restored_at}, before it was at {before.restored_at}"
-    yield from tag_violations(before, after)
+    yield from (sentence for _, sentence in carried_violations(before, after))
     nexts = {(offset.log, offset.partition): offset.next_offset for offset in after.offsets}
     for log, partition, offset in before.offsets:
         if nexts.get((log, partition), -1) < offset:
@@ -128,7 +124,7 @@ def _shown(new: TableState) -> Iterator[ContentEntry]:
 
 
 def _came_in_leaves(new: TableState) -> Iterator[tuple[ContentEntry, Tally]]:
-    """Root rows of the leaves that this snapshot added, and what is live in them, counted anew."""
+    """Root rows of the leaves that this snapshot added, and what is live in them, counted again."""
     for ordinal in new.live.unsettled:
         for row in new.root.blocks[ordinal].rows:
             entry = row.entry

@@ -33,9 +33,9 @@ def advanced_index(
 
     """
     before = draft.live
-    dropped = draft.dropped_leaves
+    dropped = draft.in_leaves.dropped
     lookups = _without(before.lookups, dropped)
-    lookups.update((location, incoming.lookup) for location, incoming in draft.incoming.items())
+    lookups.update((location, incoming.lookup) for location, incoming in draft.in_leaves.incoming.items())
     index = LiveIndex(
         before.rows.copy(),
         before.vectors.copy(),
@@ -48,7 +48,7 @@ def advanced_index(
         unsettled,
         _stored(draft, vectors),
     )
-    for rows in (draft.removed, draft.moved):
+    for rows in (draft.rows.removed, draft.rows.moved):
         for place, row in rows.items():
             index.rows.pop(place, None)
             if place.content_type is ContentType.POSITION_DELETE:
@@ -65,16 +65,16 @@ def advanced_index(
 
 def _stored(draft: Draft, vectors: Mapping[str, ManifestVectorUpdate]) -> Mapping[StoredAt, BitMap]:
     """The manifest vectors in Puffin files that the next root still names."""
-    before = draft.live.stored
-    if not before and not draft.stored_vectors:
+    before, moving = draft.live.stored, draft.stored_vectors()
+    if not before and not moving:
         return before
     rows = {
         location: rows
         for location, rows in draft.live.manifest_vector_rows.items()
-        if location not in draft.dropped_leaves
+        if location not in draft.in_leaves.dropped
     }
     rows |= {location: update.rows for location, update in vectors.items()}
-    known = {**before, **{_at(stored.row): stored.ordinals for stored in draft.stored_vectors.values()}}
+    known = {**before, **{_at(stored.row): stored.ordinals for stored in moving.values()}}
     return {at: known[at] for each in rows.values() for row in each if (at := _at(row)) in known}
 
 

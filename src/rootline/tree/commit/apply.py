@@ -43,7 +43,7 @@ def apply_batch(
     limits: HeaderLimits = HEADER_LIMITS,
     relief: Relief | None = None,
 ) -> Applied | Needs | NoTable:
-    """The next root of `table` after `records`, which stand at or above its offsets, ascending in each partition.
+    """The next root of `table` after `records`, which are at or above its offsets, ascending in each partition.
 
     Args:
         state: the head's state; `None` when the table does not exist (only a `create` makes a root then).
@@ -67,15 +67,8 @@ def apply_batch(
     decisions = Decisions(state, table, fetched)
     for record in records:
         decisions.decide(record)
-    if decisions.needs_more:
-        return Needs(
-            frozenset(decisions.missing_leaves),
-            frozenset(decisions.missing_vectors),
-            decisions.proving,
-            frozenset(decisions.missing_versions),
-            decisions.adopting,
-            decisions.older,
-        )
+    if decisions.needs:
+        return decisions.needs
     draft = decisions.draft
     if draft is None:
         return NoTable(tuple(decisions.verdicts))
@@ -85,7 +78,7 @@ def apply_batch(
         decisions.objects.append(puffin)
     if relief is not None and state is not None:
         decisions.objects.extend(relieve(draft, relief(state)))
-    if Effect.MAINTAINS in draft.effect or draft.moved:
+    if Effect.MAINTAINS in draft.effect or draft.rows.moved:
         drop_dead_leaves(draft)
     following = next_header(
         state,
@@ -97,7 +90,7 @@ def apply_batch(
         writer_retention_s=writer_retention_s,
         limits=limits,
     )
-    after, body = next_root(state or draft.adopted, draft, following.header, following.pages)
+    after, body = next_root(draft, following.header, following.pages)
     return Applied(after, body, tuple(decisions.verdicts), (*decisions.objects, *following.objects))
 
 

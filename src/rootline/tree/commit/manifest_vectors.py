@@ -1,7 +1,7 @@
 """The manifest vectors of the next root: fold what was, show what this snapshot removes.
 
-Owns: which vector rows leave, stay and come. Does not own: which ordinals are removed or moved (`draft`) or masked
-(`flush`).
+Owns: which vector rows leave, stay and come. Does not own: which ordinals are removed or moved (`draft`) or dead in a
+new leaf (`flush`).
 Invariants: at most one EXISTING and one ADDED vector per leaf, disjoint; bits only grow; what is made here is inline.
 
 Source: format page, "Manifest vectors".
@@ -24,13 +24,13 @@ from rootline.schemas.content_entry import (
     Status,
     VersionInfo,
 )
-from rootline.tree.draft.change import IncomingLeaf
+from rootline.tree.draft.change import IncomingLeaf, StoredManifestVector
 from rootline.tree.draft.draft import Draft, is_added_leaf
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestVectorUpdate:
-    """One leaf's vectors: the parent's rows that leave, those that come, all that stand then, and their union."""
+    """One leaf's vectors: the parent's rows that leave, those that come, all that there are then, and their union."""
 
     gone: tuple[Row, ...]
     fresh: tuple[Row, ...]
@@ -41,35 +41,38 @@ class ManifestVectorUpdate:
 def manifest_vector_updates(draft: Draft) -> dict[str, ManifestVectorUpdate]:
     """By leaf, for every leaf whose vectors change; leaves that are dropped are not among them."""
     updates: dict[str, ManifestVectorUpdate] = {}
+    leaves, stored = draft.in_leaves, draft.stored_vectors()
+    changing = {*leaves.removed, *leaves.moved, *stored}
     for location, rows in draft.live.manifest_vector_rows.items():
         folds = any(row.entry.version_info.status is Status.ADDED for row in rows)
-        changes = location in {*draft.removed_ordinals, *draft.moved_ordinals, *draft.stored_vectors}
-        if location not in draft.dropped_leaves and (folds or changes):
-            updates[location] = _update_of_known(draft, location, rows, folds)
-    for location in (*draft.removed_ordinals, *draft.moved_ordinals):
-        if location not in updates and location not in draft.incoming and location not in draft.dropped_leaves:
-            updates[location] = _update_of_known(draft, location, (), folds=False)
-    for location, incoming in draft.incoming.items():
+        if location not in leaves.dropped and (folds or location in changing):
+            updates[location] = _update_of_known(draft, location, rows, stored.get(location), folds=folds)
+    for location in (*leaves.removed, *leaves.moved):
+        if location not in updates and location not in leaves.incoming and location not in leaves.dropped:
+            updates[location] = _update_of_known(draft, location, (), stored.get(location), folds=False)
+    for location, incoming in leaves.incoming.items():
         if is_added_leaf(incoming):
-            if location in draft.removed_ordinals:
+            if location in leaves.removed:
                 updates[location] = _never_live(draft, location, incoming)
             continue
         existing: tuple[Row, ...] = ()
         if incoming.dead:
             numbers = incoming.row.entry.version_info
             existing = (_row(incoming.row.entry, incoming.dead, numbers, draft.codec),)
-        if existing or location in draft.removed_ordinals:
+        if existing or location in leaves.removed:
             updates[location] = _update(draft, location, (), existing, incoming.dead)
     return updates
 
 
-def _update_of_known(draft: Draft, location: str, rows: tuple[Row, ...], folds: bool) -> ManifestVectorUpdate:
+def _update_of_known(
+    draft: Draft, location: str, rows: tuple[Row, ...], stored: StoredManifestVector | None, *, folds: bool
+) -> ManifestVectorUpdate:
     dead = draft.live.dead.get(location, BitMap())
-    moved = draft.moved_ordinals.get(location)
+    moved = draft.in_leaves.moved.get(location)
     if moved is not None:
-        dead, numbers = dead | moved, draft.moved_at[location]
-    elif location in draft.stored_vectors:
-        return _update(draft, location, rows, (draft.stored_vectors[location].row,), dead)
+        dead, numbers = dead | moved.ordinals, draft.numbers_at(moved.number)
+    elif stored is not None:
+        return _update(draft, location, rows, (stored.row,), dead)
     elif not folds:
         return _update(draft, location, (), (), dead, kept=rows)
     else:
@@ -81,10 +84,9 @@ def _update_of_known(draft: Draft, location: str, rows: tuple[Row, ...], folds: 
 
 def _never_live(draft: Draft, location: str, leaf: IncomingLeaf) -> ManifestVectorUpdate:
     """What one root adds in a leaf and removes again was dead before it: it is in no change."""
-    dead, number = draft.removed_ordinals[location], draft.removed_at[location]
-    numbers = VersionInfo(Status.EXISTING, draft.snapshot_id, number, number)
-    row = _row(leaf.row.entry, dead, numbers, draft.codec)
-    return ManifestVectorUpdate((), (row,), (row,), dead)
+    gone = draft.in_leaves.removed[location]
+    row = _row(leaf.row.entry, gone.ordinals, draft.numbers_at(gone.number), draft.codec)
+    return ManifestVectorUpdate((), (row,), (row,), gone.ordinals)
 
 
 def _update(
@@ -96,14 +98,13 @@ def _update(
     kept: tuple[Row, ...] = (),
 ) -> ManifestVectorUpdate:
     """`existing` is fresh, `kept` stays as it is; what this batch removes is added to both."""
-    removed = draft.removed_ordinals.get(location)
+    removed = draft.in_leaves.removed.get(location)
     if removed is None:
         return ManifestVectorUpdate(gone, existing, (*kept, *existing), dead)
-    number = draft.removed_at[location]
-    incoming = draft.incoming.get(location)
+    incoming = draft.in_leaves.incoming.get(location)
     leaf = draft.live.leaf_rows[location].entry if incoming is None else incoming.row.entry
-    added = _row(leaf, removed, VersionInfo(Status.ADDED, draft.snapshot_id, number, number), draft.codec)
-    return ManifestVectorUpdate(gone, (*existing, added), (*kept, *existing, added), dead | removed)
+    added = _row(leaf, removed.ordinals, draft.numbers_at(removed.number, Status.ADDED), draft.codec)
+    return ManifestVectorUpdate(gone, (*existing, added), (*kept, *existing, added), dead | removed.ordinals)
 
 
 def _row(leaf: ContentEntry, ordinals: BitMap, numbers: VersionInfo, codec: EntryCodec) -> Row:

@@ -13,22 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rootline.schemas.errors import Internal
-from rootline.schemas.identifiers import SequenceNumber, Version
+from rootline.schemas.identifiers import SequenceNumber
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.root_header import Outcomes, RootHeader, Snapshot
 from rootline.tree.commit.decide import Decisions
 from rootline.tree.draft.batch import Stamp
 from rootline.tree.draft.draft import Draft
-from rootline.tree.draft.summary import (
-    CHANGED_TAGS,
-    REPLACED_FILES,
-    RESTORED_VERSIONS,
-    REWRITTEN_FILES,
-    changed_tags,
-    operation_of,
-    summary_of,
-)
+from rootline.tree.draft.summary import operation_of, summary_of
+from rootline.tree.intents.kinds import said_by_kinds
 from rootline.tree.ledger.header_limits import HeaderLimits
 from rootline.tree.ledger.ledger_spill import fit_ledger
 from rootline.tree.ledger.outcome_spill import fit_outcomes
@@ -59,8 +51,6 @@ def next_header(
     limits: HeaderLimits,
 ) -> NextHeader:
     """The header of `draft`'s root; arguments as in `apply_batch`."""
-    if decisions.definition is None:
-        raise Internal("invariant-broken", f"{decisions.table}: a root without a definition")
     before = None if parent is None else parent.header
     earlier_snapshot = _adopted_snapshot(draft) if before is None else before.snapshot
     timestamp_ms = stamp.now_ms
@@ -77,8 +67,8 @@ def next_header(
         timestamp_ms=timestamp_ms,
         operation=operation_of(draft.effect),
         summary={
-            **summary_of(draft.tally_added, draft.tally_removed, totals, decisions.summary),
-            **_history(draft, before),
+            **summary_of(draft.counts.added, draft.counts.removed, totals, decisions.summary),
+            **said_by_kinds(before, draft),
             **({ADOPTED_SNAPSHOT: str(earlier_snapshot.snapshot_id)} if before is None and earlier_snapshot else {}),
         },
     )
@@ -104,7 +94,7 @@ def next_header(
         version=draft.version,
         parent_digest=None if parent is None else parent.root.digest,
         snapshot=snapshot,
-        definition=decisions.definition,
+        definition=draft.carried.definition,
         commit_id=stamp.commit_id,
         coordinator_id=stamp.coordinator_id,
         offsets=advanced(() if before is None else before.offsets, positions),
@@ -112,11 +102,11 @@ def next_header(
         outcome_pages=tuple([page.reference for page in outcomes.pages]),
         ledger=ledger.header,
         ledger_pages=tuple([page.reference for page in ledger.pages]),
-        oldest_version=Version(0) if before is None else before.oldest_version,
-        tags=draft.addressable.tags,
+        oldest_version=draft.carried.oldest_version,
+        tags=draft.carried.tags,
         next_row_id=draft.next_row_id,
         totals=totals,
-        restored_at=draft.restored_at,
+        restored_at=SequenceNumber(draft.carried.restored_at),
         earlier_bytes=0 if parent is None else parent.header.earlier_bytes + parent.root.size_in_bytes,
     )
     return NextHeader(header, TablePages(ledger.pages, outcomes.pages), (*outcomes.objects, *ledger.objects))
@@ -124,16 +114,7 @@ def next_header(
 
 def _adopted_snapshot(draft: Draft) -> Snapshot | None:
     """The snapshot of an Iceberg table that root 0 goes on from."""
-    if draft.adopted is None or draft.adopted.header.snapshot.snapshot_id == NO_SNAPSHOT:
+    adopted = draft.parent
+    if adopted is None or adopted.header.snapshot.snapshot_id == NO_SNAPSHOT:
         return None
-    return draft.adopted.header.snapshot
-
-
-def _history(draft: Draft, before: RootHeader | None) -> dict[str, str]:
-    """What the root says of tags, restores and rewrites, so that none happens unseen."""
-    changed = changed_tags({} if before is None else before.tags, draft.addressable.tags)
-    said = {CHANGED_TAGS: changed, RESTORED_VERSIONS: ",".join(map(str, draft.restored))}
-    if draft.tally_replaced.data_files:
-        said[REPLACED_FILES] = str(draft.tally_replaced.data_files)
-        said[REWRITTEN_FILES] = str(draft.tally_rewritten.data_files)
-    return {name: text for name, text in said.items() if text}
+    return adopted.header.snapshot

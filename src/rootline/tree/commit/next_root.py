@@ -2,21 +2,22 @@
 
 Owns: which rows go into which block. Does not own: the bytes of rows, blocks and files (`root_codec`), what changed
 (`draft`).
-Invariants: a block whose rows do not change is the same object in the next root, its bytes are never made anew; rows
-that show this snapshot's change (ADDED, DELETED) stand in the last blocks only; DELETED rows are in one root only.
+Invariants: a block whose rows do not change is the same object in the next root, its bytes are never made again; rows
+that show this snapshot's change (ADDED, DELETED) are in the last blocks only; DELETED rows are in one root only.
 
 Layout: settled blocks of EXISTING rows · the open block, which holds the youngest EXISTING rows together with this
-snapshot's change and is made anew each time. So it is kept short: when its EXISTING rows grow many they settle, joining
-the last settled block while that has room. A row is compressed a few times in its life, however large the root.
+snapshot's change and is made again each time. So it is kept short: when its EXISTING rows grow many they settle,
+joining the last settled block while that has room. A row is compressed a few times in its life, however large the root.
 
 Source: format page, "Root manifest" and "Status".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import RootBlock, Row, encode_root, seal, sync_marker
 from rootline.schemas.content_entry import Status, VersionInfo, quick_version_info
 from rootline.schemas.root_header import RootHeader
@@ -32,28 +33,27 @@ BLOCK_BYTES_MAX: Final = 64 * 1024
 """Of a block before compression."""
 
 
-def next_root(
-    parent: TableState | None, draft: Draft, header: RootHeader, pages: TablePages = NO_PAGES
-) -> tuple[TableState, bytes]:
+def next_root(draft: Draft, header: RootHeader, pages: TablePages = NO_PAGES) -> tuple[TableState, bytes]:
     """The state after `draft`, and its root's bytes.
 
     Args:
-        parent: what the draft was made on; `None` for root 0.
         draft: with every vector placed.
         header: of the new root.
         pages: that the header names.
 
     """
+    parent = draft.parent
     sync = sync_marker(header.table_uuid) if parent is None else parent.root.sync
     vectors = manifest_vector_updates(draft)
     gone = _gone(draft, vectors)
     carried = _Carried(draft, sync)
     if parent is not None:
         carried.take(parent.root.blocks, parent.live.unsettled, gone)
-    leaf_rows = [*(incoming.row for incoming in draft.incoming.values()), *draft.reaffiliated.values()]
+    changed = draft.in_leaves
+    leaf_rows = [*(incoming.row for incoming in changed.incoming.values()), *changed.reaffiliated.values()]
     carried.fresh += leaf_rows
     manifest_vector_rows = [row for update in vectors.values() for row in update.fresh]
-    rewritten = list(draft.rewritten.values())
+    rewritten = list(draft.rows.rewritten())
     carried.fresh += rewritten
     young = [
         *carried.young,
@@ -61,11 +61,11 @@ def next_root(
         *rewritten,
     ]
     young += [row for row in manifest_vector_rows if row.entry.version_info.status is Status.EXISTING]
-    added = list(draft.added.values())
+    added = list(draft.rows.added())
     shown = [
         *added,
         *(row for row in leaf_rows if row.entry.version_info.status is Status.ADDED),
-        *(_deleted(draft, row) for row in (*draft.removed.values(), *draft.rewritten_removed)),
+        *(_deleted(draft, row) for row in (*draft.rows.removed.values(), *draft.rows.rewritten_removed)),
         *(row for row in manifest_vector_rows if row.entry.version_info.status is not Status.EXISTING),
     ]
     blocks = carried.settled
@@ -78,10 +78,10 @@ def next_root(
     root, body = encode_root(header, blocks, draft.codec, sync)
     unsettled = unsettled_blocks(root, max(0, min(first_shown, len(blocks) - 1)))
     index = advanced_index(draft, [*carried.fresh, *added], vectors, unsettled)
-    leaves = draft.leaves
-    if draft.incoming or draft.dropped_leaves:
-        leaves = {location: leaf for location, leaf in leaves.items() if location not in draft.dropped_leaves}
-        leaves |= {location: incoming.lookup.leaf for location, incoming in draft.incoming.items()}
+    leaves: Mapping[str, Leaf] = {} if parent is None else parent.leaves
+    if changed.incoming or changed.dropped:
+        leaves = {location: leaf for location, leaf in leaves.items() if location not in changed.dropped}
+        leaves |= {location: incoming.lookup.leaf for location, incoming in changed.incoming.items()}
     return TableState(root, draft.definition, leaves, index, pages), body
 
 
@@ -137,12 +137,12 @@ class _Carried:
 
 
 def _gone(draft: Draft, vectors: dict[str, ManifestVectorUpdate]) -> set[int]:
-    """The identities of the parent's row objects that do not stand in the next root as they are."""
-    gone = {id(row) for rows in (draft.removed, draft.moved) for row in rows.values()}
+    """The identities of the parent's row objects that are not in the next root as they are."""
+    gone = {id(row) for rows in (draft.rows.removed, draft.rows.moved) for row in rows.values()}
     gone.update(id(row) for update in vectors.values() for row in update.gone)
-    gone.update(id(draft.live.leaf_rows[location]) for location in draft.reaffiliated)
+    gone.update(id(draft.live.leaf_rows[location]) for location in draft.in_leaves.reaffiliated)
     gone.update(id(row) for row in draft.live.orphans)
-    for location in draft.dropped_leaves:
+    for location in draft.in_leaves.dropped:
         gone.add(id(draft.live.leaf_rows[location]))
         gone.update(id(row) for row in draft.live.manifest_vector_rows.get(location, ()))
     return gone

@@ -2,7 +2,7 @@
 
 Owns: the value types between the commit machine and the tree. Does not own: how a batch is applied (`apply`), how
 objects are fetched or stored (`rootline.storage`).
-Invariants: values only; verdicts stand in the order of the records; every object of `Applied.objects` must be stored
+Invariants: values only; verdicts are in the order of the records; every object of `Applied.objects` must be stored
 before the root that references it, and storing the same one twice is harmless (its name follows from its content).
 """
 
@@ -32,7 +32,7 @@ UNKNOWN_SIZE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One decoded intent, where it stands on the log, and the bytes of its record (key, value and headers).
+    """One decoded intent, its position on the log, and the bytes of its record (key, value and headers).
 
     `held_bytes`: about what all of it takes in memory, which is many times as much.
     """
@@ -59,8 +59,8 @@ class Stamp:
 class VectorAt(NamedTuple):
     """A deletion vector's place: the Puffin file as its entry names it, and the blob's offset (bytes).
 
-    A blob begins with its own length. Where an entry says how long blob and file are, whoever fetches the vector
-    checks it; `UNKNOWN_SIZE`: nothing is said.
+    A blob begins with its own length. Where an entry says how long blob and file are, the code that fetches
+    the vector checks it; `UNKNOWN_SIZE`: nothing is said.
     """
 
     location: str
@@ -78,11 +78,11 @@ class Adopting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchedObjects:
-    """Objects fetched for a batch. `None`: looked for, and absent or unreadable; whoever needs it is rejected.
+    """Objects fetched for a batch. `None`: looked for, and absent or unreadable; an intent that needs it is rejected.
 
     `troubles`: why a leaf that is there cannot be read. `proofs`: what was found out about leaves already; one that is
-    missing, or of another definition, is worked out again. `adopted`: what a new table stands on, or why it
-    cannot stand on that, under the keys of `Needs.adopting`.
+    missing, or of another definition, is worked out again. `adopted`: what a new table goes on from, or why
+    it cannot, under the keys of `Needs.adopting`.
     """
 
     leaves: Mapping[str, Leaf | None] = field(default_factory=dict)
@@ -106,24 +106,39 @@ class FetchedObjects:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Objects to fetch into the library before the batch can be applied; then apply it again, whole.
+    """Objects to fetch before the batch can be applied; then apply it again, whole.
 
-    `proving`: leaf → the definition that whoever fetches it is to prove it under; leaves of maintenance need none.
+    `proving`: leaf → the definition to prove it under; leaves of maintenance need no proof.
     `versions`: whose roots. `adopting`: roots that say what an Iceberg table is, with all that they name. `older`: the
     rows of those leaves that are manifests of older formats, and the definition: they are read by them.
     """
 
-    leaves: frozenset[str]
-    vectors: frozenset[VectorAt]
+    leaves: frozenset[str] = frozenset()
+    vectors: frozenset[VectorAt] = frozenset()
     proving: Mapping[str, TableDefinition] = field(default_factory=dict)
     versions: frozenset[Version] = frozenset()
     adopting: Mapping[bytes, Adopting] = field(default_factory=dict)
     older: Mapping[str, tuple[ContentEntry, TableDefinition]] = field(default_factory=dict)
 
+    def __bool__(self) -> bool:
+        """Whether anything is needed."""
+        return bool(self.leaves or self.vectors or self.versions or self.adopting)
+
+    def __or__(self, other: Needs) -> Needs:
+        """All of both."""
+        return Needs(
+            self.leaves | other.leaves,
+            self.vectors | other.vectors,
+            {**self.proving, **other.proving},
+            self.versions | other.versions,
+            {**self.adopting, **other.adopting},
+            {**self.older, **other.older},
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The next root's `body`, the state it stands for, and the verdicts to publish once it is confirmed."""
+    """The next root's `body`, the state that it holds, and the verdicts to publish once it is confirmed."""
 
     state: TableState
     body: bytes

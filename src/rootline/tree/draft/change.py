@@ -13,12 +13,16 @@ from enum import Flag, auto
 
 from pyroaring import BitMap, BitMap64
 
-from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.identifiers import Version
+from rootline.schemas.root_header import DefinitionReference
+from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.state.leaf_lookup import LeafLookup
 from rootline.tree.state.live_index import Live
+from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Tally
 
 
@@ -54,7 +58,7 @@ class IncomingLeaf:
 
 @dataclass(frozen=True, slots=True)
 class StoredManifestVector:
-    """A leaf's manifest vector that rests in a Puffin file: its row in the root, and what it holds."""
+    """A leaf's manifest vector that is stored in a Puffin file: its row in the root, and what it holds."""
 
     row: Row
     ordinals: BitMap
@@ -78,15 +82,26 @@ class Change:
     moved_ordinals: Mapping[str, BitMap] = field(default_factory=dict)
     reaffiliate: Mapping[str, str | None] = field(default_factory=dict)
     stored_vectors: Mapping[str, StoredManifestVector] = field(default_factory=dict)
-    tags: Mapping[str, int] | None = None
-    """All tags from now on; `None`: as they were."""
     removed_from: Mapping[str, BitMap] = field(default_factory=dict)
     """Leaf → ordinals that leave, many at once; those of `removed` are not among them."""
-    leaves: tuple[EncodedLeaf, ...] = ()
-    """Leaves to store before the root: those of `incoming` that the coordinator wrote itself."""
+    objects: tuple[PendingObject, ...] = ()
+    """To store before the root, such as leaves of `incoming` that the coordinator wrote itself."""
     replaced: tuple[Live, ...] = ()
     """Live entries that leave because `rewritten` holds their rows now: no root shows them as removed."""
     rewritten: tuple[Row, ...] = ()
     """EXISTING rows of the files that hold the rows of `replaced`."""
+    carried: CarriedFields | None = None
+    """What the header carries from now on; `None`: as it was."""
     restored: Version | None = None
     """The version that the table's content is now that of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """A table that an intent begins: its definition, and what it goes on from, if that is an Iceberg table."""
+
+    definition: TableDefinition
+    reference: DefinitionReference
+    adopted: TableState | None
+    effect: Effect
+    objects: tuple[PendingObject, ...] = ()

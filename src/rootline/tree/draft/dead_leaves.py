@@ -2,15 +2,13 @@
 
 Owns: which leaves leave, and what a delete leaf belongs to once its data files moved. Does not own: when (`apply` asks
 while a batch holds maintenance), what moves (`flush`).
-Invariants: no live entry leaves; a leaf of which this very batch removes entries stays, so that its root shows the
+Invariants: no live entry leaves; a leaf of which this batch removes entries stays, so that its root shows the
 change; a delete leaf belongs to a data leaf only if that one holds the data files of all its live vectors.
 
 Source: format page, "Manifest vectors" and the table of content types.
 """
 
 from __future__ import annotations
-
-from pyroaring import BitMap
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.tree.draft.draft import Draft
@@ -21,39 +19,38 @@ def drop_dead_leaves(draft: Draft) -> None:
     """Take out the leaves that are dead as a whole, and let delete leaves belong to where their data files are."""
     for location in sorted(_dead(draft)):
         draft.drop_leaf(location)
-    left = draft.dropped_leaves | draft.moved_ordinals.keys()
+    left = draft.in_leaves.dropped | draft.in_leaves.moved.keys()
+    wishes = {leaf: owner for change in draft.changes for leaf, owner in change.reaffiliate.items()}
     for entry in _delete_leaves(draft):
-        owner, wanted = entry.referenced_file, draft.reaffiliate.get(entry.location, entry.referenced_file)
+        owner, wanted = entry.referenced_file, wishes.get(entry.location, entry.referenced_file)
         if owner == wanted and owner not in left:
             continue
         lookup = draft.lookup_of(entry.location)
         best = next((each for each in (wanted, owner) if lookup is not None and _holds_all(draft, lookup, each)), None)
         if best != owner:
-            draft.belong(entry, best)
+            draft.in_leaves.affiliate(entry, best, draft.codec)
 
 
 def is_dead_as_a_whole(draft: Draft, location: str) -> bool:
     """Whether nothing is live in a leaf of the parent, and this batch did not remove the last of it."""
     index = draft.live
     row = index.leaf_rows.get(location)
-    if row is None or location in draft.removed_ordinals:
+    if row is None or location in draft.in_leaves.removed:
         return False
-    gone = index.dead.get(location, BitMap()) | draft.moved_ordinals.get(location, BitMap())
+    gone = draft.in_leaves.dead_in(location)
     stats = row.entry.manifest_stats
     never_live = 0 if stats is None else stats.deleted_files_count
     return len(gone) + never_live >= row.entry.record_count
 
 
 def _dead(draft: Draft) -> set[str]:
-    places = draft.live.dead.keys() | draft.moved_ordinals.keys()
+    places = draft.live.dead.keys() | draft.in_leaves.moved.keys()
     return {location for location in places if is_dead_as_a_whole(draft, location)}
 
 
 def _delete_leaves(draft: Draft) -> list[ContentEntry]:
     """Root rows of the delete leaves that stay or come."""
-    rows = [row.entry for location, row in draft.live.leaf_rows.items() if location not in draft.dropped_leaves]
-    rows += [incoming.row.entry for incoming in draft.incoming.values()]
-    return [row for row in rows if row.content_type is ContentType.DELETE_MANIFEST]
+    return [row for row in draft.in_leaves.rows() if row.content_type is ContentType.DELETE_MANIFEST]
 
 
 def _holds_all(draft: Draft, deletes: LeafLookup, owner: str | None) -> bool:

@@ -84,7 +84,7 @@ class LeafSources:
         """For each entry of `leaf` its source, `None` where nothing is live in that very place.
 
         Raises:
-            Invalid: `leaf-invalid`, an entry is not EXISTING, stands there twice, or is not what its source is.
+            Invalid: `leaf-invalid`, an entry is not EXISTING, is there twice, or is not what its source is.
             Corrupt: `leaf-corrupt`, a column cannot be read.
 
         """
@@ -92,7 +92,7 @@ class LeafSources:
         found = self._in_leaves(places, numbers)
         rows = self.draft.live.rows
         for ordinal, place in enumerate(places) if rows else ():
-            if place in rows and (row := self.draft.root_row(place)) is not None:
+            if place in rows and (row := self.draft.rows.of_parent(place)) is not None:
                 is_same = row.entry.version_info.file_sequence_number == numbers[ordinal]
                 found[ordinal] = Origin(row) if is_same else None
         self._compare_with_rows(leaf, found)
@@ -124,7 +124,7 @@ class LeafSources:
     def _in_leaves(self, places: list[EntryPlace], numbers: list[int | None]) -> list[Origin | None]:
         found: list[Origin | None] = [None] * len(places)
         for source in self._sources:
-            location, gone = source.lookup.location, source.taken | self.draft.dead_of(source.lookup.location)
+            location, gone = source.lookup.location, source.taken | self.draft.in_leaves.dead_in(source.lookup.location)
             for index, ordinal in enumerate(source.lookup.leaf.ordinals_of(places)):
                 if ordinal is not None and source.numbers[ordinal] == numbers[index] and ordinal not in gone:
                     found[index] = Origin(None, location, ordinal)

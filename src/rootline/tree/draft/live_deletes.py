@@ -17,12 +17,12 @@ def live_equality_deletes(draft: Draft) -> Iterator[ContentEntry]:
     if not draft.totals.equality_deletes:
         return
     for place, row in draft.live.equality_deletes.items():
-        if draft.root_row(place) is not None:
+        if draft.rows.of_parent(place) is not None:
             yield row.entry
-    for row in draft.added.values():
+    for row in draft.rows.came.values():
         if row.entry.content_type is ContentType.EQUALITY_DELETE:
             yield row.entry
-    for lookup in (*draft.live.lookups.values(), *(incoming.lookup for incoming in draft.incoming.values())):
+    for lookup in draft.in_leaves.lookups():
         for ordinal, entry in lookup.equality_deletes:
             if not draft.is_dead(lookup.location, ordinal):
                 yield entry

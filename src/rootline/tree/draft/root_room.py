@@ -20,8 +20,7 @@ ADDED_BYTES_MAX: Final = 64 * 1024 * 1024
 
 def has_room(draft: Draft, rows: int, size_in_bytes: int) -> bool:
     """Whether so many more rows fit, whose tails have so many bytes."""
-    live = len(draft.live.rows) + len(draft.added) + len(draft.rewritten) + len(draft.removed)
-    return live + rows <= ROWS_MAX and draft.added_bytes + size_in_bytes <= ADDED_BYTES_MAX
+    return len(draft.rows) + rows <= ROWS_MAX and draft.rows.came_bytes + size_in_bytes <= ADDED_BYTES_MAX
 
 
 def check_room(draft: Draft, change: Change) -> None:
@@ -29,8 +28,8 @@ def check_room(draft: Draft, change: Change) -> None:
     rows = len(change.added) + len(change.rewritten) + len(change.removed)
     size = sum([len(row.tail) for row in (*change.added, *change.rewritten)])
     if not has_room(draft, rows, size):
-        rows += len(draft.live.rows) + len(draft.added) + len(draft.rewritten) + len(draft.removed)
-        size += draft.added_bytes
+        rows += len(draft.rows)
+        size += draft.rows.came_bytes
         raise Invalid(
             "root-full",
             f"the root would have {rows} rows, {size} bytes of them new; at most {ROWS_MAX} and {ADDED_BYTES_MAX} fit",

@@ -41,7 +41,7 @@ _LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 class OlderVersion:
     """An older root, sorted: its live rows, the rows of its leaves, and what is dead in these.
 
-    `stored`: its manifest vectors that rest in Puffin files (`manifest_vectors_in_files`).
+    `stored`: its manifest vectors that are stored in Puffin files (`manifest_vectors_in_files`).
 
     Raises `Corrupt` (`vector-corrupt`) when a manifest vector cannot be read.
     """
@@ -72,14 +72,14 @@ class OlderVersion:
 
 def manifest_vectors_in_files(root: Root) -> list[ContentEntry]:
     """The rows of the manifest vectors that must be read before the root can be sorted."""
-    masks = (row.entry for row in root.rows if row.entry.content_type is ContentType.MANIFEST_DV)
-    living = (entry for entry in masks if entry.version_info.status is not Status.DELETED)
+    vectors = (row.entry for row in root.rows if row.entry.content_type is ContentType.MANIFEST_DV)
+    living = (entry for entry in vectors if entry.version_info.status is not Status.DELETED)
     return [entry for entry in living if entry.deletion_vector is None or entry.deletion_vector.inline_content is None]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What lived `then` only, each with its row if it stood in the root; and what lives `now` only.
+    """What lived `then` only, each with its row if it was in the root; and what lives `now` only.
 
     `then_in_leaves`, `now_in_leaves`: location → a leaf and many of its ordinals; their entries are not made.
     """
@@ -107,13 +107,13 @@ def difference(older: OlderVersion, draft: Draft, leaves: Mapping[str, Leaf]) ->
             leaf = leaves[location].of_row(leaf_row)
             then.take_leaf(leaf, BitMap(range(leaf.length)) - dead)
         else:
-            then.take_leaf(lookup.leaf, draft.dead_in(location) - dead)
+            then.take_leaf(lookup.leaf, draft.in_leaves.dead_in(location) - dead)
     for live in draft.live_rows():
         now.take(live)
-    for location in draft.leaf_locations():
+    for location in draft.in_leaves.locations():
         lookup = draft.lookup_of(location)
         if lookup is not None and location not in older.leaf_rows:
-            now.take_leaf(lookup.leaf, BitMap(range(lookup.leaf.length)) - draft.dead_in(location))
+            now.take_leaf(lookup.leaf, BitMap(range(lookup.leaf.length)) - draft.in_leaves.dead_in(location))
     returning, leaving = then.without(now), now.without(then)
     if len(returning) > ENTRIES_MAX:
         raise Invalid(
@@ -155,7 +155,7 @@ class _Side:
         return [key for key in (*self._rows, *self._in_leaves) if not other._has(key)]
 
     def rows(self, keys: Iterable[Identity]) -> Iterator[Live]:
-        """The entries of `keys` that stand outside leaves."""
+        """The entries of `keys` that are outside leaves."""
         return (self._rows[key] for key in keys if key in self._rows)
 
     def in_leaves(self, keys: Iterable[Identity]) -> dict[str, tuple[Leaf, BitMap]]:

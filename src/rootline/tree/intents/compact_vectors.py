@@ -29,16 +29,13 @@ VECTORS_PREFIX: Final = "metadata/vectors/"
 
 def compact_vectors(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
     """Raises `Invalid`: `vector-invalid`, `location-invalid`, `version-unknown`, `compaction-stale`."""
-    made_from = intent.made_from_version
-    if made_from is not None and made_from >= draft.version:
-        raise Invalid("version-unknown", f"made_from_version {made_from} is not a version of the table yet")
     for vector in intent.add_vectors:
         check_location(vector.location)
         if not vector.location.startswith(VECTORS_PREFIX):
             raise Invalid("location-invalid", f"manifest vector {vector.location[:80]!r} is not in {VECTORS_PREFIX}")
     absent = frozenset(at for vector in intent.add_vectors if (at := place_of(vector)) not in fetched.vectors)
     if absent:
-        return Needs(frozenset(), absent)
+        return Needs(vectors=absent)
     vectors = {
         vector.referenced_file: _stored_vector(draft, vector, _proven(vector, fetched)) for vector in intent.add_vectors
     }

@@ -1,6 +1,6 @@
-"""The row of the commonest intent, an append of one data file, with all its rules checked at one glance.
+"""The row of the commonest intent, an append of one data file, with all its rules checked at once.
 
-Owns: recognising an intent that breaks no rule, and its row. Does not own: the rules, which stand where they are
+Owns: recognising an intent that breaks no rule, and its row. Does not own: the rules, which are where they are
 explained (`decide`, `file_rules`, `statistics_rules`, `root_room`) and give the reasons of a rejection.
 Invariants: one-sided. Where there is a row, the general way makes the same one (a property test holds the two against
 each other); where there is none, the intent goes the general way, and may well be accepted.
@@ -46,7 +46,7 @@ def fast_append_row(draft: Draft, intent: Intent) -> Row | None:
     location, record_count, size, row_id = file.location, file.record_count, file.file_size_in_bytes, draft.next_row_id
     if (
         row_id + record_count > LONG_MAX
-        or draft.data_bytes + size > LONG_MAX
+        or draft.counts.data_bytes + size > LONG_MAX
         or not is_plain(location)
         or location.startswith(RESERVED_PREFIXES)
         or draft.is_live(location)

@@ -28,7 +28,7 @@ def added_rows(draft: Draft, intent: Intent) -> list[Row]:
 
     """
     next_row_id = draft.next_row_id
-    size = draft.data_bytes
+    size = draft.counts.data_bytes
     numbers = draft.numbers()
     rows: list[Row] = []
     for data_file in intent.add_data_files:

@@ -3,8 +3,8 @@
 Owns: which entries of a leaf are live in the very place that they came from, and the leaf's own root row. Does not own:
 what is moved and when (`rootline.maintenance`), finding those places (`leaf_sources`), which leaves leave and what
 delete leaves belong to then (`dead_leaves`), the aggregates (`aggregates`).
-Invariants: no live set and no row count changes; what was removed, replaced or moved meanwhile is masked, so it can
-neither come back nor double; a vector moves only along with its data file when its leaf is affiliated.
+Invariants: no live set and no row count changes; what was removed, replaced or moved since is dead in the new leaf, so
+it can neither come back nor double; a vector moves only along with its data file when its leaf is affiliated.
 
 Source: protocol page, section 5.
 """
@@ -42,14 +42,11 @@ def flush(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Nee
 
     """
     stale = _STALE[intent.kind]
-    made_from = intent.made_from_version
-    if made_from is not None and made_from >= draft.version:
-        raise Invalid("version-unknown", f"made_from_version {made_from} is not a version of the table yet")
     for manifest in intent.add_manifests:
         _check_manifest(draft, manifest, stale)
     absent = frozenset(item.location for item in intent.add_manifests if item.location not in fetched.leaves)
     if absent:
-        return Needs(absent, frozenset())
+        return Needs(absent)
     work = Takeover(draft, intent.replaces)
     data_first = sorted(intent.add_manifests, key=lambda manifest: manifest.content_type)
     for manifest in data_first:
@@ -159,7 +156,7 @@ def _check_manifest(draft: Draft, manifest: AddedManifest, stale: str) -> None:
         raise Invalid("leaf-invalid", f"{manifest.location!r}: content type {int(manifest.content_type)} is no leaf's")
     if manifest.file_format is not FileFormat.PARQUET:
         raise Invalid("leaf-invalid", f"{manifest.location!r}: a flushed leaf is Parquet, not {manifest.file_format}")
-    if manifest.location in draft.live.leaf_rows or manifest.location in draft.incoming:
+    if manifest.location in draft.live.leaf_rows or manifest.location in draft.in_leaves.incoming:
         raise Invalid(stale, f"leaf {manifest.location!r} is part of the table already")
     if manifest.referenced_file is not None and manifest.content_type is ContentType.DATA_MANIFEST:
         raise Invalid("leaf-invalid", f"{manifest.location!r}: a data leaf belongs to no other leaf")
@@ -173,7 +170,10 @@ def _proven(manifest: AddedManifest, leaf: Leaf | None) -> Leaf:
         raise Invalid("leaf-invalid", f"{name} is absent or cannot be read")
     check_stated(manifest, leaf, name)
     if leaf.length > MAX_ENTRIES:
-        raise Invalid("leaf-invalid", f"{name} has {leaf.length} entries, at most {MAX_ENTRIES} can be masked inline")
+        raise Invalid(
+            "leaf-invalid",
+            f"{name} has {leaf.length} entries, an inline manifest vector covers {MAX_ENTRIES}: write smaller leaves",
+        )
     specs = set(leaf.columns(["partition_spec_id"]).column(0).to_pylist())
     if specs != {manifest.partition_spec_id}:
         raise Invalid("leaf-invalid", f"{name} has entries of spec {sorted(specs)}, not {manifest.partition_spec_id}")

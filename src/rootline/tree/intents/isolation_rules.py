@@ -2,7 +2,7 @@
 
 Owns: the check. Does not own: filters (`filters`), what statistics say about them (`prune`).
 Invariants: an intent that passes would have read the same rows now; rows that a restore brings back are marked by no
-entry where it took a vector away, so whoever read before a restore reads again.
+entry where it took a vector away, so a writer who read before a restore reads again.
 
 Source: protocol page, section 2, "isolation".
 """
@@ -54,14 +54,14 @@ def entries_after(draft: Draft, sequence_number: int, pruning: PruningFilter) ->
 
     Of data leaves only entries that may match: those are found over columns, because a leaf may be new as a whole.
     """
-    for row in (*draft.added.values(), *draft.rewritten.values()):
+    for row in draft.rows.came.values():
         if (row.entry.version_info.sequence_number or 0) > sequence_number:
             yield row.entry
     for place, row in draft.live.rows.items():
-        if (row.entry.version_info.sequence_number or 0) > sequence_number and draft.root_row(place) is not None:
+        if (row.entry.version_info.sequence_number or 0) > sequence_number and draft.rows.of_parent(place) is not None:
             yield row.entry
     leaves = [(lookup, draft.live.leaf_rows[lookup.location]) for lookup in draft.live.lookups.values()]
-    leaves += [(incoming.lookup, incoming.row) for incoming in draft.incoming.values()]
+    leaves += [(incoming.lookup, incoming.row) for incoming in draft.in_leaves.incoming.values()]
     for lookup, row in leaves:
         if (row.entry.version_info.sequence_number or 0) <= sequence_number:
             continue

@@ -1,7 +1,7 @@
 """What an intent says of a leaf, and what the leaf is: the same for leaves of writers and of workers.
 
-Owns: where leaves rest, which content each type of row names, and that check. Does not own: the rest of what must hold
-(`writer_leaves`, `flush`).
+Owns: where leaves are stored, which content each type of row names, and that check. Does not own: the rest of what must
+hold (`writer_leaves`, `flush`).
 Invariants: a leaf that passed holds what its intent said: content, entries, bytes.
 """
 

@@ -11,32 +11,32 @@ Source: protocol page, section 2, `restore`; decision 0026.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from pyroaring import BitMap
 
 from rootline.schemas.bytes.leaf.leaf import LeafContent
-from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf
 from rootline.schemas.bytes.root.root_codec import Root, Row
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
 from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.identifiers import Version
+from rootline.schemas.identifiers import SequenceNumber, Version
 from rootline.schemas.intent import Intent, VersionReference
-from rootline.schemas.root_header import DefinitionReference
+from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs, VectorAt
 from rootline.tree.draft.change import Change, Effect, IncomingLeaf
 from rootline.tree.draft.draft import Draft
+from rootline.tree.draft.summary import RESTORED_VERSIONS
 from rootline.tree.draft.version_difference import Difference, OlderVersion, difference, manifest_vectors_in_files
 from rootline.tree.intents.restored_leaves import returning_leaf
 from rootline.tree.intents.vector_merge import place_of_vector
 from rootline.tree.proof.adopted_rows import is_adopted
 from rootline.tree.state.live_index import Live
+from rootline.tree.state.pending_object import PendingObject
 
 
-def restore(
-    draft: Draft, intent: Intent, fetched: FetchedObjects, definition: DefinitionReference | None
-) -> Change | Needs:
-    """Back to the version that the intent names; `definition`: the table's own, as a root names it.
+def restore(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
+    """Back to the version that the intent names.
 
     Raises:
         Invalid: `version-unknown`, it is not addressable; `restore-impossible`, it cannot be read, or has another
@@ -46,19 +46,19 @@ def restore(
     version = Version((intent.ref or VersionReference(version=-1)).version or 0)
     draft.addressable.check(version)
     if version not in fetched.roots:
-        return Needs(frozenset(), frozenset(), versions=frozenset({version}))
+        return Needs(versions=frozenset({version}))
     root = fetched.roots[version]
     if root is None:
         raise Invalid("restore-impossible", f"root {version} is absent or cannot be read")
     places = {place_of_vector(entry) for entry in manifest_vectors_in_files(root)}
     absent = frozenset(place for place in places if place not in fetched.vectors)
     if absent:
-        return Needs(frozenset(), absent)
+        return Needs(vectors=absent)
     older = _older(root, fetched, places)
     header = older.root.header
-    if definition is None or header.table_uuid != draft.definition.table_uuid:
+    if header.table_uuid != draft.definition.table_uuid:
         raise Invalid("restore-impossible", f"version {version} is of another table, {header.table_uuid}")
-    if header.definition.digest != definition.digest:
+    if header.definition.digest != draft.carried.definition.digest:
         raise Invalid(
             "restore-impossible",
             f"version {version} has another definition, {header.definition.location}: this is not carried out yet",
@@ -67,7 +67,7 @@ def restore(
     missing = frozenset(row.location for row in apart if row.location not in fetched.leaves)
     if missing:
         adopted = {row.location: (row, draft.definition) for row in apart if is_adopted(row)}
-        return Needs(missing, frozenset(), older=adopted)
+        return Needs(missing, older=adopted)
     leaves = {location: leaf for location, leaf in fetched.leaves.items() if leaf is not None}
     for row in apart:
         leaf = leaves.get(row.location)
@@ -77,21 +77,36 @@ def restore(
     numbers = draft.numbers().file_sequence_number
     next_row_id = draft.next_row_id
     incoming: list[IncomingLeaf] = []
-    written: list[EncodedLeaf] = []
+    written: list[PendingObject] = []
     for old_leaf, ordinals in found.then_in_leaves.values():
         back, encoded = returning_leaf(draft, old_leaf, ordinals, next_row_id)
         next_row_id += 0 if back.brings is None else back.brings.rows
         incoming.append(back)
-        written.append(encoded)
+        written.append(PendingObject(encoded.location, encoded.body))
     return Change(
         _effect(found),
         added=tuple(_returning(draft, live, numbers) for live in found.then),
         incoming=tuple(incoming),
-        leaves=tuple(written),
+        objects=tuple(written),
         removed=found.now,
         removed_from={location: ordinals for location, (_, ordinals) in found.now_in_leaves.items()},
+        carried=replace(draft.carried, restored_at=SequenceNumber(draft.sequence_number + 1)),
         restored=version,
     )
+
+
+def says_of_restores(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
+    """What a root's summary says of restores: the versions, in the order of the intents."""
+    versions = [str(change.restored) for change in draft.changes if change.restored is not None]
+    return {RESTORED_VERSIONS: ",".join(versions)} if versions else {}
+
+
+def restore_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
+    """What is wrong with what a root says of restores, given the root before it, in words."""
+    if (after.restored_at > before.restored_at) != (RESTORED_VERSIONS in after.snapshot.summary):
+        yield f"restored at sequence number {after.restored_at}, which its summary does not say"
+    if not before.restored_at <= after.restored_at <= after.snapshot.sequence_number:
+        yield f"restored at sequence number {after.restored_at}, before it was at {before.restored_at}"
 
 
 def _older(root: Root, fetched: FetchedObjects, places: Iterable[VectorAt]) -> OlderVersion:

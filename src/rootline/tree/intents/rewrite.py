@@ -23,9 +23,12 @@ from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
+from rootline.schemas.root_header import RootHeader
+from rootline.tree.draft.batch import FetchedObjects
 from rootline.tree.draft.change import Change, Effect
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.live_deletes import live_equality_deletes
+from rootline.tree.draft.summary import REPLACED_FILES, REWRITTEN_FILES
 from rootline.tree.intents.file_rules import added_rows
 from rootline.tree.intents.removal_rules import removals
 from rootline.tree.proof.adopted_rows import has_older_deletes
@@ -34,11 +37,11 @@ from rootline.tree.scan.partition_tuple import is_unpartitioned
 from rootline.tree.state.live_index import Live
 
 
-def rewrite(draft: Draft, intent: Intent) -> Change:
+def rewrite(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change:
     """Files that leave, with their vectors, and those that hold their rows from now on.
 
     Raises:
-        Invalid: `version-unknown`, nobody can have read that sequence number; `stale-source`, a file or its deletes are
+        Invalid: `version-unknown`, no one can have read that sequence number; `stale-source`, a file or its deletes are
             not those that were read; `row-count-mismatch`; or a rule of the new files is broken.
 
     """
@@ -50,6 +53,12 @@ def rewrite(draft: Draft, intent: Intent) -> Change:
     _check_later_deletes(draft, leaving, coming, read)
     _check_counts(draft, leaving, coming, read)
     return Change(Effect.MAINTAINS, replaced=tuple(leaving), rewritten=tuple(coming))
+
+
+def says_of_rewrites(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
+    """What a root's summary says of its rewrites: no other count knows of them."""
+    replaced, rewritten = draft.counts.replaced.data_files, draft.counts.rewritten.data_files
+    return {REPLACED_FILES: str(replaced), REWRITTEN_FILES: str(rewritten)} if replaced else {}
 
 
 def _read_number(draft: Draft, intent: Intent) -> int:
@@ -73,7 +82,10 @@ def _sources(draft: Draft, intent: Intent, read: int) -> list[Live]:
     except Invalid as error:
         if error.code != "file-not-live":
             raise
-        raise Invalid("stale-source", f"{error.message} any more: it was removed or rewritten meanwhile") from None
+        raise Invalid(
+            "stale-source",
+            f"{error.message} any more: it was removed or rewritten since the writer read; plan the rewrite again",
+        ) from None
     for live in leaving:
         came = live.entry.version_info.file_sequence_number or 0
         if came > read:

@@ -66,7 +66,7 @@ def row_delta(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change |
             places |= wanted(intent, item.vector, item.replaced, draft)
     missing = frozenset(at for at in places if at not in fetched.vectors)
     if missing:
-        return Needs(frozenset(), missing)
+        return Needs(vectors=missing)
     removed: list[Live] = []
     merged: list[MergedVector] = []
     for index, item in enumerate(vectors):

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, VersionReference
 from rootline.schemas.root_header import RootHeader
+from rootline.tree.draft.batch import FetchedObjects
 from rootline.tree.draft.change import Change, Effect
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import CHANGED_TAGS, changed_tags
@@ -25,7 +27,7 @@ TAGS_MAX: Final = 200
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-def tag(draft: Draft, intent: Intent) -> Change:
+def tag(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change:
     """Set, move or delete a tag. Raises `Invalid`: `tag-invalid`, `tag-conflict`, `version-unknown`."""
     ref = intent.ref or VersionReference()
     name, tags = check_tag_name(ref.tag or ""), dict(draft.addressable.tags)
@@ -41,7 +43,7 @@ def tag(draft: Draft, intent: Intent) -> Change:
         tags[name] = ref.version
         if len(tags) > TAGS_MAX:
             raise Invalid("tag-invalid", f"the table has {TAGS_MAX} tags already, which is the limit")
-    return Change(Effect.NOTHING, tags=tags)
+    return Change(Effect.NOTHING, carried=replace(draft.carried, tags=tags))
 
 
 def check_tag_name(name: str) -> str:
@@ -49,6 +51,12 @@ def check_tag_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise Invalid("tag-invalid", f"tag {name[:80]!r} is not 1 to 64 letters, digits, '.', '_' or '-'")
     return name
+
+
+def says_of_tags(before: RootHeader | None, draft: Draft) -> dict[str, str]:
+    """What a root's summary says of tags."""
+    changed = changed_tags({} if before is None else before.tags, draft.carried.tags)
+    return {CHANGED_TAGS: changed} if changed else {}
 
 
 def tag_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:

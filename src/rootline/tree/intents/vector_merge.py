@@ -139,7 +139,7 @@ def adds_files(intent: Intent) -> bool:
 
 
 def place_of_vector(entry: ContentEntry) -> VectorAt:
-    """Where a vector rests, every byte of it said. Raises `Corrupt` when its entry does not say."""
+    """Where a vector is stored, with its exact length. Raises `Corrupt` when its entry does not say."""
     stored = entry.deletion_vector
     if stored is None or stored.offset is None or stored.size_in_bytes is None or entry.file_size_in_bytes is None:
         raise Corrupt("vector-corrupt", f"the entry of {entry.location!r} does not say where its vector is")

@@ -1,4 +1,4 @@
-"""Deletes that stand in leaves which a writer wrote: each held against the data file that it is of.
+"""Deletes in leaves that a writer wrote: each checked against its data file.
 
 Owns: the rules of vectors and equality deletes in such a leaf. Does not own: the leaf itself (`writer_leaves`), the
 blobs and when a vector replaces another (`vector_merge`), vectors that an intent names one by one (`row_delta`).

@@ -1,8 +1,8 @@
 """Leaves that a writer wrote, on their way into the tree.
 
 Owns: what must hold between such a leaf, its intent, the other leaves and the live set; its root row. Does not own:
-the leaf's own entries (`leaf_proof`), deletes that stand in it (`writer_deletes`), leaves of workers (`flush`).
-Invariants: a leaf stands in the tree once; what it adds is not live yet and stands in no other place of its intent;
+the leaf's own entries (`leaf_proof`), deletes in it (`writer_deletes`), leaves of workers (`flush`).
+Invariants: a leaf is in the tree once; what it adds is not live yet and is in no other place of its intent;
 its row's aggregates, counts and numbers are the coordinator's own; the entries of a data leaf are looked at by
 columns, one by one only to hash their locations.
 
@@ -50,7 +50,7 @@ def missing_leaves(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Nee
     if size > LEAVES_BYTES_MAX:
         raise Invalid("intent-too-large", f"the intent names {size} bytes of leaves, of {LEAVES_BYTES_MAX}: split it")
     absent = frozenset(item.location for item in intent.add_manifests if item.location not in fetched.leaves)
-    return Needs(absent, frozenset(), dict.fromkeys(absent, draft.definition)) if absent else None
+    return Needs(absent, proving=dict.fromkeys(absent, draft.definition)) if absent else None
 
 
 def writer_leaves(
@@ -70,7 +70,7 @@ def writer_leaves(
     """
     if not intent.add_manifests:
         return ()
-    next_row_id, size = draft.next_row_id, draft.data_bytes
+    next_row_id, size = draft.next_row_id, draft.counts.data_bytes
     for row in rows:
         if row.entry.first_row_id is not None:
             next_row_id = row.entry.first_row_id + row.entry.record_count
@@ -105,7 +105,7 @@ def _check_manifest(draft: Draft, intent: Intent, manifest: AddedManifest) -> No
         raise Invalid("leaf-invalid", f"{name}: a writer's leaf is Parquet, not {manifest.file_format}")
     if manifest.referenced_file is not None and manifest.content_type is ContentType.DATA_MANIFEST:
         raise Invalid("leaf-invalid", f"{name}: a data leaf belongs to no other leaf")
-    if manifest.location in draft.live.leaf_rows or manifest.location in draft.incoming:
+    if manifest.location in draft.live.leaf_rows or manifest.location in draft.in_leaves.incoming:
         raise Invalid("file-already-live", f"{name} is part of the table already: a leaf belongs to one intent")
     draft.definition.spec_by_id(manifest.partition_spec_id)
 
@@ -156,7 +156,7 @@ def _root_row(draft: Draft, manifest: AddedManifest, leaf: Leaf, proof: LeafProo
 
 
 def _check_places(draft: Draft, intent: Intent, leaves: Sequence[Leaf]) -> None:
-    """No location of `leaves` stands anywhere else: in each other, in the intent, in the table."""
+    """No location of `leaves` is anywhere else: in another leaf, in the intent, in the table."""
     if not leaves:
         return
     columns = [leaf.columns(["location"]).column(0) for leaf in leaves]
@@ -180,13 +180,13 @@ def named_locations(intent: Intent) -> list[str]:
 
 
 def _in_root(draft: Draft) -> list[str]:
-    places = (*draft.live.rows, *draft.rewritten, *draft.added)
+    places = (*draft.live.rows, *draft.rows.came)
     return [place.location for place in places if place.content_type in _FILES]
 
 
 def _in_leaves(draft: Draft, locations: pa.ChunkedArray) -> list[str]:
     """Those of `locations` that some leaf of the table may hold, dead or not."""
-    if not draft.live.lookups and not draft.incoming:
+    if not draft.live.lookups and not draft.in_leaves.incoming:
         return []
     names: list[str] = locations.to_pylist()
     index = draft.live.locations
@@ -194,7 +194,7 @@ def _in_leaves(draft: Draft, locations: pa.ChunkedArray) -> list[str]:
     if any(lookup.holds(ContentType.EQUALITY_DELETE) for lookup in draft.live.lookups.values()):
         places = [EntryPlace(ContentType.EQUALITY_DELETE, name) for name in names]
         found.update(names[at] for at in index.among(places))
-    for incoming in draft.incoming.values():
+    for incoming in draft.in_leaves.incoming.values():
         found.update(_among(incoming.lookup.leaf.columns(["location"]).column(0).to_pylist(), locations))
     return sorted(found)
 
@@ -209,7 +209,7 @@ def _among(names: Iterable[str], locations: pa.ChunkedArray) -> list[str]:
 
 
 def _named_twice(leaves: Sequence[Leaf], location: str, where: str) -> Invalid:
-    return Invalid("file-named-twice", f"{_where(leaves, location)}: {location!r} stands {where}")
+    return Invalid("file-named-twice", f"{_where(leaves, location)}: {location!r} is named {where}")
 
 
 def _where(leaves: Sequence[Leaf], location: str) -> str:

@@ -1,0 +1,25 @@
+"""What a root's header carries forward, unless an intent changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rootline.schemas.identifiers import SequenceNumber, Version
+from rootline.schemas.root_header import DefinitionReference, RootHeader
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedFields:
+    """The fields of the next header that a kind of intent may replace: a change brings a whole new value of this."""
+
+    definition: DefinitionReference
+    oldest_version: Version = Version(0)
+    tags: Mapping[str, int] = field(default_factory=dict)
+    restored_at: SequenceNumber = SequenceNumber(0)
+    """The sequence number of the last restore."""
+
+    @staticmethod
+    def of(header: RootHeader) -> CarriedFields:
+        """What a root carries."""
+        return CarriedFields(header.definition, header.oldest_version, header.tags, header.restored_at)

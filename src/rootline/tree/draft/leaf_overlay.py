@@ -1,0 +1,143 @@
+"""Leaves while a batch is applied: the parent's, less what left, and those that the batch brings.
+
+Owns: which leaves there are, which of their entries are live, and finding one. Does not own: rows of the root
+(`row_overlay`), the vectors that the next root writes (`manifest_vectors`), counting (`draft`).
+Invariants: a dead ordinal stays dead; an entry is found only where it is live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
+
+from pyroaring import BitMap
+
+from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.bytes.root.root_codec import Row
+from rootline.schemas.content_entry import ContentEntry, EntryPlace, Status
+from rootline.schemas.identifiers import SequenceNumber
+from rootline.tree.draft.change import IncomingLeaf
+from rootline.tree.state.leaf_keys import place_key, vector_key
+from rootline.tree.state.leaf_lookup import LeafLookup
+from rootline.tree.state.live_index import Live, LiveIndex
+
+
+@dataclass(slots=True)
+class Leaving:
+    """Ordinals of one leaf that leave in this batch, and the sequence number of the last intent that took some."""
+
+    ordinals: BitMap
+    number: SequenceNumber
+
+
+class LeafOverlay:
+    """Over the leaves of `before`. Made with nothing changed."""
+
+    def __init__(self, before: LiveIndex) -> None:
+        self.before = before
+        self.incoming: dict[str, IncomingLeaf] = {}
+        self.dropped: set[str] = set()
+        self.removed: dict[str, Leaving] = {}
+        """What the next root shows as removed, by leaf."""
+        self.moved: dict[str, Leaving] = {}
+        """What leaves without a trace, by leaf of the parent: another leaf or row has it."""
+        self.reaffiliated: dict[str, Row] = {}
+        """The new root rows of the parent's delete leaves that belong to another data leaf from now on."""
+
+    def locations(self) -> Iterator[str]:
+        """The leaves that the table has."""
+        yield from (location for location in self.before.leaf_rows if location not in self.dropped)
+        yield from self.incoming
+
+    def rows(self) -> Iterator[ContentEntry]:
+        """The root rows of those leaves."""
+        yield from (row.entry for location, row in self.before.leaf_rows.items() if location not in self.dropped)
+        yield from (incoming.row.entry for incoming in self.incoming.values())
+
+    def lookup(self, location: str) -> LeafLookup | None:
+        """The leaf at `location`, of the parent or of this batch, if it is part of the table."""
+        incoming = self.incoming.get(location)
+        if incoming is not None:
+            return incoming.lookup
+        return None if location in self.dropped else self.before.lookups.get(location)
+
+    def lookups(self) -> Iterator[LeafLookup]:
+        """All leaves to look into."""
+        yield from self.before.lookups.values()
+        yield from (incoming.lookup for incoming in self.incoming.values())
+
+    def dead_in(self, location: str) -> BitMap:
+        """The ordinals of a leaf that are not live any more."""
+        incoming = self.incoming.get(location)
+        dead = self.before.dead.get(location, _NONE) if incoming is None else incoming.dead
+        return BitMap.union(dead, *(gone.ordinals for gone in self._leaving(location)))
+
+    def is_dead(self, location: str, ordinal: int) -> bool:
+        """Whether an entry of a leaf is not live any more."""
+        if any(ordinal in gone.ordinals for gone in self._leaving(location)):
+            return True
+        incoming = self.incoming.get(location)
+        return ordinal in incoming.dead if incoming is not None else self.before.is_dead(location, ordinal)
+
+    def find(self, place: EntryPlace) -> tuple[LeafLookup, int] | None:
+        """The leaf and ordinal where an entry is live."""
+        for lookup in self._with_key(place_key(place)):
+            ordinal = lookup.keys.find(place)
+            if ordinal is not None and not self.is_dead(lookup.location, ordinal):
+                return lookup, ordinal
+        return None
+
+    def lists(self, place: EntryPlace) -> bool:
+        """Whether some leaf has an entry at `place`, dead or not."""
+        return any(lookup.keys.find(place) is not None for lookup in self._with_key(place_key(place)))
+
+    def vector_of(self, data_location: str) -> Live | None:
+        """The live vector of a data file, if a leaf has it."""
+        for lookup in self._with_key(vector_key(data_location)):
+            ordinal = lookup.keys.find_vector(data_location)
+            if ordinal is not None and not self.is_dead(lookup.location, ordinal):
+                return Live(lookup.entry(ordinal), leaf=lookup.location, ordinal=ordinal)
+        return None
+
+    def remove(self, location: str, ordinals: BitMap, number: SequenceNumber) -> None:
+        """Let entries leave, which the next root shows."""
+        _more(self.removed, location, ordinals, number)
+
+    def move(self, location: str, ordinals: BitMap, number: SequenceNumber) -> None:
+        """Let entries leave without a trace."""
+        incoming = self.incoming.get(location)
+        if incoming is None:
+            _more(self.moved, location, ordinals, number)
+        else:
+            self.incoming[location] = replace(incoming, dead=incoming.dead | ordinals)
+
+    def affiliate(self, delete_leaf: ContentEntry, owner: str | None, codec: EntryCodec) -> None:
+        """Let a delete leaf, named by its root row, belong to `owner` from now on."""
+        entry = replace(delete_leaf, referenced_file=owner)
+        incoming = self.incoming.get(delete_leaf.location)
+        if incoming is not None:
+            self.incoming[delete_leaf.location] = replace(incoming, row=Row.of(entry, codec))
+        else:  # the parent's, which may have added it
+            settled = replace(entry, version_info=replace(entry.version_info, status=Status.EXISTING))
+            self.reaffiliated[delete_leaf.location] = Row.of(settled, codec)
+
+    def _leaving(self, location: str) -> Iterator[Leaving]:
+        for gone in (self.removed.get(location), self.moved.get(location)):
+            if gone is not None:
+                yield gone
+
+    def _with_key(self, key: Hashable) -> Iterator[LeafLookup]:
+        yield from self.before.leaves_of(key)
+        yield from (incoming.lookup for incoming in self.incoming.values())
+
+
+def _more(leaving: dict[str, Leaving], location: str, ordinals: BitMap, number: SequenceNumber) -> None:
+    before = leaving.get(location)
+    if before is None:
+        leaving[location] = Leaving(BitMap(ordinals), number)
+    else:
+        before.ordinals |= ordinals
+        before.number = number
+
+
+_NONE = BitMap()

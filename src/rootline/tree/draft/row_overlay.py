@@ -1,0 +1,87 @@
+"""Rows of the root while a batch is applied: the parent's, less what left, and those that the batch brings.
+
+Owns: which rows are live in the root, and what the next root shows of their coming and going. Does not own: entries in
+leaves (`leaf_overlay`), counting (`draft`).
+Invariants: a place is live at most once; what the batch adds and removes again leaves no trace, but a rewritten row
+that is removed again is shown as removed, because its rows were there before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rootline.schemas.bytes.root.root_codec import Row
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
+from rootline.tree.state.live_index import Live, LiveIndex
+
+
+class RowOverlay:
+    """Over the rows of `before`. Made with nothing changed."""
+
+    def __init__(self, before: LiveIndex) -> None:
+        self.before = before
+        self.came: dict[EntryPlace, Row] = {}
+        """Rows that the batch brings: ADDED ones, and EXISTING ones that rewrites made."""
+        self.came_bytes = 0
+        """Of their tails, before compression; what left again included."""
+        self.removed: dict[EntryPlace, Row] = {}
+        """The parent's rows that the next root shows as removed."""
+        self.moved: dict[EntryPlace, Row] = {}
+        """The parent's rows that leave without a trace: a leaf, or a rewritten file, has their content."""
+        self.rewritten_removed: list[Row] = []
+        self._vectors: dict[str, ContentEntry] = {}
+
+    def __len__(self) -> int:
+        """How many rows the next root has at most."""
+        return len(self.before.rows) + len(self.came) + len(self.removed)
+
+    def of_parent(self, place: EntryPlace) -> Row | None:
+        """The parent's row at `place`, if it is still live there."""
+        row = self.before.rows.get(place)
+        return None if row is None or place in self.removed or place in self.moved else row
+
+    def at(self, place: EntryPlace) -> Row | None:
+        """The live row at `place`."""
+        return self.came.get(place) or self.of_parent(place)
+
+    def vector_of(self, data_location: str) -> Live | None:
+        """The live vector of a data file, if a row of the root is one."""
+        came = self._vectors.get(data_location)
+        if came is not None:
+            return Live(came)
+        row = self.before.vectors.get(data_location)
+        return Live(row.entry, row=row) if row is not None and self.of_parent(row.entry.place) is not None else None
+
+    def live(self) -> Iterator[Row]:
+        """The live rows: the parent's, then those of the batch."""
+        for place, row in self.before.rows.items():
+            if place not in self.removed and place not in self.moved:
+                yield row
+        yield from self.came.values()
+
+    def added(self) -> Iterator[Row]:
+        """The rows that the next root shows as added."""
+        return (row for row in self.came.values() if row.entry.version_info.status is Status.ADDED)
+
+    def rewritten(self) -> Iterator[Row]:
+        """The rows of files that rewrites made."""
+        return (row for row in self.came.values() if row.entry.version_info.status is Status.EXISTING)
+
+    def bring(self, row: Row) -> None:
+        """Let a row come."""
+        entry = row.entry
+        self.came[entry.place] = row
+        self.came_bytes += len(row.tail)
+        if entry.content_type is ContentType.POSITION_DELETE:
+            self._vectors[entry.referenced_file or ""] = entry
+
+    def take_back(self, place: EntryPlace) -> Row | None:
+        """Let a row that came leave again; `None`: no row came at `place`."""
+        row = self.came.pop(place, None)
+        if row is None:
+            return None
+        if row.entry.version_info.status is Status.EXISTING:
+            self.rewritten_removed.append(row)
+        if place.content_type is ContentType.POSITION_DELETE:
+            self._vectors.pop(row.entry.referenced_file or "", None)
+        return row

@@ -1,0 +1,85 @@
+"""The table of kinds: how an intent of each is decided, and what its root says and must keep.
+
+Owns: one row for each kind. Does not own: the rules (one file for each kind beside this one), what a kind carries on
+the wire (`rootline.schemas.intent_kinds`).
+Invariants: every kind has a row; a kind is decided on a table or begins one, never both.
+
+What an accepted intent does is a `Change`, a value; the draft, the next root, its header and the checks read it from
+there. So a new kind is its file, its row here, and its row of the wire. Two things may come with it: words in the
+snapshot's summary, because no root may change what its header carries in silence, and the rule that holds those words
+against the header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rootline.schemas.intent import Intent
+from rootline.schemas.intent_kinds import IntentKind
+from rootline.schemas.root_header import RootHeader
+from rootline.tree.draft.batch import FetchedObjects, Needs
+from rootline.tree.draft.change import Beginning, Change
+from rootline.tree.draft.draft import Draft
+from rootline.tree.intents.append import append
+from rootline.tree.intents.compact_vectors import compact_vectors
+from rootline.tree.intents.create import create
+from rootline.tree.intents.flush import flush
+from rootline.tree.intents.overwrite import overwrite
+from rootline.tree.intents.remove import remove
+from rootline.tree.intents.restore import restore, restore_violations, says_of_restores
+from rootline.tree.intents.rewrite import rewrite, says_of_rewrites
+from rootline.tree.intents.row_delta import row_delta
+from rootline.tree.intents.tag import says_of_tags, tag, tag_violations
+
+Judge = Callable[[Draft, Intent, FetchedObjects], Change | Needs]
+"""What an intent does to a table, or what must be fetched to tell. Raises `Invalid`: it is rejected."""
+Begin = Callable[[Intent, FetchedObjects], Beginning | Needs]
+"""The same where there is no table."""
+Says = Callable[[RootHeader | None, Draft], Mapping[str, str]]
+"""Words for the snapshot's summary, from the header before and the draft."""
+HeaderRule = Callable[[RootHeader, RootHeader], Iterator[str]]
+"""What is wrong with a header, given the one before it, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One row. `finding`: the code under which `rootline check` reports what breaks `rule`."""
+
+    judge: Judge | None = None
+    begin: Begin | None = None
+    says: Says | None = None
+    rule: HeaderRule | None = None
+    finding: str = "snapshot-wrong"
+
+
+KINDS: Final[Mapping[IntentKind, Kind]] = {
+    IntentKind.APPEND: Kind(append),
+    IntentKind.REMOVE: Kind(remove),
+    IntentKind.OVERWRITE: Kind(overwrite),
+    IntentKind.REWRITE: Kind(rewrite, says=says_of_rewrites),
+    IntentKind.ROW_DELTA: Kind(row_delta),
+    IntentKind.CREATE: Kind(begin=create),
+    IntentKind.FLUSH: Kind(flush),
+    IntentKind.COMPACT_LEAVES: Kind(flush),
+    IntentKind.COMPACT_VECTORS: Kind(compact_vectors),
+    IntentKind.TAG: Kind(tag, says=says_of_tags, rule=tag_violations, finding="tags-wrong"),
+    IntentKind.RESTORE: Kind(restore, says=says_of_restores, rule=restore_violations),
+}
+
+
+def said_by_kinds(before: RootHeader | None, draft: Draft) -> dict[str, str]:
+    """What the kinds of a batch have to say in the snapshot's summary."""
+    said: dict[str, str] = {}
+    for kind in KINDS.values():
+        if kind.says is not None:
+            said.update(kind.says(before, draft))
+    return said
+
+
+def carried_violations(before: RootHeader, after: RootHeader) -> Iterator[tuple[str, str]]:
+    """What is wrong with what a header carries, given the one before it: (code of the finding, sentence)."""
+    for kind in KINDS.values():
+        if kind.rule is not None:
+            yield from ((kind.finding, sentence) for sentence in kind.rule(before, after))

@@ -1,0 +1,169 @@
+"""What must hold for a table definition: it can be stored, encoded, and partitioned by.
+
+Owns: the rules of a definition by itself. Does not own: its JSON (`table_definition`), where it is stored (`create`).
+Invariants: a definition that passes can be written and read again, and every spec of it gives each file a tuple.
+
+Source: format page, "Table definition".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import UnknownTransform
+from pyiceberg.types import (
+    GeographyType,
+    GeometryType,
+    IcebergType,
+    ListType,
+    MapType,
+    PrimitiveType,
+    StructType,
+    UnknownType,
+)
+
+from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.errors import Invalid, RootlineError
+from rootline.schemas.expression_types import Function
+from rootline.schemas.field_ids import MAX_TRACKED_ID
+from rootline.schemas.table_definition import Expression, TableDefinition
+
+_NOT_STORED: Final = (GeometryType, GeographyType, UnknownType)
+NESTING_MAX: Final = 64
+
+
+def check_definition(definition: TableDefinition) -> None:
+    """Raises `Invalid` (`definition-invalid`, naming the field) unless the definition can be a table's."""
+    try:
+        for check in (_check_ids, _check_schemas, _check_expressions, _check_specs, _check_orders, _check_encodable):
+            check(definition)
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        raise _invalid(f"a member is of the wrong type: {error!s:.300}") from error
+
+
+def _check_ids(definition: TableDefinition) -> None:
+    schema_ids = [schema.schema_id for schema in definition.schemas]
+    _unique("schema id", schema_ids)
+    _unique("expression id", [expression.expr_id for expression in definition.expressions])
+    _unique("partition spec id", [spec.spec_id for spec in definition.partition_specs])
+    _unique("sort order id", [order.order_id for order in definition.sort_orders])
+    if definition.current_schema_id not in schema_ids:
+        raise _invalid(f"current-schema-id {definition.current_schema_id} is no schema's")
+    if definition.default_spec_id not in {spec.spec_id for spec in definition.partition_specs}:
+        raise _invalid(f"default-spec-id {definition.default_spec_id} is no spec's")
+    if not all(isinstance(key, str) and isinstance(value, str) for key, value in dict(definition.properties).items()):
+        raise _invalid("properties must map strings to strings")
+
+
+def _check_schemas(definition: TableDefinition) -> None:
+    columns: set[int] = set()
+    for schema in definition.schemas:
+        where = f"schema {schema.schema_id}"
+        found = list(_fields_of(schema, where))
+        _unique(f"field id in {where}", [field_id for field_id, _, _ in found])
+        for field_id, name, field_type in found:
+            if not 0 < field_id <= MAX_TRACKED_ID:
+                raise _invalid(f"{where}: field {name!r} has id {field_id}, outside 1..{MAX_TRACKED_ID}")
+            if isinstance(field_type, _NOT_STORED):
+                raise _invalid(f"{where}: field {name!r} is of type {field_type}, which cannot be stored")
+        columns.update(field_id for field_id, _, _ in found)
+    shared = columns & {expression.expr_id for expression in definition.expressions}
+    if shared:
+        raise _invalid(f"ids {sorted(shared)[:8]} are a column's and an expression's: they come from one space")
+    greatest = max(columns | {expression.expr_id for expression in definition.expressions}, default=0)
+    if definition.last_column_id < greatest:
+        raise _invalid(f"last-column-id is {definition.last_column_id}, id {greatest} is in use")
+
+
+def _fields_of(schema: Schema, where: str) -> Iterator[tuple[int, str, IcebergType]]:
+    pending: list[tuple[str, IcebergType, int]] = [("", schema.as_struct(), 0)]
+    while pending:
+        prefix, found, depth = pending.pop()
+        if depth > NESTING_MAX:
+            raise _invalid(f"{where}: more than {NESTING_MAX} levels of nesting")
+        children: list[tuple[int, str, IcebergType]] = []
+        if isinstance(found, StructType):
+            _unique(f"name in {where} {prefix}", [field.name for field in found.fields])
+            children = [(field.field_id, f"{prefix}{field.name}", field.field_type) for field in found.fields]
+        elif isinstance(found, ListType):
+            children = [(found.element_id, f"{prefix}element", found.element_type)]
+        elif isinstance(found, MapType):
+            children = [
+                (found.key_id, f"{prefix}key", found.key_type),
+                (found.value_id, f"{prefix}value", found.value_type),
+            ]
+        for field_id, name, field_type in children:
+            yield field_id, name, field_type
+            if not isinstance(field_type, PrimitiveType):
+                pending.append((f"{name}.", field_type, depth + 1))
+
+
+def _check_expressions(definition: TableDefinition) -> None:
+    columns = {field.tracked_id for field in definition.tracked_fields if not field.is_expression}
+    for expression in definition.expressions:
+        if not 0 < expression.expr_id <= MAX_TRACKED_ID:
+            raise _invalid(f"expression {expression.name!r} has id {expression.expr_id}, outside 1..{MAX_TRACKED_ID}")
+        missing = set(expression.source_ids) - columns
+        if missing or not expression.source_ids:
+            raise _invalid(f"expression {expression.name!r} reads {sorted(missing)}, which are no primitive columns")
+        _unique(f"source id in expression {expression.name!r}", expression.source_ids)
+
+
+def _check_specs(definition: TableDefinition) -> None:
+    tracked = definition.tracked_by_id
+    for spec in definition.partition_specs:
+        _unique(f"id in partition spec {spec.spec_id}", spec.expr_ids)
+        _unique(f"partition-field-id in partition spec {spec.spec_id}", spec.field_ids)
+        _unique(f"name in partition spec {spec.spec_id}", spec.names)
+        if not all(type(field_id) is int and 0 < field_id < 2**31 for field_id in spec.field_ids):
+            raise _invalid(f"partition spec {spec.spec_id}: a partition-field-id is no positive 32-bit number")
+        if not all(isinstance(name, str) for name in spec.names):
+            raise _invalid(f"partition spec {spec.spec_id}: a name is no string")
+        for expr_id in spec.expr_ids:
+            expression = definition.expressions_by_id.get(expr_id)
+            if expression is not None:
+                _check_partitionable(definition, expression)
+            elif expr_id not in tracked:
+                raise _invalid(f"partition spec {spec.spec_id}: id {expr_id} is neither a column nor an expression")
+
+
+def _check_partitionable(definition: TableDefinition, expression: Expression) -> None:
+    if isinstance(expression.parsed, UnknownTransform):
+        raise _invalid(f"expression {expression.name!r}: transform {expression.transform!r} cannot partition")
+    if definition.function_of(expression) is Function.UNKNOWN or definition.result_type(expression) is None:
+        types = ", ".join(str(kind) for kind in definition.source_types(expression))
+        raise _invalid(f"expression {expression.name!r}: {expression.transform} does not apply to {types}")
+
+
+def _check_orders(definition: TableDefinition) -> None:
+    known = {order.order_id for order in definition.sort_orders} | {0}
+    if definition.default_sort_order_id not in known:
+        raise _invalid(f"default-sort-order-id {definition.default_sort_order_id} is no sort order's")
+    columns = {field.tracked_id for field in definition.tracked_fields}
+    for order in definition.sort_orders:
+        for field in order.fields:
+            if field.source_id not in columns:
+                raise _invalid(f"sort order {order.order_id}: source-id {field.source_id} is no primitive column")
+
+
+def _check_encodable(definition: TableDefinition) -> None:
+    """What the codecs refuse cannot be stored, whatever the rules above let pass."""
+    try:
+        EntryCodec.of_definition(definition)
+        definition.to_json().decode()
+    except (RootlineError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _invalid(f"cannot be encoded: {error!s:.300}") from error
+
+
+def _unique(what: str, values: Iterable[object]) -> None:
+    seen: set[object] = set()
+    for value in values:
+        if value in seen:
+            raise _invalid(f"{what} {value!r} occurs twice")
+        seen.add(value)
+
+
+def _invalid(reason: str) -> Invalid:
+    return Invalid("definition-invalid", f"definition: {reason}")
