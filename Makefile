@@ -24,60 +24,60 @@ export PIP_NO_INPUT := 1
 help: ## list the targets
 	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
 
-setup: $(READY) ## make .venv with everything in it (Python 3.11 or newer; quick the second time)
+setup: $(READY) ## create .venv with everything in it (Python 3.11 or newer; quick the second time)
 
 $(READY): pyproject.toml constraints.txt
 	$(STAGE) setup .ci/make_environment "$(PYTHON)" "$(VENV)" "$(EXTRAS)"
 
-setup-java: ## look for Java 17 or newer, which only Spark needs; install it when this may be done
+setup-java: ## look for Java 17 or newer, which only Spark needs; installs it if run as root with apt-get
 	$(STAGE) setup-java .ci/require_java
 
-demo: setup setup-java ## the whole thing on 336,776 real flights, with Spark; leaves its files in demo-lake/
+demo: setup setup-java ## all of it on 336,776 real flights, with Spark; leaves its files in demo-lake/
 	$(STAGE) demo $(BIN)/python -m rootline.demo.spark_demo --root demo-lake $(ARGS)
 
 demo-fast: setup ## the same idea in ten seconds, without Java
 	$(STAGE) demo-fast $(BIN)/rootline demo $(ARGS)
 
-demo-kafka: setup setup-java ## demo on real Kafka and S3, which it brings up by itself; leaves its files in demo-kafka/
+demo-kafka: setup setup-java ## the demo on real Kafka and S3, which it starts by itself; leaves its files in demo-kafka/
 	$(STAGE) demo-kafka $(BIN)/python -m tests.services.kafka_demo --root demo-kafka $(ARGS)
 
-test: setup setup-java ## all tests, with the services they need, two files at a time (JOBS=0: one after the other; ARGS="-k flush")
+test: setup setup-java ## all tests, with the services they need, two files at a time (JOBS=0: one at a time; ARGS="-k flush")
 	$(STAGE) test $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
-test-fast: setup ## the tests that need no service, no Java and no patience: about three minutes
+test-fast: setup ## the tests that need no service and no Java, in about three minutes
 	$(STAGE) test-fast $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "$(FAST)" $(ARGS)
 
-check: format-check lint types contracts test ## all that CI asks for: format, lint, types, import contracts, tests
+check: format-check lint types contracts test ## everything that CI checks: format, lint, types, import contracts, tests
 
-format: setup ## rewrite the code in the one format
+format: setup ## format the code
 	$(STAGE) format $(BIN)/ruff format .
 
-format-check: setup ## is the code in the one format?
+format-check: setup ## check that the code is formatted
 	$(STAGE) format-check $(BIN)/ruff format --check --diff .
 
-lint: setup ## ruff, and what pure folders may not name
+lint: setup ## ruff, and the names that pure folders may not use
 	$(STAGE) lint $(BIN)/ruff check .
 	$(STAGE) lint-pure $(BIN)/ruff check --ignore-noqa --config ruff-pure.toml $(PURE)
 
 types: setup ## strict mypy
 	$(STAGE) types $(BIN)/mypy
 
-contracts: setup ## who may import whom
+contracts: setup ## check who may import whom
 	$(STAGE) contracts $(BIN)/lint-imports
 
-diagram: setup ## write docs/commit-machine.md anew from the transition table
+diagram: setup ## generate docs/commit-machine.md from the transition table
 	$(BIN)/python -m rootline.coordinator.protocol.diagram > docs/commit-machine.md
 
 numbers: setup ## measure what the proposal asks for; writes docs/numbers.md
 	$(STAGE) numbers $(BIN)/python -m benchmarks.numbers $(ARGS)
 
-bench: setup ## measure against the yardsticks; writes benchmarks/results/
+bench: setup ## measure against yardsticks; writes benchmarks/results/
 	$(STAGE) bench $(BIN)/python -m benchmarks $(ARGS)
 
 properties: setup ## more random intents against the reference model: make properties EXAMPLES=5000
 	ROOTLINE_EXAMPLES=$(or $(EXAMPLES),3000) $(STAGE) properties $(BIN)/python -m pytest tests/tree/commit/test_against_reference.py $(ARGS)
 
-simulate: setup ## faults and crashes against the real machine, seeded: make simulate SEED=7 STEPS=2000
+simulate: setup ## faults and crashes against the real commit machine, from a seed: make simulate SEED=7 STEPS=2000
 	$(STAGE) simulate $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(ARGS)
 
 chaos: setup ## kill -9, hangs and a bad network against real services: make chaos SEED=7 ARGS="--seconds 600"

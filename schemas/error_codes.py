@@ -17,21 +17,21 @@ _CODES_OF_THE_REST: Final = (
     ErrorCode(
         "root-corrupt",
         "Corrupt",
-        "A root's bytes are not what was written: digest, counts, blocks or header do not agree.",
+        "A root's bytes are not what was written: its digest, counts, blocks or header do not match.",
         "Restore the object from a copy. Run `rootline check`. Restart the coordinator if it quarantined the table.",
         "Do not delete anything: other roots may still reference what this one names.",
     ),
     ErrorCode(
         "leaf-corrupt",
         "Corrupt",
-        "A leaf's bytes are not what was written: length, footer or page digests do not agree.",
+        "A leaf's bytes are not what was written: its length, footer or page digest does not match.",
         "Restore the object from a copy. Run `rootline check`. Restart the coordinator if it quarantined the table.",
         "Do not delete anything.",
     ),
     ErrorCode(
         "vector-corrupt",
         "Corrupt",
-        "A deletion vector's bytes are not what was written: length, magic, CRC or cardinality do not agree.",
+        "A deletion vector's bytes are not what was written: its length, magic, CRC or cardinality does not match.",
         "Restore the object from a copy. Run `rootline check`. Restart the coordinator if it quarantined the table.",
         "Do not drop the vector: deleted rows would come back.",
     ),
@@ -44,7 +44,7 @@ _CODES_OF_THE_REST: Final = (
     ErrorCode(
         "page-corrupt",
         "Corrupt",
-        "The bytes of a page of ledger or outcomes are not what was written, or not what its root says of it.",
+        "A page of the ledger or of outcomes is not what was written, or not what its root says about it.",
         "Restore the object from a copy. Run `rootline check`. Restart the coordinator if it quarantined the table.",
         "Do not drop the page: intents that were committed before would be committed again.",
     ),
@@ -57,7 +57,7 @@ _CODES_OF_THE_REST: Final = (
     ErrorCode(
         "profile-unknown",
         "Corrupt",
-        "The object is of a format profile that this version does not know.",
+        "The object has a format profile that this version does not know.",
         "Update Rootline.",
     ),
     # what `rootline check` finds
@@ -66,24 +66,25 @@ _CODES_OF_THE_REST: Final = (
         "Corrupt",
         "A version between the oldest addressable root and the head is missing.",
         "Restore the root from a copy.",
-        "Do not write the number again: its snapshot would be another one.",
+        "Do not write a new root under this number: it would be another snapshot.",
     ),
     ErrorCode(
         "parent-mismatch",
         "Corrupt",
-        "A root does not follow from the stored one before it: parent digest, parent id or table uuid differ.",
+        "A root does not follow from the one stored before it: the parent digest, parent id or table uuid differs.",
         "Restore the older root from a copy.",
     ),
     ErrorCode(
         "snapshot-wrong",
         "Corrupt",
-        "A root's snapshot breaks an order: its id, sequence number, timestamp or row ids do not follow.",
+        "A root's snapshot is out of order: its id, sequence number, timestamp or row ids do not follow from its "
+        "parent.",
         "Report it, with the output of `rootline check`.",
     ),
     ErrorCode(
         "tags-wrong",
         "Corrupt",
-        "A tag changed without an intent that says so, or names a version that was not addressable.",
+        "A tag changed although no intent changed it, or it names a version that was not addressable.",
         "Report it, with the output of `rootline check`.",
     ),
     ErrorCode(
@@ -95,7 +96,7 @@ _CODES_OF_THE_REST: Final = (
     ErrorCode(
         "header-too-large",
         "Corrupt",
-        "A root's header holds more ledger or outcomes than a header may; what exceeds belongs into pages.",
+        "A root's header holds more of the ledger or of outcomes than is allowed; the rest belongs in pages.",
         "Report it, with the output of `rootline check`.",
     ),
     ErrorCode(
@@ -119,13 +120,13 @@ _CODES_OF_THE_REST: Final = (
     ErrorCode(
         "leaf-mismatch",
         "Corrupt",
-        "A leaf does not hold what its root row says: entries, specification, content or the leaf it belongs to.",
+        "A leaf does not match its root row: its entries, partition spec, content or the leaf it belongs to.",
         "Report it, with the output of `rootline check`.",
     ),
     ErrorCode(
         "aggregate-wrong",
         "Corrupt",
-        "A leaf's counts or statistics differ from those of its entries: scans may prune what they should read.",
+        "A leaf's counts or statistics differ from those of its entries: scans may skip files that they should read.",
         "Report it, with the output of `rootline check`.",
     ),
     ErrorCode(
@@ -137,25 +138,25 @@ _CODES_OF_THE_REST: Final = (
     ErrorCode(
         "vector-mismatch",
         "Corrupt",
-        "A deletion vector does not agree with its entry or its data file, has none, or is not the only one.",
+        "A deletion vector does not match its entry or its data file, has no data file, or is not its only vector.",
         "Report it, with the output of `rootline check`.",
     ),
     ErrorCode(
         "live-set-wrong",
         "Corrupt",
-        "What became live or dead from one root to the next is not what the root shows as added and removed.",
+        "What was added and removed between two roots is not what the newer root shows as added and removed.",
         "Report it, with the output of `rootline check`.",
     ),
     ErrorCode(
         "definition-mismatch",
         "Corrupt",
-        "A table definition is of another table, or lacks what entries refer to.",
+        "A table definition belongs to another table, or lacks something that entries refer to.",
         "Report it, with the output of `rootline check`.",
     ),
     ErrorCode(
         "length-wrong",
         "Corrupt",
-        "An object has another length than the entry that names it says.",
+        "An object's length differs from what the entry that names it says.",
         "Restore the object from a copy.",
     ),
     # services
@@ -163,34 +164,35 @@ _CODES_OF_THE_REST: Final = (
         "store-unavailable",
         "Unavailable",
         "The object store does not answer.",
-        "Check that it runs and that the warehouse URL is right; the coordinator tries again by itself.",
+        "Check that it is running and that the warehouse URL is right; the coordinator keeps trying.",
     ),
     ErrorCode(
         "store-lies",
         "Fenced",
-        "The object store lets two writers create the same object: it ignores or races `If-None-Match`.",
-        "Use a store that carries out conditional PUTs (docs/stores.md), or update it.",
-        "Do not run Rootline on it: commits would be lost in silence.",
+        "The object store lets two writers create the same object: it ignores `If-None-Match`, or checks it too late.",
+        "Use a store that supports conditional PUTs (docs/stores.md), or update this one.",
+        "Do not run Rootline on it: commits would be lost silently.",
     ),
     ErrorCode(
         "log-unavailable",
         "Unavailable",
         "The intent log cannot be reached.",
-        "Check that it runs and that the log URL is right.",
+        "Check that it is running and that the log URL is right.",
     ),
     ErrorCode(
         "log-behind-root",
         "Fenced",
         "The log ends before an offset that a root has already applied: it was restored from a backup or truncated.",
-        "Restore the log, or confirm a new log as the table's own.",
+        "Restore the log. If a topic cannot be restored, make it again under the same name and go on as for "
+        "`log-replaced`.",
         "Do not reset offsets: new intents would be taken for old ones and dropped.",
     ),
     ErrorCode(
         "log-replaced",
         "Fenced",
-        "The position or the verdict is of another log: the log was made anew since.",
+        "The position or the verdict belongs to another log: the log has been replaced since.",
         "Open the log that the message names, or publish the intent again on this one.",
-        "Do not compare offsets of two logs: that skips or repeats intents in silence.",
+        "Do not compare offsets of two logs: that silently skips or repeats intents.",
     ),
     ErrorCode(
         "offset-out-of-range",
@@ -204,20 +206,20 @@ _CODES_OF_THE_REST: Final = (
         "group-active",
         "Invalid",
         "The coordinators' consumer group has members, so its offsets cannot be set.",
-        "Stop every coordinator of the group, wait until their session ends, and try again.",
+        "Stop every coordinator of the group, wait until their sessions end, and try again.",
         "Do not give the coordinators another group id: the log would be read from its beginning.",
     ),
     ErrorCode(
         "log-corrupt",
         "Corrupt",
-        "The embedded log's file is not a Rootline log, or is damaged.",
+        "The embedded log's file is not a Rootline log, or it is damaged.",
         "Move it away and restore it from a copy.",
-        "Do not delete it: intents without a verdict are only there.",
+        "Do not delete it: intents without a verdict exist nowhere else.",
     ),
     ErrorCode(
         "publish-unknown",
         "OutcomeUnknown",
-        "The log failed while it made a record durable: the record may be on the log or not.",
+        "The log failed while it stored a record: the record may or may not be on the log.",
         "Publish the same intent again: it is committed once.",
         "Do not publish the same files under a new intent.",
     ),
@@ -231,101 +233,104 @@ _CODES_OF_THE_REST: Final = (
     ErrorCode(
         "export-unfinished",
         "Unavailable",
-        "What an engine asked for is still being made: the first export of a large table takes a while.",
-        "Ask again: what is made until then is kept. Or raise ROOTLINE_CATALOG__REQUEST_TIMEOUT_S.",
+        "The export that an engine asked for is still being made: the first export of a large table takes a while.",
+        "Ask again: the export continues meanwhile. Or raise ROOTLINE_CATALOG__REQUEST_TIMEOUT_S.",
     ),
     # use
     ErrorCode(
         "setting-invalid",
         "Invalid",
         "A setting or an option has a value that cannot be used.",
-        "Correct it; `rootline config print` shows what is in force.",
+        "Correct it; `rootline config print` shows the settings in force.",
     ),
     ErrorCode(
         "filter-invalid",
         "Invalid",
-        "A filter cannot be parsed, names an unknown column, or compares with a value of another type.",
-        "Write it as in `dep_delay > 60 and carrier = 'UA'`.",
+        "A filter cannot be parsed, names an unknown column, or compares a column with a value of another type.",
+        "Correct the filter. An example: `dep_delay > 60 and carrier = 'UA'`.",
     ),
     ErrorCode(
         "file-unreadable",
         "Invalid",
-        "A file cannot be read as what it is said to be, is encrypted, rests where the warehouse's store does not "
-        "read, or a column of it cannot be read for certain.",
-        "Check the file; Parquet, ORC (no timestamps) and Avro without encryption are read (docs/reading.md). An "
-        "absolute location needs a warehouse in a store that reads it, and ROOTLINE_ABSOLUTE_READS may not exclude it.",
+        "A file cannot be read in its stated format, is encrypted, or is stored where the warehouse's store cannot "
+        "read; or one of its columns cannot be read reliably.",
+        "Check the file. Unencrypted Parquet, ORC (no timestamps) and Avro can be read (docs/reading.md). An "
+        "absolute location needs a warehouse in a store that can read it, and ROOTLINE_ABSOLUTE_READS must not "
+        "exclude it.",
     ),
     ErrorCode(
         "lake-closed",
         "Invalid",
-        "The lake or producer was closed, and is used again.",
+        "The lake or producer was used after it had been closed.",
         "Call `rootline.connect` again, or open another producer.",
     ),
     ErrorCode(
         "version-unknown",
         "Invalid",
         "The table has no addressable root of this version.",
-        "`rootline history` shows the versions there are.",
+        "Choose another version; `rootline history` lists them.",
     ),
     ErrorCode(
         "rows-invalid",
         "Invalid",
-        "Rows to write do not fit the table: a column is missing, unknown, of another type, or null where it may not.",
+        "Rows to write do not fit the table: a column is missing, unknown, of another type, or null where it is "
+        "required.",
         "Correct the rows; the message names the column. `rootline table describe` shows the schema.",
     ),
     ErrorCode(
         "column-unknown",
         "Invalid",
         "A scan asks for a column that the table does not have.",
-        "`rootline table describe` shows the columns.",
+        "Correct the name; `rootline table describe` lists the columns.",
     ),
     ErrorCode(
         "equality-delete-unread",
         "Invalid",
-        "A live delete file goes by partition, and the statistics of a file do not tell which partition it is in.",
+        "A live delete file applies to one partition, and a file's statistics do not say which partition it is in.",
         "Rewrite the file that the message names with its partition values, or narrow the scan's filter.",
         "Do not read the files without the delete: deleted rows would come back.",
     ),
     ErrorCode(
         "data-file-corrupt",
         "Corrupt",
-        "A data file's bytes are not what was committed: its length or number of rows differs, or a page is damaged.",
+        "A data file is not what was committed: its length or number of rows differs, or a page is damaged.",
         "Restore the object from a copy. Run `rootline check`.",
         "Do not delete anything.",
     ),
     ErrorCode(
         "export-unsupported",
         "Invalid",
-        "The table, or one of its files, cannot be said in the format version that other engines asked for.",
-        "Export another version (property `rootline.export.format`), or change what the message names.",
+        "The table, or one of its files, cannot be expressed in the Iceberg format version that was asked for.",
+        "Export the other format version (property `rootline.export.format`), or change what the message names.",
     ),
     ErrorCode(
         "export-corrupt",
         "Corrupt",
-        "An object under a table's `export/` is not what was written there: other bytes, or another table's.",
-        "Delete what the message says, and restart what exports if an engine saw it: the next export makes it anew.",
-        "Do not delete what is outside `export/`: data, roots and leaves cannot be made anew.",
+        "An object under a table's `export/` is not what was written there: its bytes differ, or it is another "
+        "table's.",
+        "Delete the object that the message names, and restart the exporting process if an engine saw the error: the "
+        "next export makes it again.",
+        "Do not delete anything outside `export/`: data, roots and leaves cannot be made again.",
     ),
     ErrorCode(
         "adoption-unsupported",
         "Invalid",
-        "The Iceberg table uses something that a table of this version cannot have, or its metadata contradicts "
-        "itself.",
-        "Change it with the engine that wrote it, if that can be done, and adopt the newest metadata. Nothing was "
-        "written.",
+        "The Iceberg table uses something that Rootline does not support, or its metadata contradicts itself.",
+        "Nothing was written. Change the table with the engine that wrote it, if possible, and adopt its newest "
+        "metadata.",
     ),
     ErrorCode(
         "metadata-unreadable",
         "Invalid",
-        "The object is no metadata JSON of an Iceberg table.",
+        "The object is not the metadata JSON of an Iceberg table.",
         "Give the location of the metadata.json that the table's catalog names as its current one.",
     ),
     ErrorCode(
         "invariant-broken",
         "Internal",
-        "A rule that every root must keep would be broken by the next one; nothing was written.",
-        "Report it, with the table's `rootline check` and the coordinator's log.",
-        "Do not restart in a loop.",
+        "The next root would break a rule that every root must keep; nothing was written.",
+        "Report it, with the output of `rootline check` and the coordinator's log.",
+        "Do not restart the coordinator in a loop.",
     ),
 )
 

@@ -24,9 +24,9 @@ _CHAPTERS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
 _PLACE: Final = Path("docs/numbers.md")
 _OPENING: Final = (
     "# Numbers\n\n"
-    "What the proposal of single file commits asks for and nobody has published. Each chapter names the command that "
-    "makes it; `make numbers` makes this page. Sizes are the same everywhere; times are of one machine, on one day, "
-    "and worth comparing within their table only.\n"
+    "Figures that the proposal of single file commits asks for and that no one has published. Each chapter names the "
+    "command that produces it; `make numbers` writes this page. Sizes are the same everywhere. Times are from one "
+    "machine, on one day: compare them only within their table.\n"
 )
 
 

@@ -70,13 +70,13 @@ def section() -> str:
 
 
 _READING: Final = (
-    "What we read in it. A commit hardly feels the root: blocks that did not change are joined as they are, so a "
-    "thousand rows add about a millisecond, at any distance of the store, until the root is a megabyte long. A "
-    "cold plan decodes every row: about 20 ms for a thousand, files and vectors alike. So the worker flushes at "
-    "1,000 data files, where planning has cost about as much as one more request would to a store that is 20 ms "
-    "away, and the coordinator by itself at 5,000 rows, before commits slow down (`rootline.flush.*`). Nothing "
-    "here asks for vectors to go earlier than files; they do, at 200, because a vector in the root is of no use "
-    "to who prunes its data file's leaf, while its delete leaf is not even opened."
+    "What follows from it: a commit hardly notices the length of the root. Blocks that did not change are joined as "
+    "they are, so a thousand rows add about a millisecond, at any distance of the store, until the root is a megabyte "
+    "long. A cold plan decodes every row: about 20 ms for a thousand, files and vectors alike. So the worker flushes "
+    "at 1,000 data files, where planning has cost about as much as one more request would to a store that is 20 ms "
+    "away, and the coordinator by itself at 5,000 rows, before commits slow down (`rootline.flush.*`). Nothing here "
+    "requires vectors to go earlier than files. They do, at 200, because a scan that prunes a data file's leaf has to "
+    "read a vector in the root for nothing, but does not even open the leaf's delete leaf."
 )
 
 

@@ -90,6 +90,16 @@ def test_every_link_in_the_documents_leads_somewhere(house: Path) -> None:
     assert dead == []
 
 
+def test_every_test_that_the_documents_name_exists(house: Path) -> None:
+    sources = (house / "tests").rglob("*.py")
+    defined = {name for path in sources for name in re.findall(r"def (test_\w+)", path.read_text())}
+    named = {
+        (page.name, name) for page in documents(house) for name in re.findall(r"`(test_[a-z0-9_]+)`", page.read_text())
+    }
+    assert {(page, name) for page, name in named if name not in defined} == set()
+    assert len(named) > 40
+
+
 def test_every_page_that_an_error_message_names_exists(house: Path) -> None:
     sources = [path for room in ("schemas", "coordinator", "workers", "src") for path in (house / room).rglob("*.py")]
     named = {page for path in sources for page in re.findall(r"docs/[\w/-]+\.md", path.read_text())}
