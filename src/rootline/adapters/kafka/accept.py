@@ -17,10 +17,11 @@ from confluent_kafka import KafkaException
 
 from rootline.adapters.kafka.clients import make_admin, make_consumer, start_consumer, stop_consumer
 from rootline.adapters.kafka.group_offsets import commit_offsets, group_memory, membership_of, write_bookmark
+from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.start_rules import PartitionFacts, check_ranges
 from rootline.adapters.kafka.topics import TopicIdentity, topic_identity
-from rootline.schemas.errors import Invalid, Unavailable
+from rootline.schemas.errors import Invalid
 from rootline.schemas.log_position import LogId
 
 
@@ -79,8 +80,7 @@ async def _accept(settings: KafkaSettings, apply: bool) -> list[Acceptance]:
     except (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError):
         raise _active(settings, "a coordinator has just started") from None
     except (KafkaError, TimeoutError) as error:
-        reason = f"{type(error).__name__} {error!s:.200}".strip()
-        raise Unavailable("log-unavailable", f"{settings.url}: topic {settings.intents_topic}: {reason}") from None
+        raise log_unavailable(settings, error, topic=settings.intents_topic) from None
     finally:
         await stop_consumer(consumer, patience_s=settings.request_timeout_s)
 
@@ -109,7 +109,7 @@ def _check_empty(settings: KafkaSettings) -> None:
     try:
         members = asked[settings.group_id].result().members
     except KafkaException as error:
-        raise Unavailable("log-unavailable", f"{settings.url}: {error.args[0].str()}") from None
+        raise log_unavailable(settings, error) from None
     if members:
         raise _active(settings, f"{len(members)} coordinators run: {', '.join(sorted({m.host for m in members}))}")
 

@@ -136,7 +136,7 @@ class KafkaIntentFeed:
         assert log is not None
         records: list[LogRecord] = []
         for at, found in batches.items():
-            records += log_records(log, at.partition, found)
+            records += log_records(log, found)
             places[at].next_offset = found[-1].offset + 1
         self._heard_at_s = asyncio.get_running_loop().time()
         self._told_end = await self._at_end()

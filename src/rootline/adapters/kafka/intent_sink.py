@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Final
 
+from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing, RecordTooLarge
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import record_bytes_max, topic_identity
@@ -80,9 +81,8 @@ class KafkaIntentSink:
         except RecordTooLarge as error:
             await asyncio.to_thread(self._ask_record_bytes_max)
             self._check_size(largest)
-            raise Unavailable(
-                "log-unavailable", f"{self._settings.url}: {error}; publish again, in smaller batches from now on"
-            ) from None
+            advice = f"{error}; publish again, in smaller batches from now on"
+            raise log_unavailable(self._settings, advice) from None
         if any(offset <= highest.get(partition, -1) for partition, offset in places):
             log = await self._identity_after_the_end(places)
         for partition, offset in places:

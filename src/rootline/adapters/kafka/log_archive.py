@@ -17,13 +17,14 @@ from typing import Any, Final
 
 from rootline.adapters.kafka.dead_letter_headers import dead_letter_of
 from rootline.adapters.kafka.record_headers import range_of
+from rootline.adapters.kafka.records import log_records
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topic_reader import KafkaTopicReader
 from rootline.adapters.kafka.topics import topic_identity
 from rootline.schemas.bytes.log.verdict_codec import decode_verdicts
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Invalid
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.log_position import LogPosition, LogRecord
 from rootline.schemas.verdict import Verdict
 
 _CLOCKS_DIFFER_MS: Final = 600_000
@@ -47,7 +48,7 @@ class KafkaLogArchive:
         log = (await asyncio.to_thread(topic_identity, self._settings, self._settings.intents_topic)).log
         async with aclosing(self._intents.backwards(key=key, since_ms=since_ms)) as portions:
             async for portion in portions:
-                yield [_record(log, held) for held in portion]
+                yield log_records(log, portion)
 
     async def dead_letters(self, *, since_ms: int = 0) -> AsyncGenerator[Sequence[DeadLetter], None]:
         """As the port says."""
@@ -77,11 +78,6 @@ class KafkaLogArchive:
 
     async def close(self) -> None:
         """Nothing is held between looks."""
-
-
-def _record(log: LogId, held: Any) -> LogRecord:
-    position = LogPosition(log, held.partition, held.offset)
-    return LogRecord(position, held.key, held.value or b"", held.timestamp, held.headers)
 
 
 def _verdict_in(held: Any, position: LogPosition) -> Verdict | None:

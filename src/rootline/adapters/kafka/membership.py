@@ -32,6 +32,7 @@ from rootline.adapters.kafka.clients import (
     stop_consumer,
 )
 from rootline.adapters.kafka.group_offsets import commit_offsets, group_memory, membership_of, write_bookmark
+from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.start_rules import (
     PartitionFacts,
@@ -174,7 +175,7 @@ class KafkaMembership:
 
     def unavailable(self, reason: str) -> Unavailable:
         """The error that names the log."""
-        return Unavailable("log-unavailable", f"{self._settings.url}: topic {self._topic}: {reason}")
+        return log_unavailable(self._settings, reason, topic=self._topic)
 
     def translated(self, error: KafkaError | TimeoutError) -> RootlineError:
         """What the library or a deadline said, in our words."""
@@ -184,9 +185,7 @@ class KafkaMembership:
                 f"{self._settings.url}: session_timeout_s is {self._settings.session_timeout_s:g}; the brokers allow "
                 "group.min.session.timeout.ms to group.max.session.timeout.ms, by default 6 to 1800 seconds",
             )
-        if isinstance(error, TimeoutError):
-            return self.unavailable(f"no answer within {self._settings.request_timeout_s:g} s")
-        return self.unavailable(f"{type(error).__name__} {error!s:.200}".strip())
+        return log_unavailable(self._settings, error, topic=self._topic)
 
     # a rebalance
 

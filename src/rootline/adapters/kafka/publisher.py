@@ -26,8 +26,9 @@ from aiokafka.errors import (
 from aiokafka.structs import RecordMetadata
 
 from rootline.adapters.kafka.clients import make_producer, stop_producer
+from rootline.adapters.kafka.log_errors import log_unavailable, reason_of
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.schemas.errors import OutcomeUnknown, Unavailable
+from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.log_position import Headers
 
 _REFUSALS: Final = (MessageSizeTooLargeError, TopicAuthorizationFailedError)
@@ -93,9 +94,9 @@ class KafkaPublisher:
             if not sent:
                 raise RecordTooLarge(reason) from None
         except KafkaError as error:
-            reason = _brief(error)
+            reason = reason_of(error, self._settings)
         if reason is not None and not sent:
-            raise Unavailable("log-unavailable", f"{self._settings.url}: {reason}")
+            raise log_unavailable(self._settings, reason)
         if sent:
             await asyncio.wait(sent, timeout=max(deadline - asyncio.get_running_loop().time(), 0.001))
         return self._places(records, sent, reason)
@@ -146,12 +147,12 @@ class KafkaPublisher:
             if errors and isinstance(errors[0], MessageSizeTooLargeError):
                 raise RecordTooLarge(f"a batch of {len(sent)} records is over the topic's max.message.bytes")
             if errors:
-                raise Unavailable("log-unavailable", f"{self._settings.url}: topic {failed[0][0]}: {_brief(errors[0])}")
+                raise log_unavailable(self._settings, errors[0], topic=failed[0][0])
         late = sum(not future.done() for future in sent)
         if late:
             reason = f"{late} records were not acknowledged within {self._settings.delivery_timeout_s:g} s"
         elif errors:
-            reason = f"topic {failed[0][0]}: {_brief(errors[0])}"
+            reason = f"topic {failed[0][0]}: {reason_of(errors[0], self._settings)}"
         places = [] if reason else [(future.result().partition, future.result().offset) for future in sent]
         if any(offset < 0 for _, offset in places):
             reason = "a broker had the records already and does not remember where"
@@ -167,13 +168,13 @@ class KafkaPublisher:
         self.connect_soon()
         making = self._making
         if making is None:
-            raise Unavailable("log-unavailable", f"{self._settings.url}: the log was closed")
+            raise log_unavailable(self._settings, "the log was closed")
         self._awaiting += 1
         try:
             return await asyncio.shield(making)  # who gives up must not make the others begin anew
         except asyncio.CancelledError:
             if making.cancelled():
-                raise Unavailable("log-unavailable", f"{self._settings.url}: the log was closed") from None
+                raise log_unavailable(self._settings, "the log was closed") from None
             raise
         finally:
             self._awaiting -= 1
@@ -208,7 +209,3 @@ class KafkaPublisher:
         )
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
-
-
-def _brief(error: BaseException) -> str:
-    return f"{type(error).__name__} {error!s:.200}".strip()

@@ -120,7 +120,7 @@ class KafkaRereaders:
                 raise
             reader.next_offset = await consumer.position(at)  # it gives way to nothing: it is known
             if batches:
-                records = tuple(log_records(start.log, at.partition, batches[at]))
+                records = tuple(log_records(start.log, batches[at]))
                 return Reread(records, reader.next_offset)
             is_new = consumer.last_poll_timestamp(at) != heard
             if is_new and reader.next_offset >= (consumer.last_stable_offset(at) or 0):

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from rootline.adapters.secret_files import is_given, read_secret
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent_limits import DEFAULT_LIMITS
 
@@ -97,9 +98,7 @@ class KafkaSettings(BaseModel):
 
     @model_validator(mode="after")
     def _logins_are_whole(self) -> KafkaSettings:
-        if self.sasl_password is not None and self.sasl_password_file is not None:
-            raise ValueError("give sasl_password or sasl_password_file, not both")
-        has_password = self.sasl_password is not None or self.sasl_password_file is not None
+        has_password = is_given("sasl_password", self.sasl_password, self.sasl_password_file)
         if has_password != (self.sasl_username is not None):
             raise ValueError("sasl_username and its password are given together or not at all")
         if self.logs_in and not has_password:
@@ -137,14 +136,11 @@ class KafkaSettings(BaseModel):
 
     def password(self) -> str | None:
         """The password, from the setting or its file. Raises `Invalid` (`setting-invalid`): it cannot be read."""
-        if self.sasl_password_file is None:
-            return None if self.sasl_password is None else self.sasl_password.get_secret_value()
-        return _secret_of("sasl_password_file", self.sasl_password_file)
+        return read_secret("ROOTLINE_KAFKA__SASL_PASSWORD_FILE", self.sasl_password, self.sasl_password_file)
 
     def key_password(self) -> str | None:
         """The password of the client's key. Raises `Invalid` (`setting-invalid`): it cannot be read."""
-        held = self.tls_key_password_file
-        return None if held is None else _secret_of("tls_key_password_file", held)
+        return read_secret("ROOTLINE_KAFKA__TLS_KEY_PASSWORD_FILE", None, self.tls_key_password_file)
 
     def at(self, url: str) -> KafkaSettings:
         """These settings with the servers of a `kafka://` URL; one without servers keeps them.
@@ -163,10 +159,3 @@ class KafkaSettings(BaseModel):
             if not _SERVER.fullmatch(part):
                 raise Invalid("setting-invalid", f"log {url!r}: {part!r} is not host:port; write {_FORM}")
         return self.model_copy(update={"bootstrap_servers": ",".join(servers)})
-
-
-def _secret_of(name: str, file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Invalid("setting-invalid", f"{name} {file} cannot be read: {error}") from error

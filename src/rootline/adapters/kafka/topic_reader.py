@@ -21,9 +21,9 @@ from aiokafka.errors import KafkaError
 from aiokafka.partitioner import DefaultPartitioner
 
 from rootline.adapters.kafka.clients import make_consumer, start_consumer, stop_consumer
+from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_identity
-from rootline.schemas.errors import Unavailable
 
 _PORTION_MIN: Final = 32
 _PORTION_MAX: Final = 16_384
@@ -128,8 +128,7 @@ class KafkaTopicReader:
             finally:
                 await asyncio.shield(stop_consumer(consumer, patience_s=patience_s))
         except (KafkaError, TimeoutError) as error:
-            reason = f"{type(error).__name__} {error!s:.200}".strip()
-            raise Unavailable("log-unavailable", f"{self._settings.url}: topic {self._topic}: {reason}") from None
+            raise log_unavailable(self._settings, error, topic=self._topic) from None
 
     async def _starts(
         self, consumer: AIOKafkaConsumer, partitions: Sequence[TopicPartition], since_ms: int

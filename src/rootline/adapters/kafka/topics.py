@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType, TopicDescription
 
 from rootline.adapters.kafka.clients import make_admin
+from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.log_position import LogId
@@ -74,7 +75,7 @@ def topic_identity(settings: KafkaSettings, topic: str) -> TopicIdentity:
     admin = make_admin(settings)
     description = _descriptions(admin, settings, [topic])[topic]
     if description is None:
-        raise Unavailable("log-unavailable", f"{settings.url}: there is no topic {topic}: `rootline topics create`")
+        raise log_unavailable(settings, f"there is no topic {topic}: make it with `rootline topics create`")
     cluster = _answer(settings, admin.describe_cluster(request_timeout=settings.request_timeout_s))
     return TopicIdentity(LogId(f"{cluster.cluster_id}/{description.topic_id}"), len(description.partitions))
 
@@ -118,7 +119,7 @@ def create_topics(
                 KafkaError.INVALID_CONFIG,
             ):
                 raise Invalid("setting-invalid", f"{settings.url}: topic {name}: {error.args[0].str()}") from None
-            raise _unavailable(settings, error) from None
+            raise log_unavailable(settings, error) from None
         made.append(name)
     if made:
         _await_brokers(admin, settings, {name: before[name] for name in made})
@@ -338,8 +339,4 @@ def _reached(settings: KafkaSettings, ask: Callable[[], _T]) -> _T:
     try:
         return ask()
     except KafkaException as error:
-        raise _unavailable(settings, error) from None
-
-
-def _unavailable(settings: KafkaSettings, error: KafkaException) -> Unavailable:
-    return Unavailable("log-unavailable", f"{settings.url}: {error.args[0].str()}")
+        raise log_unavailable(settings, error) from None

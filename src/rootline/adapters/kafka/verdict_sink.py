@@ -16,13 +16,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rootline.adapters.kafka.dead_letter_headers import headers_of_dead_letter
+from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing, RecordTooLarge
 from rootline.adapters.kafka.record_headers import headers_of_verdicts
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import DEAD_LETTER_ROOM_BYTES, record_bytes_max
 from rootline.schemas.bytes.log.verdict_codec import encode_verdicts
 from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.errors import Unavailable
 from rootline.schemas.verdict import Verdict
 
 _VERDICTS_IN_A_RECORD: Final = 500
@@ -61,9 +61,9 @@ class KafkaVerdictSink:
                 await self._publisher.publish(records)
         except RecordTooLarge as error:
             self._letter_bytes_max = None  # the topic takes less than it did: ask before the next attempt
-            raise Unavailable(
-                "log-unavailable",
-                f"{self._settings.url}: topic {self._settings.dead_letters_topic} or {self._settings.verdicts_topic} "
+            raise log_unavailable(
+                self._settings,
+                f"topic {self._settings.dead_letters_topic} or {self._settings.verdicts_topic} "
                 f"does not take a record ({error}): raise its max.message.bytes, `rootline topics check` says to what",
             ) from None
 

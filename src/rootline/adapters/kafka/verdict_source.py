@@ -16,6 +16,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from rootline.adapters.kafka.clients import make_consumer, stop_consumer
+from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.record_headers import range_of
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_identity
@@ -54,7 +55,7 @@ class KafkaVerdictSource:
             return
         async with self._starting:
             if self._closed:
-                raise self._unavailable("the log was closed")
+                raise self._closed_error()
             if self._task is None:
                 self._consumer = await self._started()
                 self._task = asyncio.get_running_loop().create_task(self._run(), name="rootline verdicts")
@@ -74,7 +75,7 @@ class KafkaVerdictSource:
             if self._consumer is not None:
                 await stop_consumer(self._consumer)
                 self._consumer = None
-        self._waiters.fail(self._unavailable("the log was closed"))
+        self._waiters.fail(self._closed_error())
 
     async def _started(self) -> AIOKafkaConsumer:
         consumer = make_consumer(self._settings, group_id=None, reset="earliest")
@@ -84,10 +85,8 @@ class KafkaVerdictSource:
                 await self._assign(consumer)
         except BaseException as error:
             await asyncio.shield(stop_consumer(consumer))
-            if isinstance(error, TimeoutError):
-                raise self._unavailable(f"no answer in {self._settings.request_timeout_s:g} s") from None
-            if isinstance(error, KafkaError):
-                raise self._unavailable(f"{type(error).__name__} {error!s:.200}") from None
+            if isinstance(error, KafkaError | TimeoutError):
+                raise log_unavailable(self._settings, error, topic=self._topic) from None
             raise
         return consumer
 
@@ -131,5 +130,5 @@ class KafkaVerdictSource:
             place = f"{record.topic}/{record.partition}/{record.offset}"
             self._logger.warning("not a verdict record", action="verdict-skipped", place=place, reason=repr(error))
 
-    def _unavailable(self, reason: str) -> Unavailable:
-        return Unavailable("log-unavailable", f"{self._settings.url}: topic {self._topic}: {reason}")
+    def _closed_error(self) -> Unavailable:
+        return log_unavailable(self._settings, "the log was closed", topic=self._topic)

@@ -28,6 +28,7 @@ from typing import Final
 from rootline.adapters.absolute_keys import FILE_SCHEMES, AbsoluteKeys
 from rootline.adapters.blocking_calls import BlockingCalls
 from rootline.adapters.object_key_rules import RESERVED_PREFIX, check_key, check_prefix
+from rootline.adapters.posix_files import sync_folder, wait_for_lock
 from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Invalid, Unavailable
@@ -94,7 +95,7 @@ class LocalObjectStore:
         try:
             body = path.read_bytes()
             if _ROOTS_FOLDER in f"/{key}":
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
         except OSError as error:
@@ -120,7 +121,9 @@ class LocalObjectStore:
         except OSError as error:
             raise _unavailable(path, error) from error
         try:
-            _lock_shared(folder)
+            wait_for_lock(
+                folder, fcntl.LOCK_SH, patience_s=_LOCK_WAIT_S
+            )  # only deletion is in the way, and it is short
             if after is not None and (refusal := self._refusal(folder, path, after)) is not None:
                 return refusal
             if _exists(folder, path.name):
@@ -160,7 +163,7 @@ class LocalObjectStore:
         folder.mkdir(parents=True, exist_ok=True)
         # also where a folder was there: whoever made it may have died before its parent was synced
         for made in (folder, *folder.parents):
-            _sync_folder(made.parent)
+            sync_folder(made.parent)
             if made == top:
                 break
         _remove_leftovers(folder)
@@ -210,18 +213,6 @@ def _write_synced(folder: int, name: str, body: bytes) -> None:
         os.close(file)
 
 
-def _lock_shared(folder: int) -> None:
-    """Held until the descriptor is closed. Only deletion stands in the way, and it is short."""
-    deadline = time.monotonic() + _LOCK_WAIT_S
-    while True:
-        try:
-            return fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise OSError(errno.ETIMEDOUT, f"its folder was locked for {_LOCK_WAIT_S:.0f} s") from None
-            time.sleep(0.005)
-
-
 def _exists(folder: int, name: str) -> bool:
     return os.access(name, os.F_OK, dir_fd=folder)
 
@@ -262,14 +253,6 @@ def _walk(folder: Path, prefix: str, limit: int | None) -> Iterator[ObjectKey]:
             yield from _walk(folder / name, prefix + name, limit)
         else:
             yield ObjectKey(prefix + name)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _remove_leftovers(folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from rootline.schemas.errors import Invalid
+from rootline.adapters.secret_files import is_given, read_secret
 
 
 class S3Settings(BaseModel):
@@ -32,9 +32,7 @@ class S3Settings(BaseModel):
 
     @model_validator(mode="after")
     def _keys_come_in_pairs(self) -> S3Settings:
-        if self.secret_access_key is not None and self.secret_access_key_file is not None:
-            raise ValueError("give secret_access_key or secret_access_key_file, not both")
-        has_secret = self.secret_access_key is not None or self.secret_access_key_file is not None
+        has_secret = is_given("secret_access_key", self.secret_access_key, self.secret_access_key_file)
         if has_secret != (self.access_key_id is not None):
             raise ValueError("access_key_id and its secret are given together or not at all")
         return self
@@ -46,10 +44,5 @@ class S3Settings(BaseModel):
             Invalid: `setting-invalid`, the file cannot be read.
 
         """
-        if self.secret_access_key_file is None:
-            return None if self.secret_access_key is None else self.secret_access_key.get_secret_value()
-        try:
-            return self.secret_access_key_file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = f"secret_access_key_file {self.secret_access_key_file} cannot be read: {error}"
-            raise Invalid("setting-invalid", reason) from error
+        file = self.secret_access_key_file
+        return read_secret("ROOTLINE_S3__SECRET_ACCESS_KEY_FILE", self.secret_access_key, file)

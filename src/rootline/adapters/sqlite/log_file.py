@@ -11,15 +11,15 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import os
 import random
 import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
+from rootline.adapters.posix_files import sync_folder, wait_for_lock
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Corrupt, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
@@ -68,8 +68,8 @@ class LogWriter:
                 try:
                     identity = _prepare(connection, path)
                     connection.execute("PRAGMA busy_timeout=0")  # `_begin` waits by itself
-                    _sync(folder)
-                    _sync(folder.parent)
+                    sync_folder(folder)
+                    sync_folder(folder.parent)
                 except BaseException:
                     connection.close()
                     raise
@@ -181,19 +181,11 @@ class LogReader:
         return self._records(f"{where} AND key = ? ORDER BY log_offset DESC LIMIT ?", (*values, key, limit))
 
     def _records(self, where: str, values: tuple[int | bytes, ...]) -> list[LogRecord]:
-        found: list[LogRecord] = []
-        size = 0
-        with self._failures():
-            rows = self._connection.execute(
-                f"SELECT log_offset, key, value, appended_ms FROM intents WHERE {where}", values
-            )
-            with contextlib.closing(rows):
-                for offset, key, value, appended_ms in rows:
-                    found.append(LogRecord(LogPosition(self._identity, 0, offset), key, value, appended_ms))
-                    size += len(value)
-                    if size >= _READ_BYTES_MAX:
-                        break
-        return found
+        rows = self._rows(f"SELECT log_offset, key, appended_ms, value FROM intents WHERE {where}", values)
+        return [
+            LogRecord(LogPosition(self._identity, 0, offset), key, value, appended_ms)
+            for offset, key, appended_ms, value in rows
+        ]
 
     def verdict(self, offset: int) -> Verdict | None:
         """The verdict on the record at `offset`."""
@@ -210,25 +202,28 @@ class LogReader:
 
     def dead_letters_before(self, before_offset: int, limit: int, *, since_ms: int = 0) -> list[DeadLetter]:
         """Up to `limit` rejected records below `before_offset`, newest first, and no more after 8 MB of values."""
-        found: list[DeadLetter] = []
-        size = 0
-        with self._failures():
-            rows = self._connection.execute(
-                "SELECT d.body, d.key, d.value FROM dead_letters d LEFT JOIN intents i ON i.log_offset = d.log_offset"
-                " WHERE d.log_offset < ? AND coalesce(i.appended_ms, ?) >= ? ORDER BY d.log_offset DESC LIMIT ?",
-                (before_offset, since_ms, since_ms, limit),
-            )
-            with contextlib.closing(rows):
-                for body, key, value in rows:
-                    found.append(_letter(body, key, value))
-                    size += len(value)
-                    if size >= _READ_BYTES_MAX:
-                        break
-        return found
+        rows = self._rows(
+            "SELECT d.body, d.key, d.value FROM dead_letters d LEFT JOIN intents i ON i.log_offset = d.log_offset"
+            " WHERE d.log_offset < ? AND coalesce(i.appended_ms, ?) >= ? ORDER BY d.log_offset DESC LIMIT ?",
+            (before_offset, since_ms, since_ms, limit),
+        )
+        return [_letter(body, key, value) for body, key, value in rows]
 
     def close(self) -> None:
         """Give the connection back."""
         self._connection.close()
+
+    def _rows(self, query: str, values: Sequence[int | bytes]) -> list[tuple[Any, ...]]:
+        """The rows of `query`, whose last column is a record's value, and no more after 8 MB of values."""
+        found: list[tuple[Any, ...]] = []
+        size = 0
+        with self._failures(), contextlib.closing(self._connection.execute(query, values)) as rows:
+            for row in rows:
+                found.append(row)
+                size += len(row[-1])
+                if size >= _READ_BYTES_MAX:
+                    break
+        return found
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
@@ -319,24 +314,8 @@ def _failed(path: Path, error: sqlite3.Error | OSError) -> RootlineError:
     return Unavailable("log-unavailable", f"{path}: {error}")
 
 
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    deadline = time.monotonic() + _BUSY_WAIT_S
     with path.open("a") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.005)
+        wait_for_lock(file.fileno(), fcntl.LOCK_EX, patience_s=_BUSY_WAIT_S)
         yield
