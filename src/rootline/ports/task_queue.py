@@ -1,9 +1,9 @@
-"""The queue between whoever notices that a table needs maintenance and whoever carries it out.
+"""The queue between noticing that a table needs maintenance and doing it.
 
 Owns: the port and the task that it carries. Does not own: when a task is due (`rootline.workers.head_watcher`), what
 it does (`rootline.workers.jobs`).
-Invariants: bounded; at most one task of a kind for a table is queued or in hand at a time; losing a task loses work,
-never data, because the log and the roots decide.
+Invariants: bounded; at most one task of a kind for a table is queued or in hand at a time; a lost task is
+lost work and never lost data, because the log and the roots decide.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rootline.schemas.identifiers import TableName, Version
 
 
 class TaskKind(StrEnum):
-    """What the worker shall look at."""
+    """Which kind of maintenance the worker looks for."""
 
     FLUSH = "flush"
     COMPACT = "compact"
@@ -24,7 +24,7 @@ class TaskKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One look at one table; `noticed_version` is the head that was seen when it was offered."""
+    """A table to look at; `noticed_version` is its head when the task was offered."""
 
     kind: TaskKind
     table: TableName
@@ -43,7 +43,7 @@ class TaskQueue(Protocol):
     """Every method raises `Unavailable` when the queue cannot be reached."""
 
     async def offer(self, task: Task) -> Offer:
-        """Queue `task` unless its like is there or the queue is full; never waits for room."""
+        """Queue `task` unless one of its kind and table is there or the queue is full; never waits for room."""
         ...
 
     async def take(self, *, wait_s: float) -> Task | None:
@@ -51,9 +51,9 @@ class TaskQueue(Protocol):
         ...
 
     async def finish(self, task: Task) -> None:
-        """Let go of a task in hand, whatever came of it; the next offer of its like is taken."""
+        """The task in hand is over, done or failed; the next offer of its kind and table is accepted."""
         ...
 
     async def close(self) -> None:
-        """Give back connections; tasks that nobody took may be lost."""
+        """Give back connections; tasks that were not taken may be lost."""
         ...

@@ -1,8 +1,8 @@
-"""What a log on Kafka still holds, for people who look.
+"""A log on Kafka for inspection: what is still in it, newest first.
 
-Owns: which topic answers what, and where to look in it. Does not own: reading topics (`topic_reader`), what
+Owns: which topic has the answer to what, and where to look in it. Does not own: reading topics (`topic_reader`), what
 headers say (`record_headers`, `dead_letter_headers`).
-Invariants: those of the port; a record that says nothing of ours is passed over.
+Invariants: those of the port; a record without anything of ours is skipped.
 
 Verdicts and dead letters follow their record in time, so both are looked for from its append time on, and from a
 little before it, because their times are their coordinator's and not the broker's.
@@ -29,11 +29,11 @@ from rootline.schemas.verdict import Verdict
 
 _CLOCKS_DIFFER_MS: Final = 600_000
 _ANSWERS_MAX: Final = 100_000
-"""Records of verdicts, or dead letters, of one partition that are looked through for one."""
+"""How many verdict records or dead letters of one partition are searched for one."""
 
 
 class KafkaLogArchive:
-    """Every look connects anew; nothing is held between looks."""
+    """Every search opens a connection of its own; nothing is kept open in between."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -77,7 +77,7 @@ class KafkaLogArchive:
         )
 
     async def close(self) -> None:
-        """Nothing is held between looks."""
+        """Does nothing: no connection is kept open."""
 
 
 def _verdict_in(held: Any, position: LogPosition) -> Verdict | None:

@@ -1,12 +1,12 @@
-"""Records made durable on Kafka, and an honest answer about each attempt.
+"""Publishing records on Kafka durably, with an honest answer about each attempt.
 
 Owns: one idempotent producer, its deadline, its replacement. Does not own: what is published (`intent_sink`,
 `verdict_sink`).
-Invariants: a record is on all in-sync replicas before its place is told; what was perhaps appended is never called
-failed; records of one key keep their order, also when the producer is replaced.
+Invariants: a record is on all in-sync replicas before its offset is returned; a record that may have been appended is
+never reported as failed; records of one key keep their order, even when the producer is replaced.
 
 A batch that a broker refuses leaves a gap in an idempotent producer's sequence numbers, and every later batch of that
-partition would be refused as out of order: so the producer is drained and a fresh one takes over.
+partition would be refused as out of order: so the producer is drained, and a new one replaces it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RecordTooLarge(Exception):
 
 
 class KafkaPublisher:
-    """For one event loop. `record_bytes_max` is asked whenever a producer is made; it may block."""
+    """For one event loop. `record_bytes_max` is called when a producer is made; it may block."""
 
     def __init__(
         self, settings: KafkaSettings, record_bytes_max: Callable[[], int], *, compression: str | None = None
@@ -65,7 +65,7 @@ class KafkaPublisher:
         self._closed = False
 
     def connect_soon(self) -> None:
-        """Begin to make the producer, unless there is one, so that the first records need not wait for it."""
+        """Start to connect, unless connected, so that the first records need not wait for it."""
         if self._producer is None and self._making is None and not self._closed:
             self._making = asyncio.get_running_loop().create_task(self._made())
             self._making.add_done_callback(self._settle)
@@ -88,7 +88,7 @@ class KafkaPublisher:
                 for record in records:
                     sent.append(await self._hand_over(producer, record))
         except TimeoutError:
-            reason = f"no broker took the records within {self._settings.delivery_timeout_s:g} s"
+            reason = f"no broker accepted the records within {self._settings.delivery_timeout_s:g} s"
         except MessageSizeTooLargeError as error:
             reason = str(error)
             if not sent:
@@ -102,7 +102,7 @@ class KafkaPublisher:
         return self._places(records, sent, reason)
 
     async def close(self) -> None:
-        """Let pending records arrive while the deadline lasts; give connections back."""
+        """Wait for pending records until the deadline; close the connections."""
         self._closed = True
         making = self._making
         if making is not None:
@@ -123,14 +123,14 @@ class KafkaPublisher:
             )
         except MessageSizeTooLargeError:
             raise
-        except KafkaError:  # what sends has ended: it takes nothing any more
+        except KafkaError:  # the sender has ended and accepts nothing any more
             self._retire(producer)
             raise
         future.add_done_callback(partial(self._settled, producer))
         return future
 
     def _settled(self, producer: AIOKafkaProducer, future: asyncio.Future[RecordMetadata]) -> None:
-        """A record was acknowledged or failed, perhaps after its publisher went away."""
+        """A record was acknowledged or failed, perhaps after its caller stopped waiting."""
         if not future.cancelled() and future.exception() is not None:
             self._retire(producer)
 
@@ -155,10 +155,10 @@ class KafkaPublisher:
             reason = f"topic {failed[0][0]}: {reason_of(errors[0], self._settings)}"
         places = [] if reason else [(future.result().partition, future.result().offset) for future in sent]
         if any(offset < 0 for _, offset in places):
-            reason = "a broker had the records already and does not remember where"
+            reason = "a broker already had the records and does not know their offsets"
         if reason:
             raise OutcomeUnknown(
-                "publish-unknown", f"{self._settings.url}: {reason}; publishing the same again changes nothing"
+                "publish-unknown", f"{self._settings.url}: {reason}; it is safe to publish the same again"
             )
         return places
 
@@ -171,7 +171,7 @@ class KafkaPublisher:
             raise log_unavailable(self._settings, "the log was closed")
         self._awaiting += 1
         try:
-            return await asyncio.shield(making)  # who gives up must not make the others begin anew
+            return await asyncio.shield(making)  # one caller that gives up must not make the others start again
         except asyncio.CancelledError:
             if making.cancelled():
                 raise log_unavailable(self._settings, "the log was closed") from None
@@ -180,7 +180,7 @@ class KafkaPublisher:
             self._awaiting -= 1
 
     async def _made(self) -> AIOKafkaProducer:
-        if self._retiring:  # what it still holds goes before anything new
+        if self._retiring:  # what it has not sent yet goes before anything new
             await asyncio.wait(self._retiring)
         producer = self._producer = await self._started()
         return producer
@@ -188,7 +188,7 @@ class KafkaPublisher:
     def _settle(self, making: asyncio.Task[AIOKafkaProducer]) -> None:
         self._making = None
         if not making.cancelled():
-            making.exception()  # who waits is told; if nobody does, the first record finds out again
+            making.exception()  # a waiting caller gets it; without one, the first record tries again
 
     async def _started(self) -> AIOKafkaProducer:
         size = await asyncio.to_thread(self._record_bytes_max)

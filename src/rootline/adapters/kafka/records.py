@@ -1,6 +1,6 @@
-"""Records as the client library hands them out → records as the log keeps them.
+"""From records of the client library to records of the log.
 
-Owns: the translation, for every record that a coordinator reads. Does not own: reading.
+Owns: the translation, for every reader. Does not own: reading.
 Invariants: key, value and headers are the writer's bytes; a record without a value has an empty one.
 """
 
