@@ -87,7 +87,7 @@ class KafkaMembership:
 
     @property
     def may_read(self) -> bool:
-        """Whether records may be handed out now."""
+        """Whether records may be delivered now."""
         return self.is_settled and not self._events and self._sure_at_s >= self._doubted_at_s
 
     def advance(self) -> FeedEvent | None:
@@ -183,8 +183,8 @@ class KafkaMembership:
             return Invalid(
                 "setting-invalid",
                 f"{self._settings.url}: session_timeout_s is {self._settings.session_timeout_s:g}, which the brokers "
-                "refuse: set it between their group.min.session.timeout.ms and group.max.session.timeout.ms, by default "
-                "6 and 1800 seconds",
+                "refuse: set it between their group.min.session.timeout.ms and group.max.session.timeout.ms (by "
+                "default 6 and 1800 seconds)",
             )
         return log_unavailable(self._settings, error, topic=self._topic)
 
