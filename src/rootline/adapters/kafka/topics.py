@@ -183,7 +183,7 @@ def topic_names(settings: KafkaSettings) -> tuple[str, str, str]:
     if len(set(names)) < len(names):
         raise Invalid(
             "setting-invalid",
-            f"the three topics need different names, but they are {', '.join(names)}: change ROOTLINE_KAFKA__…_TOPIC",
+            f"the three topics need three names, but they are {', '.join(names)}: change ROOTLINE_KAFKA__…_TOPIC",
         )
     return names
 
