@@ -1,9 +1,9 @@
-"""URL → a lake, in-process or remote.
+"""From a URL to a lake, embedded or on services.
 
 Owns: the choice of adapters for a lake, and hosting the coordinator of an embedded one. Does not own: what lakes do
 (`rootline.client`), what coordinators do (`rootline.coordinator`).
-Invariants: of all processes that have an embedded lake open one hosts its coordinator, and when that one goes another
-takes over; closing drains the coordinator before the lock goes; short-lived readers open no log.
+Invariants: of all processes that have an embedded lake open, one hosts its coordinator, and when it ends another takes
+over; closing drains the coordinator before it gives the lock back; a process that only reads opens no log.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from rootline.schemas.verdict import Verdict
 from rootline.storage.metadata.read_cache import CACHE_BYTES_MAX, ReadCache
 
 CoordinatorPlace = Literal["auto", "elsewhere"]
-"""`auto`: hosted here when the lake is embedded and nobody else hosts it; `elsewhere`: never here."""
+"""`auto`: hosted here if the lake is embedded and no other process hosts it; `elsewhere`: never here."""
 
 _RESTART_DELAY_S: Final = 0.5
 _RESTART_DELAY_S_MAX: Final = 10.0
@@ -67,35 +67,35 @@ def connect(
     settings: CoordinatorSettings | None = None,
     cache_bytes: int = CACHE_BYTES_MAX,
 ) -> Lake:
-    """Open a lake. Nothing is read or started before its first use.
+    """Open a lake. Nothing is read or started before you use it.
 
     Args:
-        url: the warehouse: a path, `file:///dir`, `s3://bucket/prefix`; `ROOTLINE_WAREHOUSE` without it.
-        log: the intent log; `ROOTLINE_LOG` without it; without both, the one embedded in the warehouse's folder.
+        url: the warehouse: a path, `file:///dir`, `s3://bucket/prefix`; the default is `ROOTLINE_WAREHOUSE`.
+        log: the intent log; the default is `ROOTLINE_LOG`, or else the log embedded in the warehouse's folder.
         coordinator: whether this process may host the coordinator of an embedded lake.
         settings: of a coordinator hosted here.
-        cache_bytes: how much metadata that never changes is kept for later plans; 0 keeps none.
+        cache_bytes: how much immutable metadata is kept for later plans; 0 keeps none.
 
     Returns:
         The lake; close it, or use it in a `with` statement.
 
     Raises:
-        Invalid: `setting-invalid`, no warehouse is named, or a URL has no form that is known.
+        Invalid: `setting-invalid`, no warehouse is named, or a URL has an unknown form.
         Unavailable: with `coordinator="elsewhere"`, the folder does not exist.
 
     """
     warehouse = str(url) if url is not None else os.environ.get("ROOTLINE_WAREHOUSE", "")
     if not warehouse:
-        raise Invalid("setting-invalid", "no warehouse is named: pass a path or URL, or set ROOTLINE_WAREHOUSE")
+        raise Invalid("setting-invalid", "no warehouse is named: pass a path or a URL, or set ROOTLINE_WAREHOUSE")
     if coordinator not in ("auto", "elsewhere"):
         raise Invalid("setting-invalid", f"coordinator {coordinator!r}: write 'auto' or 'elsewhere'")
     folder = local_folder(warehouse)
     if folder is not None:
-        warehouse = str(folder)  # absolute, so that a forked or pickled lake means the same one wherever it runs
+        warehouse = str(folder)  # absolute, so that a forked or pickled lake is the same one in any folder
         if coordinator == "elsewhere" and not folder.is_dir():
-            raise Unavailable("store-unavailable", f"{folder}: there is no such folder")
+            raise Unavailable("store-unavailable", f"{folder}: there is no such folder: check the warehouse's URL")
     if cache_bytes < 0:
-        raise Invalid("setting-invalid", f"cache_bytes {cache_bytes} is negative; 0 keeps nothing")
+        raise Invalid("setting-invalid", f"cache_bytes is {cache_bytes}: give 0 or more; 0 keeps nothing")
     _keep_logs_quiet()
     named_log = log or os.environ.get("ROOTLINE_LOG") or None
     return Lake(EmbeddableLake(warehouse, named_log, coordinator, settings, cache_bytes))
@@ -103,9 +103,9 @@ def connect(
 
 @dataclass(frozen=True, slots=True)
 class LakeParts:
-    """A lake's store and log, open, and the lock of its coordinator's host if it has a folder.
+    """A lake's open store and log, and the lock of its coordinator's host if the lake has a folder.
 
-    `coordinator_log` gives one coordinator its side of the log, which it closes itself.
+    `coordinator_log` opens the log for one coordinator, which closes it.
     """
 
     store: ObjectStore
@@ -114,7 +114,7 @@ class LakeParts:
     lock: LakeLock | None
 
     async def close(self) -> None:
-        """Give all of it back."""
+        """Close the store and the log, and give the lock back."""
         if self.lock is not None:
             self.lock.release()
         async with contextlib.AsyncExitStack() as closing:
@@ -123,17 +123,17 @@ class LakeParts:
 
 
 def lake_folder(url: str) -> Path | None:
-    """The folder that a warehouse's URL names; `None` when it is no folder of this machine."""
+    """The folder that a warehouse's URL names; `None` if it is not a folder of this machine."""
     return local_folder(url)
 
 
 def open_warehouse(url: str) -> ObjectStore:
-    """The object store alone; on the loop that will use it."""
+    """The object store alone; call it on the loop that will use it."""
     return open_store(url)
 
 
 async def open_parts(warehouse: str, log: str | None) -> LakeParts:
-    """Open what a service needs; on the loop that will use it."""
+    """Open what a service needs; call it on the loop that will use it."""
     store = open_store(warehouse)
     try:
         if is_kafka(log):
@@ -147,7 +147,7 @@ async def open_parts(warehouse: str, log: str | None) -> LakeParts:
 
 
 def embedded_settings(warehouse: str, settings: CoordinatorSettings | None = None) -> CoordinatorSettings:
-    """`settings` for a coordinator of this lake: a local folder's file system is judged by its kind, not by trial."""
+    """`settings` for a coordinator of this lake; a local folder is checked by its file system, without a probe."""
     chosen = settings or CoordinatorSettings()
     if warehouse.startswith("s3:"):
         return chosen
@@ -156,7 +156,7 @@ def embedded_settings(warehouse: str, settings: CoordinatorSettings | None = Non
 
 @dataclass(frozen=True, slots=True)
 class EmbeddableLake:
-    """A lake's address, to be opened in any process."""
+    """The address of a lake, which any process can open."""
 
     warehouse: str
     log: str | None
@@ -166,11 +166,11 @@ class EmbeddableLake:
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """Its name in messages."""
         return self.warehouse
 
     async def open(self) -> Session:
-        """Open it in this process, hosting the coordinator if that is this process's part."""
+        """Open it in this process, and host its coordinator if that is needed here."""
         if self.coordinator == "elsewhere" or self.log is not None:
             return await self._open_guest()
         parts = await open_parts(self.warehouse, self.log)
@@ -197,7 +197,7 @@ class EmbeddableLake:
 
 
 class CoordinatorHost:
-    """Hosts the coordinator whenever this process gets the lake's lock; starts it again after a failure."""
+    """Hosts the coordinator once this process gets the lake's lock; starts it again after a failure."""
 
     def __init__(self, parts: LakeParts, settings: CoordinatorSettings) -> None:
         self._parts = parts
@@ -209,18 +209,18 @@ class CoordinatorHost:
         self._logger = structlog.get_logger("rootline.connect")
 
     def start(self) -> None:
-        """Begin on the running loop."""
+        """Start on the running loop."""
         self._task = asyncio.get_running_loop().create_task(self._host(), name="rootline coordinator host")
 
     def trouble(self, table: TableName) -> str | None:
-        """Why intents of `table` are not decided here, as far as this process knows."""
+        """Why intents of `table` are not decided here, if this process knows."""
         if self._service is not None:
             _, why = self._service.tables().get(table, (None, ""))
             return f"the table is quarantined: {why}" if why else None
         return None if self._trouble is None else f"the coordinator here stopped: {self._trouble}"
 
     async def stop(self) -> None:
-        """Drain the coordinator, or stop waiting for the lock; returns when this process hosts nothing."""
+        """Drain the coordinator, or stop waiting for the lock; returns when this process hosts no coordinator."""
         self._stopping = True
         if self._task is None:
             return
@@ -243,7 +243,7 @@ class CoordinatorHost:
                 self._trouble = None
                 await self._service.run()
                 return
-            except Exception as error:  # whatever it is, the next attempt starts from what is stored
+            except Exception as error:  # after any error the next attempt starts from what is stored
                 self._trouble = str(error) if isinstance(error, RootlineError) else repr(error)
                 self._logger.exception("coordinator failed", action="coordinator-failed", exc_info=error)
             finally:
@@ -255,7 +255,7 @@ class CoordinatorHost:
 
 
 class LogOnDemand:
-    """A log that is opened by the first record or wait, so that readers need none."""
+    """A log that the first record or wait opens, so that readers need none."""
 
     def __init__(self, url: str | None, warehouse: str) -> None:
         self._url = url
@@ -275,7 +275,7 @@ class LogOnDemand:
         return await self._opened().wait_verdict(position, timeout_s=timeout_s)
 
     async def close(self) -> None:
-        """Close it if it was opened."""
+        """Close the log if it was opened."""
         if self._log is not None:
             await self._log.close()
 
@@ -286,7 +286,7 @@ class LogOnDemand:
 
 
 def _keep_logs_quiet() -> None:
-    """Send our log lines to `logging`, where a library's belong, unless the program has decided about structlog."""
+    """Send our log lines to `logging`, as a library should, unless the program has configured structlog."""
     if structlog.is_configured():
         return
     structlog.configure(
@@ -302,7 +302,7 @@ def _keep_logs_quiet() -> None:
 
 
 class _CallableModule(types.ModuleType):
-    """`rootline.connect` is this module once somebody has imported it, and the function before: both can be called."""
+    """`rootline.connect` is this module once it was imported, and the function before: both can be called."""
 
     def __call__(self, *args: Any, **options: Any) -> Lake:
         return connect(*args, **options)

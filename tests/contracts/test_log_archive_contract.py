@@ -18,7 +18,7 @@ from rootline.ports.intent_log import IntentSink, VerdictSink
 from rootline.ports.log_archive import LogArchive
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.log_position import LogPosition, LogRecord
-from rootline.schemas.verdict import Verdict, VerdictKind
+from tests.kafka.decided import verdict_on
 
 
 @dataclass(frozen=True)
@@ -53,18 +53,6 @@ async def log(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[L
     yield Log(sink, verdicts, KafkaLogArchive(settings))
     await sink.close()
     await verdicts.close()
-
-
-def verdict_on(position: LogPosition, version: int = 1) -> Verdict:
-    return Verdict(
-        intent_id=f"intent-{position.offset}",
-        table="demo.flights",
-        kind=VerdictKind.COMMITTED,
-        log=position.log,
-        partition=position.partition,
-        offset=position.offset,
-        version=version,
-    )
 
 
 def letter_on(position: LogPosition, value: bytes = b"v") -> DeadLetter:

@@ -1,9 +1,9 @@
-"""Absolute locations as keys that may be read.
+"""Absolute locations as keys that a store may read.
 
 Owns: the forms of `file:` and `s3:` locations, which of them a store reads, and the limit that an operator sets. Does
 not own: which locations a table may name (`rootline.schemas.location_rules`), reading.
-Invariants: read, never written or listed; a name is taken as it stands (no percent-decoding, no `?` or `#` cut off);
-with a limit, nothing outside it is read, however its location is spelled.
+Invariants: they are read, never written or listed; a name is used as it is written (no percent-decoding, no `?` or `#`
+cut off); with a limit, nothing outside it is read, however its location is spelled.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class AbsoluteKeys:
     """What one store reads besides its own keys.
 
     Args:
-        store: what the store calls itself in errors.
-        schemes: those that it reads.
-        within: only below these absolute locations; empty: no limit.
+        store: the name of the store in errors.
+        schemes: the schemes that it reads.
+        within: it reads only below these absolute locations; empty: no limit.
 
     """
 
@@ -38,22 +38,22 @@ class AbsoluteKeys:
 
     @staticmethod
     def limited(store: str, schemes: tuple[str, ...], within: Sequence[str]) -> AbsoluteKeys:
-        """The same; prefixes of other schemes limit other stores.
+        """As the constructor, with the prefixes checked; prefixes of other schemes limit other stores.
 
         Raises:
-            Invalid: `setting-invalid`, a prefix is no absolute location.
+            Invalid: `setting-invalid`, a prefix is not an absolute location.
 
         """
         for prefix in within:
             try:
                 _folder_of(prefix)
             except Invalid as error:
-                reason = f"ROOTLINE_ABSOLUTE_READS names {prefix!r}, which is no file:///dir or s3://bucket/prefix"
+                reason = f"ROOTLINE_ABSOLUTE_READS names {prefix!r}: write file:///dir or s3://bucket/prefix"
                 raise Invalid("setting-invalid", reason) from error
         return AbsoluteKeys(store, schemes, tuple(within))
 
     def place_of(self, key: str) -> str:
-        """Where `key` leads: a path of this machine, or `bucket/key`.
+        """What `key` names: a path of this machine, or `bucket/key`.
 
         Raises:
             Invalid: `file-unreadable`.
@@ -64,15 +64,15 @@ class AbsoluteKeys:
             known = ", ".join(f"{name}:" for name in self.schemes)
             raise Invalid(
                 "file-unreadable",
-                f"{key}: {self.store} reads absolute locations of {known} and not of {scheme}: ; open the warehouse "
-                "in a store that reads them, or copy the table's files there before it is adopted",
+                f"{key}: {self.store} reads absolute locations of {known} and not of the scheme {scheme}. Open the "
+                "warehouse in a store that reads them, or copy the table's files there before you adopt it",
             )
         found, place = _place_of(key)
         if place.endswith("/"):
-            raise Invalid("file-unreadable", f"{key}: is a folder, not a file")
+            raise Invalid("file-unreadable", f"{key}: this is a folder; name a file in it")
         if self.within and not any(_is_below(place, prefix, found) for prefix in self.within):
             allowed = ", ".join(self.within)
-            raise Invalid("file-unreadable", f"{key}: ROOTLINE_ABSOLUTE_READS allows only what is below {allowed}")
+            raise Invalid("file-unreadable", f"{key}: ROOTLINE_ABSOLUTE_READS allows only files below {allowed}")
         return place
 
 
@@ -80,23 +80,25 @@ def _place_of(key: str) -> tuple[str, str]:
     """(`file` or `s3`, path or `bucket/key`)."""
     scheme = scheme_of(key)
     if "\x00" in key:
-        raise Invalid("file-unreadable", f"{key!r} holds a NUL")
+        raise Invalid("file-unreadable", f"{key!r} contains a NUL character; no file has such a name")
     if scheme in S3_SCHEMES:
         _, mark, place = key.partition("://")
         bucket, slash, _ = place.partition("/")
         if not mark or not slash or not _BUCKET.match(bucket):
-            raise Invalid("file-unreadable", f"{key}: an object in a bucket is named s3://bucket/key")
+            raise Invalid("file-unreadable", f"{key}: write an object in a bucket as s3://bucket/key")
         return "s3", place
     if scheme != "file":
-        raise Invalid("file-unreadable", f"{key}: the scheme {scheme}: is not known here")
+        raise Invalid("file-unreadable", f"{key}: the scheme {scheme}: is not known; use file: or s3:")
     path = key if key.startswith("/") else key.partition(":")[2]
     if path.startswith("//"):
         host, slash, path = path[2:].partition("/")
         if host not in ("", "localhost"):
-            raise Invalid("file-unreadable", f"{key}: is on machine {host}; files of this one are file:///path")
+            raise Invalid(
+                "file-unreadable", f"{key}: the file is on machine {host}; write files of this machine as file:///path"
+            )
         path = slash + path
     if not path.startswith("/") or ".." in path.split("/"):
-        raise Invalid("file-unreadable", f"{key}: a file is named file:///path, without '..'")
+        raise Invalid("file-unreadable", f"{key}: write a file as file:///path, without '..'")
     return "file", path
 
 

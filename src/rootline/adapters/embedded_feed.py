@@ -1,7 +1,7 @@
 """An embedded log as a coordinator's feed: one partition, one reader, no rebalance.
 
-Owns: the translation. Does not own: the log; who may read it (the lake's lock).
-Invariants: those of the port; the log itself knows which records have a verdict, so nothing is remembered here.
+Owns: the translation. Does not own: the log; which process may read it (the lake's lock).
+Invariants: those of the port; the log knows which records have a verdict, so nothing is remembered here.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _READ_MAX: Final = 256
 
 
 class EmbeddedFeed:
-    """A coordinator's side of `log`; closing it is the owner's of the log.
+    """A coordinator's side of `log`; closing the feed leaves the log open.
 
-    `mark`: a file that stands while somebody reads, so that an end without a word is noticed afterwards.
+    `mark`: a file that exists while a coordinator reads, so that the next one notices when this one crashed.
     """
 
     def __init__(self, log: IntentLog, mark: Path | None = None) -> None:
@@ -37,7 +37,7 @@ class EmbeddedFeed:
         self._told_end = False
 
     async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
-        """The one assignment first, records from then on."""
+        """The one assignment first, then records."""
         if self._identity is None:
             identity, self._position = await self._log.identity(), await self._log.first_undecided()
             self._end = await self._log.end_offset()
@@ -48,7 +48,7 @@ class EmbeddedFeed:
             await asyncio.sleep(wait_s)
             return Delivered((), at_end=False)
         if self._position >= self._end and not self._told_end:
-            self._told_end = True  # before any wait, so that who starts on an empty log is ready at once
+            self._told_end = True  # before any wait, so that a coordinator that starts on an empty log is ready at once
             return Delivered((), at_end=True)
         records = await self._log.read(self._position, limit=_READ_MAX, wait_s=wait_s)
         if records:
@@ -58,24 +58,24 @@ class EmbeddedFeed:
         return Delivered(tuple(records), at_end=self._told_end)
 
     async def released(self) -> None:
-        """Nothing is ever revoked."""
+        """Does nothing: partitions are never revoked."""
 
     async def decided(self, up_to: Sequence[PartitionOffset]) -> None:
-        """The log knows by its verdicts."""
+        """Does nothing: the log finds out from its verdicts."""
 
     async def concluded(self, up_to: Sequence[PartitionOffset]) -> None:
-        """Nobody reads."""
+        """Remove the mark: no coordinator reads any more."""
         if self._mark is not None:
             self._mark.unlink(missing_ok=True)
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
-        """From the log as it is."""
+        """Read from the log directly."""
         end = await self._log.end_offset()
         records = await self._log.read(start.next_offset, limit=limit, wait_s=0.0)
         return Reread(tuple(records), records[-1].position.offset + 1 if records else max(end, start.next_offset))
 
     async def forget_reader(self, reader: str) -> None:
-        """Nothing is kept of one."""
+        """Does nothing: nothing is kept for a reader."""
 
     async def end_offset(self, log: LogId, partition: int) -> int | None:
         """The end of the log's one partition."""
@@ -84,7 +84,7 @@ class EmbeddedFeed:
         return await self._log.end_offset()
 
     async def lag(self) -> Mapping[Partition, int]:
-        """What lies ahead."""
+        """Records that were not delivered yet."""
         if self._identity is None:
             return {}
         return {(self._identity, _PARTITION): max(0, await self._log.end_offset() - self._position)}
@@ -94,10 +94,10 @@ class EmbeddedFeed:
         await self._log.publish_verdicts(verdicts, dead_letters)
 
     async def close(self) -> None:
-        """The log stays open: who opened it closes it."""
+        """Does nothing: the caller that opened the log closes it."""
 
     def _left_mark(self) -> bool:
-        """Leave the mark; whether there was one already."""
+        """Make the mark; whether there was one already."""
         if self._mark is None:
             return False
         was_there = self._mark.exists()

@@ -1,8 +1,8 @@
 """How other engines reach the files of a warehouse.
 
-Owns: the absolute URL that their locations begin with, and the settings that the catalog hands to them. Does not own:
-how we reach the store (`settings`, `open`).
-Invariants: keys are handed on only when asked for; a folder needs no settings at all.
+Owns: the absolute URL that the files' locations begin with, and the settings that the catalog gives to engines. Does
+not own: how we reach the store (`settings`, `open`).
+Invariants: keys are given only when the caller asks for it; a folder needs no settings.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from rootline.adapters.s3.settings import S3Settings
 
 
 def warehouse_url(url: str) -> str:
-    """The absolute URL of a warehouse, raw and without a slash at its end: `file:///dir`, `s3://bucket/prefix`.
+    """The absolute URL of a warehouse, not percent-encoded, without a slash at its end: `file:///d`, `s3://bucket/p`.
 
     Raises:
-        Invalid: `setting-invalid`, the URL has no form that is known.
+        Invalid: `setting-invalid`, the URL has an unknown form.
 
     """
     folder = local_folder(url)
@@ -28,7 +28,7 @@ def warehouse_url(url: str) -> str:
 
 
 def engine_storage(url: str, settings: S3Settings, *, share_keys: bool) -> dict[str, str]:
-    """Settings, under the names that Iceberg's clients know, for whoever reads files of the warehouse `url`.
+    """Settings, under the names that Iceberg's clients know, for engines that read files of the warehouse `url`.
 
     Raises:
         Invalid: `setting-invalid`, the secret's file cannot be read.

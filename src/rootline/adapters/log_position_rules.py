@@ -1,6 +1,6 @@
 """Whether a position belongs to a log.
 
-Owns: the check every embedded log makes. Does not own: identities (`rootline.schemas.log_position`).
+Owns: the check that every log makes. Does not own: identities (`rootline.schemas.log_position`).
 Invariants: offsets of one log are never taken for another's.
 """
 
@@ -17,4 +17,6 @@ def check_identity(own: str, named: str) -> None:
 
     """
     if named != own:
-        raise Fenced("log-replaced", f"the position is of log {named}, but this is log {own}: it was made anew")
+        raise Fenced(
+            "log-replaced", f"the position is of log {named}, but this is log {own}: the log was created again"
+        )

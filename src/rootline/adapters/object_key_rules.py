@@ -2,7 +2,7 @@
 
 Owns: the rules. Does not own: which locations an intent may name (`rootline.schemas.location_rules`).
 Invariants: an accepted key stays inside the warehouse when it is read as a path; parts that begin with `.rootline`
-are the adapters' own (temporary files, locks, the embedded log), never a key's.
+belong to the adapters (temporary files, locks, the embedded log) and are never part of a key.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_PART_BYTES: Final = 255
 
 
 def check_key(key: str) -> None:
-    """Pass when `key` can name an object.
+    """Pass if `key` can name an object.
 
     Raises:
         Invalid: `location-invalid`, naming the key and the rule.
@@ -30,7 +30,7 @@ def check_key(key: str) -> None:
 
 
 def check_prefix(prefix: str) -> None:
-    """Pass when `prefix` is empty or a folder's key that ends in `/`.
+    """Pass if `prefix` is empty or a folder's key that ends in `/`.
 
     Raises:
         Invalid: `location-invalid`.
@@ -47,7 +47,7 @@ def _fault_of(key: str) -> str | None:
     if not key:
         return "is empty"
     if not key.isprintable() or "\\" in key:
-        return "holds control characters or a backslash"
+        return "contains control characters or a backslash"
     if len(key.encode("utf-8", "surrogatepass")) > MAX_KEY_BYTES:
         return f"is longer than {MAX_KEY_BYTES} bytes"
     if is_absolute(key):

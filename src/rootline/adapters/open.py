@@ -1,8 +1,8 @@
-"""URL → adapter, the one place where a vendor is chosen.
+"""From a URL to an adapter: the one place where a vendor is chosen.
 
 Owns: the forms of warehouse and log URLs, and the settings that go with them. Does not own: the adapters.
-Invariants: an error says what is wrong with the URL and what would be right; opening an S3 store connects to nothing
-yet; a vendor's library is imported only for its URL.
+Invariants: an error says what is wrong with the URL and how to write it; opening an S3 store does not connect yet; a
+vendor's library is imported only for a URL that needs it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class WriterLog(IntentSink, VerdictSource, Protocol):
 
 
 class StoreSettings(BaseSettings):
-    """`ROOTLINE_S3__ENDPOINT` and so on; a file named `rootline_s3__…` in `ROOTLINE_SECRETS_DIR` says it as well."""
+    """`ROOTLINE_S3__ENDPOINT` and so on; a file named `rootline_s3__…` in `ROOTLINE_SECRETS_DIR` does the same."""
 
     model_config = SettingsConfigDict(
         env_prefix="ROOTLINE_",
@@ -62,8 +62,8 @@ class StoreSettings(BaseSettings):
 
     absolute_reads: tuple[str, ...] = Field(
         default=(),
-        description="Adopted tables name files outside the warehouse: read only those below these locations, a JSON "
-        'list like `["s3://old/lake"]`; empty: all that the store reaches.',
+        description="Adopted tables name files outside the warehouse. Read only those below these locations, a JSON "
+        'list like `["s3://old/lake"]`; empty: every file that the store can read.',
     )
     s3: S3Settings = Field(default_factory=S3Settings, description="How an s3:// warehouse is reached.")
     kafka: KafkaSettings = Field(default_factory=KafkaSettings, description="How a kafka:// log is reached.")
@@ -100,7 +100,7 @@ def open_store(url: str, settings: StoreSettings | None = None) -> ObjectStore:
         return MemoryObjectStore()
     if scheme == "s3":
         return _open_s3(url, settings or store_settings())
-    raise Invalid("setting-invalid", f"warehouse {url!r}: the scheme {scheme}:// is not known; {_FORMS}")
+    raise Invalid("setting-invalid", f"warehouse {url!r}: the scheme {scheme}:// is not known: {_FORMS}")
 
 
 def open_log(url: str | None, warehouse: str) -> IntentLog:
@@ -115,7 +115,7 @@ def open_log(url: str | None, warehouse: str) -> IntentLog:
 
 
 def open_writer_log(url: str | None, warehouse: str) -> WriterLog:
-    """A writer's side of the log `url`, Kafka as well, which is not connected to yet. `Raises` as `open_log`."""
+    """A writer's side of the log `url`; Kafka is not connected to yet. `Raises` as `open_log`."""
     if not is_kafka(url):
         return open_log(url, warehouse)
     settings = kafka_settings(url)
@@ -125,7 +125,7 @@ def open_writer_log(url: str | None, warehouse: str) -> WriterLog:
 
 
 def open_coordinator_log(url: str | None) -> CoordinatorLog:
-    """A coordinator's side of a `kafka://` log, which is not connected to yet. `Raises` as `open_log`."""
+    """A coordinator's side of a `kafka://` log, not connected yet. `Raises` as `open_log`."""
     settings = kafka_settings(url)
     with _extra("kafka", "a kafka:// log"):
         from rootline.adapters.kafka.coordinator_log import KafkaCoordinatorLog
@@ -133,7 +133,7 @@ def open_coordinator_log(url: str | None) -> CoordinatorLog:
 
 
 def open_archive(url: str | None, warehouse: str) -> LogArchive:
-    """What the log `url` holds, for people who look. `Raises` as `open_log`, `Unavailable` also when there is none."""
+    """The log `url`, for inspection. `Raises` as `open_log`, and `Unavailable` when there is no log."""
     if is_kafka(url):
         settings = kafka_settings(url)
         with _extra("kafka", "a kafka:// log"):
@@ -141,7 +141,10 @@ def open_archive(url: str | None, warehouse: str) -> LogArchive:
         return KafkaLogArchive(settings)
     folder = _log_folder(url, warehouse)
     if folder is None:
-        raise Invalid("setting-invalid", f"log {url or warehouse!r}: what is in memory only is gone with its process")
+        raise Invalid(
+            "setting-invalid",
+            f"log {url or warehouse!r}: a log in memory ends with its process, so there is nothing to show",
+        )
     return SqliteLogArchive(folder)
 
 
@@ -151,7 +154,7 @@ def is_kafka(url: str | None) -> bool:
 
 
 def kafka_settings(url: str | None) -> KafkaSettings:
-    """The settings in force, at the servers of the `kafka://` URL if there is one.
+    """The settings in force, with the servers of the `kafka://` URL if there is one.
 
     Raises:
         Invalid: `setting-invalid`.
@@ -165,7 +168,7 @@ def kafka_settings(url: str | None) -> KafkaSettings:
 
 
 def open_topics(url: str | None) -> KafkaTopics:
-    """The topics of the log `url`, to be checked or made. Raises `Invalid` (`setting-invalid`)."""
+    """The topics of the log `url`, to check or create them. Raises `Invalid` (`setting-invalid`)."""
     settings = kafka_settings(url)
     with _extra("kafka", "a kafka:// log"):
         from rootline.adapters.kafka.topic_administration import KafkaTopics
@@ -173,7 +176,7 @@ def open_topics(url: str | None) -> KafkaTopics:
 
 
 def reading_mark(url: str | None, warehouse: str) -> Path | None:
-    """The file beside an embedded log that stands while a coordinator reads it; `None` for a log without a folder."""
+    """The file next to an embedded log that exists while a coordinator reads; `None` for a log without a folder."""
     folder = _log_folder(url, warehouse)
     return None if folder is None else folder / READING_MARK
 
@@ -192,14 +195,16 @@ def local_folder(url: str) -> Path | None:
 
     """
     if not url.strip():
-        raise Invalid("setting-invalid", f"the URL is empty; {_FORMS}")
+        raise Invalid("setting-invalid", f"the URL is empty: {_FORMS}")
     if "://" not in url and not url.startswith("file:"):
         return Path(url).expanduser().absolute()
     parts = urlsplit(url)
     if parts.scheme != "file":
         return None
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
-        raise Invalid("setting-invalid", f"{url!r} is no folder of this machine: a file URL has three slashes")
+        raise Invalid(
+            "setting-invalid", f"{url!r} is not a folder of this machine: write file:///dir, with three slashes"
+        )
     return Path(unquote(parts.path))
 
 
@@ -213,7 +218,7 @@ def _log_folder(url: str | None, warehouse: str) -> Path | None:
     folder = local_folder(url.replace("sqlite:", "file:", 1) if scheme == "sqlite" else url)
     if folder is None:
         forms = "use kafka://host:port, sqlite:///dir or a path (a folder for the embedded log), or memory:// for tests"
-        raise Invalid("setting-invalid", f"log {url!r}: the scheme {scheme}:// is not known; {forms}")
+        raise Invalid("setting-invalid", f"log {url!r}: the scheme {scheme}:// is not known: {forms}")
     check_file_system(folder)
     return folder
 
@@ -227,7 +232,7 @@ def _embedded_folder(warehouse: str) -> Path | None:
         return None
     raise Invalid(
         "setting-invalid",
-        f"the warehouse {warehouse!r} has no folder for an embedded log: name a log as well (ROOTLINE_LOG, --log), "
+        f"the warehouse {warehouse!r} has no folder for an embedded log: name a log too (ROOTLINE_LOG or --log), "
         "for instance sqlite:///dir on a disk of this machine",
     )
 
@@ -238,7 +243,7 @@ def _open_s3(url: str, settings: StoreSettings) -> ObjectStore:
     if not parts.hostname or parts.query or parts.fragment or "@" in parts.netloc or ":" in parts.netloc:
         raise Invalid(
             "setting-invalid",
-            "an S3 warehouse is s3://bucket/prefix; endpoint and keys are settings (ROOTLINE_S3__ENDPOINT …)",
+            "write an S3 warehouse as s3://bucket/prefix; endpoint and keys are settings (ROOTLINE_S3__ENDPOINT …)",
         )
     with _extra("s3", "an s3:// warehouse"):
         from rootline.adapters.s3.object_store import S3ObjectStore
@@ -247,7 +252,7 @@ def _open_s3(url: str, settings: StoreSettings) -> ObjectStore:
 
 @contextlib.contextmanager
 def _extra(name: str, what: str) -> Iterator[None]:
-    """Imports of the libraries that the extra `name` brings."""
+    """For imports of the libraries in the extra `name`, which `what` needs."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,6 +1,6 @@
 """The operating system's clock and randomness behind the `Environment` port.
 
-Owns: the one place that reads them. Does not own: who may ask.
+Owns: the one place that reads them. Does not own: which code may ask for them.
 Invariants: ids are random 128-bit numbers.
 """
 

@@ -1,8 +1,8 @@
-"""Time, identity and chance, as parameters.
+"""Time, identity and randomness, as parameters.
 
 Owns: the port. Does not own: the system's clock and randomness (`rootline.adapters.system_environment`).
-Invariants: nothing inside Rootline reads a clock or draws a number but through this port, so that a seeded test owns
-them all.
+Invariants: inside Rootline only this port reads a clock or draws a random number, so that a seeded test controls them
+all.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Protocol
 
 
 class Environment(Protocol):
-    """Where the edge gets what is not in its arguments."""
+    """Clocks, ids and random numbers for the code at the edge."""
 
     def now_ms(self) -> int:
-        """Wall clock, milliseconds since the epoch. It may jump either way; nothing's safety depends on it."""
+        """Wall clock, milliseconds since the epoch. It may jump either way; no safety depends on it."""
         ...
 
     def monotonic_s(self) -> float:
@@ -22,7 +22,7 @@ class Environment(Protocol):
         ...
 
     def fresh_id(self) -> str:
-        """32 hex digits that nobody else ever gets."""
+        """32 hex digits that are never given again, here or elsewhere."""
         ...
 
     def jitter(self) -> float:

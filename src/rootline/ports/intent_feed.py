@@ -1,9 +1,9 @@
-"""Where a coordinator gets its records: partitions that come and go, in order within each.
+"""Where a coordinator gets its records: from partitions that come and go, in order within each.
 
 Owns: the port and its events. Does not own: which table a record is for, when its verdict is known.
 Invariants: after `Assigned`, a partition's records come from its `next_offset` on, each once, in order, until
-`Revoked`, which takes them all; everything before that offset has an acknowledged verdict; what is remembered of a
-partition never goes back; an empty answer never stands for the end.
+`Revoked`, which takes all partitions; everything before that offset has an acknowledged verdict; the remembered offset
+of a partition never goes back; an empty answer never means the end.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Partition = tuple[LogId, int]
 class Assigned:
     """These partitions are this process's now, and no others; each start is the first record that may lack a verdict.
 
-    Empty when there are more readers than partitions. `poison_candidates`: where a reader ended without leaving the
-    group, the records before these offsets may have been the ones that it was decoding.
+    Empty when there are more readers than partitions. `poison_candidates`: a reader crashed, and it may have been
+    decoding any of the records before these offsets.
     """
 
     starts: tuple[PartitionOffset, ...]
@@ -34,9 +34,9 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """Records, in order within each partition; none when none came. `at_end`: there were no more at that moment.
+    """Records, in order within each partition; none if none came. `at_end`: there were no more at that moment.
 
-    `passed`: what follows the records and is none, a transaction's end for instance, is behind the reading as well.
+    `passed`: the reading has also passed what is not a record, for instance the end of a transaction, up to here.
     """
 
     records: tuple[LogRecord, ...]
@@ -46,9 +46,9 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """All partitions are somebody else's soon: call `released` once nothing of them is in flight here.
+    """All partitions go to others soon: call `released` once nothing of them is in flight here.
 
-    Who does not answer within `deadline_s` seconds loses them all the same.
+    A reader that does not answer within `deadline_s` seconds loses them all the same.
     """
 
     deadline_s: float
@@ -59,7 +59,7 @@ FeedEvent = Assigned | Delivered | Revoked
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """Records read once more, and the offset to go on from: unchanged when nothing was read."""
+    """Records that were read again, and the offset to continue from: unchanged if nothing was read."""
 
     records: tuple[LogRecord, ...]
     next_offset: int
@@ -71,28 +71,28 @@ class IntentFeed(Protocol):
     async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
         """The next event, or an empty `Delivered` after about `wait_s` seconds. Safe to cancel: no record is lost.
 
-        With `hold` no records come: the caller has no room, and yet wants to hear of assignments.
+        With `hold` no records come: the caller has no room, but still wants to know about assignments.
 
         Raises:
             Unavailable: `log-unavailable`; asking again is safe.
-            Fenced: `log-replaced`, `log-behind-root`, `offset-out-of-range`: this log must not be read on.
+            Fenced: `log-replaced`, `log-behind-root`, `offset-out-of-range`: stop reading this log.
         """
         ...
 
     async def released(self) -> None:
-        """Answer `Revoked`: nothing is in flight here any more. What was decided has been said before."""
+        """Answer `Revoked`: nothing is in flight here any more. Call `decided` before this."""
         ...
 
     async def decided(self, up_to: Sequence[PartitionOffset]) -> None:
-        """Every record before these offsets has an acknowledged verdict: remember it for whoever reads next.
+        """Every record before these offsets has an acknowledged verdict: remember it for the next reader.
 
         Raises:
-            Unavailable: `log-unavailable`, not remembered (perhaps the partitions are somebody else's now).
+            Unavailable: `log-unavailable`, not remembered (perhaps other readers have the partitions now).
         """
         ...
 
     async def concluded(self, up_to: Sequence[PartitionOffset]) -> None:
-        """As `decided`, and this reader ends here in good order: the next one need not be wary of what follows.
+        """As `decided`, and this reader ends normally: the next one need not suspect the records that follow.
 
         Raises:
             Unavailable: as `decided`.
@@ -100,9 +100,9 @@ class IntentFeed(Protocol):
         ...
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
-        """Up to `limit` records of a partition from an offset on, beside the main reading.
+        """Up to `limit` records of a partition from an offset on, independent of the main reading.
 
-        `reader`: who asks; one reader's reads that follow each other share a connection.
+        `reader`: a name; reads under one name that follow each other share a connection.
 
         Raises:
             Unavailable: `log-unavailable`. Fenced: `offset-out-of-range`.
@@ -110,13 +110,13 @@ class IntentFeed(Protocol):
         ...
 
     async def forget_reader(self, reader: str) -> None:
-        """That reader asks no more."""
+        """This reader does not read again: give back its connection."""
         ...
 
     async def end_offset(self, log: LogId, partition: int) -> int | None:
         """The offset that the next record of a partition gets; `None`: another log.
 
-        Not an older answer: a root that has applied more than there is, or was, shows that the log lost records.
+        Always asked afresh: a root that has applied records past the end proves that the log has lost some.
 
         Raises:
             Unavailable: `log-unavailable`.
@@ -124,7 +124,7 @@ class IntentFeed(Protocol):
         ...
 
     async def lag(self) -> Mapping[Partition, int]:
-        """Records of each assigned partition that were not delivered yet, as far as is known.
+        """Records of each assigned partition that were not delivered yet, as far as known.
 
         Raises:
             Unavailable: `log-unavailable`.
@@ -136,5 +136,5 @@ class CoordinatorLog(IntentFeed, VerdictSink, Protocol):
     """A coordinator's side of a log."""
 
     async def close(self) -> None:
-        """Leave at once, so that others need not wait to take over; give back connections."""
+        """Leave at once, so that others can take over without waiting; give back connections."""
         ...

@@ -32,7 +32,7 @@ class IntentSource(Protocol):
     """Where a coordinator reads."""
 
     async def identity(self) -> LogId:
-        """The log's identity: it changes when the log was made anew."""
+        """The log's identity: it changes when the log is created again."""
         ...
 
     async def first_undecided(self) -> int:
@@ -40,7 +40,7 @@ class IntentSource(Protocol):
         ...
 
     async def end_offset(self) -> int:
-        """The offset that the next record will get; it never goes back while the identity stays."""
+        """The offset that the next record will get; it never goes back while the identity is the same."""
         ...
 
     async def read(self, from_offset: int, *, limit: int, wait_s: float) -> list[LogRecord]:
@@ -52,7 +52,7 @@ class VerdictSink(Protocol):
     """Where a coordinator publishes what it decided."""
 
     async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
-        """Durable when it returns; the same verdict again changes nothing."""
+        """Durable when it returns; publishing the same verdict again changes nothing."""
         ...
 
 

@@ -1,8 +1,8 @@
-"""What a log still holds, for people who look: newest first, without taking part in it.
+"""Inspecting a log: what is still in it, newest first, without being one of its readers.
 
 Owns: the port. Does not own: what is looked for (`rootline.client`).
-Invariants: looking changes nothing and remembers nothing; it ends, also while records keep coming; what is read at one
-time fits into memory, however much the log holds.
+Invariants: inspection changes nothing in the log; it ends, even while records keep coming; one portion fits into
+memory, however large the log is.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ class LogArchive(Protocol):
     """Every method raises `Unavailable` (`log-unavailable`) when the log cannot be reached."""
 
     def records(self, *, key: bytes | None = None, since_ms: int = 0) -> AsyncGenerator[Sequence[LogRecord], None]:
-        """All records, the newest first by their append time, in portions; close it when it is not read to its end.
+        """All records, the newest first by their append time, in portions; close the generator if you stop early.
 
-        With a `key`, records of other keys may be left out. None are told that were appended before `since_ms`
-        (milliseconds since the epoch).
+        With a `key`, records of other keys may be left out. Records appended before `since_ms` (milliseconds since the
+        epoch) are left out.
         """
         ...
 
     def dead_letters(self, *, since_ms: int = 0) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """All rejected records, in portions as `records`; the same one twice where it was published twice."""
+        """All rejected records, in portions as `records`; one that was published twice comes twice."""
         ...
 
     async def verdict_on(self, record: LogRecord) -> Verdict | None:
-        """The verdict on a record; `None` when there is none, or it is kept no longer."""
+        """The verdict on a record; `None` if there is none, or it is no longer kept."""
         ...
 
     async def dead_letter_of(self, record: LogRecord) -> DeadLetter | None:
-        """The dead letter of a record; `None` when there is none, or it is kept no longer."""
+        """The dead letter of a record; `None` if there is none, or it is no longer kept."""
         ...
 
     async def close(self) -> None:

@@ -2,8 +2,8 @@
 
 Owns: the port and the values it exchanges. Does not own: what an answer means for a commit (`put_rules`).
 Invariants: keys are relative to the warehouse; `get` alone also takes absolute ones (`s3://other/key`, `file:///p`,
-`/p`), which are read as they are written; an object never changes once written; `put_if_absent` has exactly one winner
-for a key; a wait has a deadline.
+`/p`), which are not decoded; an object never changes once written; `put_if_absent` has exactly one winner for a key;
+every wait has a deadline.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from rootline.schemas.identifiers import ObjectKey
 
 
 class PutAnswer(Enum):
-    """What the store said to a conditional PUT. Only CREATED proves anything; all else is "ask the store"."""
+    """The answer to a conditional PUT. Only CREATED proves anything; after the others, read the object back."""
 
     CREATED = "created"
-    EXISTS = "exists"  # 412 or 409: perhaps one's own earlier attempt
+    EXISTS = "exists"  # 412 or 409: perhaps by our own earlier attempt
     NO_ANSWER = "no_answer"  # timeout, dropped connection, 5xx: stored or not
     STALE = "stale"  # nothing was written: `after` is not the newest of its folder any more
 
@@ -29,8 +29,8 @@ class PutAnswer(Enum):
 class Predecessor:
     """The key that must still sort first in the folder when the object is created; `None`: the folder is empty.
 
-    A store without dates of its own checks this under the lock that deletion takes too (protocol page, "Finding and
-    confirming the head"); a store with dates ignores it and says when it answered.
+    A store without dates checks this under the lock that deletion takes too (protocol page, "Finding and confirming the
+    head"); a store with dates ignores it, and dates its answer.
     """
 
     key: ObjectKey | None
@@ -38,7 +38,7 @@ class Predecessor:
 
 @dataclass(frozen=True, slots=True)
 class PutReply:
-    """`store_ms`: the store's own date of the answer, milliseconds since the epoch; `None` when it has none."""
+    """`store_ms`: the store's own date of the answer, milliseconds since the epoch; `None` if it has none."""
 
     answer: PutAnswer
     store_ms: int | None = None
@@ -70,11 +70,11 @@ class ObjectStore(Protocol):
         """The whole object, or `None` when there is none.
 
         An absolute key is an adopted table's file outside the warehouse: a folder reads `file:` locations and paths,
-        a bucket those of any bucket that its settings reach. Nothing in it is percent-decoded.
+        a bucket those of any bucket that its settings reach. The key is not percent-decoded.
 
         Raises:
-            Invalid: `location-invalid`, or `file-unreadable`, an absolute key of a scheme that this store does not
-                read, or outside what `ROOTLINE_ABSOLUTE_READS` allows.
+            Invalid: `location-invalid`, or `file-unreadable`, an absolute key with a scheme that this store does
+                not read, or outside what `ROOTLINE_ABSOLUTE_READS` allows.
 
         """
         ...
@@ -93,7 +93,7 @@ class ObjectStore(Protocol):
     async def folders(self, prefix: str) -> Sequence[str]:
         """The prefixes, one level below `prefix` (empty, or ends in `/`) and each ending in `/`, that hold keys.
 
-        Ascending and whole, as `list` takes them. A store whose folders exist by themselves may name empty ones.
+        Ascending, and complete, so that `list` takes them. A store with real folders may name empty ones.
         """
         ...
 

@@ -1,8 +1,8 @@
-"""Faults between a caller and any object store, drawn from a script or a seed.
+"""Faults between a caller and any object store, from a script or a seed.
 
-Owns: the faults. Does not own: the store behind, stores that break their word (`lying_object_store`).
-Invariants: the store behind stays right: an object is created once, whole; only what the caller is told, and when a
-PUT lands, is bad; the same script or seed over the same calls yields the same faults.
+Owns: the faults. Does not own: the store behind, stores that ignore the precondition (`lying_object_store`).
+Invariants: the store behind stays correct: an object is created once, whole; only the answers, and when a PUT arrives,
+are faulty; the same script or seed over the same calls gives the same faults.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Fault(Enum):
 
     LOST_REQUEST = "lost_request"  # NO_ANSWER, nothing stored
     LOST_REPLY = "lost_reply"  # stored, NO_ANSWER
-    LANDS_LATER = "lands_later"  # NO_ANSWER, stored some calls later, unless the key was taken meanwhile
+    LANDS_LATER = "lands_later"  # NO_ANSWER, stored some calls later, unless another took the key before
     OWN_CONFLICT = "own_conflict"  # stored, then EXISTS: the client had sent it twice
     FULL = "full"  # raises Unavailable, nothing stored
     UNAVAILABLE = "unavailable"  # GET and LIST raise Unavailable
@@ -47,9 +47,9 @@ FaultSource = Callable[[Operation, str], Fault | None]
 
 
 def scripted(faults: Iterable[Fault | None], *, under: str = "") -> FaultSource:
-    """The faults in this order, each at the next operation that it fits; `None` lets the next operation pass.
+    """The faults in this order, each at the next operation that it fits; `None` lets one operation pass.
 
-    Operations on keys that do not begin with `under` are left alone, as are all once the script has ended.
+    Operations on keys that do not begin with `under` get no fault, and none does after the end of the script.
     """
     rest = list(faults)
 
@@ -82,7 +82,7 @@ def seeded(seed: int, chances: Mapping[Fault, float]) -> FaultSource:
 
 @dataclass(slots=True)
 class _Delayed:
-    """A PUT on its way."""
+    """A PUT that has not arrived yet."""
 
     key: ObjectKey
     body: bytes
@@ -91,7 +91,7 @@ class _Delayed:
 
 
 class FaultyObjectStore:
-    """`inner`, with the faults of `source`; a delayed PUT lands after `landing_calls` further calls, or in `land`."""
+    """`inner`, with the faults of `source`; a delayed PUT arrives after `landing_calls` more calls, or in `land`."""
 
     def __init__(self, inner: ObjectStore, source: FaultSource, *, landing_calls: int = 3) -> None:
         self._inner = inner
@@ -138,11 +138,11 @@ class FaultyObjectStore:
         return await self._inner.folders(prefix)
 
     async def land(self) -> None:
-        """Let every PUT that is on its way land now."""
+        """Let every delayed PUT arrive now."""
         await self._land(0)
 
     async def close(self) -> None:
-        """Close the store behind; what is on its way is lost."""
+        """Close the store behind; delayed PUTs are lost."""
         await self._inner.close()
 
     async def _next(self, operation: Operation, key: str) -> Fault | None:
@@ -157,7 +157,7 @@ class FaultyObjectStore:
         return fault
 
     async def _land(self, calls: int) -> None:
-        """Count `calls` more, and let land what is due; 0: all of it."""
+        """Count `calls` more, and let the PUTs that are due arrive; 0: all of them."""
         for put in self._delayed:
             put.calls_left -= calls
         due = [put for put in self._delayed if calls == 0 or put.calls_left <= 0]

@@ -1,7 +1,7 @@
-"""A store that breaks its word about conditional PUTs, as some S3-compatible stores do.
+"""A store that does not honour the precondition of conditional PUTs, like some S3-compatible stores.
 
 Owns: the two lies. Does not own: failures of honest stores (`faulty_object_store`).
-Invariants: everything but `put_if_absent` is right, so that only a probe can tell.
+Invariants: everything but `put_if_absent` is correct, so that only a probe can tell.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LyingObjectStore:
         return None if body is None else StoredObject(key, body, None, None)
 
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
-        """Say CREATED, and overwrite, where an honest store says EXISTS."""
+        """Answers CREATED, and overwrites, where an honest store answers EXISTS."""
         if self._lie is Lie.RACES and key in self._objects:
             return PutReply(PutAnswer.EXISTS)
         await asyncio.sleep(0)  # others come in between

@@ -1,4 +1,4 @@
-"""Time, ids and chance from a seed.
+"""Time, ids and randomness from a seed.
 
 Owns: an `Environment` for tests and the simulation. Does not own: virtual time itself (`virtual_loop`).
 Invariants: the same seed gives the same ids and numbers; the wall clock may be skewed, and may jump, without harm.

@@ -20,7 +20,7 @@ class Deadlock(RuntimeError):
 
 
 class _JumpingSelector(selectors.SelectSelector):
-    """Never waits: a wait for a timer moves the loop's time there."""
+    """Never waits: instead of waiting for a timer it moves the loop's time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
         super().__init__(self._jumping)
-        # a timer is due within this of its time; a nanosecond is lost in a float of some months, and time would stand
+        # a timer is due this close to its time; a float of some months has no nanoseconds, and time would not move on
         self._clock_resolution = 1e-6
         self.set_default_executor(_InlineExecutor(max_workers=1))
 
@@ -61,6 +61,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run_virtually(main: Coroutine[Any, Any, T]) -> T:
-    """Run `main` to its end in virtual time. Raises `Deadlock` when it can never end."""
+    """Run `main` to its end in virtual time. Raises `Deadlock` if it can never end."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)

@@ -67,7 +67,7 @@ def test_a_password_comes_from_its_file_and_is_never_shown(tmp_path: Path) -> No
     assert (from_file.password(), given.password()) == ("hidden", "hidden")
     assert "hidden" not in repr(given)
     missing = KafkaSettings.model_validate(LOGIN | {"sasl_password_file": tmp_path / "nowhere"})
-    with pytest.raises(Invalid, match="sasl_password_file"):
+    with pytest.raises(Invalid, match="ROOTLINE_KAFKA__SASL_PASSWORD_FILE"):
         missing.password()
 
 

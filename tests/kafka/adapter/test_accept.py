@@ -64,7 +64,7 @@ def test_a_topic_made_anew_is_read_from_its_beginning_after_it_was_accepted(run:
 
     shown = run(*words)
     assert shown.code == 1
-    assert [line for line in shown.lines if "made anew" in line and "offset 0" in line] == shown.lines[:2]
+    assert [line for line in shown.lines if "created again" in line and "offset 0" in line] == shown.lines[:2]
     assert shown.lines[2].startswith("nothing was changed")
     assert committed(named, 0) < 0
     with pytest.raises(Fenced):

@@ -192,7 +192,7 @@ async def test_a_failure_in_the_background_of_an_assignment_is_raised(
             await together(member, other, done=lambda: False)
         (failure,) = failures.value.exceptions
         assert isinstance(failure, Invalid)
-        assert "sasl_password_file" in str(failure)
+        assert "ROOTLINE_KAFKA__SASL_PASSWORD_FILE" in str(failure)
         assert len(member.events) > heard  # it was the assignment after the revocation
 
 

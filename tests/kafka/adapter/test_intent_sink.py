@@ -143,7 +143,9 @@ async def test_a_topic_that_does_not_exist_is_named_and_not_made(kafka_service: 
     settings = kafka_service.settings()
     sink = KafkaIntentSink(settings)
     for _ in range(2):
-        with pytest.raises(Unavailable, match=f"no topic {settings.intents_topic}: `rootline topics create`"):
+        with pytest.raises(
+            Unavailable, match=f"no topic {settings.intents_topic}: create it with `rootline topics create`"
+        ):
             await sink.publish(b"k", b"v")
     await sink.close()
 

@@ -93,10 +93,14 @@ def test_intents_without_end_ask_the_same_of_dead_letters(kafka_service: KafkaSe
 def test_missing_topics_are_named(kafka_service: KafkaService) -> None:
     settings = kafka_service.settings()
 
-    assert [(problem.topic, problem.found) for problem in check_topics(settings)] == [
+    problems = check_topics(settings)
+    assert [(problem.topic, problem.found) for problem in problems] == [
         (settings.intents_topic, "missing"),
         (settings.verdicts_topic, "missing"),
         (settings.dead_letters_topic, "missing"),
+    ]
+    assert [str(problem) for problem in problems] == [
+        f"topic {problem.topic} is missing: create it with `rootline topics create`" for problem in problems
     ]
 
 

@@ -1,9 +1,9 @@
-"""Letting the coordinators go on after a refusal, because an operator says so.
+"""An operator accepts that records are gone, and the coordinators, which refused to start, go on.
 
-Owns: what is wrong with the group's memory of the log, and setting it right. Does not own: how it is refused meanwhile
+Owns: what is wrong with the offsets that the group remembers, and correcting them. Does not own: the refusal
 (`start_rules`).
-Invariants: nothing changes while a coordinator runs; only what would be refused is changed, and never past a record
-that is still there; what the log never had is not accepted.
+Invariants: nothing changes while a coordinator runs; only offsets that would be refused are changed, and never past a
+record that is still there; offsets that the log never had are not accepted.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ from confluent_kafka import KafkaException
 
 from rootline.adapters.kafka.clients import make_admin, make_consumer, start_consumer, stop_consumer
 from rootline.adapters.kafka.group_offsets import commit_offsets, group_memory, membership_of, write_bookmark
+from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.start_rules import PartitionFacts, check_ranges
 from rootline.adapters.kafka.topics import TopicIdentity, topic_identity
-from rootline.schemas.errors import Invalid, Unavailable
+from rootline.schemas.errors import Invalid
 from rootline.schemas.log_position import LogId
 
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """A partition that coordinators are refused, and where they may go on.
+    """A partition that coordinators refuse to read, and the offset from which they may go on.
 
-    `remembered`: the offset and the log that the group remembers, if any; `is_anew`: of a topic that is no more.
+    `remembered`: the offset that the group remembers, if any, and `remembered_log` its log; `is_anew`: of a topic that
+    was deleted since.
     """
 
     partition: int
@@ -40,7 +42,7 @@ class Acceptance:
 
     @property
     def removed(self) -> int | None:
-        """How many offsets retention removed before they were decided; `None` when nobody can know."""
+        """How many offsets retention removed before they were decided; `None` if this cannot be known."""
         return None if self.is_anew or self.remembered is None else self.next_offset - self.remembered
 
     def __str__(self) -> str:
@@ -48,17 +50,17 @@ class Acceptance:
             last = self.next_offset - 1
             what = f"retention removed undecided records, offsets {self.remembered} to {last} ({self.removed})"
         elif self.remembered is None:
-            what = "the topic was made anew; undecided records of the old one are gone"
+            what = "the topic was created again; undecided records of the old one are gone"
         else:
-            what = f"the topic was made anew; of the old one, whatever was undecided from {self.remembered} on is gone"
+            what = f"the topic was created again; undecided records of the old one, from {self.remembered} on, are gone"
         return f"partition {self.partition}: {what}; go on at offset {self.next_offset}"
 
 
 def accept_topic(settings: KafkaSettings, *, apply: bool) -> list[Acceptance]:
-    """What coordinators are refused at the intents topic; with `apply` they may go on there. Blocks; on no event loop.
+    """What coordinators refuse to read of the intents topic; with `apply` they may go on. Blocks; not on an event loop.
 
     Raises:
-        Invalid: `group-active`, a coordinator runs. Fenced: `log-behind-root`, not to be accepted.
+        Invalid: `group-active`, a coordinator runs. Fenced: `log-behind-root`, which cannot be accepted.
         Unavailable: `log-unavailable`.
 
     """
@@ -79,8 +81,7 @@ async def _accept(settings: KafkaSettings, apply: bool) -> list[Acceptance]:
     except (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError):
         raise _active(settings, "a coordinator has just started") from None
     except (KafkaError, TimeoutError) as error:
-        reason = f"{type(error).__name__} {error!s:.200}".strip()
-        raise Unavailable("log-unavailable", f"{settings.url}: topic {settings.intents_topic}: {reason}") from None
+        raise log_unavailable(settings, error, topic=settings.intents_topic) from None
     finally:
         await stop_consumer(consumer, patience_s=settings.request_timeout_s)
 
@@ -109,17 +110,17 @@ def _check_empty(settings: KafkaSettings) -> None:
     try:
         members = asked[settings.group_id].result().members
     except KafkaException as error:
-        raise Unavailable("log-unavailable", f"{settings.url}: {error.args[0].str()}") from None
+        raise log_unavailable(settings, error) from None
     if members:
         raise _active(settings, f"{len(members)} coordinators run: {', '.join(sorted({m.host for m in members}))}")
 
 
 async def _set(settings: KafkaSettings, consumer: AIOKafkaConsumer, log: LogId, accepted: list[Acceptance]) -> None:
-    """The bookmark first: with it alone, an offset that is missing means the new log's beginning."""
+    """The bookmark first: once it is written, a missing offset means the beginning of the new log."""
     offsets = {TopicPartition(settings.intents_topic, held.partition): held.next_offset for held in accepted}
-    generation = membership_of(consumer)  # it joins nobody: a broker takes that while the group has no members
+    generation = membership_of(consumer)  # it has not joined: a broker accepts that while the group has no members
     if not await write_bookmark(settings, consumer, log, generation=generation):
-        raise KafkaError(f"the group's offset of {settings.dead_letters_topic} cannot be set")
+        raise KafkaError(f"the group's offset of {settings.dead_letters_topic} cannot be written")
     await commit_offsets(consumer, offsets, log, generation=generation)
 
 

@@ -1,6 +1,6 @@
-"""Work that goes on between calls, one task per name, and whose failures are heard.
+"""Work that goes on between calls: one task for each name, whose failures are raised later.
 
-Owns: starting, stopping and asking after it. Does not own: what it does.
+Owns: starting and stopping tasks, and raising their failures. Does not own: what they do.
 Invariants: at most one task of a name; no failure is lost; nothing is started after `close`.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class BackgroundTasks:
-    """For one event loop. `changed` is called whenever one of them ends."""
+    """For one event loop. `changed` is called when a task ends."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -21,14 +21,14 @@ class BackgroundTasks:
         self._closed = False
 
     def go_on(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start `work`, unless what was started under this name goes on."""
+        """Start `work`, unless a task of this name is running."""
         if name in self._tasks or self._closed:
             return
         task = self._tasks[name] = asyncio.get_running_loop().create_task(work(), name=f"rootline {name}")
         task.add_done_callback(lambda _: self._changed())
 
     def raise_failure(self) -> None:
-        """Forget those that ended; raise what one of them raised."""
+        """Forget the tasks that ended; raise the failure of one of them."""
         for name, task in list(self._tasks.items()):
             if task.done():
                 del self._tasks[name]
@@ -36,7 +36,7 @@ class BackgroundTasks:
                     raise failure
 
     def stop(self, name: str) -> None:
-        """What goes on under this name ends soon, and nobody asks what became of it."""
+        """End the task of this name soon, and ignore its outcome."""
         task = self._tasks.pop(name, None)
         if task is not None:
             self._end(task)
@@ -57,6 +57,6 @@ class BackgroundTasks:
 
 
 def _look_at(task: asyncio.Task[None]) -> None:
-    """Asyncio complains of failures that nobody looked at."""
+    """Asyncio complains about failures that were not looked at."""
     if not task.cancelled():
         task.exception()

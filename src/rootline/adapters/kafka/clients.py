@@ -1,9 +1,9 @@
 """Kafka's clients, made from our settings in one place.
 
-Owns: what each setting is called by aiokafka and by librdkafka; giving a producer up. Does not own: settings
+Owns: the names of each setting in aiokafka and in librdkafka; giving up a producer. Does not own: settings
 (`settings`), what is sent or read.
-Invariants: producers are idempotent with all acknowledgements; consumers commit nothing by themselves and read only
-committed records; no client makes a topic.
+Invariants: producers are idempotent and wait for all acknowledgements; consumers commit nothing by themselves and read
+only committed records; no client creates a topic.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from rootline.schemas.errors import Invalid
 
 CLIENT_ID: Final = "rootline"
 FETCH_WAIT_MS: Final = 100
-"""What a broker waits for records; a partition that is resumed or sought waits for the request that is under way."""
+"""How long a broker waits for records; a partition that was resumed or sought waits for the present request to end."""
 _METADATA_MAX_AGE_MS: Final = 30_000
 _FETCH_BYTES_MAX: Final = 8_388_608
-_HEARTBEAT_MS_MAX: Final = 1_000  # members hear of a rebalance with the answer to a heartbeat
+_HEARTBEAT_MS_MAX: Final = 1_000  # members learn of a rebalance from the answer to a heartbeat
 _NEVER_MS: Final = 2**31 - 1
 _MOMENT_S: Final = 1.0
 _ASKERS: Final = ("_heartbeat_task", "_commit_refresh_task", "_reset_committed_task")
@@ -54,7 +54,7 @@ def make_producer(
 
 
 def make_consumer(settings: KafkaSettings, *, group_id: str | None, reset: str) -> AIOKafkaConsumer:
-    """A consumer without topics, not started. `reset`: `none` or `earliest`, for an offset that is not there."""
+    """A consumer without topics, not started. `reset`: `none` or `earliest`, for an offset that does not exist."""
     consumer = AIOKafkaConsumer(
         **_asyncio_options(settings),
         **({} if group_id is None else _group_options(settings)),
@@ -71,13 +71,13 @@ def make_consumer(settings: KafkaSettings, *, group_id: str | None, reset: str) 
 
 
 def make_admin(settings: KafkaSettings) -> AdminClient:
-    """The administrative client of librdkafka, which alone knows topic ids."""
+    """The administrative client of librdkafka: only librdkafka knows topic ids."""
     options: dict[str, Any] = {
         "bootstrap.servers": settings.servers(),
         "client.id": CLIENT_ID,
         "security.protocol": settings.security_protocol,
         "socket.timeout.ms": round(settings.request_timeout_s * 1_000),
-        "log_level": 0,  # what fails is raised; the library would print it to stderr as well
+        "log_level": 0,  # failures are raised; the library would also print them to stderr
     }
     if settings.logs_in:
         options |= {
@@ -97,14 +97,14 @@ def make_admin(settings: KafkaSettings) -> AdminClient:
 
 
 async def stop_producer(producer: AIOKafkaProducer, *, patience_s: float) -> None:
-    """Let pending records arrive for `patience_s` seconds, then give them up; every connection is closed."""
+    """Wait up to `patience_s` seconds for pending records, then give them up; every connection is closed."""
     stopping, transports = asyncio.ensure_future(producer.stop()), _transports(producer.client)
     try:
         await asyncio.wait([stopping], timeout=patience_s)
     finally:
         if not stopping.done():
-            # an idempotent producer tries for ever, and the library has no public way to give up: first what sends
-            # must end, because a batch that failed cannot be queued again
+            # an idempotent producer tries for ever, and the library has no public way to give up: the sender must end
+            # first, because a batch that failed cannot be queued again
             ending = asyncio.ensure_future(producer._sender.close())
             await asyncio.wait([ending], timeout=patience_s)
             ending.cancel()
@@ -112,7 +112,7 @@ async def stop_producer(producer: AIOKafkaProducer, *, patience_s: float) -> Non
             batches = [*chain.from_iterable(waiting._batches.values()), *waiting._pending_batches]
             waiting.fail_all(KafkaError("the producer was closed"))
             for batch in batches:
-                batch._drain_waiter.exception()  # nobody else looks, and asyncio would complain
+                batch._drain_waiter.exception()  # looked at, or asyncio would complain
             await asyncio.wait([stopping], timeout=patience_s)
         if not stopping.done():
             stopping.cancel()
@@ -122,10 +122,10 @@ async def stop_producer(producer: AIOKafkaProducer, *, patience_s: float) -> Non
 
 
 async def start_consumer(consumer: AIOKafkaConsumer, *, patience_s: float) -> None:
-    """Connect; whoever does not get so far leaves nothing open.
+    """Connect; a failure leaves nothing open.
 
     Raises:
-        KafkaError: no broker took the connection. TimeoutError: none did within `patience_s` seconds.
+        KafkaError: no broker accepted the connection. TimeoutError: none did within `patience_s` seconds.
 
     """
     starting = asyncio.ensure_future(consumer.start())
@@ -138,13 +138,13 @@ async def start_consumer(consumer: AIOKafkaConsumer, *, patience_s: float) -> No
 
 
 async def stop_consumer(consumer: AIOKafkaConsumer, *, patience_s: float | None = None) -> None:
-    """Leave the group and close every connection, also while a broker is away; `None` waits for its answer."""
+    """Leave the group and close every connection, even while a broker is down; `None` waits for its answer."""
     transports = _transports(consumer._client)
     stopping = asyncio.ensure_future(_stopped(consumer))
     try:
         await asyncio.wait([stopping], timeout=patience_s)
     finally:
-        if not stopping.done():  # a broker that is silent: the library waits for it, in more than one place
+        if not stopping.done():  # the broker does not answer, and the library waits for it in several places
             stopping.cancel()
             await asyncio.wait([stopping])
             await _abort(transports)
@@ -154,32 +154,32 @@ async def stop_consumer(consumer: AIOKafkaConsumer, *, patience_s: float | None 
 
 
 def raise_errors_of_group(consumer: AIOKafkaConsumer) -> None:
-    """Raise what ended or stopped the membership; the library goes on only after somebody has looked."""
+    """Raise the error that ended the membership; the library goes on only after this."""
     consumer._coordinator.check_errors()
 
 
 def is_broken(consumer: AIOKafkaConsumer) -> bool:
-    """Whether a part of the consumer has ended: it recovers from nothing any more."""
+    """Whether a part of the consumer has ended, so that it can no longer recover."""
     client, parts = consumer._client, (consumer._coordinator._coordination_task, consumer._fetcher._fetch_task)
     return any(task.done() for task in parts) or client._sync_task is None or client._sync_task.done()
 
 
 def on_cluster_change(consumer: AIOKafkaConsumer, changed: Callable[[], None]) -> None:
-    """Call `changed` whenever the consumer was told again what the cluster looks like."""
+    """Call `changed` when the consumer has received new metadata of the cluster."""
     consumer._client.cluster.add_listener(lambda _: changed())
 
 
 def look_at_cluster(consumer: AIOKafkaConsumer) -> None:
-    """Ask soon what the cluster looks like, instead of when it is time again."""
+    """Request metadata of the cluster soon, instead of at its next regular time."""
     consumer._client.force_metadata_update()
 
 
 async def _stop_starting(consumer: AIOKafkaConsumer, starting: asyncio.Future[None], patience_s: float) -> None:
-    await asyncio.wait([starting], timeout=patience_s)  # in the middle the library would leave a connection open
+    await asyncio.wait([starting], timeout=patience_s)  # cancelled half-way, the library would leave a connection open
     starting.cancel()
     await asyncio.wait([starting])
     if not starting.cancelled():
-        starting.exception()  # asyncio would complain that nobody looked
+        starting.exception()  # looked at, or asyncio would complain
     await stop_consumer(consumer, patience_s=_MOMENT_S)
 
 
@@ -196,19 +196,19 @@ async def _stopped(consumer: AIOKafkaConsumer) -> None:
 
 
 async def _stop_joining(consumer: AIOKafkaConsumer) -> None:
-    """Do not wait for the rest of a rebalance, or for somebody's callback."""
+    """Do not wait for the rest of a rebalance, or for a callback."""
     coordinator = consumer._coordinator
     joining = getattr(coordinator, "_coordination_task", None)
     if joining is None or joining.done() or not consumer._subscription.reassignment_in_progress:
         return
-    while not joining.done():  # it swallows what reaches it while it waits for a task that it has cancelled itself
+    while not joining.done():  # it ignores a cancellation while it waits for a task that it has cancelled itself
         joining.cancel()
         await asyncio.wait([joining], timeout=0.05)
-    await _end_tasks(coordinator, _ASKERS)  # one whose connection closes would take the broker for dead
+    await _end_tasks(coordinator, _ASKERS)  # if its connection closed, it would think that the broker is down
     if coordinator.member_id:
-        coordinator.generation = max(coordinator.generation, 1)  # or it would leave without a word
+        coordinator.generation = max(coordinator.generation, 1)  # otherwise it would not tell the broker that it leaves
     connection = consumer._client._conns.pop((coordinator.coordinator_id, ConnectionGroup.COORDINATION), None)
-    if connection is not None:  # a broker reads nothing more from it before everybody has joined
+    if connection is not None:  # the broker reads nothing more from it until every member has joined
         await connection.close()
 
 
@@ -225,7 +225,7 @@ async def _abandon(consumer: AIOKafkaConsumer) -> None:
 
 
 def _end_silent_connections(client: AIOKafkaClient) -> None:
-    """A connection that the library gives up is ended: an encrypted one would wait for the other side's last word."""
+    """Abort connections that the library gives up: an encrypted one would wait for the other side to say goodbye."""
     tell = client._on_connection_closed
 
     def closed(connection: AIOKafkaConnection, reason: CloseReason | None) -> None:
@@ -238,12 +238,12 @@ def _end_silent_connections(client: AIOKafkaClient) -> None:
 
 
 def _transports(client: AIOKafkaClient) -> list[asyncio.WriteTransport]:
-    """Of the open connections: the library forgets each when it begins to close it."""
+    """The transports of open connections: the library forgets each one when it begins to close it."""
     return [held._writer.transport for held in client._conns.values() if held._writer is not None]
 
 
 async def _abort(transports: Sequence[asyncio.WriteTransport]) -> None:
-    """End connections at once: an orderly end of an encrypted one waits for the other side."""
+    """End connections at once: an orderly end of an encrypted one would wait for the other side."""
     for transport in transports:
         transport.abort()
     await asyncio.sleep(0)  # the loop closes the sockets
@@ -268,7 +268,7 @@ def _group_options(settings: KafkaSettings) -> dict[str, Any]:
         "heartbeat_interval_ms": max(1, min(_HEARTBEAT_MS_MAX, session_ms // 5)),
         # a member that is alive ends its part by its own deadline; one that is not loses its session
         "rebalance_timeout_ms": session_ms + round(settings.rebalance_deadline_s * 1_000),
-        # whether a coordinator makes progress is not the client's to judge: one that waits for room stays a member
+        # the client must not judge whether a coordinator makes progress: one that waits for room stays a member
         "max_poll_interval_ms": _NEVER_MS,
     }
 
@@ -298,5 +298,8 @@ def _ssl_context(settings: KafkaSettings) -> ssl.SSLContext:
             context.load_cert_chain(settings.tls_certificate_file, settings.tls_key_file, settings.key_password())
     except (OSError, ssl.SSLError) as error:
         named = ", ".join(str(file) for file in (settings.tls_ca_file, settings.tls_certificate_file) if file)
-        raise Invalid("setting-invalid", f"the certificates {named} cannot be used: {error}") from error
+        raise Invalid(
+            "setting-invalid",
+            f"the certificates {named} cannot be used: {error}: check the files of ROOTLINE_KAFKA__TLS_…",
+        ) from error
     return context

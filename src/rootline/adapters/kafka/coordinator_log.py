@@ -1,7 +1,7 @@
 """A coordinator's side of a log on Kafka: reading intents, publishing verdicts.
 
-Owns: nothing. Does not own: either side (`intent_feed`, `verdict_sink`).
-Invariants: closing ends both sides, whatever one of them does.
+Owns: both sides as one object. Does not own: either side (`intent_feed`, `verdict_sink`).
+Invariants: closing ends both sides, even if one of them fails.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class KafkaCoordinatorLog:
         await self._verdicts.publish_verdicts(verdicts, dead_letters)
 
     async def close(self) -> None:
-        """Leave the group at once, let pending verdicts arrive, give back connections."""
+        """Leave the group at once, wait for pending verdicts, close the connections."""
         try:
             await self._feed.close()
         finally:

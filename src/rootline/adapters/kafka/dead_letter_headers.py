@@ -1,12 +1,12 @@
 """The headers of a dead letter on Kafka: the record's own first, unchanged, then why it was rejected.
 
-Owns: their names, what gives way when they do not all fit, and reading them back. Does not own: key and value, which
+Owns: their names, what is left out when they do not all fit, and reading them back. Does not own: key and value, which
 are the record's own (`verdict_sink`).
-Invariants: names are on the wire and never change; ours stand last, so that the last header of a name is ours when a
-record that was a dead letter before comes back as one; what is left out is said.
+Invariants: names are on the wire and never change; ours come last, so that the last header of a name is ours when a
+record that was a dead letter before becomes one again; what is left out is named.
 
-Kafka Connect's names (`__connect.errors.*`) stand for tools which know those, `rootline.*` for the rest. How many of
-the leading headers are the record's own is said in `rootline.headers`: their names alone would not tell.
+Kafka Connect's names (`__connect.errors.*`) are for tools that know them, `rootline.*` is for the rest. The number of
+leading headers that are the record's own is in `rootline.headers`, because their names alone do not tell.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INTENT_ID: Final = f"{OURS}intent-id"
 TABLE: Final = f"{OURS}table"
 KEPT: Final = f"{OURS}headers"
 LEFT_OUT: Final = f"{OURS}headers-left-out"
-_MESSAGE_CHARS_MAX: Final = 8_192  # the room beside the largest intent is 64 KiB
+_MESSAGE_CHARS_MAX: Final = 8_192  # the largest intent leaves 64 KiB for it
 _MESSAGE_BYTES_MIN: Final = 400
 _NAME_CHARS_MAX: Final = 1_024
 _LEFT_OUT_BYTES_MAX: Final = 400
@@ -37,9 +37,9 @@ _UNDECODED: Final = {"undecodable", "intent-malformed", "kind-unknown", "intent-
 
 
 def headers_of_dead_letter(letter: DeadLetter, *, topic: str, connector: str, bytes_max: int) -> Headers:
-    """Headers of a dead letter whose record came from `topic`, in `bytes_max` bytes where that can be.
+    """Headers of a dead letter whose record came from `topic`, in `bytes_max` bytes if possible.
 
-    What does not fit gives way in this order: our message, the record's own headers. The rest of ours always stays.
+    If they do not fit, our message is cut first, then the record's own headers are left out. The rest of ours stays.
     """
     message = letter.message[:_MESSAGE_CHARS_MAX]
     ours = _ours(letter, topic, connector, message)
@@ -55,7 +55,7 @@ def headers_of_dead_letter(letter: DeadLetter, *, topic: str, connector: str, by
 
 
 def dead_letter_of(key: bytes | None, value: bytes, headers: Sequence[tuple[str, bytes | None]]) -> DeadLetter:
-    """The dead letter in a record of the dead-letter topic, somebody else's as well.
+    """The dead letter in a record of the dead-letter topic, also if another program wrote it.
 
     Headers that are missing or unreadable leave gaps: offset and partition -1, empty texts.
     """
@@ -120,7 +120,7 @@ def _fitting(headers: Headers, bytes_max: int) -> tuple[Headers, Headers]:
 def _own(headers: Sequence[tuple[str, bytes | None]], kept: int) -> Headers:
     if kept >= 0:
         return tuple((name, value) for name, value in headers[:kept])
-    # written before dead letters kept headers, or by somebody else
+    # written before dead letters kept headers, or by another program
     return tuple((name, value) for name, value in headers if not name.startswith((CONNECT, OURS)))
 
 

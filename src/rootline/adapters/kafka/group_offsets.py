@@ -2,12 +2,12 @@
 
 Owns: committed offsets with their metadata, the bookmark. Does not own: where a partition is read from
 (`start_rules`), when an offset may be committed.
-Invariants: every commit names the identity of the log it is for, and the membership it is made under: one that was
-handed on since is refused by the broker, never retried under a newer one.
+Invariants: every commit names the identity of its log and the membership that it is made under: after a rebalance the
+broker refuses it, and it is never retried under the newer membership.
 
-A broker forgets a group's offsets of a topic together with the topic. So that a topic that was made anew while nobody
-ran is still noticed, the identity is written down once more, beside the offsets: on the dead letters' topic, as the
-metadata of a bookmark at offset 0.
+A broker forgets a group's offsets of a topic together with the topic. To notice a topic that was created again while no
+coordinator ran, the identity is stored a second time: as the metadata of a bookmark at offset 0 of the dead letters'
+topic.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from rootline.schemas.log_position import LogId
 
 
 class Stage(StrEnum):
-    """What the reader that committed an offset said of itself; follows the log's identity in the metadata."""
+    """The state of the reader that committed an offset; follows the log's identity in the metadata."""
 
     READING = ""
-    CONCLUDED = " concluded"  # it ended there in good order
+    CONCLUDED = " concluded"  # it ended there normally
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """An offset that the group remembers. `log` is `None` when it was set by another tool."""
+    """An offset that the group remembers. `log` is `None` if another tool set it."""
 
     offset: int
     log: LogId | None
@@ -44,7 +44,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class GroupMemory:
-    """What is remembered of some partitions, and the topic's identity when it was last written down."""
+    """The offsets that are remembered of some partitions, and the topic's identity in the bookmark."""
 
     offsets: Mapping[TopicPartition, Committed]
     bookmark: LogId | None
@@ -53,10 +53,10 @@ class GroupMemory:
 async def group_memory(
     settings: KafkaSettings, consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]
 ) -> GroupMemory:
-    """Ask the group's coordinator; for as long as it takes.
+    """Ask the broker that coordinates the group; no deadline.
 
-    librdkafka's answer is not used: it hands out metadata together with whatever lies behind it in memory, because it
-    takes them to end with a zero, as those that it writes do.
+    librdkafka is not used for this: it returns metadata together with what follows it in memory, because it assumes a
+    zero at the end, as in what it writes itself.
     """
     place = _bookmark(settings)
     found = await consumer._coordinator.fetch_committed_offsets([*partitions, place])
@@ -66,7 +66,7 @@ async def group_memory(
 
 
 def membership_of(consumer: AIOKafkaConsumer) -> int:
-    """The generation of the group that the consumer is in; every rebalance makes another one."""
+    """The generation of the group that the consumer is in; every rebalance begins a new one."""
     generation: int = consumer._coordinator.generation
     return generation
 
@@ -82,7 +82,7 @@ async def commit_offsets(
     """Remember these offsets of `log`; one attempt.
 
     Raises:
-        KafkaError: not remembered, or not known to be.
+        KafkaError: not remembered, or not for certain.
 
     """
     coordinator = consumer._coordinator
@@ -95,13 +95,13 @@ async def commit_offsets(
 
 
 async def write_bookmark(settings: KafkaSettings, consumer: AIOKafkaConsumer, log: LogId, *, generation: int) -> bool:
-    """Write down that the topic's identity is `log`; whether that was done: nothing but a diagnosis needs it."""
+    """Store `log` as the topic's identity; whether that succeeded. Only a diagnosis needs it."""
     try:
         async with asyncio.timeout(settings.request_timeout_s):
             await commit_offsets(consumer, {_bookmark(settings): 0}, log, generation=generation)
     except (KafkaError, TimeoutError) as error:
         logger = structlog.get_logger("rootline.kafka")
-        logger.info("the log's identity is not written down", action="bookmark", reason=repr(error))
+        logger.info("the log's identity was not stored", action="bookmark", reason=repr(error))
         return False
     return True
 

@@ -1,10 +1,10 @@
 """Where a coordinator reads, when the log is Kafka: one member of the group that shares the partitions.
 
-Owns: taking records from the library and handing them out, pausing, the end, silence. Does not own: which partitions
-are read and since when (`membership`), what is remembered (`progress`), reading again (`rereaders`).
-Invariants: those of the port; records are taken from the library only where nothing can come between that and handing
-them out, or are kept for the next call; after any failure each partition goes on behind the last record that was handed
-out, wherever the library stands.
+Owns: taking records from the library and delivering them, pausing, noticing the end and missing answers. Does not own:
+which partitions are read and from when (`membership`), what is remembered (`progress`), reading again (`rereaders`).
+Invariants: those of the port; records are taken from the library only where nothing can come between that and
+delivering them, or are kept for the next call; after any failure each partition continues after the last record that
+was delivered, wherever the library is.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from rootline.schemas.log_position import LogId, LogRecord
 from rootline.schemas.root_header import PartitionOffset
 
 _RECORDS_MAX: Final = 256
-"""Decoding them is one turn of the loop; more would hold up everything else of this process for a tenth of a second."""
+"""Decoding them takes one turn of the loop; more would stop everything else in this process for a tenth of a second."""
 _POLL_MS: Final = 1_000
 _GLANCE_S: Final = 0.1
-"""How often a wait looks whether records that only move positions were all that was left."""
+"""How often a wait checks whether only records that are not delivered were left, such as a transaction's end."""
 _APART_S: Final = 5.0
-"""For so long after a failure partitions are read one by one."""
+"""How long after a failure partitions are read one by one."""
 _REJOIN_AFTER_S: Final = 120.0
-"""After so long a silence the consumer is replaced: brokers may have come back under other names. Not before, because
-who cannot leave is waited for when it joins anew."""
+"""After this long without an answer the consumer is replaced: brokers may have come back under other names. Not sooner,
+because the group waits for a member that could not leave when it joins again."""
 
 _Batches = dict[TopicPartition, list[Any]]
 
@@ -56,7 +56,7 @@ class KafkaIntentFeed:
         self._heard_at_s = 0.0
 
     async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
-        """As `IntentFeed.next`; whatever else failed in the background is raised as it is."""
+        """As `IntentFeed.next`; any other failure in the background is raised unchanged."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_s
         while True:
@@ -117,14 +117,14 @@ class KafkaIntentFeed:
         }
 
     async def close(self) -> None:
-        """Leave the group at once; give back connections."""
+        """Leave the group at once; close the connections."""
         try:
             await self._membership.close()
         finally:
             await self._rereaders.close()
 
     async def _read(self) -> Delivered | None:
-        """Records, or that there are no more since the last time; `None` when there is nothing to say."""
+        """Records, or the news that there are no more; `None` if there is nothing new."""
         batches = await self._batches()
         if not batches:
             at_end = await self._at_end()
@@ -136,14 +136,14 @@ class KafkaIntentFeed:
         assert log is not None
         records: list[LogRecord] = []
         for at, found in batches.items():
-            records += log_records(log, at.partition, found)
+            records += log_records(log, found)
             places[at].next_offset = found[-1].offset + 1
         self._heard_at_s = asyncio.get_running_loop().time()
         self._told_end = await self._at_end()
         return Delivered(tuple(records), at_end=self._told_end)
 
     async def _batches(self) -> _Batches:
-        """What has come; gives way to nothing else before it returns, so that nobody can cancel it in between."""
+        """The records that have come. It never yields to the loop, so that it cannot be cancelled half-way."""
         consumer, now_s = self._membership.consumer, asyncio.get_running_loop().time()
         assert consumer is not None
         if now_s < self._apart_until_s:
@@ -159,7 +159,7 @@ class KafkaIntentFeed:
             self._go_back(self._membership.places)
             self._membership.doubt(is_odd=True)
             return {}
-        except Exception:  # nobody knows of which partition, and what came of the others went with it
+        except Exception:  # the partition is unknown, and the records of the others are lost with it
             self._go_back(self._membership.places)
             self._apart_until_s = now_s + _APART_S
             return {}
@@ -170,7 +170,7 @@ class KafkaIntentFeed:
         return batches
 
     async def _batches_apart(self, consumer: AIOKafkaConsumer) -> _Batches:
-        """The same, each partition and record by itself: what cannot be read delays nothing that can."""
+        """The same, one partition and one record at a time: what cannot be read must not delay the rest."""
         failure: Exception | None = None
         batches: _Batches = {}
         share = max(1, _RECORDS_MAX // max(1, len(self._membership.places)))
@@ -202,8 +202,8 @@ class KafkaIntentFeed:
         return True
 
     async def _passed(self) -> tuple[PartitionOffset, ...]:
-        """Where the reading has come to behind the last record: a group that stayed there would seem to lose records
-        when retention removes what was none.
+        """The positions past the last record. A group that stayed at that record would seem to lose records when
+        retention removes what follows, which is not a record.
         """
         log, moved = self._membership.log, []
         assert log is not None
@@ -215,11 +215,11 @@ class KafkaIntentFeed:
         return tuple(moved)
 
     async def _position(self, at: TopicPartition, place: Place) -> int:
-        """Where the reading is: behind the last record handed out, and what follows it and is no record."""
+        """Where the reading is: after the last record that was delivered, and what follows and is not a record."""
         consumer = self._membership.consumer
         if consumer is None or (self._polling is not None and self._polling.done()):
             return place.next_offset
-        position: int = await consumer.position(at)  # does not give way: it is known
+        position: int = await consumer.position(at)  # does not yield: the position is known
         return max(place.next_offset, position)
 
     def _pause(self, hold: bool) -> None:
@@ -232,19 +232,19 @@ class KafkaIntentFeed:
             consumer.resume(*places)
             return
         consumer.pause(*places)
-        if self._polling is not None and not self._polling.done():  # what it has taken is kept for later
+        if self._polling is not None and not self._polling.done():  # the library keeps what it has fetched
             self._polling.cancel()
             self._polling = None
 
     def _lose(self) -> None:
-        """The partitions go: nothing of them is handed out any more."""
+        """The partitions go to others: deliver no more of their records."""
         self._is_paused = True
         self._told_end = False
         self._heard = None
         self._stop_polling()
 
     def _go_back(self, partitions: Iterable[TopicPartition]) -> None:
-        """The library may have moved on without having said what it passed."""
+        """The library may have moved past records without delivering them: seek back."""
         self._stop_polling()
         consumer, places = self._membership.consumer, self._membership.places
         assert consumer is not None
@@ -254,10 +254,10 @@ class KafkaIntentFeed:
     def _stop_polling(self) -> None:
         polling, self._polling = self._polling, None
         if polling is not None and not polling.cancel() and not polling.cancelled():
-            polling.exception()  # asyncio would complain that nobody looked
+            polling.exception()  # looked at, or asyncio would complain
 
     def _raise_silence(self, hold: bool) -> None:
-        """Nothing came in time: is there anybody? Every answer to a request for records leaves its time."""
+        """Nothing came in time. Do the brokers still answer? Every answer to a request for records leaves its time."""
         membership, now_s = self._membership, asyncio.get_running_loop().time()
         consumer, places, limit_s = membership.consumer, membership.places, self._settings.request_timeout_s
         heard: list[int | None] = []
@@ -270,7 +270,7 @@ class KafkaIntentFeed:
             return
         silent_s = now_s - self._heard_at_s
         if silent_s > max(_REJOIN_AFTER_S, limit_s):
-            membership.start_anew(f"silence for {silent_s:.0f} s")
+            membership.start_anew(f"no answer for {silent_s:.0f} s")
         if silent_s > limit_s:
             raise membership.unavailable(f"no broker has answered for {silent_s:.0f} s")
 

@@ -2,8 +2,8 @@
 
 Owns: keys to partitions (Kafka's own murmur2, as every client does it), positions under the topic's identity, the
 header that names JSON as such. Does not own: delivery (`publisher`), what an intent holds.
-Invariants: a position names the topic that the record went to, not one of the same name before it; an intent over the
-limit is refused before anything is sent.
+Invariants: a position names the topic that the record went to, and not an older one of the same name; an intent over
+the limit is refused before anything is sent.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Final
 
+from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing, RecordTooLarge
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import record_bytes_max, topic_identity
@@ -40,7 +41,7 @@ class KafkaIntentSink:
         self._highest: dict[int, int] = {}
 
     async def identity(self) -> LogId:
-        """`<cluster id>/<topic id>`; one older than `identity_max_age_s` is asked for again meanwhile.
+        """`<cluster id>/<topic id>`; after `identity_max_age_s` it is also asked for again in the background.
 
         Raises:
             Unavailable: `log-unavailable`.
@@ -48,7 +49,7 @@ class KafkaIntentSink:
         """
         if self.known_identity is None:
             async with self._asking:
-                if self.known_identity is None:  # nobody asked while this one waited
+                if self.known_identity is None:  # no other caller asked while this one waited
                     return await self._ask_identity()
         age_s = asyncio.get_running_loop().time() - self._asked_at
         if age_s > self._settings.identity_max_age_s and (self._refreshing is None or self._refreshing.done()):
@@ -80,9 +81,8 @@ class KafkaIntentSink:
         except RecordTooLarge as error:
             await asyncio.to_thread(self._ask_record_bytes_max)
             self._check_size(largest)
-            raise Unavailable(
-                "log-unavailable", f"{self._settings.url}: {error}; publish again, in smaller batches from now on"
-            ) from None
+            advice = f"{error}; publish again, in smaller batches from now on"
+            raise log_unavailable(self._settings, advice) from None
         if any(offset <= highest.get(partition, -1) for partition, offset in places):
             log = await self._identity_after_the_end(places)
         for partition, offset in places:
@@ -90,7 +90,7 @@ class KafkaIntentSink:
         return [LogPosition(log, partition, offset) for partition, offset in places]
 
     async def close(self) -> None:
-        """Let pending records arrive, then give connections back."""
+        """Wait for pending records, then close the connections."""
         await self._publisher.close()
         if self._refreshing is not None:
             await asyncio.wait([self._refreshing])
@@ -98,17 +98,17 @@ class KafkaIntentSink:
     async def _refresh(self) -> None:
         async with self._asking:
             self._asked_at = asyncio.get_running_loop().time()
-            with contextlib.suppress(Unavailable):  # publishing finds out by itself; the next time is soon enough
+            with contextlib.suppress(Unavailable):  # publishing would fail too, and the next refresh comes soon
                 await self._ask_identity()
 
     async def _identity_after_the_end(self, places: Sequence[tuple[int, int]]) -> LogId:
-        """Offsets went back: this is no longer the topic of before."""
+        """Offsets went back: this is a new topic."""
         try:
             async with self._asking:
                 return await self._ask_identity()
         except Unavailable as error:
             raise OutcomeUnknown(
-                "publish-unknown", f"{error.message}; the topic was made anew, and {len(places)} records are on it"
+                "publish-unknown", f"{error.message}; the topic was created again, and {len(places)} records are on it"
             ) from None
 
     async def _ask_identity(self) -> LogId:
@@ -140,5 +140,5 @@ def _size(record: Outgoing) -> int:
 
 def _too_large(what: str) -> Invalid:
     return Invalid(
-        "intent-too-large", f"intent: {what}; split it, or write a leaf manifest and publish a reference to it"
+        "intent-too-large", f"intent: {what}: split it, or write a leaf manifest and publish a reference to it"
     )

@@ -1,8 +1,8 @@
-"""What a log on Kafka still holds, for people who look.
+"""A log on Kafka for inspection: what is still in it, newest first.
 
-Owns: which topic answers what, and where to look in it. Does not own: reading topics (`topic_reader`), what
+Owns: which topic has the answer to what, and where to look in it. Does not own: reading topics (`topic_reader`), what
 headers say (`record_headers`, `dead_letter_headers`).
-Invariants: those of the port; a record that says nothing of ours is passed over.
+Invariants: those of the port; a record without anything of ours is skipped.
 
 Verdicts and dead letters follow their record in time, so both are looked for from its append time on, and from a
 little before it, because their times are their coordinator's and not the broker's.
@@ -17,22 +17,23 @@ from typing import Any, Final
 
 from rootline.adapters.kafka.dead_letter_headers import dead_letter_of
 from rootline.adapters.kafka.record_headers import range_of
+from rootline.adapters.kafka.records import log_records
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topic_reader import KafkaTopicReader
 from rootline.adapters.kafka.topics import topic_identity
 from rootline.schemas.bytes.log.verdict_codec import decode_verdicts
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Invalid
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.log_position import LogPosition, LogRecord
 from rootline.schemas.verdict import Verdict
 
 _CLOCKS_DIFFER_MS: Final = 600_000
 _ANSWERS_MAX: Final = 100_000
-"""Records of verdicts, or dead letters, of one partition that are looked through for one."""
+"""How many verdict records or dead letters of one partition are searched for one."""
 
 
 class KafkaLogArchive:
-    """Every look connects anew; nothing is held between looks."""
+    """Every search opens a connection of its own; nothing is kept open in between."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -47,7 +48,7 @@ class KafkaLogArchive:
         log = (await asyncio.to_thread(topic_identity, self._settings, self._settings.intents_topic)).log
         async with aclosing(self._intents.backwards(key=key, since_ms=since_ms)) as portions:
             async for portion in portions:
-                yield [_record(log, held) for held in portion]
+                yield log_records(log, portion)
 
     async def dead_letters(self, *, since_ms: int = 0) -> AsyncGenerator[Sequence[DeadLetter], None]:
         """As the port says."""
@@ -76,12 +77,7 @@ class KafkaLogArchive:
         )
 
     async def close(self) -> None:
-        """Nothing is held between looks."""
-
-
-def _record(log: LogId, held: Any) -> LogRecord:
-    position = LogPosition(log, held.partition, held.offset)
-    return LogRecord(position, held.key, held.value or b"", held.timestamp, held.headers)
+        """Does nothing: no connection is kept open."""
 
 
 def _verdict_in(held: Any, position: LogPosition) -> Verdict | None:

@@ -1,12 +1,12 @@
-"""One member of the group of coordinators: which partitions it has, and since when it may read them.
+"""One member of the group of coordinators: which partitions it has, and when it may read them.
 
-Owns: the consumer, every turn of a rebalance, and that the topic is still the same one. Does not own: reading
+Owns: the consumer, every step of a rebalance, and checking that the topic is still the same. Does not own: reading
 (`intent_feed`), where a partition starts (`start_rules`), what is remembered (`progress`).
-Invariants: no partition is read before its start was decided here, and none after it was revoked; whatever fails in the
-background is raised by `advance`; after the cluster changed nothing is read until the topic is known to be the same.
+Invariants: no partition is read before its start was decided here, and none after it was revoked; what fails in the
+background is raised by `advance`; after the cluster changed, nothing is read until the topic is known to be the same.
 
-The library's callbacks swallow what they raise, run without heartbeats, and hold up the group: so they only pause, seek
-and wait for `released`. All else is done by tasks that `advance` starts and asks after.
+The library's callbacks swallow what they raise, run without heartbeats, and delay the group: so they only pause, seek
+and wait for `released`. Tasks that `advance` starts and checks do the rest.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from rootline.adapters.kafka.clients import (
     stop_consumer,
 )
 from rootline.adapters.kafka.group_offsets import commit_offsets, group_memory, membership_of, write_bookmark
+from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.start_rules import (
     PartitionFacts,
@@ -50,7 +51,7 @@ from rootline.schemas.root_header import PartitionOffset
 
 @dataclass(slots=True)
 class Place:
-    """A partition of this member: the next offset to hand out, what is remembered, the end when it was last asked."""
+    """A partition of this member: the next offset to deliver, the remembered offset, the end when last asked for."""
 
     next_offset: int
     committed: int
@@ -58,7 +59,7 @@ class Place:
 
 
 class KafkaMembership:
-    """For one event loop. `changed` is called when there may be something new; `lost` before partitions go."""
+    """For one event loop. `changed` is called when there may be news; `lost` before partitions go to others."""
 
     def __init__(self, settings: KafkaSettings, changed: Callable[[], None], lost: Callable[[], None]) -> None:
         self._settings = settings
@@ -86,14 +87,14 @@ class KafkaMembership:
 
     @property
     def may_read(self) -> bool:
-        """Whether records may be handed out now."""
+        """Whether records may be delivered now."""
         return self.is_settled and not self._events and self._sure_at_s >= self._doubted_at_s
 
     def advance(self) -> FeedEvent | None:
-        """Go on with whatever is under way; what happened, oldest first.
+        """Continue what is under way; returns the oldest event that was not returned yet.
 
         Raises:
-            RootlineError: as `IntentFeed.next`. Exception: whatever else failed in the background.
+            RootlineError: as `IntentFeed.next`. Exception: any other failure in the background.
 
         """
         if self._closed:
@@ -124,23 +125,23 @@ class KafkaMembership:
         return None
 
     def released(self) -> None:
-        """Nothing is in flight: the partitions may go."""
+        """Nothing is in flight: the partitions may go to others."""
         if self._release is not None:
             self._release.set()
 
     def doubt(self, *, is_odd: bool = False) -> None:
-        """Read nothing more until the topic is known to be the same; `is_odd`: and to hold what is asked of it."""
+        """Read nothing more until the topic is known to be the same; `is_odd`: and to contain the offsets in use."""
         self._doubted_at_s = asyncio.get_running_loop().time()
         self._is_odd = self._is_odd or is_odd
         self._changed()
 
     def start_anew(self, reason: str) -> None:
-        """Give the consumer up and join once more."""
+        """Give up the consumer and join again."""
         consumer, self.consumer = self.consumer, None
         if consumer is None:
             return
         self.generation = -1
-        self._logger.warning("joining the group anew", action="rejoin", reason=reason)
+        self._logger.warning("joining the group again", action="rejoin", reason=reason)
         self.released()
         was_told = self._forget()
         if was_told and not self._events:
@@ -173,25 +174,24 @@ class KafkaMembership:
             await asyncio.wait(self._retiring)
 
     def unavailable(self, reason: str) -> Unavailable:
-        """The error that names the log."""
-        return Unavailable("log-unavailable", f"{self._settings.url}: topic {self._topic}: {reason}")
+        """`log-unavailable`, naming the log and the topic."""
+        return log_unavailable(self._settings, reason, topic=self._topic)
 
     def translated(self, error: KafkaError | TimeoutError) -> RootlineError:
-        """What the library or a deadline said, in our words."""
+        """An error of the library, or a missed deadline, as one of ours."""
         if isinstance(error, InvalidSessionTimeoutError):
             return Invalid(
                 "setting-invalid",
-                f"{self._settings.url}: session_timeout_s is {self._settings.session_timeout_s:g}; the brokers allow "
-                "group.min.session.timeout.ms to group.max.session.timeout.ms, by default 6 to 1800 seconds",
+                f"{self._settings.url}: session_timeout_s is {self._settings.session_timeout_s:g}, which the brokers "
+                "refuse: set it between their group.min.session.timeout.ms and group.max.session.timeout.ms (by "
+                "default 6 and 1800 seconds)",
             )
-        if isinstance(error, TimeoutError):
-            return self.unavailable(f"no answer within {self._settings.request_timeout_s:g} s")
-        return self.unavailable(f"{type(error).__name__} {error!s:.200}".strip())
+        return log_unavailable(self._settings, error, topic=self._topic)
 
     # a rebalance
 
     async def on_revoked(self, consumer: AIOKafkaConsumer) -> None:
-        """Called before the consumer joins again, which waits; this member still sends heartbeats."""
+        """Called before the consumer joins again, which waits for it; this member still sends heartbeats."""
         if not self._is_current(consumer):
             return
         if self._forget():
@@ -206,7 +206,7 @@ class KafkaMembership:
         self._unsettled = tuple(sorted(partitions))
         consumer.pause(*self._unsettled)
         for where in self._unsettled:
-            consumer.seek(where, 0)  # or the library would look for positions by itself
+            consumer.seek(where, 0)  # or the library would look for the position by itself
         self.generation = membership_of(consumer)
         self._changed()
 
@@ -223,7 +223,7 @@ class KafkaMembership:
         return self.consumer is consumer
 
     def _forget(self) -> bool:
-        """Nothing more is read; whether the caller of `advance` has heard of partitions that it holds."""
+        """Read nothing more; whether the caller of `advance` was told about partitions that this member has."""
         self._lost()
         self.is_settled = False
         self._unsettled = None
@@ -243,7 +243,7 @@ class KafkaMembership:
             async with asyncio.timeout(deadline_s):
                 await self._release.wait()
         except TimeoutError:
-            self._logger.warning("partitions are taken away", action="revoke", deadline_s=deadline_s)
+            self._logger.warning("partitions were not released in time", action="revoke", deadline_s=deadline_s)
         finally:
             self._release = None
 
@@ -259,12 +259,12 @@ class KafkaMembership:
         consumer.subscribe([self._topic], listener=_Listener(self, consumer))
 
     async def _check_topics(self) -> None:
-        """Once: topics that would lose records are refused before anything is read."""
+        """Only once: refuse topics that would lose records before anything is read."""
         if self._has_checked:
             return
         try:
             problems = await asyncio.to_thread(check_topics, self._settings)
-        except Unavailable as error:  # perhaps this client may not ask
+        except Unavailable as error:  # perhaps this client has no right to ask
             self._logger.warning("topics not checked", action="check-topics", reason=error.message)
             return
         self._has_checked = True
@@ -292,7 +292,7 @@ class KafkaMembership:
             await write_bookmark(self._settings, consumer, log, generation=self.generation)
         poison_candidates = poison_candidates_of(facts)
         unmarked = {at: starts[at.partition] for at in partitions if not is_being_read(memory.offsets.get(at))}
-        if unmarked:  # or an end without a word, before anything is decided, would not be noticed
+        if unmarked:  # or a crash before anything is decided would not be noticed
             async with asyncio.timeout(self._settings.request_timeout_s):
                 await commit_offsets(consumer, unmarked, log, generation=self.generation)
         self._unsettled = None
@@ -309,7 +309,7 @@ class KafkaMembership:
         )
 
     async def _confirm(self) -> None:
-        """Find the topic to be the same, and to hold what is asked of it."""
+        """Check that the topic is the same, and that it contains the offsets in use."""
         consumer, is_odd = self.consumer, self._is_odd
         assert consumer is not None
         log = await self._ask_identity()
@@ -350,7 +350,7 @@ class KafkaMembership:
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Hands on what the library says; it would swallow what is raised."""
+    """Passes on the library's calls; the library would swallow what is raised."""
 
     def __init__(self, membership: KafkaMembership, consumer: AIOKafkaConsumer) -> None:
         self._membership = membership

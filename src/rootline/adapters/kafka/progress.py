@@ -1,9 +1,9 @@
-"""What a member of the group has the group remember.
+"""The offsets that a member has the group remember.
 
-Owns: that offsets only move forward, and the bookmark. Does not own: how they are written (`group_offsets`),
-which partitions the member has (`membership`).
-Invariants: an offset is committed only for a partition that is this member's, under the membership in which it became
-so; one that is not higher than what is remembered is not sent.
+Owns: that offsets only move forward, and when the bookmark is written. Does not own: how they are written
+(`group_offsets`), which partitions the member has (`membership`).
+Invariants: an offset is committed only for a partition of this member, under the membership in which the member got it;
+an offset that is not above the remembered one is not sent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import PartitionOffset
 
-_BOOKMARK_AGE_S: Final = 3_600.0  # a group forgets what is of a topic that it does not read, after days
+_BOOKMARK_AGE_S: Final = 3_600.0  # a group forgets offsets of a topic that it does not read, after days
 
 
 class KafkaProgress:
@@ -57,7 +57,9 @@ class KafkaProgress:
             if moved and consumer is not None and log is not None:
                 await self._remember(consumer, log, moved, generation, stage)
         if strange:
-            raise membership.unavailable(f"partitions {strange} are not this member's (any more): not remembered")
+            raise membership.unavailable(
+                f"partitions {strange} do not belong to this member (any more), so nothing was remembered of them"
+            )
 
     async def _remember(
         self, consumer: AIOKafkaConsumer, log: LogId, moved: Mapping[TopicPartition, int], generation: int, stage: Stage

@@ -1,12 +1,12 @@
-"""Records made durable on Kafka, and an honest answer about each attempt.
+"""Publishing records on Kafka durably, with an honest answer about each attempt.
 
 Owns: one idempotent producer, its deadline, its replacement. Does not own: what is published (`intent_sink`,
 `verdict_sink`).
-Invariants: a record is on all in-sync replicas before its place is told; what was perhaps appended is never called
-failed; records of one key keep their order, also when the producer is replaced.
+Invariants: a record is on all in-sync replicas before its offset is returned; a record that may have been appended is
+never reported as failed; records of one key keep their order, even when the producer is replaced.
 
 A batch that a broker refuses leaves a gap in an idempotent producer's sequence numbers, and every later batch of that
-partition would be refused as out of order: so the producer is drained and a fresh one takes over.
+partition would be refused as out of order: so the producer is drained, and a new one replaces it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from aiokafka.errors import (
 from aiokafka.structs import RecordMetadata
 
 from rootline.adapters.kafka.clients import make_producer, stop_producer
+from rootline.adapters.kafka.log_errors import log_unavailable, reason_of
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.schemas.errors import OutcomeUnknown, Unavailable
+from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.log_position import Headers
 
 _REFUSALS: Final = (MessageSizeTooLargeError, TopicAuthorizationFailedError)
@@ -49,7 +50,7 @@ class RecordTooLarge(Exception):
 
 
 class KafkaPublisher:
-    """For one event loop. `record_bytes_max` is asked whenever a producer is made; it may block."""
+    """For one event loop. `record_bytes_max` is called when a producer is made; it may block."""
 
     def __init__(
         self, settings: KafkaSettings, record_bytes_max: Callable[[], int], *, compression: str | None = None
@@ -64,7 +65,7 @@ class KafkaPublisher:
         self._closed = False
 
     def connect_soon(self) -> None:
-        """Begin to make the producer, unless there is one, so that the first records need not wait for it."""
+        """Start to connect, unless connected, so that the first records need not wait for it."""
         if self._producer is None and self._making is None and not self._closed:
             self._making = asyncio.get_running_loop().create_task(self._made())
             self._making.add_done_callback(self._settle)
@@ -87,21 +88,21 @@ class KafkaPublisher:
                 for record in records:
                     sent.append(await self._hand_over(producer, record))
         except TimeoutError:
-            reason = f"no broker took the records within {self._settings.delivery_timeout_s:g} s"
+            reason = f"no broker accepted the records within {self._settings.delivery_timeout_s:g} s"
         except MessageSizeTooLargeError as error:
             reason = str(error)
             if not sent:
                 raise RecordTooLarge(reason) from None
         except KafkaError as error:
-            reason = _brief(error)
+            reason = reason_of(error, self._settings)
         if reason is not None and not sent:
-            raise Unavailable("log-unavailable", f"{self._settings.url}: {reason}")
+            raise log_unavailable(self._settings, reason)
         if sent:
             await asyncio.wait(sent, timeout=max(deadline - asyncio.get_running_loop().time(), 0.001))
         return self._places(records, sent, reason)
 
     async def close(self) -> None:
-        """Let pending records arrive while the deadline lasts; give connections back."""
+        """Wait for pending records until the deadline; close the connections."""
         self._closed = True
         making = self._making
         if making is not None:
@@ -122,14 +123,14 @@ class KafkaPublisher:
             )
         except MessageSizeTooLargeError:
             raise
-        except KafkaError:  # what sends has ended: it takes nothing any more
+        except KafkaError:  # the sender has ended and accepts nothing any more
             self._retire(producer)
             raise
         future.add_done_callback(partial(self._settled, producer))
         return future
 
     def _settled(self, producer: AIOKafkaProducer, future: asyncio.Future[RecordMetadata]) -> None:
-        """A record was acknowledged or failed, perhaps after its publisher went away."""
+        """A record was acknowledged or failed, perhaps after its caller stopped waiting."""
         if not future.cancelled() and future.exception() is not None:
             self._retire(producer)
 
@@ -146,18 +147,18 @@ class KafkaPublisher:
             if errors and isinstance(errors[0], MessageSizeTooLargeError):
                 raise RecordTooLarge(f"a batch of {len(sent)} records is over the topic's max.message.bytes")
             if errors:
-                raise Unavailable("log-unavailable", f"{self._settings.url}: topic {failed[0][0]}: {_brief(errors[0])}")
+                raise log_unavailable(self._settings, errors[0], topic=failed[0][0])
         late = sum(not future.done() for future in sent)
         if late:
             reason = f"{late} records were not acknowledged within {self._settings.delivery_timeout_s:g} s"
         elif errors:
-            reason = f"topic {failed[0][0]}: {_brief(errors[0])}"
+            reason = f"topic {failed[0][0]}: {reason_of(errors[0], self._settings)}"
         places = [] if reason else [(future.result().partition, future.result().offset) for future in sent]
         if any(offset < 0 for _, offset in places):
-            reason = "a broker had the records already and does not remember where"
+            reason = "a broker already had the records and does not know their offsets"
         if reason:
             raise OutcomeUnknown(
-                "publish-unknown", f"{self._settings.url}: {reason}; publishing the same again changes nothing"
+                "publish-unknown", f"{self._settings.url}: {reason}; it is safe to publish the same again"
             )
         return places
 
@@ -167,19 +168,19 @@ class KafkaPublisher:
         self.connect_soon()
         making = self._making
         if making is None:
-            raise Unavailable("log-unavailable", f"{self._settings.url}: the log was closed")
+            raise log_unavailable(self._settings, "the log was closed")
         self._awaiting += 1
         try:
-            return await asyncio.shield(making)  # who gives up must not make the others begin anew
+            return await asyncio.shield(making)  # one caller that gives up must not make the others start again
         except asyncio.CancelledError:
             if making.cancelled():
-                raise Unavailable("log-unavailable", f"{self._settings.url}: the log was closed") from None
+                raise log_unavailable(self._settings, "the log was closed") from None
             raise
         finally:
             self._awaiting -= 1
 
     async def _made(self) -> AIOKafkaProducer:
-        if self._retiring:  # what it still holds goes before anything new
+        if self._retiring:  # what it has not sent yet goes before anything new
             await asyncio.wait(self._retiring)
         producer = self._producer = await self._started()
         return producer
@@ -187,7 +188,7 @@ class KafkaPublisher:
     def _settle(self, making: asyncio.Task[AIOKafkaProducer]) -> None:
         self._making = None
         if not making.cancelled():
-            making.exception()  # who waits is told; if nobody does, the first record finds out again
+            making.exception()  # a waiting caller gets it; without one, the first record tries again
 
     async def _started(self) -> AIOKafkaProducer:
         size = await asyncio.to_thread(self._record_bytes_max)
@@ -208,7 +209,3 @@ class KafkaPublisher:
         )
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
-
-
-def _brief(error: BaseException) -> str:
-    return f"{type(error).__name__} {error!s:.200}".strip()

@@ -1,4 +1,4 @@
-"""The headers of verdict records on Kafka: which intents a record is about, for who would rather not decode it.
+"""The headers of verdict records on Kafka: which intents a record is about, so that readers need not decode it.
 
 Owns: their names, and reading them back. Does not own: keys and values (`verdict_sink`), the headers of dead
 letters (`dead_letter_headers`).
@@ -42,7 +42,7 @@ def headers_of_verdicts(verdicts: Sequence[Verdict]) -> Headers:
 
 
 def range_of(headers: Sequence[tuple[str, bytes | None]]) -> VerdictRange | None:
-    """What `headers_of_verdicts` said; `None` when a record does not say it."""
+    """What `headers_of_verdicts` wrote; `None` for a record without these headers."""
     held = {name: value or b"" for name, value in headers}
     try:
         return VerdictRange(held[LOG].decode(), int(held[PARTITION]), int(held[FIRST_OFFSET]), int(held[LAST_OFFSET]))

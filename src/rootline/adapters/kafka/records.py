@@ -1,6 +1,6 @@
-"""Records as the client library hands them out → records as the log keeps them.
+"""From records of the client library to records of the log.
 
-Owns: the translation, for every record that a coordinator reads. Does not own: reading.
+Owns: the translation, for every reader. Does not own: reading.
 Invariants: key, value and headers are the writer's bytes; a record without a value has an empty one.
 """
 
@@ -12,9 +12,11 @@ from typing import Any
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
 
 
-def log_records(log: LogId, partition: int, found: Sequence[Any]) -> list[LogRecord]:
-    """`found`: aiokafka's records of one partition of `log`."""
+def log_records(log: LogId, found: Sequence[Any]) -> list[LogRecord]:
+    """`found`: aiokafka's records of partitions of `log`."""
     return [
-        LogRecord(LogPosition(log, partition, held.offset), held.key, held.value or b"", held.timestamp, held.headers)
+        LogRecord(
+            LogPosition(log, held.partition, held.offset), held.key, held.value or b"", held.timestamp, held.headers
+        )
         for held in found
     ]

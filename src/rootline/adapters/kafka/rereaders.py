@@ -1,7 +1,7 @@
-"""Reading records once more, beside the group: for tables that could not keep up.
+"""Reading records again, outside the group, for tables that could not keep up.
 
-Owns: one consumer for each of the few readers that read last. Does not own: who reads again and why.
-Invariants: no offset is committed and no group is joined; reads that follow each other go on where the last one ended;
+Owns: one consumer for each of the few most recent readers. Does not own: what is read again, and why.
+Invariants: no offset is committed and no group is joined; a read that follows another continues where that one ended;
 an answer is in order and without a gap, and its next offset never passes a record that is not in it.
 """
 
@@ -27,7 +27,7 @@ _READERS_MAX: Final = 4
 
 
 class _Reader:
-    """A consumer that stands somewhere in one partition."""
+    """A consumer at some offset of one partition."""
 
     def __init__(self, consumer: AIOKafkaConsumer) -> None:
         self.consumer = consumer
@@ -76,18 +76,18 @@ class KafkaRereaders:
             return found
 
     async def forget(self, name: str) -> None:
-        """That reader reads no more."""
+        """This reader does not read again."""
         reader = self._idle.pop(name, None)
         if reader is not None:
             await self._give_up(reader)
 
     async def close(self) -> None:
-        """Give back connections; a read that is under way gives back its own."""
+        """Close the connections; a read that is under way closes its own."""
         self._closed = True
         await asyncio.gather(*(self.forget(name) for name in list(self._idle)))
 
     async def _reader(self, name: str) -> _Reader:
-        """The one of this name, taken out of those that are idle."""
+        """The reader of this name: an idle one, or a new one."""
         if self._closed:
             raise self._membership.unavailable("the log was closed")
         reader = self._idle.pop(name, None)
@@ -118,9 +118,9 @@ class KafkaRereaders:
             except OffsetOutOfRangeError:
                 await self._check_range(consumer, at, start)
                 raise
-            reader.next_offset = await consumer.position(at)  # it gives way to nothing: it is known
+            reader.next_offset = await consumer.position(at)  # does not yield: the position is known
             if batches:
-                records = tuple(log_records(start.log, at.partition, batches[at]))
+                records = tuple(log_records(start.log, batches[at]))
                 return Reread(records, reader.next_offset)
             is_new = consumer.last_poll_timestamp(at) != heard
             if is_new and reader.next_offset >= (consumer.last_stable_offset(at) or 0):
@@ -131,7 +131,7 @@ class KafkaRereaders:
                 return Reread((), reader.next_offset)
 
     async def _check_range(self, consumer: AIOKafkaConsumer, at: TopicPartition, start: PartitionOffset) -> None:
-        """Say why the offset is not there."""
+        """Raise the reason why the offset is not there."""
         self._membership.doubt(is_odd=True)
         async with asyncio.timeout(self._settings.request_timeout_s):
             begins, ends = await consumer.beginning_offsets([at]), await consumer.end_offsets([at])

@@ -1,8 +1,8 @@
-"""How Kafka is reached, and what its topics are called.
+"""How Kafka is reached, and the names of its topics.
 
 Owns: names, defaults and units of `ROOTLINE_KAFKA__*`. Does not own: making clients (`clients`), what topics must
-look like (`topics`).
-Invariants: a secret is never printed; half a login or half a certificate is refused.
+be like (`topics`).
+Invariants: a secret is never printed; half of a login or of a certificate is refused.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from rootline.adapters.secret_files import is_given, read_secret
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent_limits import DEFAULT_LIMITS
 
@@ -23,65 +24,77 @@ _FORM: Final = "kafka://host:port or kafka://host:port,host:port; login and topi
 
 
 class KafkaSettings(BaseModel):
-    """Units stand last in each name."""
+    """The unit is the last part of each name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     bootstrap_servers: str | None = Field(
-        default=None, description="host:port,host:port; a kafka:// log URL goes first."
+        default=None, description="The brokers, host:port,host:port; those in a kafka:// URL are used instead."
     )
-    intents_topic: str = Field(default="rootline.intents", pattern=_TOPIC, description="Where writers publish.")
-    verdicts_topic: str = Field(default="rootline.verdicts", pattern=_TOPIC, description="What became of intents.")
+    intents_topic: str = Field(
+        default="rootline.intents", pattern=_TOPIC, description="The topic that writers publish to."
+    )
+    verdicts_topic: str = Field(
+        default="rootline.verdicts", pattern=_TOPIC, description="The topic of the coordinators' verdicts."
+    )
     dead_letters_topic: str = Field(
-        default="rootline.dead-letters", pattern=_TOPIC, description="Rejected records with their original bytes."
+        default="rootline.dead-letters",
+        pattern=_TOPIC,
+        description="The topic of rejected records, with their original bytes.",
     )
-    group_id: str = Field(default="rootline", min_length=1, description="Consumer group of the coordinators.")
+    group_id: str = Field(default="rootline", min_length=1, description="The consumer group of the coordinators.")
     group_instance_id: str | None = Field(
         default=None,
         min_length=1,
-        description="A name of this coordinator alone, kept over restarts: its partitions wait `session_timeout_s` for "
-        "it to come back instead of moving twice. Without it they move at once.",
+        description="A name that only this coordinator has, the same after a restart: its partitions then wait "
+        "`session_timeout_s` for it to come back, and do not move twice. Without a name they move at once.",
     )
     session_timeout_s: float = Field(
         default=10.0,
         gt=0,
-        description="A coordinator that is silent for this long loses its partitions to the others. Brokers allow 6 "
-        "to 1800, unless they are told otherwise.",
+        description="A coordinator that sends nothing for this long loses its partitions to the others. Brokers allow "
+        "6 to 1800 by default.",
     )
     rebalance_deadline_s: float = Field(
         default=10.0,
         gt=0,
-        description="How long a coordinator may take to finish what it has in flight before its partitions go to "
-        "others; one deadline for all steps.",
+        description="How long a coordinator may take to finish what is in flight before its partitions go to others; "
+        "one deadline for all steps.",
     )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
-        default="PLAINTEXT", description="SSL encrypts, SASL logs in."
+        default="PLAINTEXT", description="How to connect: SSL encrypts, SASL logs in."
     )
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
-        default="SCRAM-SHA-512", description="How the login is made."
+        default="SCRAM-SHA-512", description="The method of the login."
     )
-    sasl_username: str | None = Field(default=None, description="Goes with its password.")
-    sasl_password: SecretStr | None = Field(default=None, description="Goes with `sasl_username`.")
-    sasl_password_file: Path | None = Field(default=None, description="A file that holds the password instead.")
-    tls_ca_file: Path | None = Field(default=None, description="Certificates to trust instead of the system's.")
-    tls_certificate_file: Path | None = Field(default=None, description="This client's own certificate.")
-    tls_key_file: Path | None = Field(default=None, description="The key of `tls_certificate_file`.")
-    tls_key_password_file: Path | None = Field(default=None, description="A file that holds the key's password.")
+    sasl_username: str | None = Field(default=None, description="The user of the login; needs a password.")
+    sasl_password: SecretStr | None = Field(default=None, description="The password of `sasl_username`.")
+    sasl_password_file: Path | None = Field(default=None, description="A file that contains the password instead.")
+    tls_ca_file: Path | None = Field(
+        default=None, description="A file of certificates to trust instead of the system's."
+    )
+    tls_certificate_file: Path | None = Field(default=None, description="A file with this client's own certificate.")
+    tls_key_file: Path | None = Field(default=None, description="A file with the key of `tls_certificate_file`.")
+    tls_key_password_file: Path | None = Field(
+        default=None, description="A file that contains the password of the key."
+    )
     request_timeout_s: float = Field(default=10.0, gt=0, description="Deadline of one request to a broker.")
-    delivery_timeout_s: float = Field(default=30.0, gt=0, description="Deadline of making records durable.")
-    linger_ms: int = Field(default=0, ge=0, le=1_000, description="Waiting for more records before a request.")
-    batch_bytes: int = Field(default=262_144, ge=1_024, le=900_000, description="The most one batch of records holds.")
+    delivery_timeout_s: float = Field(default=30.0, gt=0, description="Deadline of publishing records durably.")
+    linger_ms: int = Field(default=0, ge=0, le=1_000, description="How long to wait for more records before a request.")
+    batch_bytes: int = Field(default=262_144, ge=1_024, le=900_000, description="The largest batch of records.")
     intent_bytes_max: int = Field(
         default=DEFAULT_LIMITS.max_bytes, ge=1_024, description="The largest intent that is published, with headers."
     )
     intents_retention_min_hours: int = Field(
-        default=168, ge=1, description="An intents topic that keeps records shorter than this is refused."
+        default=168, ge=1, description="An intents topic that keeps records for less time is refused."
     )
     identity_max_age_s: float = Field(
-        default=30.0, gt=0, description="How long a writer or a coordinator trusts that the topic was not made anew."
+        default=30.0,
+        gt=0,
+        description="How long a writer or a coordinator assumes that the topic was not created again.",
     )
     late_verdicts_bytes: int = Field(
-        default=8_388_608, ge=0, description="Verdicts kept in a writer's memory for those who ask late."
+        default=8_388_608, ge=0, description="Memory of a writer for verdicts that are asked for late."
     )
 
     @field_validator("bootstrap_servers")
@@ -92,22 +105,20 @@ class KafkaSettings(BaseModel):
         parts = [part.strip() for part in servers.split(",")]
         for part in parts:
             if not _SERVER.fullmatch(part):
-                raise ValueError(f"{part!r} is not of the form host:port")
+                raise ValueError(f"{part!r}: write host:port")
         return ",".join(parts)
 
     @model_validator(mode="after")
     def _logins_are_whole(self) -> KafkaSettings:
-        if self.sasl_password is not None and self.sasl_password_file is not None:
-            raise ValueError("give sasl_password or sasl_password_file, not both")
-        has_password = self.sasl_password is not None or self.sasl_password_file is not None
+        has_password = is_given("sasl_password", self.sasl_password, self.sasl_password_file)
         if has_password != (self.sasl_username is not None):
-            raise ValueError("sasl_username and its password are given together or not at all")
+            raise ValueError("give sasl_username and its password together, or neither")
         if self.logs_in and not has_password:
             raise ValueError(f"security_protocol {self.security_protocol} needs sasl_username and its password")
         if has_password and not self.logs_in:
             raise ValueError("sasl_username is given, so security_protocol must be SASL_SSL or SASL_PLAINTEXT")
         if (self.tls_certificate_file is None) != (self.tls_key_file is None):
-            raise ValueError("tls_certificate_file and tls_key_file are given together or not at all")
+            raise ValueError("give tls_certificate_file and tls_key_file together, or neither")
         if not self.encrypts and (self.tls_ca_file or self.tls_certificate_file):
             raise ValueError("a tls_ file is given, so security_protocol must be SSL or SASL_SSL")
         return self
@@ -124,30 +135,27 @@ class KafkaSettings(BaseModel):
 
     @property
     def url(self) -> str:
-        """How messages call it."""
+        """Its name in messages."""
         return f"kafka://{self.bootstrap_servers}"
 
     def servers(self) -> str:
-        """The servers. Raises `Invalid` (`setting-invalid`) when none are named."""
+        """The servers. Raises `Invalid` (`setting-invalid`) if none are named."""
         if self.bootstrap_servers is None:
             raise Invalid(
-                "setting-invalid", f"no Kafka is named: give {_FORM}, or set ROOTLINE_KAFKA__BOOTSTRAP_SERVERS"
+                "setting-invalid", f"no Kafka server is named: write {_FORM}, or set ROOTLINE_KAFKA__BOOTSTRAP_SERVERS"
             )
         return self.bootstrap_servers
 
     def password(self) -> str | None:
         """The password, from the setting or its file. Raises `Invalid` (`setting-invalid`): it cannot be read."""
-        if self.sasl_password_file is None:
-            return None if self.sasl_password is None else self.sasl_password.get_secret_value()
-        return _secret_of("sasl_password_file", self.sasl_password_file)
+        return read_secret("ROOTLINE_KAFKA__SASL_PASSWORD_FILE", self.sasl_password, self.sasl_password_file)
 
     def key_password(self) -> str | None:
         """The password of the client's key. Raises `Invalid` (`setting-invalid`): it cannot be read."""
-        held = self.tls_key_password_file
-        return None if held is None else _secret_of("tls_key_password_file", held)
+        return read_secret("ROOTLINE_KAFKA__TLS_KEY_PASSWORD_FILE", None, self.tls_key_password_file)
 
     def at(self, url: str) -> KafkaSettings:
-        """These settings with the servers of a `kafka://` URL; one without servers keeps them.
+        """These settings with the servers of a `kafka://` URL; a URL without servers changes nothing.
 
         Raises:
             Invalid: `setting-invalid`.
@@ -155,18 +163,11 @@ class KafkaSettings(BaseModel):
         """
         parts = urlsplit(url)
         if parts.scheme != "kafka" or "@" in parts.netloc or parts.path.strip("/") or parts.query or parts.fragment:
-            raise Invalid("setting-invalid", f"a Kafka log is {_FORM}")
+            raise Invalid("setting-invalid", f"write a Kafka log as {_FORM}")
         if not parts.netloc:
             return self
         servers = [part.strip() for part in parts.netloc.split(",")]
         for part in servers:
             if not _SERVER.fullmatch(part):
-                raise Invalid("setting-invalid", f"log {url!r}: {part!r} is not host:port; write {_FORM}")
+                raise Invalid("setting-invalid", f"log {url!r}: {part!r} is not host:port: write {_FORM}")
         return self.model_copy(update={"bootstrap_servers": ",".join(servers)})
-
-
-def _secret_of(name: str, file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Invalid("setting-invalid", f"{name} {file} cannot be read: {error}") from error

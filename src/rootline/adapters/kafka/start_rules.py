@@ -1,9 +1,9 @@
-"""Where each partition is read from, or why it must not be read on.
+"""Where each partition is read from, or why it must not be read any further.
 
-Owns: the decision, and its words for an operator. Does not own: asking for the facts (`membership`), changing
-what is remembered (`accept`).
-Invariants: never the log's end by default; offsets of one log are never taken for another's; what was removed before it
-was decided is named, never passed in silence.
+Owns: the decision, and its message for an operator. Does not own: asking for the facts (`membership`), changing the
+remembered offsets (`accept`).
+Invariants: never the log's end by default; offsets of one log are never used for another; records that were removed
+before they were decided are named, never skipped silently.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class PartitionFacts:
 
 
 def replaced(topic: str, known: LogId, found: LogId) -> Fenced:
-    """The topic is not the one that was read."""
+    """The error for a topic that is not the one that was read."""
     return Fenced(
         "log-replaced",
-        f"topic {topic} was made anew: offsets are remembered of {known}, but it is {found} now; records of the old "
-        f"topic without a verdict are gone. To go on with the new one from its beginning, {_ACCEPT}",
+        f"topic {topic} was created again: the group remembers offsets of {known}, but now it is {found}; records of "
+        f"the old topic without a verdict are gone. To go on with the new one from its beginning, {_ACCEPT}",
     )
 
 
@@ -58,17 +58,17 @@ def starts_of(topic: str, log: LogId, bookmark: LogId | None, facts: Sequence[Pa
 
 
 def start_of(facts: PartitionFacts) -> int:
-    """What the group remembers; the beginning when it remembers nothing."""
+    """The offset that the group remembers; the beginning if it remembers none."""
     return facts.begin if facts.committed is None else facts.committed.offset
 
 
 def is_being_read(committed: Committed | None) -> bool:
-    """Whether a coordinator has said that it reads here, and not that it ended."""
+    """Whether a coordinator has marked that it reads here, and not that it ended."""
     return committed is not None and committed.log is not None and committed.stage is Stage.READING
 
 
 def poison_candidates_of(facts: Sequence[PartitionFacts]) -> dict[int, int]:
-    """Where the last reader ended without a word: partition → the offset behind what it may have had in hand."""
+    """Where the last reader crashed: partition → the offset after the records that it may have been decoding."""
     return {held.partition: held.end for held in facts if is_being_read(held.committed) and start_of(held) < held.end}
 
 
@@ -84,7 +84,7 @@ def check_ranges(topic: str, log: LogId, ranges: Sequence[tuple[int, int, int, i
             raise Fenced(
                 "log-behind-root",
                 f"topic {topic}, partition {partition}: offset {offset} was decided, but the log {log} ends at {end}: "
-                "it was truncated or restored from a backup. Restore it, or make the topic anew",
+                "it was truncated or restored from a backup. Restore the log, or create the topic again",
             )
     removed = [held for held in ranges if held[1] < held[2]]
     if removed:

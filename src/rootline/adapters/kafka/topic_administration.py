@@ -1,4 +1,4 @@
-"""The three topics of a log, as an operator makes, checks and accepts them; blocks."""
+"""What an operator does with the three topics of a log: create, check, accept; blocks."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Reading a topic that other people live on: backwards from its end, or onwards from a moment.
+"""Reading a topic that is in use: backwards from its end, or forwards from a moment.
 
-Owns: a consumer for each look, and how much of a topic is in memory. Does not own: what records mean
+Owns: a consumer for each search, and how much of a topic is in memory. Does not own: what records mean
 (`log_archive`).
-Invariants: commits no offset and joins no group; ends at the end that the topic had when the look began; a broker that
-says nothing for `request_timeout_s` ends the look.
+Invariants: commits no offset and joins no group; stops at the end that the topic had when the search began; a broker
+that does not answer for `request_timeout_s` ends the search.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from aiokafka.errors import KafkaError
 from aiokafka.partitioner import DefaultPartitioner
 
 from rootline.adapters.kafka.clients import make_consumer, start_consumer, stop_consumer
+from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_identity
-from rootline.schemas.errors import Unavailable
 
 _PORTION_MIN: Final = 32
 _PORTION_MAX: Final = 16_384
 _PORTION_BYTES: Final = 50_000_000
-"""About so much of all partitions is in memory; a portion that was larger makes the next one smaller."""
+"""About this much of all partitions is in memory; after a larger portion the next one is smaller."""
 _POLL_MS: Final = 1_000
 _Found = TypeVar("_Found")
 
 
 @dataclass(slots=True)
 class _Tail:
-    """What is left of a partition, from `start` to before `end`; `records` are those behind `end`, the newest last."""
+    """The unread part of a partition, from `start` to before `end`; `records`: those after `end`, the newest last."""
 
     at: TopicPartition
     start: int
@@ -59,7 +59,7 @@ class _Tail:
 
 
 class KafkaTopicReader:
-    """One look at a time connects once."""
+    """Each search opens one connection."""
 
     def __init__(self, settings: KafkaSettings, topic: str) -> None:
         self._settings = settings
@@ -95,16 +95,16 @@ class KafkaTopicReader:
     async def first_since(
         self, since_ms: int, key: bytes | None, chosen: Callable[[Any], _Found | None], *, records_max: int
     ) -> _Found | None:
-        """What `chosen` makes of the first record since a moment of which it makes anything.
+        """The first answer of `chosen` that is not `None`, over the records since a moment.
 
-        The partition of `key` is read first, then the others (it was elsewhere while there were fewer partitions); at
-        most `records_max` records of each. Raises as `backwards`.
+        The partition of `key` is read first, then the others (the key was in another one while there were fewer
+        partitions); at most `records_max` records of each. Raises as `backwards`.
         """
         async with self._consumer(None) as (consumer, partitions):
             starts, ends = await self._starts(consumer, partitions, since_ms), await consumer.end_offsets(partitions)
             for at in sorted(starts, key=lambda at: at.partition != _partition_of(key, partitions)):
                 end = min(ends[at], starts[at] + records_max)
-                async with aclosing(self._onwards(consumer, at, starts[at], end)) as records:
+                async with aclosing(self._forwards(consumer, at, starts[at], end)) as records:
                     async for record in records:
                         found = chosen(record)
                         if found is not None:
@@ -128,13 +128,12 @@ class KafkaTopicReader:
             finally:
                 await asyncio.shield(stop_consumer(consumer, patience_s=patience_s))
         except (KafkaError, TimeoutError) as error:
-            reason = f"{type(error).__name__} {error!s:.200}".strip()
-            raise Unavailable("log-unavailable", f"{self._settings.url}: topic {self._topic}: {reason}") from None
+            raise log_unavailable(self._settings, error, topic=self._topic) from None
 
     async def _starts(
         self, consumer: AIOKafkaConsumer, partitions: Sequence[TopicPartition], since_ms: int
     ) -> Mapping[TopicPartition, int]:
-        """The first offset since a moment, of those partitions that have any."""
+        """The first offset since a moment, of the partitions that have one."""
         async with asyncio.timeout(self._settings.request_timeout_s):
             if since_ms <= 0:
                 beginnings: Mapping[TopicPartition, int] = await consumer.beginning_offsets(partitions)
@@ -143,16 +142,16 @@ class KafkaTopicReader:
         return {at: place.offset for at, place in found.items() if place is not None}
 
     async def _filled(self, consumer: AIOKafkaConsumer, tail: _Tail) -> bool:
-        """Fetch the records before those that were had; whether there are any."""
+        """Fetch the records before the last portion; whether there are any."""
         while not tail.records and tail.start < tail.end:
             start = max(tail.start, tail.end - tail.size)
-            tail.take(start, [record async for record in self._onwards(consumer, tail.at, start, tail.end)])
+            tail.take(start, [record async for record in self._forwards(consumer, tail.at, start, tail.end)])
         return bool(tail.records)
 
-    async def _onwards(
+    async def _forwards(
         self, consumer: AIOKafkaConsumer, at: TopicPartition, start: int, end: int
     ) -> AsyncGenerator[Any, None]:
-        """The records of one partition from `start` to before `end`, as far as they are kept and committed."""
+        """The records of one partition from `start` to before `end` that still exist and are committed."""
         consumer.seek(at, start)
         consumer.resume(at)
         clock = asyncio.get_running_loop().time
@@ -174,5 +173,5 @@ def _partition_of(key: bytes | None, partitions: Sequence[TopicPartition]) -> in
     if key is None:
         return 0
     numbers = [at.partition for at in partitions]
-    number: int = DefaultPartitioner()(key, numbers, numbers)  # as every client chooses it
+    number: int = DefaultPartitioner()(key, numbers, numbers)  # every client chooses it in the same way
     return number

@@ -1,9 +1,8 @@
-"""Kafka's topics: made as they must be, or held against it; and what makes a topic this very topic.
+"""The three topics of a log: creating them, checking them, and their identity.
 
-Owns: what each of the three topics must look like, and why. Does not own: clients (`clients`), reading or writing
-records.
-Invariants: nothing that exists is ever changed; a problem names the topic, the configuration and the value it needs; an
-identity is cluster id and topic *id*, so that a topic made anew is another log.
+Owns: how each topic must be configured, and why. Does not own: clients (`clients`), reading or writing records.
+Invariants: a topic that exists is never changed; a problem names the topic, the configuration and the value it needs;
+an identity is cluster id and topic *id*, so that a topic that was created again is another log.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType, TopicDescription
 
 from rootline.adapters.kafka.clients import make_admin
+from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.log_position import LogId
@@ -28,6 +28,7 @@ RECORD_ROOM_BYTES: Final = 4_096
 """What a batch adds to one intent: its own header, the key, the record's fields."""
 VERDICT_RECORD_BYTES: Final = 524_288
 _HOUR_MS: Final = 3_600_000
+_MISSING: Final = "missing"
 _PAUSE_S: Final = 0.02
 _PROPAGATION_S_MAX: Final = 10.0
 _VERDICTS_RETENTION_HOURS: Final = 24
@@ -53,6 +54,8 @@ class TopicProblem:
     weight: Weight = Weight.REFUSED
 
     def __str__(self) -> str:
+        if self.found == _MISSING:
+            return f"topic {self.topic} is missing: {self.reason}"
         return f"topic {self.topic}: {self.setting} is {self.found}, set it to {self.wanted}: {self.reason}"
 
 
@@ -65,7 +68,7 @@ class TopicIdentity:
 
 
 def topic_identity(settings: KafkaSettings, topic: str) -> TopicIdentity:
-    """`<cluster id>/<topic id>` and the number of partitions; blocks.
+    """The topic's `<cluster id>/<topic id>` and its number of partitions; blocks.
 
     Raises:
         Unavailable: `log-unavailable`, no broker answers, or there is no such topic.
@@ -74,13 +77,13 @@ def topic_identity(settings: KafkaSettings, topic: str) -> TopicIdentity:
     admin = make_admin(settings)
     description = _descriptions(admin, settings, [topic])[topic]
     if description is None:
-        raise Unavailable("log-unavailable", f"{settings.url}: there is no topic {topic}: `rootline topics create`")
+        raise log_unavailable(settings, f"there is no topic {topic}: create it with `rootline topics create`")
     cluster = _answer(settings, admin.describe_cluster(request_timeout=settings.request_timeout_s))
     return TopicIdentity(LogId(f"{cluster.cluster_id}/{description.topic_id}"), len(description.partitions))
 
 
 def record_bytes_max(settings: KafkaSettings, topic: str) -> int | None:
-    """The largest batch that `topic` takes; `None` when this client may not ask; blocks."""
+    """The largest batch that `topic` accepts; `None` if this client has no right to ask; blocks."""
     try:
         held = _configuration(make_admin(settings), settings, [ConfigResource(ResourceType.TOPIC, topic)])[topic]
         return int(held["max.message.bytes"])
@@ -91,10 +94,12 @@ def record_bytes_max(settings: KafkaSettings, topic: str) -> int | None:
 def create_topics(
     settings: KafkaSettings, *, partitions: int = 12, replication_factor: int | None = None
 ) -> tuple[str, ...]:
-    """Make those of the three topics that do not exist; their names. `None` takes the broker's replication; blocks.
+    """Create the topics of the three that do not exist; their names. Blocks.
+
+    `replication_factor`: `None` leaves it to the brokers.
 
     Raises:
-        Unavailable: `log-unavailable`. Invalid: `setting-invalid`, the broker refuses the topic as it was asked for.
+        Unavailable: `log-unavailable`. Invalid: `setting-invalid`, the broker refuses the topic with these options.
 
     """
     admin = make_admin(settings)
@@ -102,7 +107,7 @@ def create_topics(
     before = _descriptions(admin, settings, names)
     wanted = _configurations(settings, replication_factor or 0)
     copies = -1 if replication_factor is None else replication_factor
-    # all three: only who makes topics knows which ones exist, brokers hear of them, and of their end, a little later
+    # ask for all three: the controller alone knows which ones exist, the brokers learn of changes a little later
     topics = [NewTopic(name, partitions, copies, config=dict(wanted[name])) for name in names]
     made: list[str] = []
     for name, future in admin.create_topics(topics, operation_timeout=settings.request_timeout_s).items():
@@ -118,7 +123,7 @@ def create_topics(
                 KafkaError.INVALID_CONFIG,
             ):
                 raise Invalid("setting-invalid", f"{settings.url}: topic {name}: {error.args[0].str()}") from None
-            raise _unavailable(settings, error) from None
+            raise log_unavailable(settings, error) from None
         made.append(name)
     if made:
         _await_brokers(admin, settings, {name: before[name] for name in made})
@@ -126,9 +131,9 @@ def create_topics(
 
 
 def _await_brokers(admin: AdminClient, settings: KafkaSettings, before: Mapping[str, TopicDescription | None]) -> None:
-    """Until the brokers have heard of topics that were made, and not of those `before` any more; ten seconds at most.
+    """Wait until the brokers know the new topics, and no longer the topics `before`; ten seconds at most.
 
-    Who publishes at once would be told that there is no such topic, or write to the one before it.
+    A writer that publishes earlier would be told that there is no such topic, or write to the old one.
     """
     deadline = time.monotonic() + _PROPAGATION_S_MAX
     while time.monotonic() < deadline:
@@ -145,7 +150,7 @@ def _is_new(found: TopicDescription | None, old: TopicDescription | None) -> boo
 
 
 def check_topics(settings: KafkaSettings) -> list[TopicProblem]:
-    """What is wrong with the three topics, what loses records first; blocks.
+    """What is wrong with the three topics, first the problems that lose records; blocks.
 
     Raises:
         Unavailable: `log-unavailable`.
@@ -154,7 +159,7 @@ def check_topics(settings: KafkaSettings) -> list[TopicProblem]:
     admin = make_admin(settings)
     described = _descriptions(admin, settings, topic_names(settings))
     problems = [
-        TopicProblem(name, "the topic", "missing", "an existing one", "`rootline topics create` makes it")
+        TopicProblem(name, "the topic", _MISSING, "existing", "create it with `rootline topics create`")
         for name, found in described.items()
         if found is None
     ]
@@ -173,11 +178,13 @@ def check_topics(settings: KafkaSettings) -> list[TopicProblem]:
 
 
 def topic_names(settings: KafkaSettings) -> tuple[str, str, str]:
-    """Intents, verdicts, dead letters. Raises `Invalid` (`setting-invalid`) when two are the same."""
-    """Intents, verdicts, dead letters. Raises `Invalid` (`setting-invalid`) when two are the same."""
+    """Intents, verdicts, dead letters. Raises `Invalid` (`setting-invalid`) if two are the same."""
     names = (settings.intents_topic, settings.verdicts_topic, settings.dead_letters_topic)
     if len(set(names)) < len(names):
-        raise Invalid("setting-invalid", f"the three topics need three names: {', '.join(names)}")
+        raise Invalid(
+            "setting-invalid",
+            f"the three topics need three names, but they are {', '.join(names)}: change ROOTLINE_KAFKA__…_TOPIC",
+        )
     return names
 
 
@@ -205,10 +212,14 @@ def _intents_bytes(settings: KafkaSettings) -> int:
 
 def _of_intents(settings: KafkaSettings, held: Mapping[str, str]) -> Iterable[TopicProblem]:
     name = settings.intents_topic
-    yield from _uncompacted(name, held, Weight.REFUSED, "an intent would vanish when its table gets a newer one")
+    yield from _uncompacted(name, held, Weight.REFUSED, "an intent would be removed when its table gets a newer one")
     shortest = settings.intents_retention_min_hours * _HOUR_MS
     yield from _at_least(
-        name, held, "retention.ms", shortest, "intents could vanish before a coordinator comes back to decide them"
+        name,
+        held,
+        "retention.ms",
+        shortest,
+        "intents could be removed before a coordinator comes back and decides them",
     )
     if held["retention.bytes"] != "-1":
         yield TopicProblem(
@@ -216,7 +227,7 @@ def _of_intents(settings: KafkaSettings, held: Mapping[str, str]) -> Iterable[To
             "retention.bytes",
             held["retention.bytes"],
             "-1",
-            "a burst of intents could push undecided ones out",
+            "a burst of intents could remove undecided ones",
             Weight.ADVISED,
         )
     least = settings.intent_bytes_max + RECORD_ROOM_BYTES
@@ -247,7 +258,7 @@ def _of_dead_letters(
 ) -> Iterable[TopicProblem]:
     name = settings.dead_letters_topic
     yield from _uncompacted(
-        name, held, Weight.REFUSED, "a rejected record would vanish when its table gets another one"
+        name, held, Weight.REFUSED, "a rejected record would be removed when its table gets another one"
     )
     size = int(intents["max.message.bytes"]) if intents else _intents_bytes(settings)
     yield from _at_least(
@@ -259,7 +270,7 @@ def _of_dead_letters(
     )
     keep = int(intents["retention.ms"]) if intents else settings.intents_retention_min_hours * _HOUR_MS
     yield from _at_least(
-        name, held, "retention.ms", keep, "rejected records would vanish before the intents do", Weight.ADVISED
+        name, held, "retention.ms", keep, "rejected records would be removed before the intents", Weight.ADVISED
     )
 
 
@@ -271,7 +282,7 @@ def _of_copies(name: str, description: TopicDescription, held: Mapping[str, str]
             "the replication factor",
             str(copies),
             "3",
-            "a lost disk would lose acknowledged records",
+            "acknowledged records would be lost with one disk",
             Weight.ADVISED,
         )
     elif held["min.insync.replicas"] == "1":
@@ -280,7 +291,7 @@ def _of_copies(name: str, description: TopicDescription, held: Mapping[str, str]
             "min.insync.replicas",
             "1",
             "2",
-            "a record would be acknowledged while one broker alone has it",
+            "a record would be acknowledged while only one broker has it",
             Weight.ADVISED,
         )
 
@@ -338,8 +349,4 @@ def _reached(settings: KafkaSettings, ask: Callable[[], _T]) -> _T:
     try:
         return ask()
     except KafkaException as error:
-        raise _unavailable(settings, error) from None
-
-
-def _unavailable(settings: KafkaSettings, error: KafkaException) -> Unavailable:
-    return Unavailable("log-unavailable", f"{settings.url}: {error.args[0].str()}")
+        raise log_unavailable(settings, error) from None

@@ -3,10 +3,10 @@
 Owns: verdicts into records, dead letters with the original bytes. Does not own: delivery (`publisher`), when a
 verdict may be published, what a dead letter's headers say (`dead_letter_headers`).
 Invariants: all of a call is acknowledged by every in-sync replica before it returns; a verdict record holds verdicts of
-one table on one partition of one log, under the table's key; a dead letter's key and value are the record's own, whole.
+one table on one partition of one log, under the table's key; a dead letter has the record's own key and value.
 
-A topic limits what it stores, and a writer may have compressed: a record can be larger than any topic takes as it is.
-The dead letter of such a record is compressed too, by a producer of its own.
+A topic limits what it stores, and a writer may have compressed its record, which can be too large for any topic without
+compression. The dead letter of such a record is compressed too, by a producer of its own.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rootline.adapters.kafka.dead_letter_headers import headers_of_dead_letter
+from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing, RecordTooLarge
 from rootline.adapters.kafka.record_headers import headers_of_verdicts
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import DEAD_LETTER_ROOM_BYTES, record_bytes_max
 from rootline.schemas.bytes.log.verdict_codec import encode_verdicts
 from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.errors import Unavailable
 from rootline.schemas.verdict import Verdict
 
 _VERDICTS_IN_A_RECORD: Final = 500
@@ -35,7 +35,7 @@ _ANY_SIZE: Final = 2**31 - 1
 
 
 class KafkaVerdictSink:
-    """Connects with the first verdict, unless it was told to before; for one event loop."""
+    """Connects with the first verdict, or in `connect_soon`; for one event loop."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -44,11 +44,11 @@ class KafkaVerdictSink:
         self._compressing = KafkaPublisher(settings, lambda: _ANY_SIZE, compression="gzip")
 
     def connect_soon(self) -> None:
-        """Begin to connect, so that the first verdict need not wait for it."""
+        """Start to connect, so that the first verdict need not wait for it."""
         self._publisher.connect_soon()
 
     async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
-        """Durable when it returns; the same verdict again changes nothing for who waits.
+        """Durable when it returns; publishing the same verdict again changes nothing for waiters.
 
         Raises:
             Unavailable: `log-unavailable`: nothing was published; or a dead letter is over its topic's limit.
@@ -60,15 +60,13 @@ class KafkaVerdictSink:
             if records:
                 await self._publisher.publish(records)
         except RecordTooLarge as error:
-            self._letter_bytes_max = None  # the topic takes less than it did: ask before the next attempt
-            raise Unavailable(
-                "log-unavailable",
-                f"{self._settings.url}: topic {self._settings.dead_letters_topic} or {self._settings.verdicts_topic} "
-                f"does not take a record ({error}): raise its max.message.bytes, `rootline topics check` says to what",
-            ) from None
+            self._letter_bytes_max = None  # the topic accepts less than before: ask before the next attempt
+            topics = f"topic {self._settings.dead_letters_topic} or {self._settings.verdicts_topic}"
+            advice = "raise its max.message.bytes; `rootline topics check` says to what"
+            raise log_unavailable(self._settings, f"{topics} does not accept a record ({error}): {advice}") from None
 
     async def close(self) -> None:
-        """Let pending records arrive, then give connections back."""
+        """Wait for pending records, then close the connections."""
         try:
             await self._publisher.close()
         finally:
@@ -92,7 +90,7 @@ class KafkaVerdictSink:
         yield Outgoing(self._settings.verdicts_topic, table.encode(), value, headers_of_verdicts(verdicts))
 
     async def _dead_letter_records(self, letters: Sequence[DeadLetter]) -> list[Outgoing]:
-        """Records of `letters`; those that only fit compressed are published when this returns."""
+        """Records of `letters`; those that fit only if compressed are already published when this returns."""
         if not letters:
             return []
         if self._letter_bytes_max is None:
@@ -115,6 +113,6 @@ class KafkaVerdictSink:
         return fitting
 
     def _ask_record_bytes_max(self) -> int:
-        """The dead-letter topic's own limit: whatever was on the log must fit through."""
+        """The dead-letter topic's own limit: every record of the log must fit."""
         allowed = record_bytes_max(self._settings, self._settings.dead_letters_topic)
         return allowed or self._settings.intent_bytes_max + DEAD_LETTER_ROOM_BYTES

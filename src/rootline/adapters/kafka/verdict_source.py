@@ -1,8 +1,9 @@
 """Where writers wait for verdicts, when the log is Kafka: one consumer for any number of waiters.
 
-Owns: the consumer and its task. Does not own: who waits for what, and memory (`verdict_waiters`), what a verdict says.
-Invariants: it reads from before the moment at which `start` returned, so a verdict on whatever is published after that
-is seen; it goes on after a broker was away; a record that cannot be read harms no other.
+Owns: the consumer and its task. Does not own: the waiters and the memory for late ones (`verdict_waiters`), what a
+verdict says.
+Invariants: it reads from before the moment when `start` returns, so it sees the verdict on every record that is
+published after that; it continues after a broker was down; a record that cannot be read affects no other.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from rootline.adapters.kafka.clients import make_consumer, stop_consumer
+from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.record_headers import range_of
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_identity
@@ -44,7 +46,7 @@ class KafkaVerdictSource:
         self._logger = structlog.get_logger("rootline.kafka")
 
     async def start(self) -> None:
-        """Stand at the end of the topic; at once when it stands there already.
+        """Begin to read at the end of the topic; returns at once if it was started before.
 
         Raises:
             Unavailable: `log-unavailable`, no broker answers in time, or there is no such topic.
@@ -54,7 +56,7 @@ class KafkaVerdictSource:
             return
         async with self._starting:
             if self._closed:
-                raise self._unavailable("the log was closed")
+                raise self._closed_error()
             if self._task is None:
                 self._consumer = await self._started()
                 self._task = asyncio.get_running_loop().create_task(self._run(), name="rootline verdicts")
@@ -65,7 +67,7 @@ class KafkaVerdictSource:
         return await self._waiters.wait(position, timeout_s)
 
     async def close(self) -> None:
-        """Stop reading; who still waits gets `Unavailable`."""
+        """Stop reading; remaining waiters get `Unavailable`."""
         self._closed = True
         async with self._starting:
             if self._task is not None:
@@ -74,7 +76,7 @@ class KafkaVerdictSource:
             if self._consumer is not None:
                 await stop_consumer(self._consumer)
                 self._consumer = None
-        self._waiters.fail(self._unavailable("the log was closed"))
+        self._waiters.fail(self._closed_error())
 
     async def _started(self) -> AIOKafkaConsumer:
         consumer = make_consumer(self._settings, group_id=None, reset="earliest")
@@ -84,15 +86,13 @@ class KafkaVerdictSource:
                 await self._assign(consumer)
         except BaseException as error:
             await asyncio.shield(stop_consumer(consumer))
-            if isinstance(error, TimeoutError):
-                raise self._unavailable(f"no answer in {self._settings.request_timeout_s:g} s") from None
-            if isinstance(error, KafkaError):
-                raise self._unavailable(f"{type(error).__name__} {error!s:.200}") from None
+            if isinstance(error, KafkaError | TimeoutError):
+                raise log_unavailable(self._settings, error, topic=self._topic) from None
             raise
         return consumer
 
     async def _assign(self, consumer: AIOKafkaConsumer) -> None:
-        """Known partitions go on; others begin at their end at the start, later (they are new) at their beginning."""
+        """Continue known partitions. Others begin at their end at the start; later, being new, at their beginning."""
         found = await asyncio.to_thread(topic_identity, self._settings, self._topic)
         partitions = [TopicPartition(self._topic, number) for number in range(found.partitions)]
         consumer.assign(partitions)
@@ -107,7 +107,7 @@ class KafkaVerdictSource:
                 if self._consumer is None:
                     self._consumer = await self._started()
                 await self._read(self._consumer)
-            except Exception as error:  # whatever it is, waiters are better served by trying again than by silence
+            except Exception as error:  # after any error, trying again serves waiters better than giving up
                 self._logger.warning("verdicts are not read", action="verdicts-interrupted", reason=repr(error))
                 if self._consumer is not None:
                     with contextlib.suppress(KafkaError):
@@ -131,5 +131,5 @@ class KafkaVerdictSource:
             place = f"{record.topic}/{record.partition}/{record.offset}"
             self._logger.warning("not a verdict record", action="verdict-skipped", place=place, reason=repr(error))
 
-    def _unavailable(self, reason: str) -> Unavailable:
-        return Unavailable("log-unavailable", f"{self._settings.url}: topic {self._topic}: {reason}")
+    def _closed_error(self) -> Unavailable:
+        return log_unavailable(self._settings, "the log was closed", topic=self._topic)

@@ -1,8 +1,8 @@
-"""Who waits for which verdict, and verdicts that nobody waited for yet.
+"""The waiters for verdicts, and verdicts that were not waited for yet.
 
 Owns: futures of waiters, memory for late ones. Does not own: where verdicts come from (`verdict_source`).
-Invariants: the first verdict on a position stays while it is remembered; memory has a bound; records that concern
-nobody here are kept as bytes and not decoded, because every writer reads the verdicts of all.
+Invariants: the first verdict on a position stays while it is remembered; memory is bounded; records that concern no
+waiter here are kept as bytes and not decoded, because every writer reads the verdicts of all writers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Place = tuple[str, int]
 
 @dataclass(slots=True)
 class _Remembered:
-    """A record, and its verdicts once somebody has asked for one."""
+    """A record, and its verdicts once a waiter has asked for one."""
 
     first: int
     last: int
@@ -51,7 +51,7 @@ class VerdictWaiters:
 
     @property
     def kept_bytes(self) -> int:
-        """What is kept for late waiters."""
+        """The bytes that are kept for late waiters."""
         return self._bytes
 
     async def wait(self, position: LogPosition, timeout_s: float) -> Verdict | None:
@@ -80,12 +80,12 @@ class VerdictWaiters:
         if covers is not None:
             self._remember((covers.log, covers.partition), _Remembered(covers.first, covers.last, value))
             return
-        for verdict in decode_verdicts(value):  # somebody's record without our headers
+        for verdict in decode_verdicts(value):  # written by another program, without our headers
             held = _Remembered(verdict.offset, verdict.offset, b"", {verdict.offset: verdict})
             self._remember((verdict.log, verdict.partition), held)
 
     def fail(self, error: Exception) -> None:
-        """Whoever waits gets `error`."""
+        """Give `error` to every waiter."""
         for waiting in self._waiting.values():
             for futures in waiting.values():
                 for future in futures:

@@ -1,9 +1,9 @@
 """A writer's side of a log on Kafka: publishing, and waiting for verdicts.
 
-Owns: that the verdicts are read from before the first record. Does not own: either side (`intent_sink`,
+Owns: that reading verdicts begins before the first record is published. Does not own: either side (`intent_sink`,
 `verdict_source`).
-Invariants: no verdict on a record of this process is missed, however soon it comes; a position of another log is
-refused and never compared.
+Invariants: no verdict on a record of this process is missed, however early it comes; a position of another log is
+refused.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class KafkaWriterLog:
         return await self._verdicts.wait_verdict(position, timeout_s=timeout_s)
 
     async def close(self) -> None:
-        """Let pending records arrive, then give connections back."""
+        """Wait for pending records, then close the connections."""
         try:
             await self._sink.close()
         finally:

@@ -1,8 +1,8 @@
-"""What kind of file system a folder lies on.
+"""Which type of file system a folder is on.
 
-Owns: the list of file systems that a lake may not lie on. Does not own: files (`object_store`).
-Invariants: a network file system is refused by name, because its locks, links and syncs are another machine's
-promise; one that is not known is allowed.
+Owns: the list of file systems that a lake may not be on. Does not own: files (`object_store`).
+Invariants: a network file system is refused by name, because its locks, links and syncs depend on another machine; an
+unknown one is allowed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOUNTS: Final = Path("/proc/mounts")
 
 
 def check_file_system(folder: Path, *, mounts: str | None = None) -> None:
-    """Pass when `folder` (which need not exist yet) lies on this machine; `mounts` as in `/proc/mounts`.
+    """Pass if `folder` (which need not exist yet) is on this machine; `mounts` as in `/proc/mounts`.
 
     Raises:
         Invalid: `setting-invalid`, naming the file system.
@@ -32,13 +32,13 @@ def check_file_system(folder: Path, *, mounts: str | None = None) -> None:
     if kind is not None and _NETWORK.fullmatch(kind):
         raise Invalid(
             "setting-invalid",
-            f"{folder} lies on a network file system ({kind}), whose locks and links a commit cannot rely on: "
+            f"{folder} is on a network file system ({kind}), and a commit cannot rely on its locks and links: "
             "use a folder on a disk of this machine, or an s3:// warehouse",
         )
 
 
 def file_system_of(folder: Path, mounts: str) -> str | None:
-    """The type of the file system that `folder` lies on; `None` when `mounts` does not tell."""
+    """The type of the file system that `folder` is on; `None` if `mounts` does not say."""
     path = folder.resolve()
     best: tuple[int, str] | None = None
     for line in mounts.splitlines():

@@ -1,8 +1,8 @@
-"""Who hosts the coordinator of an embedded lake: one process at a time.
+"""The lock of the process that hosts an embedded lake's coordinator: one at a time.
 
 Owns: the lock file `coordinator.lock`. Does not own: what the host does.
-Invariants: the lock ends with its process, however that ends; it saves work only, a second host would commit
-rightly too (protocol page, section 1).
+Invariants: the lock ends with its process, however that ends; it only saves work, because a second host would commit
+correctly too (protocol page, section 1).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LakeLock:
         self._file: int | None = None
 
     def try_acquire(self) -> bool:
-        """Take the lock if nobody has it; whether this object holds it now.
+        """Take the lock if it is free; whether this object holds it now.
 
         Raises:
             Unavailable: `log-unavailable`, the file cannot be opened.
@@ -57,19 +57,19 @@ class LakeLock:
         return True
 
     async def acquire(self) -> None:
-        """Wait until this object holds the lock, trying every 0.2 s; its caller sets the deadline, if any."""
-        while not self.try_acquire():  # noqa: ASYNC110 -- another process wakes nobody here
+        """Wait until this object holds the lock, trying every 0.2 s; the caller sets a deadline if it wants one."""
+        while not self.try_acquire():  # noqa: ASYNC110 -- another process cannot wake this one
             await asyncio.sleep(_RETRY_S)
 
     def holder_pid(self) -> int | None:
-        """The process that took the lock last, for messages only; it may be gone."""
+        """The process that took the lock last, for messages only; it may have ended."""
         try:
             return int(self._path.read_text(encoding="ascii"))
         except (OSError, ValueError):
             return None
 
     def release(self) -> None:
-        """Give the lock back; nothing when it is not held."""
+        """Give the lock back; does nothing if it is not held."""
         if self._file is not None:
             fcntl.flock(self._file, fcntl.LOCK_UN)  # closing alone would not do while a forked child has the file open
             os.close(self._file)

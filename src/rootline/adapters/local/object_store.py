@@ -1,11 +1,11 @@
 """Objects as files under a folder, durable and created at most once by `link`.
 
-Owns: the calls, their order and the locks (architecture: embedded mode). Does not own: where the folder may lie
-(`file_system`: network file systems are refused by the probe), keys (`object_key_rules`).
+Owns: the calls, their order and the locks. Does not own: where the folder may be (`file_system`), keys
+(`object_key_rules`).
 Invariants: a name appears only with its whole body, synced; CREATED is answered after the folder is synced too; a
-root is read back only after its folder is synced; absolute keys (`absolute_keys`) are read only, and regular files
-only; creation holds a shared `flock` on the folder (deletion holds it
-exclusively); temporary files can never be keys and are hidden from LIST.
+root is read only after its folder is synced; of absolute keys (`absolute_keys`) only regular files are read, and none
+is written; creation holds a shared `flock` on the folder (deletion holds an exclusive one); temporary files can never
+be keys and are hidden from LIST.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from typing import Final
 from rootline.adapters.absolute_keys import FILE_SCHEMES, AbsoluteKeys
 from rootline.adapters.blocking_calls import BlockingCalls
 from rootline.adapters.object_key_rules import RESERVED_PREFIX, check_key, check_prefix
+from rootline.adapters.posix_files import sync_folder, wait_for_lock
 from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Invalid, Unavailable
@@ -48,9 +49,9 @@ class _FirstName:
 
 
 class LocalObjectStore:
-    """One warehouse in the folder `root`, which the first put makes when it is missing.
+    """One warehouse in the folder `root`, which the first put creates if it is missing.
 
-    `absolute_reads`: files elsewhere are read only below these locations; empty: wherever they are.
+    `absolute_reads`: files outside it are read only below these locations; empty: anywhere.
     """
 
     def __init__(self, root: Path, absolute_reads: Sequence[str] = ()) -> None:
@@ -94,7 +95,7 @@ class LocalObjectStore:
         try:
             body = path.read_bytes()
             if _ROOTS_FOLDER in f"/{key}":
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
         except OSError as error:
@@ -120,7 +121,8 @@ class LocalObjectStore:
         except OSError as error:
             raise _unavailable(path, error) from error
         try:
-            _lock_shared(folder)
+            # only deletion excludes us, briefly
+            wait_for_lock(folder, fcntl.LOCK_SH, patience_s=_LOCK_WAIT_S)
             if after is not None and (refusal := self._refusal(folder, path, after)) is not None:
                 return refusal
             if _exists(folder, path.name):
@@ -136,12 +138,12 @@ class LocalObjectStore:
             os.close(folder)
 
     def _refusal(self, folder: int, path: Path, after: Predecessor) -> PutReply | None:
-        """Why `path` may not be created; deletion cannot begin before the lock on `folder` is given back."""
+        """Why `path` may not be created; deletion cannot begin while the caller holds the lock on `folder`."""
         expected = None if after.key is None else _name_of(after.key)
         known = self._first_names.get(path.parent)
         # The names are listed only when the folder changed since the last put of this process. A change within the
         # same tick of the file system's clock is overlooked; it can only be a creation, because nothing is deleted
-        # within seconds of its creation, and a creation of this very name is found by `link`.
+        # within seconds of its creation, and `link` notices a creation of the same name.
         first = known.name if known is not None and known.change == _change_of(folder) else _first_name(folder)
         if first == expected:
             return None
@@ -150,7 +152,7 @@ class LocalObjectStore:
         return PutReply(PutAnswer.STALE, detail=f"{path.parent}: the first name is {first}, not {expected}")
 
     def _open_folder(self, folder: Path) -> int:
-        """A descriptor of `folder`, which is made, with its parents, when it is missing, and durable afterwards."""
+        """A descriptor of `folder`; if it is missing, it is created with its parents and made durable first."""
         if folder in self._durable_folders:
             with contextlib.suppress(FileNotFoundError):
                 return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -158,9 +160,9 @@ class LocalObjectStore:
         while not top.parent.exists():
             top = top.parent
         folder.mkdir(parents=True, exist_ok=True)
-        # also where a folder was there: whoever made it may have died before its parent was synced
+        # also if the folder was there: the process that made it may have died before it synced the parent
         for made in (folder, *folder.parents):
-            _sync_folder(made.parent)
+            sync_folder(made.parent)
             if made == top:
                 break
         _remove_leftovers(folder)
@@ -171,13 +173,13 @@ class LocalObjectStore:
 def _get_elsewhere(key: ObjectKey, path: Path) -> StoredObject | None:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            return None  # a device or a pipe may never end
+            return None  # reading a device or a pipe may never end
         return StoredObject(key, path.read_bytes(), None, None)
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return None
     except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP):  # nobody has to wait for it
-            reason = f"{key}: {error.strerror}: let the user of this process read it"
+        if error.errno in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP):  # trying again does not help
+            reason = f"{key}: {error.strerror}: give the user of this process the right to read it"
             raise Invalid("file-unreadable", reason) from error
         raise _unavailable(path, error) from error
 
@@ -210,18 +212,6 @@ def _write_synced(folder: int, name: str, body: bytes) -> None:
         os.close(file)
 
 
-def _lock_shared(folder: int) -> None:
-    """Held until the descriptor is closed. Only deletion stands in the way, and it is short."""
-    deadline = time.monotonic() + _LOCK_WAIT_S
-    while True:
-        try:
-            return fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise OSError(errno.ETIMEDOUT, f"its folder was locked for {_LOCK_WAIT_S:.0f} s") from None
-            time.sleep(0.005)
-
-
 def _exists(folder: int, name: str) -> bool:
     return os.access(name, os.F_OK, dir_fd=folder)
 
@@ -231,7 +221,7 @@ def _name_of(key: ObjectKey) -> str:
 
 
 def _change_of(folder: int) -> tuple[int, int, int]:
-    """What differs when a name was made in or removed from the folder, or when it is another folder."""
+    """A value that differs after a name was created in or removed from the folder, or if it is another folder."""
     found = os.fstat(folder)
     return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
 
@@ -241,7 +231,7 @@ def _first_name(folder: int) -> str | None:
 
 
 def _names_in(folder: Path) -> list[str]:
-    """The names in `folder`, those of folders with `/` at the end; none when there is no such folder."""
+    """The names in `folder`, those of folders with `/` at the end; none if there is no such folder."""
     try:
         with os.scandir(folder) as found:
             return [
@@ -262,14 +252,6 @@ def _walk(folder: Path, prefix: str, limit: int | None) -> Iterator[ObjectKey]:
             yield from _walk(folder / name, prefix + name, limit)
         else:
             yield ObjectKey(prefix + name)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _remove_leftovers(folder: Path) -> None:

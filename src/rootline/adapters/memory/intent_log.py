@@ -1,7 +1,7 @@
-"""The intent log in lists: for tests, simulations and `memory://`.
+"""The intent log in lists, for tests, simulations and `memory://`.
 
-Owns: nothing that outlives the process. Does not own: framing of records.
-Invariants: passes the contract of every embedded log; offsets ascend by one from 0.
+Owns: the records and verdicts, which end with the process. Does not own: framing of records.
+Invariants: passes the contract of every embedded log; offsets count up from 0.
 """
 
 from __future__ import annotations
@@ -100,6 +100,6 @@ class MemoryIntentLog:
                     await self._changed.wait()
 
     def _wake(self) -> None:
-        # waiters of this moment wake; later ones wait on a fresh event
+        # present waiters wake; later ones wait for a fresh event
         self._changed.set()
         self._changed = asyncio.Event()

@@ -1,9 +1,9 @@
 """Objects in a dictionary: the store of tests, simulations and `memory://`.
 
-Owns: nothing that outlives the process. Does not own: faults (`rootline.testing.faulty_object_store`).
+Owns: the objects, which end with the process. Does not own: faults (`rootline.testing.faulty_object_store`).
 Invariants: passes the contract of every store; with a clock it dates its answers as S3 does and ignores `after`,
-without one it checks `after` as a local folder does; absolute keys are names like others, which only `place` makes and
-no listing shows.
+without one it checks `after` as a local folder does; objects with absolute keys are made by `place` alone and never
+listed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class MemoryObjectStore:
         self._keys: list[ObjectKey] = []
 
     async def get(self, key: ObjectKey) -> StoredObject | None:
-        """The whole object, or `None` when there is none; an absolute key only as it was placed."""
+        """The whole object, or `None` when there is none; an absolute key exactly as it was placed."""
         if is_absolute(key):
             _ABSOLUTE.place_of(key)
         else:
@@ -67,7 +67,7 @@ class MemoryObjectStore:
     def place(self, key: ObjectKey, body: bytes) -> None:
         """Write or replace an object outside the port: for tests that damage bytes and for stores that lie.
 
-        The key may be absolute, and is then one that only `get` finds.
+        The key may be absolute; then only `get` finds it.
         """
         if key not in self._objects and not is_absolute(key):
             insort(self._keys, key)

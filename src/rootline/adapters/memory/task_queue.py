@@ -13,14 +13,14 @@ from rootline.schemas.identifiers import TableName
 
 
 class MemoryTaskQueue:
-    """Holds up to `tasks_max` tasks that nobody took yet."""
+    """Holds up to `tasks_max` tasks that were not taken yet."""
 
     def __init__(self, *, tasks_max: int = 1_024) -> None:
         self._waiting: asyncio.Queue[Task] = asyncio.Queue(maxsize=tasks_max)
         self._held: set[tuple[TaskKind, TableName]] = set()
 
     async def offer(self, task: Task) -> Offer:
-        """Queue `task` unless its like is there or the queue is full."""
+        """Queue `task` unless one of its kind and table is there or the queue is full."""
         like = (task.kind, task.table)
         if like in self._held:
             return Offer.ALREADY_THERE
@@ -44,4 +44,4 @@ class MemoryTaskQueue:
         self._held.discard((task.kind, task.table))
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing."""

@@ -21,7 +21,7 @@ from rootline.adapters.s3.settings import S3Settings
 
 
 class _OneAttemptSession(AIOHTTPSession):  # type: ignore[misc]
-    """aiohttp sends a PUT a second time by itself when its connection drops: one's own object would answer 412."""
+    """aiohttp by itself sends a PUT again when the connection drops; then our own first attempt would answer 412."""
 
     async def _get_session(self, proxy_url: str | None) -> aiohttp.ClientSession:
         session: aiohttp.ClientSession = await super()._get_session(proxy_url)

@@ -1,11 +1,11 @@
 """Objects in an S3 bucket, created with `If-None-Match: *`.
 
 Owns: the requests, and which answer each status and each failure is. Does not own: the client's configuration
-(`client`), what an unknown outcome leads to (the commit machine), whether the store keeps its word
+(`client`), what an unknown outcome leads to (the commit machine), whether the store honours the precondition
 (`rootline.storage.store_probe`).
-Invariants: a PUT is sent once; only a 200 is CREATED; whatever may have reached the store and was not answered is
-NO_ANSWER; every request has a deadline; dates are the store's own; absolute keys (`absolute_keys`) are read only, from
-any bucket that the same settings reach.
+Invariants: a PUT is sent once; only a 200 is CREATED; a PUT that may have reached the store and got no answer is
+NO_ANSWER; every request has a deadline; dates are the store's own; absolute keys (`absolute_keys`) are read, from any
+bucket that the same settings reach, and never written.
 """
 
 from __future__ import annotations
@@ -50,24 +50,26 @@ _NOT_TO_BE_READ: Final = frozenset(
     ("AccessDenied", "AllAccessDisabled", "NoSuchBucket", "InvalidBucketName", "KeyTooLongError", "InvalidObjectState",
      "PermanentRedirect", "AuthorizationHeaderMalformed", "MethodNotAllowed")
 )  # fmt: skip
-"""What is said of an object elsewhere, not of the store: asking again does not help, and nobody has to wait for it."""
-_WHAT_TO_ALLOW: Final = "files outside the warehouse are read with its own endpoint, region and keys: allow them to"
+"""For an absolute key these are about that object and not about the store: asking again does not help."""
+_WHAT_TO_ALLOW: Final = (
+    "files outside the warehouse are read with its endpoint, region and keys: give those keys the right to read it"
+)
 _WHAT_TO_CHECK: Final = {
     "NoSuchBucket": "the bucket does not exist: create it, or correct the warehouse URL",
     "AccessDenied": "access is denied: check the key's permissions on the bucket (get, put, list)",
     "InvalidAccessKeyId": "the access key is unknown: check ROOTLINE_S3__ACCESS_KEY_ID",
     "XAdminUserNotFound": "the access key is unknown: check ROOTLINE_S3__ACCESS_KEY_ID",  # versitygw's word
     "SignatureDoesNotMatch": "the signature is wrong: check ROOTLINE_S3__SECRET_ACCESS_KEY and ROOTLINE_S3__REGION",
-    "RequestTimeTooSkewed": "this machine's clock is wrong: set it",
+    "RequestTimeTooSkewed": "the clock of this machine is wrong: set it",
     "PermanentRedirect": "the bucket is in another region: check ROOTLINE_S3__REGION and ROOTLINE_S3__ENDPOINT",
-    "NotImplemented": "the store does not carry out If-None-Match: use one that does (docs/stores.md)",
+    "NotImplemented": "the store does not support If-None-Match: use one that does (docs/stores.md)",
 }
 
 
 class S3ObjectStore:
     """One warehouse in `bucket` under `prefix` (empty, or without `/` at its ends); for one event loop.
 
-    `absolute_reads`: objects elsewhere are read only below these locations; empty: wherever they are.
+    `absolute_reads`: objects outside it are read only below these locations; empty: anywhere.
     """
 
     def __init__(self, bucket: str, prefix: str, settings: S3Settings, absolute_reads: Sequence[str] = ()) -> None:
@@ -141,7 +143,11 @@ class S3ObjectStore:
             if limit is not None and len(keys) >= limit:
                 break
         if date_ms is None:
-            raise Fenced("store-lies", f"{self._name} sends no Date: without dates of its own no head is confirmed")
+            raise Fenced(
+                "store-lies",
+                f"{self._name} sends no Date header, and without its dates no head can be confirmed: use a store that "
+                "sends them (docs/stores.md)",
+            )
         return Listing(keys, date_ms)
 
     async def folders(self, prefix: str) -> Sequence[str]:
@@ -198,7 +204,7 @@ class S3ObjectStore:
 
     @contextlib.asynccontextmanager
     async def _reading(self, what: str) -> AsyncIterator[None]:
-        """One read under its deadline; no answer is `Unavailable`, because a read changes nothing."""
+        """One read with its deadline; no answer is `Unavailable`, because a read changes nothing."""
         try:
             async with asyncio.timeout(self._settings.request_timeout_s):
                 yield
@@ -215,7 +221,7 @@ class S3ObjectStore:
 
 
 def _sendable(body: bytes) -> bytes | BytesIO:
-    """Large bodies are sent piece by piece, so that the loop goes on meanwhile."""
+    """Large bodies are sent in pieces, so that the loop can do other work in between."""
     return body if len(body) <= _SENT_AT_ONCE_BYTES_MAX else BytesIO(body)
 
 
@@ -225,7 +231,7 @@ async def _list_page(asked: Mapping[str, Any], client: Any) -> Mapping[str, Any]
 
 
 async def _twice(read: Any, client: Any) -> Any:
-    """Read once more when the connection was dropped, as idle ones are: a read may be repeated, a PUT may not."""
+    """Read again if the connection was dropped, as idle ones are. A read may be repeated, a PUT may not."""
     try:
         return await read(client)
     except _DROPPED:

@@ -1,7 +1,7 @@
 """How an S3 store is reached.
 
 Owns: names, defaults and units of `ROOTLINE_S3__*`. Does not own: the warehouse's bucket and prefix (its URL).
-Invariants: a secret is never printed; without keys the vendor's own chain (environment, instance role) is asked.
+Invariants: a secret is never printed; without keys the vendor's own chain of credentials is used (environment, role).
 """
 
 from __future__ import annotations
@@ -10,33 +10,33 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from rootline.schemas.errors import Invalid
+from rootline.adapters.secret_files import is_given, read_secret
 
 
 class S3Settings(BaseModel):
-    """Units stand last in each name."""
+    """The unit is the last part of each name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    endpoint: str | None = Field(default=None, description="URL of the store; none: Amazon's own.")
-    region: str = Field(default="us-east-1", description="Region that requests are signed for.")
-    access_key_id: str | None = Field(default=None, description="None: the vendor's chain of credentials.")
-    secret_access_key: SecretStr | None = Field(default=None, description="Goes with `access_key_id`.")
-    secret_access_key_file: Path | None = Field(default=None, description="A file that holds the secret instead.")
-    session_token: SecretStr | None = Field(default=None, description="For temporary credentials.")
-    ca_bundle: Path | None = Field(default=None, description="Certificates to trust instead of the system's.")
-    connect_timeout_s: float = Field(default=3.0, gt=0, description="The longest a connection may take.")
-    read_timeout_s: float = Field(default=10.0, gt=0, description="The longest silence of the store.")
-    request_timeout_s: float = Field(default=30.0, gt=0, description="Deadline of one whole request.")
+    endpoint: str | None = Field(default=None, description="URL of the store; none: Amazon S3.")
+    region: str = Field(default="us-east-1", description="The region that requests are signed for.")
+    access_key_id: str | None = Field(
+        default=None, description="Access key; none: the credentials that Amazon's library finds by itself."
+    )
+    secret_access_key: SecretStr | None = Field(default=None, description="The secret of `access_key_id`.")
+    secret_access_key_file: Path | None = Field(default=None, description="A file that contains the secret instead.")
+    session_token: SecretStr | None = Field(default=None, description="The token of temporary credentials.")
+    ca_bundle: Path | None = Field(default=None, description="A file of certificates to trust instead of the system's.")
+    connect_timeout_s: float = Field(default=3.0, gt=0, description="How long connecting may take.")
+    read_timeout_s: float = Field(default=10.0, gt=0, description="How long the store may send nothing.")
+    request_timeout_s: float = Field(default=30.0, gt=0, description="Deadline of a whole request.")
     connections_max: int = Field(default=64, ge=1, description="Open connections of one process.")
 
     @model_validator(mode="after")
     def _keys_come_in_pairs(self) -> S3Settings:
-        if self.secret_access_key is not None and self.secret_access_key_file is not None:
-            raise ValueError("give secret_access_key or secret_access_key_file, not both")
-        has_secret = self.secret_access_key is not None or self.secret_access_key_file is not None
+        has_secret = is_given("secret_access_key", self.secret_access_key, self.secret_access_key_file)
         if has_secret != (self.access_key_id is not None):
-            raise ValueError("access_key_id and its secret are given together or not at all")
+            raise ValueError("give access_key_id and its secret together, or neither")
         return self
 
     def secret(self) -> str | None:
@@ -46,10 +46,5 @@ class S3Settings(BaseModel):
             Invalid: `setting-invalid`, the file cannot be read.
 
         """
-        if self.secret_access_key_file is None:
-            return None if self.secret_access_key is None else self.secret_access_key.get_secret_value()
-        try:
-            return self.secret_access_key_file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = f"secret_access_key_file {self.secret_access_key_file} cannot be read: {error}"
-            raise Invalid("setting-invalid", reason) from error
+        file = self.secret_access_key_file
+        return read_secret("ROOTLINE_S3__SECRET_ACCESS_KEY_FILE", self.secret_access_key, file)

@@ -1,9 +1,11 @@
 """The embedded intent log: one SQLite file that any number of processes may publish to and read from.
 
-Owns: the writing thread and its queue; source: the protocol page, section 6. Does not own: the SQL and the file
-(`log_file`), waiting (`log_watch`), framing of records.
-Invariants: everything is written by one thread, the records of several callers in one transaction, and answered
-after the transaction is durable; an outcome that is not known is never reported as success or failure.
+Owns: the writing thread and its queue. Does not own: the SQL and the file (`log_file`), waiting (`log_watch`), framing
+of records.
+Invariants: one thread writes everything, the records of several callers in one transaction, and answers after the
+transaction is durable; an unknown outcome is never reported as success or failure.
+
+Source: the protocol page, section 6.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request(Generic[_Answer]):
-    """Work for the writer's thread, inside its transaction, and where the answer goes."""
+    """Work for the writing thread, inside its transaction, and the future for its answer."""
 
     work: Callable[[LogWriter], _Answer]
     loop: asyncio.AbstractEventLoop
@@ -41,11 +43,11 @@ class _Request(Generic[_Answer]):
 
 
 class SqliteIntentLog:
-    """The log in `folder` (`<warehouse>/.rootline`), made by whoever opens it first; for one event loop.
+    """The log in `folder` (`<warehouse>/.rootline`), created when it is first opened; for one event loop.
 
     Raises:
-        Unavailable: `log-unavailable`, the file cannot be opened or made.
-        Corrupt: `log-corrupt`, the file is not a log.
+        Unavailable: `log-unavailable`, the file cannot be opened or created.
+        Corrupt: `log-corrupt`, the file is not a log of ours.
 
     """
 
@@ -81,7 +83,7 @@ class SqliteIntentLog:
         return [LogPosition(self._identity, 0, offset) for offset in offsets]
 
     async def identity(self) -> LogId:
-        """`embedded/<uuid>`, minted by whoever made the file."""
+        """`embedded/<uuid>`, chosen when the file was created."""
         return self._identity
 
     async def first_undecided(self) -> int:
@@ -124,7 +126,7 @@ class SqliteIntentLog:
         return found[::-1]
 
     async def close(self) -> None:
-        """Write what is queued, then give back the thread and the file."""
+        """Write what is queued, then end the thread and close the file."""
         if self._closed:
             return
         self._closed = True
@@ -141,7 +143,9 @@ class SqliteIntentLog:
     async def _write(self, work: Callable[[LogWriter], _Answer]) -> _Answer:
         self._check_open()
         if self._requests.qsize() >= _QUEUED_MAX:
-            raise Unavailable("log-unavailable", f"{self._writer.path}: {_QUEUED_MAX} writes are waiting")
+            raise Unavailable(
+                "log-unavailable", f"{self._writer.path}: {_QUEUED_MAX} writes are waiting: publish more slowly"
+            )
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[_Answer] = loop.create_future()
         self._requests.put(_Request(work, loop, answer))  # type: ignore[arg-type]
@@ -162,7 +166,7 @@ class SqliteIntentLog:
     def _carry_out(self, batch: Sequence[_Request[object]]) -> None:
         try:
             answers = self._writer.in_one_transaction([request.work for request in batch])
-        except Exception as error:  # whatever it is, it is the callers' and must not end this thread
+        except Exception as error:  # any error is for the callers, and must not end this thread
             for request in batch:
                 hand_over(request.loop, request.answer, _own_copy(error))
         else:
@@ -171,5 +175,5 @@ class SqliteIntentLog:
 
 
 def _own_copy(error: Exception) -> Exception:
-    """An error for one caller of several: a shared one would gather all their tracebacks."""
+    """An error for one caller of several: a shared one would collect all their tracebacks."""
     return type(error)(error.code, error.message) if isinstance(error, RootlineError) else error

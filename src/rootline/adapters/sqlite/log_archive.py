@@ -1,7 +1,7 @@
-"""What an embedded log still holds, for people who look.
+"""An embedded log for inspection: what is still in it, newest first.
 
-Owns: portions, newest first. Does not own: the SQL (`log_file`).
-Invariants: those of the port; makes no file, takes no lock that a writer waits for.
+Owns: reading in portions. Does not own: the SQL (`log_file`).
+Invariants: those of the port; creates no file, takes no lock that a writer waits for.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ class SqliteLogArchive:
     """The log in `folder`.
 
     Raises:
-        Unavailable: `log-unavailable`, there is none, or it cannot be opened. Corrupt: `log-corrupt`.
+        Unavailable: `log-unavailable`, there is no log, or it cannot be opened. Corrupt: `log-corrupt`.
 
     """
 
     def __init__(self, folder: Path) -> None:
         path = folder.absolute() / FILE_NAME
         if not path.is_file():
-            raise Unavailable("log-unavailable", f"{path}: there is no log")
+            raise Unavailable("log-unavailable", f"{path}: there is no log here: check the warehouse or the log's URL")
         self._reader = LogReader(path)
 
     async def records(
         self, *, key: bytes | None = None, since_ms: int = 0
     ) -> AsyncGenerator[Sequence[LogRecord], None]:
-        """As the port says; with a `key`, its own only."""
+        """As the port says; with a `key`, only its own."""
         before = self._reader.end_offset()
         while portion := self._reader.records_before(before, _PORTION, key=key, since_ms=since_ms):
             yield portion
@@ -60,5 +60,5 @@ class SqliteLogArchive:
         return letters[0] if letters and letters[0].offset == offset else None
 
     async def close(self) -> None:
-        """Give back the file."""
+        """Close the file."""
         self._reader.close()

@@ -1,9 +1,9 @@
-"""The file of the embedded log: its layout, and what one connection writes to or reads from it.
+"""The file of the embedded log: its layout, and what one connection writes to it or reads from it.
 
-Owns: the SQL, the pragmas, making the file, and what each SQLite error means to a caller. Does not own: threads and
+Owns: the SQL, the pragmas, creating the file, and what each SQLite error means to a caller. Does not own: threads and
 waiting (`intent_log`).
 Invariants: WAL with `synchronous=FULL`, so a committed transaction survives a power cut; offsets come from
-AUTOINCREMENT and are never given twice; the identity is minted once, by whoever makes the file, under a lock.
+AUTOINCREMENT and are never given twice; the identity is chosen once, when the file is created, under a lock.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import os
 import random
 import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
+from rootline.adapters.posix_files import sync_folder, wait_for_lock
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Corrupt, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
@@ -28,7 +28,7 @@ from rootline.schemas.verdict import Verdict
 FILE_NAME: Final = "log.sqlite"
 _LOCK_NAME: Final = "log.lock"
 _LAYOUT: Final = "1"
-_APPLICATION_ID: Final = 0x524F4F54  # "ROOT": another program's database is not taken for an empty log
+_APPLICATION_ID: Final = 0x524F4F54  # "ROOT": so another program's database is not taken for an empty log
 _BUSY_WAIT_S: Final = 10.0
 _READ_BYTES_MAX: Final = 8_000_000
 _OFFSETS_PER_QUERY: Final = 500
@@ -54,7 +54,7 @@ class LogWriter:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """The log in `folder`, made when there is none.
+        """The log in `folder`, created if there is none.
 
         Raises:
             Unavailable: `log-unavailable`. Corrupt: `log-corrupt`.
@@ -67,9 +67,9 @@ class LogWriter:
                 connection = _connect(path)
                 try:
                     identity = _prepare(connection, path)
-                    connection.execute("PRAGMA busy_timeout=0")  # `_begin` waits by itself
-                    _sync(folder)
-                    _sync(folder.parent)
+                    connection.execute("PRAGMA busy_timeout=0")  # `_begin` does its own waiting
+                    sync_folder(folder)
+                    sync_folder(folder.parent)
                 except BaseException:
                     connection.close()
                     raise
@@ -116,7 +116,7 @@ class LogWriter:
         return [_row_id(self._connection.execute(statement, (key, value, now_ms))) for key, value in records]
 
     def decide(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> list[Verdict]:
-        """Keep verdicts and dead letters, the first one of an offset; the verdicts that stand."""
+        """Store verdicts and dead letters, the first one of each offset; returns the verdicts that are stored."""
         for letter in dead_letters:
             self._connection.execute(
                 "INSERT OR IGNORE INTO dead_letters (log_offset, body, key, value) VALUES (?, ?, ?, ?)",
@@ -130,7 +130,7 @@ class LogWriter:
         return verdict if kept.rowcount == 1 else _verdicts_at(self._connection, (verdict.offset,))[0]
 
     def first_undecided(self) -> int:
-        """The lowest offset without a verdict; where the last search ended is kept, so that it never starts anew."""
+        """The lowest offset without a verdict; stores where the search ended, so that the next one starts there."""
         known = self._connection.execute("SELECT value FROM meta WHERE name = 'decided-below'").fetchone()
         found = self._connection.execute(
             "SELECT i.log_offset FROM intents i LEFT JOIN verdicts v ON v.log_offset = i.log_offset"
@@ -142,7 +142,7 @@ class LogWriter:
         return offset
 
     def close(self) -> None:
-        """Give the connection back; the last one to close folds the WAL into the file."""
+        """Close the connection; the last one to close writes the WAL into the file."""
         self._connection.close()
 
 
@@ -181,26 +181,18 @@ class LogReader:
         return self._records(f"{where} AND key = ? ORDER BY log_offset DESC LIMIT ?", (*values, key, limit))
 
     def _records(self, where: str, values: tuple[int | bytes, ...]) -> list[LogRecord]:
-        found: list[LogRecord] = []
-        size = 0
-        with self._failures():
-            rows = self._connection.execute(
-                f"SELECT log_offset, key, value, appended_ms FROM intents WHERE {where}", values
-            )
-            with contextlib.closing(rows):
-                for offset, key, value, appended_ms in rows:
-                    found.append(LogRecord(LogPosition(self._identity, 0, offset), key, value, appended_ms))
-                    size += len(value)
-                    if size >= _READ_BYTES_MAX:
-                        break
-        return found
+        rows = self._rows(f"SELECT log_offset, key, appended_ms, value FROM intents WHERE {where}", values)
+        return [
+            LogRecord(LogPosition(self._identity, 0, offset), key, value, appended_ms)
+            for offset, key, appended_ms, value in rows
+        ]
 
     def verdict(self, offset: int) -> Verdict | None:
         """The verdict on the record at `offset`."""
         return next(iter(self.verdicts((offset,))), None)
 
     def verdicts(self, offsets: Sequence[int]) -> list[Verdict]:
-        """Those verdicts that there are on the records at `offsets`."""
+        """The verdicts that there are on the records at `offsets`."""
         with self._failures():
             return [
                 verdict
@@ -210,25 +202,28 @@ class LogReader:
 
     def dead_letters_before(self, before_offset: int, limit: int, *, since_ms: int = 0) -> list[DeadLetter]:
         """Up to `limit` rejected records below `before_offset`, newest first, and no more after 8 MB of values."""
-        found: list[DeadLetter] = []
-        size = 0
-        with self._failures():
-            rows = self._connection.execute(
-                "SELECT d.body, d.key, d.value FROM dead_letters d LEFT JOIN intents i ON i.log_offset = d.log_offset"
-                " WHERE d.log_offset < ? AND coalesce(i.appended_ms, ?) >= ? ORDER BY d.log_offset DESC LIMIT ?",
-                (before_offset, since_ms, since_ms, limit),
-            )
-            with contextlib.closing(rows):
-                for body, key, value in rows:
-                    found.append(_letter(body, key, value))
-                    size += len(value)
-                    if size >= _READ_BYTES_MAX:
-                        break
-        return found
+        rows = self._rows(
+            "SELECT d.body, d.key, d.value FROM dead_letters d LEFT JOIN intents i ON i.log_offset = d.log_offset"
+            " WHERE d.log_offset < ? AND coalesce(i.appended_ms, ?) >= ? ORDER BY d.log_offset DESC LIMIT ?",
+            (before_offset, since_ms, since_ms, limit),
+        )
+        return [_letter(body, key, value) for body, key, value in rows]
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         self._connection.close()
+
+    def _rows(self, query: str, values: Sequence[int | bytes]) -> list[tuple[Any, ...]]:
+        """The rows of `query`, whose last column is a record's value, and no more after 8 MB of values."""
+        found: list[tuple[Any, ...]] = []
+        size = 0
+        with self._failures(), contextlib.closing(self._connection.execute(query, values)) as rows:
+            for row in rows:
+                found.append(row)
+                size += len(row[-1])
+                if size >= _READ_BYTES_MAX:
+                    break
+        return found
 
     @contextlib.contextmanager
     def _failures(self) -> Iterator[None]:
@@ -245,13 +240,18 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> LogId:
-    """Make what is missing, all in one transaction; the log's identity."""
+    """Create what is missing, in one transaction; returns the log's identity."""
     application_id = connection.execute("PRAGMA application_id").fetchone()[0]
     if application_id != _APPLICATION_ID and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        raise Corrupt("log-corrupt", f"{path}: a SQLite database of another program")
+        raise Corrupt(
+            "log-corrupt", f"{path}: this is a SQLite database of another program: use another folder for the log"
+        )
     mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
     if mode != "wal":
-        raise Unavailable("log-unavailable", f"{path}: the file system does not carry SQLite's WAL, it stays {mode}")
+        raise Unavailable(
+            "log-unavailable",
+            f"{path}: the file system does not support SQLite's WAL (the journal mode stays {mode}): use a local disk",
+        )
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
     for statement in _TABLES:
@@ -265,12 +265,15 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> LogId:
 def _identity_of(connection: sqlite3.Connection, path: Path) -> LogId:
     meta = dict(connection.execute("SELECT name, value FROM meta").fetchall())
     if meta.get("layout") != _LAYOUT:
-        raise Corrupt("log-corrupt", f"{path}: its layout is {meta.get('layout')}, this version knows {_LAYOUT}")
+        raise Corrupt(
+            "log-corrupt",
+            f"{path}: its layout is {meta.get('layout')}, this version of Rootline reads {_LAYOUT}: use another one",
+        )
     return LogId(f"embedded/{uuid.UUID(meta['identity'])}")
 
 
 def _begin(connection: sqlite3.Connection) -> None:
-    """Take the write lock; SQLite's own waiting goes up to 100 ms between tries, which several writers would feel."""
+    """Take the write lock. SQLite's own waiting pauses up to 100 ms between attempts, too long for several writers."""
     deadline = time.monotonic() + _BUSY_WAIT_S
     while True:
         try:
@@ -284,7 +287,7 @@ def _begin(connection: sqlite3.Connection) -> None:
 
 
 def _end_offset(connection: sqlite3.Connection) -> int:
-    # AUTOINCREMENT's own memory: it stays when records are deleted
+    # the memory of AUTOINCREMENT, which stays when records are deleted
     found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'intents'").fetchone()
     return 1 if found is None else int(found[0]) + 1
 
@@ -296,7 +299,7 @@ def _verdicts_at(connection: sqlite3.Connection, offsets: Sequence[int]) -> list
 
 
 def _letter_body(letter: DeadLetter) -> str:
-    """All but the record's key and value, which are columns; headers only where there are any."""
+    """All but the record's key and value, which are columns; headers only if there are any."""
     return letter.model_dump_json(exclude={"key", "value"}, exclude_defaults=True)
 
 
@@ -313,30 +316,14 @@ def _row_id(cursor: sqlite3.Cursor) -> int:
 def _failed(path: Path, error: sqlite3.Error | OSError) -> RootlineError:
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and code & 0xFF in _NOT_A_LOG:
-        return Corrupt("log-corrupt", f"{path}: not a Rootline log, or damaged: {error}")
+        return Corrupt("log-corrupt", f"{path}: this is not a Rootline log, or it is damaged: {error}")
     if isinstance(error, OSError):
         return Unavailable("log-unavailable", f"{path}: {error.strerror or error}")
     return Unavailable("log-unavailable", f"{path}: {error}")
 
 
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    deadline = time.monotonic() + _BUSY_WAIT_S
     with path.open("a") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.005)
+        wait_for_lock(file.fileno(), fcntl.LOCK_EX, patience_s=_BUSY_WAIT_S)
         yield

@@ -1,9 +1,9 @@
-"""Waiting for records and verdicts of the embedded log, whoever writes them.
+"""Waiting for records and verdicts of the embedded log, from any process.
 
 Owns: the waiters, and the poller that runs while there are any. Does not own: reading rows (`log_file`).
-Invariants: what is written by this process wakes its waiters at once; what another process writes is seen through
-`PRAGMA data_version` within 5 ms; a waiter begins to watch before it looks, so that nothing falls between the two;
-an error of the poller reaches every waiter.
+Invariants: a write of this process wakes its waiters at once; a write of another process is noticed through
+`PRAGMA data_version` within 5 ms; a waiter begins to watch before it reads, so that it misses nothing; an error of the
+poller reaches every waiter.
 """
 
 from __future__ import annotations
@@ -64,20 +64,20 @@ class LogWatch:
                 del self._verdicts[offset]
 
     def appended(self) -> None:
-        """Records were appended by this process."""
+        """This process has appended records: wake their waiters."""
         for waiter in self._readers:
             if not waiter.done():
                 waiter.set_result(None)
 
     def decided(self, verdicts: Sequence[Verdict]) -> None:
-        """These are the verdicts that the log keeps for their offsets."""
+        """These verdicts are stored for their offsets: wake their waiters."""
         for verdict in verdicts:
             for waiter in self._verdicts.get(verdict.offset, ()):
                 if not waiter.done():
                     waiter.set_result(verdict)
 
     async def close(self, reason: str) -> None:
-        """Stop; whoever still waits is told `reason`."""
+        """Stop; remaining waiters get `Unavailable` with `reason`."""
         self._fail(Unavailable("log-unavailable", reason))
         if self._poller is not None:
             self._poller.cancel()
@@ -96,7 +96,7 @@ class LogWatch:
         finally:
             waiters.discard(waiter)
             if not waiter.cancel() and not waiter.cancelled():
-                waiter.exception()  # seen, even when the waiter timed out in the same moment
+                waiter.exception()  # looked at, even if the waiter timed out at the same moment
 
     async def _poll(self) -> None:
         pause_s = _PAUSE_MIN_S
