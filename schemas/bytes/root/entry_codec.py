@@ -2,8 +2,8 @@
 
 Owns: the entry's Avro encoding both ways. Does not own: the schema (`entry_schema`), statistics
 (`statistics_codec`), which combinations of fields are allowed (`entry_rules`), blocks and files (`root_codec`).
-Invariants: equal to what any Avro library reads and writes with the schema (a property test proves it); turning
-ADDED into EXISTING changes `version_info` only, so the tail is copied and never encoded anew.
+Invariants: equal to what any Avro library reads and writes with the schema (a property test proves it); turning ADDED
+into EXISTING changes `version_info` only, so the tail is copied and never encoded again.
 """
 
 from __future__ import annotations

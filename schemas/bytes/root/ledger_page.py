@@ -2,7 +2,7 @@
 
 Owns: the rows' form, and looking a writer up. Does not own: the file around them (`page_codec`), what a record means
 (`rootline.tree.ledger.ledger`), which records leave the header (`rootline.tree.ledger.ledger_spill`).
-Invariants: a row is kept as bytes and decoded when somebody asks for its writer, so that a page of many writers is
+Invariants: a row is kept as bytes and decoded when its writer is first asked for, so that a page of many writers is
 cheap to load and to merge; a writer has one row in a page.
 """
 
@@ -54,7 +54,7 @@ _REJECTIONS: Final = fastavro.parse_schema(_REJECTION_LIST)
 
 @dataclass(frozen=True, slots=True)
 class LedgerPage:
-    """Writer → its row. The rows belong to the page: nobody changes them."""
+    """Writer → its row. The rows belong to the page and never change."""
 
     reference: PageReference
     rows: Mapping[WriterId, bytes]
@@ -114,7 +114,7 @@ def decode_ledger_row(row: bytes, *, name: str = "a page") -> WriterRecord:
     """The record in a row of the page `name`.
 
     Raises:
-        Corrupt: `page-corrupt`; as the page's digest was right, its writer was wrong.
+        Corrupt: `page-corrupt`; the page's digest is right, so the page was written wrong.
 
     """
     try:

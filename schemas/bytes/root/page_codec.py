@@ -126,7 +126,7 @@ def decode_values(schema: Any, count: int, plain: bytes) -> Iterator[tuple[Any, 
         start = end
         try:
             value = fastavro.schemaless_reader(source, schema, None, return_record_name=True)
-        except Exception as error:  # hostile bytes: what fastavro raises depends on where it stumbles
+        except Exception as error:  # hostile bytes: what fastavro raises depends on what is wrong
             raise Unreadable(f"a row cannot be read: {type(error).__name__}: {error!s:.100}") from None
         end = source.tell()
         yield value, plain[start:end]

@@ -36,7 +36,7 @@ class Row:
         return quick_row(entry, codec.encode_tail(entry))
 
     def with_version_info(self, version_info: VersionInfo) -> Row:
-        """The same row under another status and other numbers; the tail is shared, not encoded anew."""
+        """The same row under another status and other numbers; the tail is shared, not encoded again."""
         return quick_row(self.entry.with_version_info(version_info), self.tail)
 
 

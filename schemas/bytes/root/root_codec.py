@@ -87,7 +87,7 @@ def encode_root(header: RootHeader, blocks: Sequence[RootBlock], codec: EntryCod
         sync: `sync_marker` of the table.
 
     Raises:
-        Internal: `invariant-broken`: foreign blocks, or more entries than a reader accepts.
+        Internal: `invariant-broken`: blocks of another table, or more entries than a reader accepts.
 
     """
     entries = sum([len(block.rows) for block in blocks])

@@ -1,9 +1,9 @@
 """Bounds of each type: their bytes in `content_stats`, from and to physical values.
 
-Owns: one encoder, decoder and skip pattern per type. Does not own: the record around the bounds
-(`statistics_codec`), the order of bounds, truncation, signed zeros (whoever measures the file).
-Invariants: what decodes encodes to the same value; a value that the type cannot hold exactly raises `ValueError`;
-NaN is refused unless asked for, because it is a bound nowhere but in partition values.
+Owns: one encoder, decoder and skip pattern per type. Does not own: the record around the bounds (`statistics_codec`),
+the order of bounds, truncation, signed zeros (the code that measures the file).
+Invariants: what decodes encodes to the same value; a value that the type cannot hold exactly raises `ValueError`; NaN
+is refused unless asked for, because only a partition value may have it as a bound.
 
 Source: the Iceberg specification, Appendix A (Avro); `statistics` for the physical values.
 """

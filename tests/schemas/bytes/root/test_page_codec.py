@@ -108,7 +108,7 @@ def test_a_ledger_page_reads_back_equal(ledger: dict[WriterId, WriterRecord]) ->
     again = decode_ledger_page(body, page.reference, TABLE_UUID, name=NAME)
     assert again == page
     assert ledger_of(again) == ledger
-    assert again.record_of(WriterId("nobody at all, of a name so long")) is None
+    assert again.record_of(WriterId("no one at all, of a name so long")) is None
 
 
 @given(outcomes)
