@@ -15,12 +15,12 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
 
 
 def is_absolute(location: str) -> bool:
-    """Whether `location` begins with `/` or a scheme (`s3:`, `file:`), so that no table's folder belongs before it."""
+    """Whether `location` begins with `/` or a scheme (`s3:`, `file:`), so that it is not below a table's folder."""
     return location.startswith("/") or _SCHEME.match(location) is not None
 
 
 def scheme_of(location: str) -> str:
-    """The scheme in small letters; `file` for a plain path, empty for a relative location."""
+    """The scheme in lower case; `file` for a plain path, empty for a relative location."""
     if location.startswith("/"):
         return "file"
     found = _SCHEME.match(location)

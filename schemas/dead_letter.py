@@ -1,8 +1,8 @@
 """A dead letter: a rejected record with its original bytes and the reason.
 
 Owns: the model. Does not own: its framing (`verdict_codec`).
-Invariants: the original bytes are kept whole, so that nothing is lost and the record can be replayed after a repair;
-headers are the record's own, in order.
+Invariants: all of the original bytes are kept, so that the record can be replayed after a repair; headers are the
+record's own, in order.
 """
 
 from __future__ import annotations

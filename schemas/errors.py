@@ -23,7 +23,7 @@ class RootlineError(Exception):
 
 
 class Conflict(RootlineError):
-    """Somebody else was first: load the head and rebase onto it."""
+    """Someone else was first: load the head and rebase onto it."""
 
 
 class Fenced(RootlineError):

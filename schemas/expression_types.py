@@ -21,7 +21,7 @@ LOWER = "lower"
 
 
 class Function(Enum):
-    """How the values of an expression come about."""
+    """How the values of an expression are made."""
 
     TRANSFORM = "transform"
     """One of the specification's partition transforms, over one column."""

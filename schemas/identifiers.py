@@ -1,6 +1,6 @@
 """The names of things: a type for each kind of number or string that must not be mistaken for another.
 
-Owns: `NewType`s of ids, and the snapshot id's arithmetic. Does not own: fresh ids (the edge mints them).
+Owns: `NewType`s of ids, and the snapshot id's arithmetic. Does not own: fresh ids (the edge makes them).
 Invariants: a snapshot id follows from (table uuid, version), so a duplicate's commit can be named from its version.
 """
 

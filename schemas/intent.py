@@ -2,8 +2,8 @@
 
 Owns: the model, its shape rules (types, signs). Does not own: what each kind carries (`intent_kinds`), framing
 (`intent_codec`), whether the change is possible (`rootline.tree`), size limits (`intent_limits`).
-Invariants: immutable; `intent_id` is minted once by the writer and never stamped anew; an intent names locations,
-never endpoints or credentials.
+Invariants: immutable; the writer makes `intent_id` once, and it never changes; an intent names locations, never
+endpoints or credentials.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rootline.schemas.intent_kinds import CARGO, MAINTENANCE_KINDS, SHAPES, Inte
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Int32 = Annotated[int, Field(ge=0, le=2**31 - 1)]
 PROCESS_WRITER_PREFIX: Final = "process/"
-"""Writer ids that a producer minted for one process begin so; they leave the ledger after `writer_retention_s`."""
+"""The prefix of writer ids that a producer made for one process; they leave the ledger after `writer_retention_s`."""
 
 _new: Final = object.__new__
 _set_values, _set_fields, _set_extra, _set_private = (
@@ -53,7 +53,7 @@ class WireModel(BaseModel):
 
     @classmethod
     def proven(cls, values: dict[str, Any]) -> Self:
-        """A model of `values`, every field and each of its very type, which are not looked at again.
+        """A model of `values`, which holds every field, each of exactly its type; they are not checked again.
 
         What pydantic's own `model_construct` does, without its search for aliases, defaults and missing fields.
         """
@@ -146,7 +146,7 @@ class RemovedFile(WireModel):
 
 
 class AddedManifest(WireModel):
-    """A leaf that was written beforehand. In maintenance, every entry of it names the row or entry it came from."""
+    """A leaf that is stored already. In maintenance, every entry of it names the row or entry it came from."""
 
     location: str
     content_type: ContentType
@@ -158,7 +158,7 @@ class AddedManifest(WireModel):
 
 
 class Reaffiliation(WireModel):
-    """A delete leaf that stays, and the data leaf that it shall belong to; `None`: to none."""
+    """A delete leaf that stays, and the data leaf that it will belong to; `None`: none."""
 
     location: str
     referenced_file: str | None = None

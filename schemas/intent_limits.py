@@ -1,6 +1,6 @@
 """How much one intent may hold.
 
-Owns: the limits and their defaults. Does not own: where they are set (settings), who measures (`intent_codec`,
+Owns: the limits and their defaults. Does not own: where they are set (settings), what measures (`intent_codec`,
 `location_rules`).
 Invariants: nothing is expanded in memory before it has been measured against these.
 

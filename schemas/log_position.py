@@ -1,7 +1,7 @@
-"""Where a record stands on the log, and the record itself before it is decoded.
+"""The position of a record on the log, and the record itself before it is decoded.
 
 Owns: identity and position of log records. Does not own: how a log is read (`rootline.ports.intent_log`).
-Invariants: a `LogId` changes when the log is made anew (a topic's id, an embedded log's uuid), never otherwise.
+Invariants: a `LogId` changes when the log is created again (a topic's id, an embedded log's uuid), never otherwise.
 """
 
 from __future__ import annotations

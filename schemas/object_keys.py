@@ -1,7 +1,7 @@
-"""Where each object of a table rests, as keys relative to the warehouse.
+"""Where each object of a table is stored, as keys relative to the warehouse.
 
 Owns: the layout of a table's prefix. Does not own: what the objects hold.
-Invariants: root keys sort newest first; no key is another key's folder; no table's prefix lies inside another's.
+Invariants: root keys sort newest first; no key is another key's folder; no table's prefix is inside another's.
 """
 
 from __future__ import annotations

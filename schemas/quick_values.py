@@ -1,12 +1,12 @@
-"""Frozen values, made quickly: for the few that are made by the thousand.
+"""Frozen values, made quickly: for the few classes of which thousands are made.
 
 Owns: another way to the same constructor. Does not own: the values.
-Invariants: what comes out is of the very class, equal to what the class itself makes of the same arguments.
+Invariants: what comes out is of the class itself, and equal to what its own constructor makes of the same arguments.
 
 Theory. The constructor of a frozen dataclass goes around its own ban on assignment with one call of
 `object.__setattr__` for each field: 1.5 µs for the 16 of a content entry, where plain assignment takes 0.2 µs. A twin
-of the class that is not frozen, with the same slots and hence the same layout, assigns its fields and then says that
-it is of the frozen class. Its constructor is compiled from source, as that of any dataclass is.
+of the class that is not frozen, with the same slots and so the same layout, assigns its fields and then changes its
+class to the frozen one. Its constructor is compiled from source, as that of any dataclass is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The root's file metadata: all that must change atomically with the table, besides its entries.
+"""The root's file metadata: all that must change atomically with the table, apart from its entries.
 
 Owns: the value types of the header. Does not own: their bytes (`header_codec`), how they advance (`rootline.tree`).
 Invariants: maintenance roots carry all of it forward; offsets only grow; a ledger entry is never lost to a rewrite.
@@ -162,7 +162,7 @@ class PageReference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DefinitionReference:
-    """Where the table's definition rests, and the SHA-256 of its bytes."""
+    """Where the table's definition is stored, and the SHA-256 of its bytes."""
 
     location: str
     digest: bytes
@@ -172,9 +172,9 @@ class DefinitionReference:
 class RootHeader:
     """One root's header. `parent_digest` is the digest of root N-1 (`None` for root 0).
 
-    What was decided for a writer is what `ledger` *and* the ledger's pages say of it; outcomes likewise. Pages stand
-    from the oldest to the newest. `restored_at`: the sequence number of the last restore, 0 without one: rows may have
-    come back by it that no entry shows as new.
+    What was decided for a writer is what `ledger` *and* the ledger's pages say of it; outcomes likewise. Pages are in
+    order, the oldest first. `restored_at`: the sequence number of the last restore, 0 without one: rows may have come
+    back by it that no entry shows as new.
     """
 
     table: TableName

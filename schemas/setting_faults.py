@@ -1,4 +1,4 @@
-"""What is wrong with settings, in the words of who set them.
+"""What is wrong with settings, by the names under which they were set.
 
 Owns: turning pydantic's findings into one error that names variables. Does not own: the settings, where they come from.
 Invariants: a value is never repeated: it may be a secret.

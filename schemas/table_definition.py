@@ -1,7 +1,7 @@
 """The table definition: schemas, expressions, partition specs, sort orders, properties.
 
-Owns: the definition's value type, its JSON (`to_json`, `from_json`) and what follows from it (tracked fields,
-partition ids). Does not own: where it rests (`object_keys`), who changes it (`rootline.tree`).
+Owns: the definition's value type, its JSON (`to_json`, `from_json`) and what follows from it (tracked fields, partition
+ids). Does not own: where it is stored (`object_keys`), what changes it (`rootline.tree`).
 Invariants: immutable once written; column and expression ids come from one space; a spec is a list of ids (a schema
 field, meaning identity, or an expression). Unknown transforms are kept and never prune.
 

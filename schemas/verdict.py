@@ -12,7 +12,7 @@ from rootline.schemas.intent import WireModel
 
 
 class VerdictKind(StrEnum):
-    """Decided one of three ways; nothing is ever dropped in silence."""
+    """Decided one of three ways; no intent is ever dropped silently."""
 
     COMMITTED = "committed"
     DUPLICATE = "duplicate"

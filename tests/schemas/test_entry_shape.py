@@ -104,7 +104,7 @@ def refused_in_a_root(entry: ContentEntry) -> bool:
 
 
 def refused_in_a_leaf(entry: ContentEntry) -> bool:
-    """As `refused_in_a_root`: a leaf that somebody wrote all the same is not read."""
+    """As `refused_in_a_root`: a leaf that was written anyway is not read."""
     content, sound = LEAF_CONTENT[entry.content_type], EXAMPLES[entry.content_type]
     body, location = forged_leaf(sound, entry, content)
     found = (
@@ -116,7 +116,7 @@ def refused_in_a_leaf(entry: ContentEntry) -> bool:
 
 
 def forged_leaf(sound: ContentEntry, entry: ContentEntry, content: LeafContent) -> tuple[bytes, str]:
-    """A leaf of both entries, written by somebody who keeps no rules, with digests that agree."""
+    """A leaf of both entries, written by a writer that keeps no rules, with digests that agree."""
     encoded = encode_leaf([sound, sound], DEFINITION, leaf_uuid=LEAF_UUID, content=content)
     table = decode_leaf(encoded.body, location=encoded.location).table
     schema = pq.read_schema(io.BytesIO(encoded.body))

@@ -1,7 +1,7 @@
 """Avro files of Iceberg V1 to V3 (manifests and manifest lists) as records by field id.
 
-Owns: taking an Avro container apart, and values as they are stored: days, microseconds, bytes. Does not own: what the
-fields mean (`manifest_codec`, `manifest_list_codec`).
+Owns: taking an Avro file apart, and values as they are stored: days, microseconds, bytes. Does not own: what the fields
+mean (`manifest_codec`, `manifest_list_codec`).
 Invariants: fields are found by id, never by name; hostile bytes raise `Corrupt` only; no logical type is converted, so
 every date and timestamp that can be stored can be read.
 

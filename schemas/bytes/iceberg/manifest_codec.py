@@ -3,7 +3,7 @@
 Owns: manifest entries → content entries. Does not own: Avro (`iceberg_avro`), bounds (`single_values`), what entries
 inherit from their root row (`leaf_inheritance`), the manifest list (`manifest_list_codec`).
 Invariants: an ordinal is the physical record index, DELETED records counted; partition values are read by the
-manifest's own spec; what cannot be told has no statistics and never prunes.
+manifest's own spec; what is not known has no statistics and never prunes.
 
 Source: the Iceberg specification, "Manifests"; the Single File Commits proposal, "How existing manifest fields map to
 Proposed V4 content entry fields"; docs/decisions/0029.
@@ -49,7 +49,7 @@ _CONTENTS: Final = {"data": LeafContent.DATA, "deletes": LeafContent.DELETE}
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """One field of the manifest's own spec: where its value stands, and the id of its statistics here."""
+    """One field of the manifest's own spec: where its value is, and the id of its statistics here."""
 
     field_id: int
     tracked_id: int
@@ -107,7 +107,7 @@ def decode_manifest(body: bytes, definition: TableDefinition, row: ContentEntry,
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise _corrupt(name, f"an entry cannot be read: {error!s:.200}") from error
     if any(_is_delete(entry) is (content is LeafContent.DATA) for entry in entries):
-        raise _corrupt(name, f"it holds entries that do not belong into a manifest of {content}")
+        raise _corrupt(name, f"it holds entries that do not belong in a manifest of {content}")
     try:
         leaf = leaf_of_entries(entries, definition, location=row.location, content=content, size_in_bytes=len(body))
     except Invalid as error:

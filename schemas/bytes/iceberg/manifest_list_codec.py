@@ -1,7 +1,7 @@
 """Manifest lists of Iceberg V1 to V3 as rows of a root.
 
 Owns: manifest-list entries → content entries of types 3 and 4. Does not own: the manifests themselves
-(`manifest_codec`), the root around the rows, where the objects rest, the command that adopts a table.
+(`manifest_codec`), the root around the rows, where the objects are stored, the command that adopts a table.
 Invariants: one row for each entry, all EXISTING, because a migration changes no data; a summary becomes the statistics
 of its spec's member; the next free row id only grows.
 

@@ -1,7 +1,8 @@
 """Which ordinals may hold a key, in twelve bytes an entry, however long the keys are.
 
-Owns: hashing and the search. Does not own: whether the key is really there (who asks compares), what keys mean.
-Invariants: no ordinal whose entry has the key is ever missed; hashes are this process's own and are never stored.
+Owns: hashing and the search. Does not own: whether the key is really there (the caller compares), what keys mean.
+Invariants: no ordinal whose entry has the key is ever missed; hashes are valid in this process only and are never
+stored.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class HashedKeys:
         self._ordinals = places.astype(np.uint32)
 
     def candidates(self, key: Hashable) -> list[int]:
-        """The ordinals that may hold `key`, ascending; hardly ever one that does not."""
+        """The ordinals that may hold `key`, ascending; very rarely one that does not."""
         wanted = np.int64(hash(key))
         start, stop = np.searchsorted(self.hashes, wanted, "left"), np.searchsorted(self.hashes, wanted, "right")
         held: list[int] = self._ordinals[start:stop].tolist()

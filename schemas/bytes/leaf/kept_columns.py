@@ -1,7 +1,8 @@
-"""What was worked out from leaves lately, as long as there is room.
+"""What was lately computed from leaves, as long as there is room.
 
 Owns: which leaves keep derived columns in memory, oldest out first. Does not own: the columns (`leaf`).
-Invariants: what is dropped is worked out anew when it is asked for; a leaf is never kept alive by this; any thread.
+Invariants: what is dropped is computed again when it is asked for; this never keeps a leaf alive; any thread may use
+it.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ LEAVES_MAX: Final = 500
 
 
 class KeptColumns:
-    """`names`: the cached properties that are dropped once others have taken their room."""
+    """`names`: the cached properties that are dropped when others need the room."""
 
     def __init__(self, names: Sequence[str], entries_max: int = ENTRIES_MAX, leaves_max: int = LEAVES_MAX) -> None:
         self._names, self._entries_max, self._leaves_max = tuple(names), entries_max, leaves_max
         self._held: deque[tuple[ref[Sized], int]] = deque()  # whose operations are atomic
 
     def add(self, leaf: Sized) -> None:
-        """`leaf` is about to work out one of its properties."""
+        """`leaf` is about to compute one of its properties."""
         self._held.append((ref(leaf), len(leaf)))
         held = tuple(self._held)
         surplus = sum(entries for _, entries in held) - self._entries_max

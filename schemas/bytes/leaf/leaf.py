@@ -43,7 +43,7 @@ from rootline.schemas.statistics import ContentStats, FieldStatistics
 
 _CHUNK_ROWS: Final = 1024
 _NEAR_ROWS: Final = 16
-"""Entries picked by ordinal whose statistics are decoded together: as many as cost no more than one alone."""
+"""Entries picked by ordinal whose statistics are decoded together: up to this many cost no more than one."""
 _KEPT: Final = KeptColumns(["_ordinals", "_rows", "_written_rows", "_open_group"])
 _ROW_COLUMNS: Final = [field.name for field in ROW_FIELDS]
 _MEMBERS: Final = (
@@ -68,8 +68,8 @@ class LeafContent(StrEnum):
 class Leaf:
     """A proven leaf. `location` as the root names it, `size_in_bytes` of the file, `inherited` by its root row.
 
-    `body` is Parquet, and `metadata` its parsed footer. Any thread may use a leaf: each reading opens the bytes anew, a
-    tenth of a millisecond, because Arrow's reader crashes the process when two threads read by it at once.
+    `body` is Parquet, and `metadata` its parsed footer. Any thread may use a leaf: each reading opens the bytes again,
+    in a tenth of a millisecond, because Arrow's reader crashes the process when two threads read by it at once.
     """
 
     _open_group: tuple[int, pa.StructArray] | None = None
@@ -102,7 +102,7 @@ class Leaf:
     def kept_by(self, keep: Callable[[bytes], bytes | pa.Buffer]) -> Leaf:
         """The same leaf, its bytes where `keep` puts them; itself if they were put somewhere before.
 
-        The parsed footer, a megabyte of a large leaf, is not kept: parsing it anew takes a millisecond.
+        The parsed footer, a megabyte of a large leaf, is not kept: parsing it again takes a millisecond.
         """
         if not isinstance(self._body, bytes):
             return self
@@ -115,7 +115,7 @@ class Leaf:
         return self.inheriting(inherited_from(row))
 
     def inheriting(self, inherited: Inherited) -> Leaf:
-        """The same leaf, its entries inheriting what is `inherited`. A row lends the same as long as it stands."""
+        """The same leaf, its entries inheriting what is `inherited`, which never changes for one root row."""
         if inherited == self.inherited:
             return self
         return self._copy(inherited)
@@ -133,7 +133,7 @@ class Leaf:
         return self._with_inherited(self._read(None))
 
     def columns(self, names: Sequence[str]) -> pa.Table:
-        """Only these columns, decoded anew; names as in Parquet paths, such as `content_stats._3.lower_bound`."""
+        """Only these columns, decoded again; names as in Parquet paths, such as `content_stats._3.lower_bound`."""
         return self._with_inherited(self._read(list(names)))
 
     @cached_property
@@ -168,7 +168,7 @@ class Leaf:
             yield from self._entries_between(start, min(start + _CHUNK_ROWS, self.length))
 
     def ordinal_of(self, place: EntryPlace) -> int | None:
-        """Where the entry of this place stands, `None` when there is none; DELETED rows are not found."""
+        """The ordinal of the entry of this place, `None` when there is none; DELETED rows are not found."""
         return self._ordinals.get(place if place[2] is not None or place[0] else place[1])
 
     def ordinals_of(self, places: Iterable[EntryPlace]) -> list[int | None]:

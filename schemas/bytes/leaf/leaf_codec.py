@@ -91,7 +91,8 @@ def encode_leaf(
 
 
 def encode_columns(table: pa.Table, *, leaf_uuid: UUID, content: LeafContent) -> EncodedLeaf:
-    """The leaf of a table of `leaf_schema`, its rows in their order; as `encode_leaf`, and no row is looked at alone.
+    """The leaf of a table of `leaf_schema`, its rows in their order; as `encode_leaf`, and rows are checked by columns,
+    not one by one.
 
     Raises:
         Invalid: `leaf-invalid`, a leaf cannot hold these rows.
@@ -104,7 +105,7 @@ def encode_columns(table: pa.Table, *, leaf_uuid: UUID, content: LeafContent) ->
     if violations is None and any(kind not in _TYPES_OF[content] for kind in types):
         violations = f"a {content} leaf cannot hold content types {sorted(types)}"
     if violations is not None:
-        raise Invalid("leaf-invalid", f"an entry cannot stand in a leaf: {violations}")
+        raise Invalid("leaf-invalid", f"an entry cannot be in a leaf: {violations}")
     return _encoded(table, leaf_uuid, content)
 
 
@@ -146,7 +147,7 @@ def leaf_of_entries(
     content: LeafContent,
     size_in_bytes: int,
 ) -> Leaf:
-    """The leaf of entries that were read from another format, which keeps to its own rules: nothing is checked.
+    """The leaf of entries that were read from another format, which has rules of its own: nothing is checked.
 
     Raises:
         Invalid: `leaf-invalid`, `statistics-invalid`, a value is not of its column's type.
@@ -187,8 +188,8 @@ def _named(entries: Sequence[ContentEntry], violations: str) -> str:
     """The broken rule with the entry that breaks it."""
     for entry in entries:
         for sentence in shape_rules(entry, ManifestKind.LEAF):
-            return f"{entry.location} cannot stand in a leaf: {sentence}"
-    return f"an entry cannot stand in a leaf: {violations}"
+            return f"{entry.location} cannot be in a leaf: {sentence}"
+    return f"an entry cannot be in a leaf: {violations}"
 
 
 def _tracked_in(entries: Sequence[ContentEntry], definition: TableDefinition) -> list[TrackedField]:
@@ -252,7 +253,8 @@ def decode_leaf(body: bytes, *, location: str) -> Leaf:
         if metadata.get(b"rootline.profile", b"") != field_ids.PROFILE.encode():
             profile = metadata.get(b"rootline.profile", b"").decode("utf-8", "replace")
             raise Corrupt(
-                "profile-unknown", f"{location}: format profile {profile[:80]!r} is not {field_ids.PROFILE!r}"
+                "profile-unknown",
+                f"{location}: format profile {profile[:80]!r} is unknown, this version reads {field_ids.PROFILE!r}",
             )
         if metadata.get(PAGES_DIGEST_KEY) != hashlib.sha256(memoryview(body)[:footer_start]).hexdigest().encode():
             raise _corrupt(location, "the bytes before the footer do not agree with its digest of them")

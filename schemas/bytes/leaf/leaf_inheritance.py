@@ -1,7 +1,7 @@
 """What the entries of a leaf inherit from its root row, over columns.
 
 Owns: snapshot id, sequence numbers and row ids of entries that were written without. Does not own: the columns
-(`leaf`), who hands row ids out (`rootline.tree`).
+(`leaf`), what hands row ids out (`rootline.tree`).
 Invariants: only an ADDED entry inherits numbers; row ids are a running counter over entries without one, DELETED ones
 left out and manifest vectors not looked at, so they stay what they are; what an entry says of itself is kept.
 
@@ -21,7 +21,7 @@ _NUMBERS: Final = ("snapshot_id", "sequence_number", "file_sequence_number")
 
 
 class Inherited(NamedTuple):
-    """What a root row lends to its leaf's entries; the same as long as the leaf is in the tree."""
+    """What entries inherit from their leaf's root row; the same as long as the leaf is in the tree."""
 
     snapshot_id: int | None
     sequence_number: int | None
@@ -30,7 +30,7 @@ class Inherited(NamedTuple):
 
 
 def inherited_from(row: ContentEntry) -> Inherited:
-    """What the root row of a leaf lends."""
+    """What entries inherit from this root row of their leaf."""
     info = row.version_info
     return Inherited(info.snapshot_id, info.sequence_number, info.file_sequence_number, row.first_row_id)
 
@@ -56,7 +56,7 @@ def inherited_rows(rows: pa.Table, inherited: Inherited) -> pa.Table:
 
 
 def may_inherit(table: pa.Table) -> bool:
-    """Whether a column of `table`, read from a leaf, lacks values that a root row can lend."""
+    """Whether a column of `table`, read from a leaf, lacks values that entries inherit from a root row."""
     for field in table.schema:
         column = table.column(field.name)
         if field.name == "first_row_id" and column.null_count:

@@ -2,8 +2,8 @@
 
 Owns: the frame (`C3 01`, CRC-64-AVRO fingerprint, record), and the schemas that ship with the package. Does not own:
 what a record means (`intent_codec`, `verdict_codec`).
-Invariants: a record is decoded with the very schema it names, to its last byte; schemas of released versions stay
-known, and their records read as today's by Avro's rules of evolution.
+Invariants: a record is decoded with exactly the schema that it names, to its last byte; schemas of released versions
+stay known, and their records read as today's by Avro's rules of evolution.
 
 Source: the Avro specification, "Single-object encoding".
 """
@@ -53,7 +53,7 @@ class RecordFraming:
 
     @property
     def prefix(self) -> bytes:
-        """What stands before a record: the marker and the fingerprint."""
+        """What comes before a record: the marker and the fingerprint."""
         return self._prefix
 
     def encode(self, record: Mapping[str, Any]) -> bytes:

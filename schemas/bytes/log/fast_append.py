@@ -2,13 +2,13 @@
 
 Owns: recognising that form, and reading it. Does not own: the schema and every other form (`intent_codec`), the
 model (`intent`), statistics.
-Invariants: one-sided. What is read here equals what the general way reads, field by field (a property test holds the
-two against each other); whatever is unusual, or wrong, is left to the general way, which knows the reason too.
+Invariants: one-sided. What is read here equals what the general way reads, field by field (a property test compares the
+two); whatever is unusual, or wrong, is left to the general way, which knows the reason too.
 
 Theory. Avro's reader makes a dictionary of 20 and one of 11 fields, and the model checks each of them: 22 µs, most of
-it for fields that are null. In this form all that varies stands at a few places, so that three patterns find them, and
-what they match is proven by matching. Numbers are accepted as shortest varints, short texts with their length in one
-byte; the location and the statistics are cut out by their lengths.
+it for fields that are null. In this form all that varies is in a few places, so that three patterns find them, and what
+they match is proven by matching. Numbers are accepted as shortest varints, short texts with their length in one byte;
+the location and the statistics are cut out by their lengths.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def read_fast_append(value: bytes, limits: IntentLimits) -> Intent | None:
 
 @lru_cache(maxsize=4096)
 def _repeated_text(with_length: bytes) -> str:
-    """Of tables and writers: one string for all that name it, whose hash is then known."""
+    """Of tables and writers: one string for all intents that name it, so that its hash is known already."""
     return with_length[1:].decode()
 
 

@@ -2,8 +2,8 @@
 
 Owns: the entry's Avro encoding both ways. Does not own: the schema (`entry_schema`), statistics
 (`statistics_codec`), which combinations of fields are allowed (`entry_rules`), blocks and files (`root_codec`).
-Invariants: equal to what any Avro library reads and writes with the schema (a property test proves it); turning
-ADDED into EXISTING changes `version_info` only, so the tail is copied and never encoded anew.
+Invariants: equal to what any Avro library reads and writes with the schema (a property test proves it); turning ADDED
+into EXISTING changes `version_info` only, so the tail is copied and never encoded again.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from rootline.schemas.bytes.root.entry_struct_codec import (
     encode_optional_manifest_stats,
     encode_optional_vector,
     encode_version_info_struct,
-    read_optional_int,
     read_optional_list,
-    read_optional_long,
     read_optional_manifest_stats,
     read_optional_vector,
     read_version_info,
@@ -36,9 +34,12 @@ from rootline.schemas.bytes.values.avro_primitives import (
     encode_bytes,
     encode_long,
     encode_string,
-    read_bytes,
     read_int,
     read_long,
+    read_optional_bytes,
+    read_optional_int,
+    read_optional_long,
+    read_optional_string,
     read_present,
     read_string,
 )
@@ -172,13 +173,8 @@ class EntryCodec:
         deletion_vector, position = read_optional_vector(data, position)
         sort_order_id, position = read_optional_int(data, position)
         manifest_stats, position = read_optional_manifest_stats(data, position)
-        referenced_file = key_metadata = None
-        present, position = read_present(data, position), position + 1
-        if present:
-            referenced_file, position = read_string(data, position)
-        present, position = read_present(data, position), position + 1
-        if present:
-            key_metadata, position = read_bytes(data, position)
+        referenced_file, position = read_optional_string(data, position)
+        key_metadata, position = read_optional_bytes(data, position)
         split_offsets, position = read_optional_list(data, position, read_long)
         equality_ids, position = read_optional_list(data, position, read_int)
         first_row_id, position = read_optional_long(data, position)

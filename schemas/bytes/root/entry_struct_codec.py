@@ -18,9 +18,10 @@ from rootline.schemas.bytes.values.avro_primitives import (
     Unreadable,
     encode_bytes,
     encode_long,
-    read_bytes,
     read_int,
     read_long,
+    read_optional_bytes,
+    read_optional_long,
     read_present,
 )
 from rootline.schemas.content_entry import DeletionVector, ManifestStats, Status, VersionInfo, quick_version_info
@@ -43,20 +44,6 @@ def encode_optional_int(value: int | None) -> bytes:
 def encode_optional_long(value: int | None) -> bytes:
     """As `["null", "long"]`."""
     return NULL if value is None else PRESENT + encode_long(value)
-
-
-def read_optional_int(data: bytes, position: int) -> tuple[int | None, int]:
-    """(number or `None`, position after it)."""
-    if read_present(data, position):
-        return read_int(data, position + 1)
-    return None, position + 1
-
-
-def read_optional_long(data: bytes, position: int) -> tuple[int | None, int]:
-    """(number or `None`, position after it)."""
-    if read_present(data, position):
-        return read_long(data, position + 1)
-    return None, position + 1
 
 
 def encode_optional_list(values: Sequence[int] | None, encode: Callable[[int], bytes]) -> bytes:
@@ -139,11 +126,7 @@ def read_optional_vector(data: bytes, position: int) -> tuple[DeletionVector | N
         return None, position + 1
     offset, position = read_optional_long(data, position + 1)
     size_in_bytes, position = read_optional_long(data, position)
-    inline = None
-    present = read_present(data, position)
-    position += 1
-    if present:
-        inline, position = read_bytes(data, position)
+    inline, position = read_optional_bytes(data, position)
     return DeletionVector(offset, size_in_bytes, inline), position
 
 

@@ -2,8 +2,8 @@
 
 Owns: the keys `format-version`, `content`, `rootline.profile` and those of the header's parts, both ways. Does not
 own: `avro.*`, counts and digest (`root_codec`), what the parts mean (`root_header`).
-Invariants: what is encoded decodes to an equal header; everything decoded is of the type and sign that it should be;
-what is not raises `ValueError`, which `root_codec` turns into `Corrupt`.
+Invariants: what is encoded decodes to an equal header; everything decoded has the right type and sign; anything else
+raises `ValueError`, which `root_codec` turns into `Corrupt`.
 
 Source: protocol page, section 1 (table "in the root's file metadata").
 """
@@ -51,7 +51,7 @@ OUTCOME_PAGES_KEY: Final = "rootline.outcome-pages"
 LEDGER_PAGES_KEY: Final = "rootline.ledger-pages"
 RESTORED_AT_KEY: Final = "rootline.restored-at"
 EARLIER_BYTES_KEY: Final = "rootline.earlier-bytes"
-"""Absent where there are no pages, as in roots of before there were any."""
+"""Absent where there are no pages, as in roots that are older than pages."""
 _NUMBER_MAX: Final = 2**63 - 1
 _DIGEST_BYTES: Final = 32
 
@@ -210,7 +210,7 @@ def _writer_record(committed: Any, rejected: Any, last_seen_ms: Any) -> WriterRe
 
 
 def _run_version(value: Any) -> Version:
-    """-1 stands for "committed, but in which version is not known any more" (`rootline.tree.ledger.ledger`)."""
+    """-1 means "committed, but it is no longer known in which version" (`rootline.tree.ledger.ledger`)."""
     return Version(-1) if type(value) is int and value == -1 else Version(_count(value))
 
 

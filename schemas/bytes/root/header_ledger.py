@@ -1,10 +1,10 @@
-"""The part of the writers' ledger that a root's header carries, with its JSON at hand.
+"""The part of the writers' ledger that a root's header carries, with its JSON kept ready.
 
 Owns: the order of the records, their encoding, its length. Does not own: what is recorded
 (`rootline.tree.ledger.ledger`), what moves to pages (`rootline.tree.ledger.ledger_spill`), the other keys of the header
 (`header_codec`).
-Invariants: immutable to its users; records stand from the one seen longest ago to the newest; a record that did not
-change is never encoded again, so that a commit pays for the writers it touches and not for all.
+Invariants: immutable to its users; records are in order, the one seen longest ago first; a record that did not change
+is never encoded again, so that a commit pays for the writers it touches and not for all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class HeaderLedger(Mapping[WriterId, WriterRecord]):
 
     def __init__(self, records: dict[WriterId, WriterRecord]) -> None:
         self._records = records
-        self._lines: dict[WriterId, bytes] | None = None  # made when first needed: who only reads never does
+        self._lines: dict[WriterId, bytes] | None = None  # made when first needed: a reader never needs it
         self._lines_bytes = 0
 
     @staticmethod
@@ -40,7 +40,7 @@ class HeaderLedger(Mapping[WriterId, WriterRecord]):
         return HeaderLedger(dict(sorted(records.items(), key=lambda item: _by_last_seen(item[1]))))
 
     def advanced(self, touched: Mapping[WriterId, WriterRecord], gone: Iterable[WriterId] = ()) -> HeaderLedger:
-        """The ledger in which the `touched` records, seen last, stand at the end, and those of `gone` are left out."""
+        """The ledger with the `touched` records, which were seen last, at its end, and without those of `gone`."""
         lines = dict(self._encoded())
         records = self._records.copy()
         changed = self._lines_bytes

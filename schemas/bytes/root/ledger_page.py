@@ -2,7 +2,7 @@
 
 Owns: the rows' form, and looking a writer up. Does not own: the file around them (`page_codec`), what a record means
 (`rootline.tree.ledger.ledger`), which records leave the header (`rootline.tree.ledger.ledger_spill`).
-Invariants: a row is kept as bytes and decoded when somebody asks for its writer, so that a page of many writers is
+Invariants: a row is kept as bytes and decoded when its writer is first asked for, so that a page of many writers is
 cheap to load and to merge; a writer has one row in a page.
 """
 
@@ -10,66 +10,51 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rootline.schemas.bytes.root.page_codec import PageKind, decode_page, encode_page
+import fastavro
+
+from rootline.schemas.bytes.root.page_codec import (
+    PageKind,
+    decode_page,
+    decode_values,
+    encode_page,
+    encode_value,
+    record_schema,
+)
 from rootline.schemas.bytes.values.avro_primitives import (
-    LONG_MAX,
-    LONG_MIN,
     Unreadable,
+    encode_bytes,
     encode_long,
     encode_string,
     read_long,
-    read_string,
 )
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import WriterId
 from rootline.schemas.root_header import CommittedRun, PageReference, RejectedSequence, WriterRecord
 
-_RUN_FIELDS: Final = ("first", "last", "version", "stride")
-_SCHEMA: Final[Mapping[str, Any]] = {
-    "type": "record",
-    "name": "ledger_row",
-    "fields": [
-        {"name": "writer", "type": "string"},
-        {"name": "last_seen_ms", "type": "long"},
-        {
-            "name": "committed",
-            "type": {
-                "type": "array",
-                "items": {
-                    "type": "record",
-                    "name": "committed_run",
-                    "fields": [{"name": name, "type": "long"} for name in _RUN_FIELDS],
-                },
-            },
-        },
-        {
-            "name": "rejected",
-            "type": {
-                "type": "array",
-                "items": {
-                    "type": "record",
-                    "name": "rejected_sequence",
-                    "fields": [
-                        {"name": "sequence", "type": "long"},
-                        {"name": "intent_id", "type": "string"},
-                        {"name": "code", "type": "string"},
-                        {"name": "message", "type": "string"},
-                    ],
-                },
-            },
-        },
-    ],
+_RUN_LIST: Final = {
+    "type": "array",
+    "items": record_schema("committed_run", first="long", last="long", version="long", stride="long"),
 }
+_REJECTION_LIST: Final = {
+    "type": "array",
+    "items": record_schema("rejected_sequence", sequence="long", intent_id="string", code="string", message="string"),
+}
+_SCHEMA: Final = record_schema(
+    "ledger_row", writer="string", last_seen_ms="long", committed=_RUN_LIST, rejected=_REJECTION_LIST
+)
 LEDGER_SCHEMA_JSON: Final = json.dumps(_SCHEMA, separators=(",", ":")).encode()
+_ROW: Final = fastavro.parse_schema(_SCHEMA)
+_RUNS: Final = fastavro.parse_schema(_RUN_LIST)
+_REJECTIONS: Final = fastavro.parse_schema(_REJECTION_LIST)
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerPage:
-    """Writer → its row. The rows belong to the page: nobody changes them."""
+    """Writer → its row. The rows belong to the page and never change."""
 
     reference: PageReference
     rows: Mapping[WriterId, bytes]
@@ -96,17 +81,10 @@ def decode_ledger_page(body: bytes, reference: PageReference, table_uuid: uuid.U
     """The page that `reference` names; arguments and `Raises` as `decode_page`."""
     rows: dict[WriterId, bytes] = {}
     found = 0
+    blocks = decode_page(body, reference, PageKind.LEDGER, LEDGER_SCHEMA_JSON, table_uuid, name=name)
     try:
-        for count, plain in decode_page(body, reference, PageKind.LEDGER, LEDGER_SCHEMA_JSON, table_uuid, name=name):
-            position = 0
-            for _ in range(count):
-                start = position
-                writer, position = read_string(plain, position)
-                _, position = read_long(plain, position)
-                position = _skip_array(plain, _skip_array(plain, position))
-                rows[WriterId(writer)] = plain[start:position]
-            if position != len(plain):
-                raise Unreadable(f"a block has {len(plain) - position} bytes after its rows")
+        for count, plain in blocks:
+            rows.update((WriterId(value["writer"]), row) for value, row in decode_values(_ROW, count, plain))
             found += count
         if found != len(rows):
             raise Unreadable("a writer has two rows")
@@ -116,22 +94,18 @@ def decode_ledger_page(body: bytes, reference: PageReference, table_uuid: uuid.U
 
 
 def encode_ledger_row(writer: WriterId, record: WriterRecord) -> bytes:
-    """One row. Both lists are written with their length in bytes, so that a reader can pass over them."""
-    runs = b"".join([encode_long(value) for run in record.committed for value in run])
-    rejected = b"".join(
-        encode_long(item.sequence)
-        + encode_string(item.intent_id)
-        + encode_string(item.code)
+    """One row."""
+    rejected = [
         # a reason may quote what cannot be encoded; it is there to be read, and nothing compares it
-        + encode_string(item.message.encode(errors="backslashreplace").decode())
+        {**item._asdict(), "message": item.message.encode(errors="backslashreplace").decode()}
         for item in record.rejected
-    )
+    ]
     return b"".join(
         (
             encode_string(writer),
             encode_long(record.last_seen_ms),
-            _array(len(record.committed), runs),
-            _array(len(record.rejected), rejected),
+            _sized(_RUNS, [run._asdict() for run in record.committed]),
+            _sized(_REJECTIONS, rejected),
         )
     )
 
@@ -140,31 +114,21 @@ def decode_ledger_row(row: bytes, *, name: str = "a page") -> WriterRecord:
     """The record in a row of the page `name`.
 
     Raises:
-        Corrupt: `page-corrupt`; as the page's digest was right, whoever wrote it was wrong.
+        Corrupt: `page-corrupt`; the page's digest is right, so the page was written wrong.
 
     """
     try:
-        _, position = read_string(row, 0)
-        last_seen_ms, position = read_long(row, position)
-        count, position, end = _open_array(row, position)
-        numbers = _longs(row[position:end])
-        if len(numbers) != count * len(_RUN_FIELDS):
-            raise Unreadable(f"{count} runs are announced, there are {len(numbers)} numbers")
-        each = iter(numbers)
-        committed = tuple(map(CommittedRun._make, zip(each, each, each, each, strict=True)))
-        count, position, end = _open_array(row, _close_array(row, end, count))
-        rejected: list[RejectedSequence] = []
-        for _ in range(count):
-            sequence, position = read_long(row, position)
-            intent_id, position = read_string(row, position)
-            code, position = read_string(row, position)
-            message, position = read_string(row, position)
-            rejected.append(RejectedSequence(sequence, intent_id, code, message))
-        if position != end or _close_array(row, position, count) != len(row):
-            raise Unreadable("a row does not end where its bytes do")
+        [(value, _)] = decode_values(_ROW, 1, row)
+        record = WriterRecord(
+            tuple([CommittedRun(**run) for run in value["committed"]]),
+            tuple([RejectedSequence(**item) for item in value["rejected"]]),
+            value["last_seen_ms"],
+        )
+        if encode_ledger_row(value["writer"], record) != row:
+            raise Unreadable("it is not encoded as the format says")
     except Unreadable as error:
         raise Corrupt("page-corrupt", f"{name}: a row of the ledger: {error}") from None
-    return WriterRecord(committed, tuple(rejected), last_seen_ms)
+    return record
 
 
 def last_seen_of(row: bytes) -> int:
@@ -173,47 +137,9 @@ def last_seen_of(row: bytes) -> int:
     return read_long(row, position + length)[0]
 
 
-def _array(count: int, items: bytes) -> bytes:
-    return b"".join((encode_long(-count), encode_long(len(items)), items, b"\x00")) if count else b"\x00"
-
-
-def _open_array(data: bytes, position: int) -> tuple[int, int, int]:
-    """(number of items, position of the first, position after the last)."""
-    count, position = read_long(data, position)
-    if count == 0:
-        return 0, position, position
-    size, position = read_long(data, position)
-    if count > 0 or size < 0 or position + size > len(data):
-        raise Unreadable("a list does not say how long it is, or ends after its row")
-    return -count, position, position + size
-
-
-def _close_array(data: bytes, position: int, count: int) -> int:
-    """The position after a list of `count` items, which end at `position`."""
-    if count == 0:
-        return position
-    if data[position : position + 1] != b"\x00":
-        raise Unreadable("a list does not end after its items")
-    return position + 1
-
-
-def _skip_array(data: bytes, position: int) -> int:
-    count, _, end = _open_array(data, position)
-    return _close_array(data, end, count)
-
-
-def _longs(data: bytes) -> list[int]:
-    """All numbers of bytes that hold nothing else; the runs of a merge are many, and each has four."""
-    numbers: list[int] = []
-    zigzag = shift = 0
-    for byte in data:
-        if byte < 0x80:
-            zigzag |= byte << shift
-            numbers.append((zigzag >> 1) ^ -(zigzag & 1))
-            zigzag = shift = 0
-        else:
-            zigzag |= (byte & 0x7F) << shift
-            shift += 7
-    if shift or (numbers and not LONG_MIN <= min(numbers) <= max(numbers) <= LONG_MAX):
-        raise Unreadable("the bytes end inside a number, or one does not fit 64 bits")
-    return numbers
+def _sized(schema: Any, items: Sequence[object]) -> bytes:
+    """A list with its length in bytes, as the format says; fastavro reads such lists, and writes none."""
+    if not items:
+        return b"\x00"
+    plain = encode_value(schema, items)
+    return encode_long(-len(items)) + encode_bytes(plain[len(encode_long(len(items))) : -1]) + b"\x00"

@@ -10,55 +10,48 @@ from __future__ import annotations
 import json
 import uuid
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from rootline.schemas.bytes.root.page_codec import PageKind, decode_page, encode_page
-from rootline.schemas.bytes.values.avro_primitives import (
-    NULL,
-    PRESENT,
-    Unreadable,
-    encode_long,
-    encode_string,
-    read_long,
-    read_present,
-    read_string,
+import fastavro
+
+from rootline.schemas.bytes.root.page_codec import (
+    PageKind,
+    decode_page,
+    decode_values,
+    encode_page,
+    encode_value,
+    record_schema,
 )
+from rootline.schemas.bytes.values.avro_primitives import Unreadable
 from rootline.schemas.errors import Corrupt
-from rootline.schemas.identifiers import SequenceNumber, Version
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import CoveredOffset, Outcome, OutcomeException, OutcomeRun, Outcomes, PageReference
 
-_RUN, _EXCEPTION = b"\x00", b"\x02"  # the branches of the union
-_SCHEMA: Final[list[Mapping[str, Any]]] = [
-    {
-        "type": "record",
-        "name": "outcome_run",
-        "fields": [
-            {"name": "log", "type": "string"},
-            {"name": "partition", "type": "long"},
-            {"name": "first_offset", "type": "long"},
-            {"name": "last_offset", "type": "long"},
-            {"name": "version", "type": "long"},
-            {"name": "first_sequence_number", "type": "long"},
-        ],
-    },
-    {
-        "type": "record",
-        "name": "outcome_exception",
-        "fields": [
-            {"name": "log", "type": "string"},
-            {"name": "partition", "type": "long"},
-            {"name": "offset", "type": "long"},
-            {"name": "decided_in", "type": "long"},
-            {"name": "code", "type": ["null", "string"]},
-            {"name": "message", "type": ["null", "string"]},
-            {"name": "duplicate_of", "type": ["null", "long"]},
-        ],
-    },
-]
+_OPTIONAL_STRING: Final = ("null", "string")
+_SCHEMA: Final = (
+    record_schema(
+        "outcome_run",
+        log="string",
+        partition="long",
+        first_offset="long",
+        last_offset="long",
+        version="long",
+        first_sequence_number="long",
+    ),
+    record_schema(
+        "outcome_exception",
+        log="string",
+        partition="long",
+        offset="long",
+        decided_in="long",
+        code=_OPTIONAL_STRING,
+        message=_OPTIONAL_STRING,
+        duplicate_of=("null", "long"),
+    ),
+)
 OUTCOME_SCHEMA_JSON: Final = json.dumps(_SCHEMA, separators=(",", ":")).encode()
+_ROW: Final = fastavro.parse_schema(json.loads(OUTCOME_SCHEMA_JSON))
 _Place = tuple[str, int]
 
 
@@ -94,9 +87,8 @@ class OutcomePage:
 
 def encode_outcome_page(table_uuid: uuid.UUID, outcomes: Outcomes) -> tuple[OutcomePage, bytes]:
     """(the page, its object's bytes) of at least one outcome."""
-    reference, body = encode_page(
-        PageKind.OUTCOMES, OUTCOME_SCHEMA_JSON, table_uuid, _rows(outcomes), covers_of(outcomes)
-    )
+    rows = map(encode_outcome, outcomes.items)
+    reference, body = encode_page(PageKind.OUTCOMES, OUTCOME_SCHEMA_JSON, table_uuid, rows, covers_of(outcomes))
     return OutcomePage(reference, outcomes), body
 
 
@@ -104,22 +96,17 @@ def decode_outcome_page(body: bytes, reference: PageReference, table_uuid: uuid.
     """The page that `reference` names; arguments and `Raises` as `decode_page`."""
     runs: list[OutcomeRun] = []
     exceptions: list[OutcomeException] = []
+    blocks = decode_page(body, reference, PageKind.OUTCOMES, OUTCOME_SCHEMA_JSON, table_uuid, name=name)
     try:
-        blocks = decode_page(body, reference, PageKind.OUTCOMES, OUTCOME_SCHEMA_JSON, table_uuid, name=name)
         for count, plain in blocks:
-            position = 0
-            for _ in range(count):
-                branch = plain[position : position + 1]
-                if branch == _RUN:
-                    run, position = _read_run(plain, position + 1)
-                    runs.append(run)
-                elif branch == _EXCEPTION:
-                    item, position = _read_exception(plain, position + 1)
-                    exceptions.append(item)
+            for (kind, value), row in decode_values(_ROW, count, plain):
+                item = OutcomeRun(**value) if kind == "outcome_run" else OutcomeException(**value)
+                if encode_outcome(item) != row:
+                    raise Unreadable(f"an outcome is not encoded as the format says: {item!r:.100}")
+                if isinstance(item, OutcomeRun):
+                    runs.append(item)
                 else:
-                    raise Unreadable(f"branch {branch!r} of an outcome does not exist")
-            if position != len(plain):
-                raise Unreadable(f"a block has {len(plain) - position} bytes after its rows")
+                    exceptions.append(item)
     except Unreadable as error:
         raise Corrupt("page-corrupt", f"{name}: {error}") from None
     return OutcomePage(reference, Outcomes(tuple(runs), tuple(exceptions)))
@@ -128,22 +115,11 @@ def decode_outcome_page(body: bytes, reference: PageReference, table_uuid: uuid.
 def encode_outcome(item: Outcome) -> bytes:
     """One row."""
     if isinstance(item, OutcomeRun):
-        return _RUN + encode_string(item.log) + b"".join([encode_long(value) for value in item[1:]])
-    log, partition, offset, decided_in, code, message, duplicate_of = item
-    # a reason may quote what cannot be encoded; it is there to be read, and nothing compares it
-    readable = None if message is None else message.encode(errors="backslashreplace").decode()
-    return b"".join(
-        (
-            _EXCEPTION,
-            encode_string(log),
-            encode_long(partition),
-            encode_long(offset),
-            encode_long(decided_in),
-            NULL if code is None else PRESENT + encode_string(code),
-            NULL if readable is None else PRESENT + encode_string(readable),
-            NULL if duplicate_of is None else PRESENT + encode_long(duplicate_of),
-        )
-    )
+        return encode_value(_ROW, ("outcome_run", item._asdict()))
+    if item.message is not None:
+        # a reason may quote what cannot be encoded; it is there to be read, and nothing compares it
+        item = item._replace(message=item.message.encode(errors="backslashreplace").decode())
+    return encode_value(_ROW, ("outcome_exception", item._asdict()))
 
 
 def covers_of(outcomes: Outcomes) -> tuple[CoveredOffset, ...]:
@@ -154,43 +130,6 @@ def covers_of(outcomes: Outcomes) -> tuple[CoveredOffset, ...]:
     for item in outcomes.exceptions:
         last[item.log, item.partition] = max(item.offset, last.get((item.log, item.partition), 0))
     return tuple(CoveredOffset(log, partition, offset) for (log, partition), offset in sorted(last.items()))
-
-
-def _rows(outcomes: Outcomes) -> Iterator[bytes]:
-    for item in outcomes.items:
-        yield encode_outcome(item)
-
-
-def _read_run(plain: bytes, position: int) -> tuple[OutcomeRun, int]:
-    log, position = read_string(plain, position)
-    numbers: list[int] = []
-    for _ in range(5):
-        number, position = read_long(plain, position)
-        numbers.append(number)
-    partition, first, last, version, sequence_number = numbers
-    return (
-        OutcomeRun(LogId(log), partition, first, last, Version(version), SequenceNumber(sequence_number)),
-        position,
-    )
-
-
-def _read_exception(plain: bytes, position: int) -> tuple[OutcomeException, int]:
-    log, position = read_string(plain, position)
-    partition, position = read_long(plain, position)
-    offset, position = read_long(plain, position)
-    decided_in, position = read_long(plain, position)
-    code = message = duplicate_of = None
-    is_there, position = read_present(plain, position), position + 1
-    if is_there:
-        code, position = read_string(plain, position)
-    is_there, position = read_present(plain, position), position + 1
-    if is_there:
-        message, position = read_string(plain, position)
-    is_there, position = read_present(plain, position), position + 1
-    if is_there:
-        duplicate_of, position = read_long(plain, position)
-    duplicate = None if duplicate_of is None else Version(duplicate_of)
-    return OutcomeException(LogId(log), partition, offset, Version(decided_in), code, message, duplicate), position
 
 
 def _first_offset(run: OutcomeRun) -> int:

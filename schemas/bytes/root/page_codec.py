@@ -1,7 +1,7 @@
 """A page, one Avro file: rows of ledger or of outcomes that a root's header has no room for.
 
-Owns: the file around the rows, its name, its proof. Does not own: the rows (`ledger_page`, `outcome_page`), which rows
-leave the header (`rootline.tree`).
+Owns: the file around the rows, its name, its proof, one row to and from bytes. Does not own: what the rows say
+(`ledger_page`, `outcome_page`), which rows leave the header (`rootline.tree`).
 Invariants: immutable; the name follows from the bytes, so storing a page twice is storing it once; a reference proves
 every byte; each block is one zstd frame with a checksum, and plain Avro libraries read the file.
 
@@ -11,23 +11,18 @@ Source: format page, "Pages".
 from __future__ import annotations
 
 import hashlib
+import io
 import uuid
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
+
+import fastavro
 
 from rootline.schemas.bytes.root.header_codec import FORMAT_VERSION, PROFILE_KEY
-from rootline.schemas.bytes.root.root_block_codec import SYNC_BYTES, compress, decompress
-from rootline.schemas.bytes.values.avro_primitives import (
-    Unreadable,
-    encode_bytes,
-    encode_long,
-    encode_string,
-    read_bytes,
-    read_fixed,
-    read_long,
-    read_string,
-)
+from rootline.schemas.bytes.values.avro_container import SYNC_BYTES, encode_container, read_blocks, read_head
+from rootline.schemas.bytes.values.avro_primitives import Unreadable
+from rootline.schemas.bytes.values.zstd_frame import compress, decompress
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.field_ids import PROFILE
 from rootline.schemas.identifiers import Location
@@ -35,10 +30,8 @@ from rootline.schemas.object_keys import page_location
 from rootline.schemas.root_header import CoveredOffset, PageReference
 
 PAGE_BLOCK_BYTES: Final = 1024 * 1024
-"""Of a block before compression; a row is never split."""
-_MAGIC: Final = b"Obj\x01"
+"""A block ends with the row that brings it to this size before compression."""
 _CODE: Final = "page-corrupt"
-_TABLE_KEY: Final = "rootline.table-uuid"
 
 
 class PageKind(StrEnum):
@@ -56,16 +49,12 @@ def encode_page(
     covers: tuple[CoveredOffset, ...] = (),
 ) -> tuple[PageReference, bytes]:
     """(the reference that a root needs, the object's bytes) of at least one row, encoded by `schema_json`."""
-    sync = _sync_marker(table_uuid)
-    parts = [_MAGIC, _metadata(kind, schema_json, table_uuid), sync]
-    content_bytes = 0
-    for count, plain in _chunks(rows):
-        frame = compress(plain)
-        parts += [encode_long(count), encode_long(len(frame)), frame, sync]
-        content_bytes += len(plain)
-    body = b"".join(parts)
+    rows = list(rows)
+    sync = hashlib.sha256(b"pages of " + table_uuid.bytes).digest()[:SYNC_BYTES]
+    metadata = _metadata(kind, schema_json, table_uuid)
+    body = encode_container(metadata, rows, sync, pack=compress, block_bytes=PAGE_BLOCK_BYTES)
     digest = hashlib.sha256(body).digest()
-    return PageReference(page_location(digest.hex()), digest, len(body), content_bytes, covers), body
+    return PageReference(page_location(digest.hex()), digest, len(body), sum(map(len, rows)), covers), body
 
 
 def decode_page(
@@ -90,19 +79,14 @@ def decode_page(
     if hashlib.sha256(body).digest() != reference.digest:
         raise Corrupt(_CODE, f"{name}: the bytes are not those that the root names by digest")
     try:
-        metadata, sync, position = _read_head(body)
-        if metadata.get(PROFILE_KEY) != PROFILE.encode() or metadata.get("format-version") != FORMAT_VERSION:
-            raise Corrupt("profile-unknown", f"{name}: format profile {metadata.get(PROFILE_KEY)!r:.60}")
-        expected = {
-            "avro.schema": schema_json,
-            "avro.codec": b"zstandard",
-            "content": kind.encode(),
-            _TABLE_KEY: str(table_uuid).encode(),
-        }
-        for key, value in expected.items():
-            if metadata.get(key) != value:
-                raise Unreadable(f"{key} is {metadata.get(key)!r:.80}")
-        blocks = list(_read_blocks(body, position, sync, name))
+        head = read_head(body)
+        profile = head.metadata.get(PROFILE_KEY)
+        if profile != PROFILE.encode() or head.metadata.get("format-version") != FORMAT_VERSION:
+            raise Corrupt("profile-unknown", f"{name}: format profile {profile!r:.60}, this version reads {PROFILE}")
+        for key, value in _metadata(kind, schema_json, table_uuid).items():
+            if head.metadata.get(key) != value:
+                raise Unreadable(f"{key} is {head.metadata.get(key)!r:.80}")
+        blocks = [(block.count, decompress(block.packed)) for block in read_blocks(body, head)]
     except Unreadable as error:
         raise Corrupt(_CODE, f"{name}: {error}") from None
     if sum(len(plain) for _, plain in blocks) != reference.content_bytes:
@@ -111,67 +95,51 @@ def decode_page(
 
 
 def location_of(reference: PageReference) -> Location:
-    """Where a page must rest, by its digest."""
+    """Where a page must be stored, by its digest."""
     return page_location(reference.digest.hex())
 
 
-def _metadata(kind: PageKind, schema_json: bytes, table_uuid: uuid.UUID) -> bytes:
-    metadata = {
+def record_schema(name: str, **fields: object) -> dict[str, object]:
+    """The Avro schema of a record: field name → type."""
+    return {"type": "record", "name": name, "fields": [{"name": key, "type": kind} for key, kind in fields.items()]}
+
+
+def encode_value(schema: Any, value: object) -> bytes:
+    """`value` by a parsed schema; one of a union's records as (name, value)."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, schema, value)
+    return out.getvalue()
+
+
+def decode_values(schema: Any, count: int, plain: bytes) -> Iterator[tuple[Any, bytes]]:
+    """(value, its bytes) of each of `count` values, one of a union's records as (name, value).
+
+    A value may be encoded in several ways, which the caller must compare with its own.
+
+    Raises:
+        Unreadable: a value cannot be read, or the bytes do not end with the last one.
+
+    """
+    source = io.BytesIO(plain)
+    end = 0
+    for _ in range(count):
+        start = end
+        try:
+            value = fastavro.schemaless_reader(source, schema, None, return_record_name=True)
+        except Exception as error:  # hostile bytes: what fastavro raises depends on what is wrong
+            raise Unreadable(f"a row cannot be read: {type(error).__name__}: {error!s:.100}") from None
+        end = source.tell()
+        yield value, plain[start:end]
+    if end != len(plain):
+        raise Unreadable(f"{len(plain) - end} bytes follow the last row")
+
+
+def _metadata(kind: PageKind, schema_json: bytes, table_uuid: uuid.UUID) -> dict[str, bytes]:
+    return {
         "avro.schema": schema_json,
         "avro.codec": b"zstandard",
         "format-version": FORMAT_VERSION,
         "content": kind.encode(),
         PROFILE_KEY: PROFILE.encode(),
-        _TABLE_KEY: str(table_uuid).encode(),
+        "rootline.table-uuid": str(table_uuid).encode(),
     }
-    parts = [encode_long(len(metadata))]
-    for key, value in metadata.items():
-        parts += [encode_string(key), encode_bytes(value)]
-    return b"".join((*parts, b"\x00"))
-
-
-def _chunks(rows: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    chunk: list[bytes] = []
-    size = 0
-    for row in rows:
-        if chunk and size + len(row) > PAGE_BLOCK_BYTES:
-            yield len(chunk), b"".join(chunk)
-            chunk, size = [], 0
-        chunk.append(row)
-        size += len(row)
-    if chunk:
-        yield len(chunk), b"".join(chunk)
-
-
-def _read_head(body: bytes) -> tuple[dict[str, bytes], bytes, int]:
-    if body[: len(_MAGIC)] != _MAGIC:
-        raise Unreadable("not an Avro file")
-    count, position = read_long(body, len(_MAGIC))
-    if not 0 < count <= len(body):
-        raise Unreadable(f"the file metadata announces {count} keys")
-    metadata: dict[str, bytes] = {}
-    for _ in range(count):
-        key, position = read_string(body, position)
-        metadata[key], position = read_bytes(body, position)
-    end_of_map, position = read_long(body, position)
-    if end_of_map != 0:
-        raise Unreadable("the file metadata does not end")
-    sync, position = read_fixed(body, position, SYNC_BYTES)
-    return metadata, sync, position
-
-
-def _read_blocks(body: bytes, position: int, sync: bytes, name: str) -> Iterator[tuple[int, bytes]]:
-    while position < len(body):
-        count, position = read_long(body, position)
-        frame, position = read_bytes(body, position)
-        end, position = read_fixed(body, position, SYNC_BYTES)
-        if count <= 0 or end != sync:
-            raise Unreadable(f"a block announces {count} rows, or does not end with the sync marker")
-        try:
-            yield count, decompress(frame, name="a block")
-        except Corrupt as error:
-            raise Unreadable(error.message) from None
-
-
-def _sync_marker(table_uuid: uuid.UUID) -> bytes:
-    return hashlib.sha256(b"pages of " + table_uuid.bytes).digest()[:SYNC_BYTES]

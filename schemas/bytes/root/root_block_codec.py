@@ -3,42 +3,24 @@
 Owns: a row's and a block's value types, sealing rows into a block, reading a block back. Does not own: which rows go
 into which block (`rootline.tree`), the file around the blocks (`root_codec`).
 Invariants: a block is one zstd frame with a checksum and is consumed exactly; its digest covers count, size, frame
-and sync marker; nothing decompresses to more than `BLOCK_BYTES_MAX`; a row that breaks a rule of shape is neither
+and sync marker; nothing decompresses to more than `PLAIN_BYTES_MAX`; a row that breaks a rule of shape is neither
 written nor read.
 """
 
 from __future__ import annotations
 
 import hashlib
-import sys
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rootline.schemas.bytes.root.entry_codec import EntryCodec, encode_version_info
-from rootline.schemas.bytes.values.avro_primitives import encode_long
+from rootline.schemas.bytes.values.avro_container import encode_block
+from rootline.schemas.bytes.values.zstd_frame import PLAIN_BYTES_MAX, compress
 from rootline.schemas.content_entry import ContentEntry, VersionInfo
 from rootline.schemas.entry_rules import fault_of_row
 from rootline.schemas.errors import Corrupt, Internal
 from rootline.schemas.quick_values import quick
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
-BLOCK_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of one block, decompressed."""
-SYNC_BYTES: Final = 16
-_COMPRESSION: Final[Mapping[int, int]] = {
-    zstd.CompressionParameter.checksum_flag: 1,
-    zstd.CompressionParameter.compression_level: 3,
-}
-_IDLE: Final[deque[zstd.ZstdCompressor]] = deque(maxlen=8)  # compressors that nobody uses at the moment
-_DECOMPRESSION: Final[Mapping[int, int]] = {zstd.DecompressionParameter.window_log_max: 26}
-_FRAME_MAGIC: Final = b"\x28\xb5\x2f\xfd"
-_CHECKSUM_BIT: Final = 0x04
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +36,7 @@ class Row:
         return quick_row(entry, codec.encode_tail(entry))
 
     def with_version_info(self, version_info: VersionInfo) -> Row:
-        """The same row under another status and other numbers; the tail is shared, not encoded anew."""
+        """The same row under another status and other numbers; the tail is shared, not encoded again."""
         return quick_row(self.entry.with_version_info(version_info), self.tail)
 
 
@@ -94,47 +76,10 @@ def seal(rows: Sequence[Row], codec: EntryCodec, sync: bytes) -> RootBlock:
             raise Internal("invariant-broken", f"{row.entry.location!r:.200} cannot be a row of a root: {fault}")
         parts += (encode_version_info(row.entry.version_info), row.tail)
     plain = b"".join(parts)
-    if not plain or len(plain) > BLOCK_BYTES_MAX:
+    if not plain or len(plain) > PLAIN_BYTES_MAX:
         raise Internal("invariant-broken", f"a block of {len(rows)} rows and {len(plain)} bytes cannot be written")
-    frame = compress(plain)
-    encoded = b"".join((encode_long(len(rows)), encode_long(len(frame)), frame, sync))
+    encoded = encode_block(len(rows), compress(plain), sync)
     return RootBlock(tuple(rows), encoded, hashlib.sha256(encoded).digest())
-
-
-def compress(plain: bytes) -> bytes:
-    """One zstd frame with a checksum."""
-    # a context of zstd is about a megabyte: making one for each block costs more than compressing the block
-    try:
-        compressor = _IDLE.pop()
-    except IndexError:
-        compressor = zstd.ZstdCompressor(options=_COMPRESSION)
-    compressor.set_pledged_input_size(len(plain))
-    frame = compressor.compress(plain, mode=zstd.ZstdCompressor.FLUSH_FRAME)
-    _IDLE.append(compressor)
-    return frame
-
-
-def decompress(frame: bytes, *, name: str) -> bytes:
-    """What one zstd frame with a checksum holds.
-
-    Raises:
-        Corrupt: `root-corrupt`: not exactly one such frame, or over `BLOCK_BYTES_MAX`.
-
-    """
-    if frame[:4] != _FRAME_MAGIC or len(frame) < 5 or not frame[4] & _CHECKSUM_BIT:
-        raise Corrupt("root-corrupt", f"{name}: not a zstd frame with a checksum")
-    decompressor = zstd.ZstdDecompressor(options=_DECOMPRESSION)
-    try:
-        plain = decompressor.decompress(frame, max_length=BLOCK_BYTES_MAX + 1)
-    except zstd.ZstdError as error:
-        raise Corrupt("root-corrupt", f"{name}: {error}") from None
-    if len(plain) > BLOCK_BYTES_MAX:
-        raise Corrupt("root-corrupt", f"{name}: decompresses to more than {BLOCK_BYTES_MAX} bytes")
-    if not decompressor.eof:
-        raise Corrupt("root-corrupt", f"{name}: the zstd frame is cut")
-    if decompressor.unused_data:
-        raise Corrupt("root-corrupt", f"{name}: bytes follow the zstd frame")
-    return plain
 
 
 def read_rows(plain: bytes, count: int, codec: EntryCodec, *, name: str, block: int) -> tuple[Row, ...]:

@@ -23,34 +23,26 @@ from typing import Final
 
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.header_codec import CONTENT, FORMAT_VERSION, PROFILE_KEY, decode_header, encode_header
-from rootline.schemas.bytes.root.root_block_codec import (
-    BLOCK_BYTES_MAX,
+from rootline.schemas.bytes.root.root_block_codec import RootBlock, Row, read_rows, row_bytes, seal
+from rootline.schemas.bytes.values.avro_container import (
+    END_OF_METADATA,
     SYNC_BYTES,
-    RootBlock,
-    Row,
-    decompress,
-    read_rows,
-    row_bytes,
-    seal,
+    Block,
+    Head,
+    encode_opening,
+    encode_pairs,
+    read_blocks,
+    read_head,
 )
-from rootline.schemas.bytes.values.avro_primitives import (
-    Unreadable,
-    encode_bytes,
-    encode_long,
-    encode_string,
-    read_bytes,
-    read_fixed,
-    read_long,
-    read_string,
-)
+from rootline.schemas.bytes.values.avro_primitives import Unreadable
+from rootline.schemas.bytes.values.zstd_frame import PLAIN_BYTES_MAX, decompress
 from rootline.schemas.errors import Corrupt, Internal
 from rootline.schemas.field_ids import PROFILE
 from rootline.schemas.root_header import RootHeader
 
 ROOT_ENTRIES_MAX: Final = 262_144
-ROOT_BYTES_MAX: Final = 4 * BLOCK_BYTES_MAX
+ROOT_BYTES_MAX: Final = 4 * PLAIN_BYTES_MAX
 """Of all blocks, decompressed."""
-_MAGIC: Final = b"Obj\x01"
 _DIGEST_KEY: Final = "rootline.digest"
 _ENTRIES_KEY: Final = "rootline.entries"
 _BLOCKS_KEY: Final = "rootline.blocks"
@@ -80,22 +72,6 @@ class Root:
         return sum(len(block.rows) for block in self.blocks)
 
 
-@dataclass(frozen=True, slots=True)
-class _FileHeader:
-    metadata: Mapping[str, bytes]
-    sync: bytes
-    end: int
-    digest_start: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class _FoundBlock:
-    count: int
-    frame: bytes
-    encoded: bytes
-    digest: bytes
-
-
 def sync_marker(table_uuid: uuid.UUID) -> bytes:
     """The 16 bytes that end every block of every root of one table."""
     return hashlib.sha256(table_uuid.bytes).digest()[:SYNC_BYTES]
@@ -111,7 +87,7 @@ def encode_root(header: RootHeader, blocks: Sequence[RootBlock], codec: EntryCod
         sync: `sync_marker` of the table.
 
     Raises:
-        Internal: `invariant-broken`: foreign blocks, or more entries than a reader accepts.
+        Internal: `invariant-broken`: blocks of another table, or more entries than a reader accepts.
 
     """
     entries = sum([len(block.rows) for block in blocks])
@@ -126,30 +102,21 @@ def encode_root(header: RootHeader, blocks: Sequence[RootBlock], codec: EntryCod
         _DIGEST_KEY: _DIGEST_ZEROS,
     }
     opening, opening_hashed = _opening(codec.schema_json, len(metadata))
-    parts: list[bytes] = []
-    for key, value in metadata.items():
-        parts += (_key(key), encode_long(len(value)), value)
-    before_digest = b"".join(parts)[: -len(_DIGEST_ZEROS)]
-    after_digest = b"\x00" + sync
+    before_digest = encode_pairs(metadata)[: -len(_DIGEST_ZEROS)]
+    after_digest = END_OF_METADATA + sync
     hashing = opening_hashed.copy()
     hashing.update(before_digest + _DIGEST_ZEROS + after_digest)
-    digest = _with_blocks(hashing, blocks)
+    digest = _with_blocks(hashing, [block.digest for block in blocks])
     encoded = [block.encoded for block in blocks]
     body = b"".join((opening, before_digest, digest.hex().encode(), after_digest, *encoded))
     return Root(header, tuple(blocks), digest, sync, codec, len(body)), body
 
 
-_key: Final = lru_cache(maxsize=64)(encode_string)
-
-
 @lru_cache(maxsize=64)
 def _opening(schema_json: bytes, more_keys: int) -> tuple[bytes, hashlib._Hash]:
     """(how the files of a table begin, its hash): the schema is most of a file header, and stays the same."""
-    opening = [_MAGIC, encode_long(2 + more_keys)]
-    for key, value in (("avro.schema", schema_json), ("avro.codec", b"zstandard")):
-        opening += (encode_string(key), encode_bytes(value))
-    joined = b"".join(opening)
-    return joined, hashlib.sha256(joined)
+    opening = encode_opening(2 + more_keys) + encode_pairs({"avro.schema": schema_json, "avro.codec": b"zstandard"})
+    return opening, hashlib.sha256(opening)
 
 
 def decode_root(body: bytes, *, name: str, known: Root | None = None) -> Root:
@@ -165,81 +132,41 @@ def decode_root(body: bytes, *, name: str, known: Root | None = None) -> Root:
 
     """
     try:
-        file_header = _read_file_header(body)
-        found = _read_blocks(body, file_header)
-        digest = _proven_digest(body, file_header, found)
+        head = read_head(body)
+        found = [(block, hashlib.sha256(block.encoded).digest()) for block in read_blocks(body, head)]
+        digest = _proven_digest(body, head, [block_digest for _, block_digest in found])
     except Unreadable as error:
         raise Corrupt(_CODE, f"{name}: {error}") from None
-    metadata = file_header.metadata
+    metadata = head.metadata
     _check_profile(metadata, name)
     try:
         header = decode_header(metadata)
         codec = EntryCodec.of_avro_schema(metadata["avro.schema"])
-        _check_counts(metadata, found)
+        _check_counts(metadata, [block.count for block, _ in found])
     except (ValueError, KeyError) as error:
         raise Corrupt(_CODE, f"{name}: {error}") from None
     if metadata.get("avro.codec") != b"zstandard":
         raise Corrupt(_CODE, f"{name}: the blocks' codec is not zstandard")
-    if file_header.sync != sync_marker(header.table_uuid):
+    if head.sync != sync_marker(header.table_uuid):
         raise Corrupt(_CODE, f"{name}: the sync marker is not that of table {header.table_uuid}")
     at_hand = {} if known is None or known.codec != codec else {block.digest: block for block in known.blocks}
     blocks = _decode_blocks(found, codec, name, at_hand)
-    return Root(header, blocks, digest, file_header.sync, codec, len(body))
+    return Root(header, blocks, digest, head.sync, codec, len(body))
 
 
-def _with_blocks(hashing: hashlib._Hash, blocks: Sequence[RootBlock] | Sequence[_FoundBlock]) -> bytes:
+def _with_blocks(hashing: hashlib._Hash, block_digests: Sequence[bytes]) -> bytes:
     """The digest of a root whose file header went into `hashing`."""
-    hashing.update(b"".join([block.digest for block in blocks]))
+    hashing.update(b"".join(block_digests))
     return hashing.digest()
 
 
-def _read_file_header(body: bytes) -> _FileHeader:
-    if body[: len(_MAGIC)] != _MAGIC:
-        raise Unreadable("not an Avro file")
-    count, position = read_long(body, len(_MAGIC))
-    if not 0 < count <= len(body):
-        raise Unreadable(f"the file metadata announces {count} keys")
-    metadata: dict[str, bytes] = {}
-    digest_start = None
-    for _ in range(count):
-        key, position = read_string(body, position)
-        value, position = read_bytes(body, position)
-        if key in metadata:
-            raise Unreadable(f"the file metadata has {key[:40]!r} twice")
-        metadata[key] = value
-        if key == _DIGEST_KEY:
-            digest_start = position - len(value)
-    end_of_map, position = read_long(body, position)
-    if end_of_map != 0:
-        raise Unreadable("the file metadata does not end")
-    sync, position = read_fixed(body, position, SYNC_BYTES)
-    return _FileHeader(metadata, sync, position, digest_start)
-
-
-def _read_blocks(body: bytes, file_header: _FileHeader) -> list[_FoundBlock]:
-    found: list[_FoundBlock] = []
-    position = file_header.end
-    while position < len(body):
-        start = position
-        count, position = read_long(body, position)
-        frame, position = read_bytes(body, position)
-        sync, position = read_fixed(body, position, SYNC_BYTES)
-        if count <= 0:
-            raise Unreadable(f"block {len(found)} announces {count} entries")
-        if sync != file_header.sync:
-            raise Unreadable(f"block {len(found)} does not end with the sync marker")
-        encoded = body[start:position]
-        found.append(_FoundBlock(count, frame, encoded, hashlib.sha256(encoded).digest()))
-    return found
-
-
-def _proven_digest(body: bytes, file_header: _FileHeader, found: Sequence[_FoundBlock]) -> bytes:
-    start = file_header.digest_start
-    if start is None:
+def _proven_digest(body: bytes, head: Head, block_digests: Sequence[bytes]) -> bytes:
+    stated = head.metadata.get(_DIGEST_KEY)
+    if stated is None:
         raise Unreadable("the file metadata has no digest")
-    stated = file_header.metadata[_DIGEST_KEY]
-    zeroed = b"".join((body[:start], b"0" * len(stated), body[start + len(stated) : file_header.end]))
-    digest = _with_blocks(hashlib.sha256(zeroed), found)
+    stated_end = head.value_ends[_DIGEST_KEY]
+    zeroed = b"".join((body[: stated_end - len(stated)], b"0" * len(stated), body[stated_end : head.end]))
+    digest = _with_blocks(hashlib.sha256(zeroed), block_digests)
     if digest.hex().encode() != stated:
         raise Unreadable(
             f"the digest of the bytes is {digest.hex()[:16]}…, the header says {stated[:16].decode(errors='replace')}…"
@@ -255,10 +182,10 @@ def _check_profile(metadata: Mapping[str, bytes], name: str) -> None:
         raise Corrupt(_CODE, f"{name}: the content is {metadata.get('content')!r:.60}, not a root")
 
 
-def _check_counts(metadata: Mapping[str, bytes], found: Sequence[_FoundBlock]) -> None:
-    entries = sum(block.count for block in found)
-    if metadata[_BLOCKS_KEY] != str(len(found)).encode():
-        raise ValueError(f"{len(found)} blocks where the header counts {metadata[_BLOCKS_KEY]!r:.30}")
+def _check_counts(metadata: Mapping[str, bytes], counts: Sequence[int]) -> None:
+    entries = sum(counts)
+    if metadata[_BLOCKS_KEY] != str(len(counts)).encode():
+        raise ValueError(f"{len(counts)} blocks where the header counts {metadata[_BLOCKS_KEY]!r:.30}")
     if metadata[_ENTRIES_KEY] != str(entries).encode():
         raise ValueError(f"{entries} entries where the header counts {metadata[_ENTRIES_KEY]!r:.30}")
     if entries > ROOT_ENTRIES_MAX:
@@ -266,21 +193,24 @@ def _check_counts(metadata: Mapping[str, bytes], found: Sequence[_FoundBlock]) -
 
 
 def _decode_blocks(
-    found: Sequence[_FoundBlock], codec: EntryCodec, name: str, at_hand: Mapping[bytes, RootBlock]
+    found: Sequence[tuple[Block, bytes]], codec: EntryCodec, name: str, at_hand: Mapping[bytes, RootBlock]
 ) -> tuple[RootBlock, ...]:
     blocks: list[RootBlock] = []
     bytes_left = ROOT_BYTES_MAX
-    for number, block in enumerate(found):
-        same = at_hand.get(block.digest)
+    for number, (block, digest) in enumerate(found):
+        same = at_hand.get(digest)
         if same is not None:
             blocks.append(same)
             continue
-        plain = decompress(block.frame, name=f"{name}: block {number}")
+        try:
+            plain = decompress(block.packed)
+        except Unreadable as error:
+            raise Corrupt(_CODE, f"{name}: block {number}: {error}") from None
         bytes_left -= len(plain)
         if bytes_left < 0:
             raise Corrupt(_CODE, f"{name}: the blocks decompress to more than {ROOT_BYTES_MAX} bytes")
         rows = read_rows(plain, block.count, codec, name=name, block=number)
-        blocks.append(RootBlock(rows, block.encoded, block.digest))
+        blocks.append(RootBlock(rows, block.encoded, digest))
     return tuple(blocks)
 
 

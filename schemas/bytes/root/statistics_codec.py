@@ -1,7 +1,7 @@
 """`content_stats` as bytes: the record of one optional struct per tracked column or expression.
 
-Owns: the record's bytes both ways, skipping it, and the mapping that stays bytes until somebody looks. Does not own:
-bounds of each type (`bound_codec`), the schema (`entry_schema`), what statistics mean.
+Owns: the record's bytes both ways, skipping it, and the mapping that stays bytes until it is read. Does not own: bounds
+of each type (`bound_codec`), the schema (`entry_schema`), what statistics mean.
 Invariants: equal to what any Avro library reads and writes with `content_stats_schema` (a property test proves it);
 counts are never negative; hostile bytes raise `Invalid` and take no more memory than they are long.
 
@@ -71,7 +71,7 @@ class StatisticsCodec:
         self.proof = StatisticsProof(self.tracked)
 
     def encode(self, statistics: ContentStats) -> bytes:
-        """The bytes of `statistics`; those of a `LazyStats` of this layout are handed on as they are.
+        """The bytes of `statistics`; those of a `LazyStats` of this layout are used as they are.
 
         Raises:
             Invalid: `statistics-invalid`, an id is not tracked, or a value does not fit its type.
@@ -170,7 +170,7 @@ class StatisticsCodec:
 
 
 class LazyStats(Mapping[int, FieldStatistics]):
-    """Statistics that stay bytes until somebody looks at them; equal to any mapping of the same items.
+    """Statistics that stay bytes until they are read; equal to any mapping of the same items.
 
     Args:
         codec: the codec of the bytes.

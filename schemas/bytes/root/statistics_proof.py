@@ -2,15 +2,15 @@
 
 Owns: the pattern of a table's records, and what is compared of what it finds. Does not own: the decoder and its
 reasons (`statistics_codec`), the rules (`rootline.tree.proof.statistics_rules`).
-Invariants: one-sided. What is proven here, the decoder and the rules accept as well (a property test holds the two
-against each other); what is not proven may still be right: the decoder is asked, and it knows the reason too.
+Invariants: one-sided. What is proven here, the decoder and the rules accept as well (a property test compares the two);
+what is not proven may still be right: the decoder is asked, and it knows the reason too.
 
-Theory. Decoding 20 columns takes 40 µs because every value becomes an object, and nobody looks at the values soon.
-But nearly all records have one plain form. So the record is matched once, in C, and only what a rule compares is
-captured. Of numbers only the shortest varint is accepted: those of one sign are ordered like their bytes read as a
-little-endian number, for the continuation bits of two varints of one length are the same, and a longer one is greater.
-The file's number of rows stands before the record in what is matched, so that a value count of just as many is a
-back-reference. Whatever is unusual is left out of the pattern, where it would cost every record.
+Theory. Decoding 20 columns takes 40 µs because every value becomes an object, and the values are not needed soon. But
+nearly all records have one plain form. So the record is matched once, in C, and only what a rule compares is captured.
+Of numbers only the shortest varint is accepted: those of one sign are ordered like their bytes read as a little-endian
+number, for the continuation bits of two varints of one length are the same, and a longer one is greater. What is
+matched begins with the file's number of rows, so that a value count equal to it is a back-reference. What is unusual is
+left out of the pattern, because there it would cost every record.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ def _decimals_ascend(limit: int, lesser: _Pick, greater: _Pick) -> _Check:
 
 
 def _nulls_fit(nulls: _Pick) -> _Check:
-    """No more nulls than rows: clear at a glance when all counts are of one byte and the rows are not."""
+    """No more nulls than rows: certain at once when all counts are of one byte and the rows are not."""
 
     def check(groups: _Groups) -> bool:
         rows, found = groups[0], nulls(groups)

@@ -9,7 +9,10 @@ Source: the Avro 1.12 specification, "Binary encoding".
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 LONG_MIN: Final = -(2**63)
 LONG_MAX: Final = 2**63 - 1
@@ -155,3 +158,20 @@ def read_present(data: bytes, position: int) -> bool:
     if branch == 0x00:
         return False
     raise Unreadable(f"branch {branch:#04x} of an optional value does not exist")
+
+
+def optional(read: Callable[[bytes, int], tuple[T, int]]) -> Callable[[bytes, int], tuple[T | None, int]]:
+    """`read`, for a value of type `["null", T]`: it returns (value or `None`, position after it)."""
+
+    def read_optional(data: bytes, position: int) -> tuple[T | None, int]:
+        if read_present(data, position):
+            return read(data, position + 1)
+        return None, position + 1
+
+    return read_optional
+
+
+read_optional_int: Final = optional(read_int)
+read_optional_long: Final = optional(read_long)
+read_optional_string: Final = optional(read_string)
+read_optional_bytes: Final = optional(read_bytes)

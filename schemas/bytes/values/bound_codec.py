@@ -1,9 +1,9 @@
 """Bounds of each type: their bytes in `content_stats`, from and to physical values.
 
-Owns: one encoder, decoder and skip pattern per type. Does not own: the record around the bounds
-(`statistics_codec`), the order of bounds, truncation, signed zeros (whoever measures the file).
-Invariants: what decodes encodes to the same value; a value that the type cannot hold exactly raises `ValueError`;
-NaN is refused unless asked for, because it is a bound nowhere but in partition values.
+Owns: one encoder, decoder and skip pattern per type. Does not own: the record around the bounds (`statistics_codec`),
+the order of bounds, truncation, signed zeros (the code that measures the file).
+Invariants: what decodes encodes to the same value; a value that the type cannot hold exactly raises `ValueError`; NaN
+is refused unless asked for, because only a partition value may have it as a bound.
 
 Source: the Iceberg specification, Appendix A (Avro); `statistics` for the physical values.
 """
@@ -26,12 +26,12 @@ from rootline.schemas.bytes.values.avro_primitives import (
     Unreadable,
     encode_long,
     long_of_varint,
-    read_bytes,
+    optional,
     read_fixed,
-    read_int,
-    read_long,
-    read_present,
-    read_string,
+    read_optional_bytes,
+    read_optional_int,
+    read_optional_long,
+    read_optional_string,
 )
 from rootline.schemas.bytes.values.entry_schema import decimal_size_in_bytes, kind_of
 
@@ -83,24 +83,12 @@ def _encode_long(value: Any) -> bytes:
     return PRESENT + encode_long(value)
 
 
-def _decode_long(data: bytes, position: int) -> tuple[int | None, int]:
-    if read_present(data, position):
-        return read_long(data, position + 1)
-    return None, position + 1
-
-
 def _encode_int(value: Any) -> bytes:
     if value is None:
         return NULL
     if type(value) is not int or not INT_MIN <= value <= INT_MAX:
         raise ValueError(f"{value!r} is not an integer of 32 bits")
     return PRESENT + encode_long(value)
-
-
-def _decode_int(data: bytes, position: int) -> tuple[int | None, int]:
-    if read_present(data, position):
-        return read_int(data, position + 1)
-    return None, position + 1
 
 
 def _encode_boolean(value: Any) -> bytes:
@@ -111,10 +99,8 @@ def _encode_boolean(value: Any) -> bytes:
     return b"\x02\x01" if value else b"\x02\x00"
 
 
-def _decode_boolean(data: bytes, position: int) -> tuple[bool | None, int]:
-    if not read_present(data, position):
-        return None, position + 1
-    raw, position = read_fixed(data, position + 1, 1)
+def _read_boolean(data: bytes, position: int) -> tuple[bool, int]:
+    raw, position = read_fixed(data, position, 1)
     if raw > b"\x01":
         raise Unreadable(f"{raw!r} is not a boolean")
     return raw == b"\x01", position
@@ -129,24 +115,12 @@ def _encode_string(value: Any) -> bytes:
     return PRESENT + encode_long(len(encoded)) + encoded
 
 
-def _decode_string(data: bytes, position: int) -> tuple[str | None, int]:
-    if read_present(data, position):
-        return read_string(data, position + 1)
-    return None, position + 1
-
-
 def _encode_binary(value: Any) -> bytes:
     if value is None:
         return NULL
     if not isinstance(value, bytes):
         raise ValueError(f"{value!r:.60} is not a byte string")
     return PRESENT + encode_long(len(value)) + value
-
-
-def _decode_binary(data: bytes, position: int) -> tuple[bytes | None, int]:
-    if read_present(data, position):
-        return read_bytes(data, position + 1)
-    return None, position + 1
 
 
 def _fixed(size: int) -> BoundCodec:
@@ -157,12 +131,10 @@ def _fixed(size: int) -> BoundCodec:
             raise ValueError(f"{value!r:.60} is not a byte string of length {size}")
         return PRESENT + value
 
-    def decode(data: bytes, position: int) -> tuple[bytes | None, int]:
-        if read_present(data, position):
-            return read_fixed(data, position + 1, size)
-        return None, position + 1
+    def read(data: bytes, position: int) -> tuple[bytes, int]:
+        return read_fixed(data, position, size)
 
-    return BoundCodec(encode, decode, rb"[\x00-\xff]{%d}" % size, bytes)
+    return BoundCodec(encode, optional(read), rb"[\x00-\xff]{%d}" % size, bytes)
 
 
 def _floating(layout: str, allow_nan: bool) -> BoundCodec:
@@ -185,13 +157,11 @@ def _floating(layout: str, allow_nan: bool) -> BoundCodec:
             raise ValueError(f"{value!r} is not exact in {8 * size} bits: a rounded bound may exclude rows")
         return PRESENT + encoded
 
-    def decode(data: bytes, position: int) -> tuple[float | None, int]:
-        if not read_present(data, position):
-            return None, position + 1
-        end = position + 1 + size
+    def read(data: bytes, position: int) -> tuple[float, int]:
+        end = position + size
         if end > len(data):
             raise Unreadable("the bytes end inside a floating-point number")
-        return of_raw(data[position + 1 : end]), end
+        return of_raw(data[position:end]), end
 
     def of_raw(raw: bytes) -> float:
         value: float = unpack(raw)[0]
@@ -199,7 +169,7 @@ def _floating(layout: str, allow_nan: bool) -> BoundCodec:
             raise Unreadable("NaN cannot be a bound")
         return value
 
-    return BoundCodec(encode, decode, rb"[\x00-\xff]{%d}" % size, of_raw)
+    return BoundCodec(encode, optional(read), rb"[\x00-\xff]{%d}" % size, of_raw)
 
 
 def _decimal(precision: int, scale: int) -> BoundCodec:
@@ -213,10 +183,8 @@ def _decimal(precision: int, scale: int) -> BoundCodec:
             raise ValueError(f"{value!r:.60} is not a decimal")
         return PRESENT + _unscaled(value, precision, scale).to_bytes(size, "big", signed=True)
 
-    def decode(data: bytes, position: int) -> tuple[Decimal | None, int]:
-        if not read_present(data, position):
-            return None, position + 1
-        raw, position = read_fixed(data, position + 1, size)
+    def read(data: bytes, position: int) -> tuple[Decimal, int]:
+        raw, position = read_fixed(data, position, size)
         return of_raw(raw), position
 
     def of_raw(raw: bytes) -> Decimal:
@@ -225,7 +193,7 @@ def _decimal(precision: int, scale: int) -> BoundCodec:
             raise Unreadable(f"a decimal has more than {precision} digits")
         return Decimal(unscaled).scaleb(-scale, _DECIMAL_CONTEXT)
 
-    return BoundCodec(encode, decode, rb"[\x00-\xff]{%d}" % size, of_raw)
+    return BoundCodec(encode, optional(read), rb"[\x00-\xff]{%d}" % size, of_raw)
 
 
 def _unscaled(value: Decimal, precision: int, scale: int) -> int:
@@ -267,10 +235,10 @@ def _boolean_of_raw(raw: bytes) -> bool:
     return raw == b"\x01"
 
 
-_LONG: Final = BoundCodec(_encode_long, _decode_long, _VARINT, long_of_varint)
-_INT: Final = BoundCodec(_encode_int, _decode_int, _VARINT, _int_of_raw)
+_LONG: Final = BoundCodec(_encode_long, read_optional_long, _VARINT, long_of_varint)
+_INT: Final = BoundCodec(_encode_int, read_optional_int, _VARINT, _int_of_raw)
 _BY_KIND: Final = {
-    "boolean": BoundCodec(_encode_boolean, _decode_boolean, rb"[\x00\x01]", _boolean_of_raw),
+    "boolean": BoundCodec(_encode_boolean, optional(_read_boolean), rb"[\x00\x01]", _boolean_of_raw),
     "int": _INT,
     "date": _INT,
     "long": _LONG,
@@ -279,7 +247,7 @@ _BY_KIND: Final = {
     "timestamptz": _LONG,
     "timestamp_ns": _LONG,
     "timestamptz_ns": _LONG,
-    "string": BoundCodec(_encode_string, _decode_string, _ANY_SHORT, _string_of_raw),
-    "binary": BoundCodec(_encode_binary, _decode_binary, _ANY_SHORT, _binary_of_raw),
+    "string": BoundCodec(_encode_string, read_optional_string, _ANY_SHORT, _string_of_raw),
+    "binary": BoundCodec(_encode_binary, read_optional_bytes, _ANY_SHORT, _binary_of_raw),
     "uuid": _fixed(16),
 }

@@ -83,7 +83,7 @@ def kind_of(field_type: PrimitiveType) -> str:
 
 
 def type_of_kind(kind: str) -> PrimitiveType:
-    """The inverse of `kind_of`; `counts` gives the unknown type. Raises `ValueError` for a word that is none."""
+    """The inverse of `kind_of`; `counts` gives the unknown type. Raises `ValueError` for any other word."""
     if kind in _SIMPLE:
         return _SIMPLE[kind][0]()
     if kind == COUNTS_ONLY:
@@ -151,7 +151,7 @@ def content_entry_schema(tracked: Sequence[TrackedField], nan_bounds: Collection
 
 
 def schema_bytes(schema: dict[str, Any]) -> bytes:
-    """The schema's JSON as it stands in a root's header."""
+    """The schema's JSON as it is in a root's header."""
     return json.dumps(schema, separators=(",", ":")).encode()
 
 

@@ -1,7 +1,7 @@
 """Bounds of Iceberg V1 to V3 as physical values: single-value bytes, and partition values as Avro stores them.
 
 Owns: reading them under the table's newest types, promotions included. Does not own: the statistics they belong to
-(`manifest_codec`, `manifest_list_codec`), what writers of today send (`generic_statistics`).
+(`manifest_codec`, `manifest_list_codec`), what present writers send (`generic_statistics`).
 Invariants: a value that is not of its type, or is NaN where that bounds nothing, is `None`: unknown, so it never
 prunes.
 
@@ -56,7 +56,7 @@ def bound_of_bytes(kind: PrimitiveType, data: bytes | None) -> Bound | None:
 
 
 def bound_reader(kind: PrimitiveType) -> BoundReader:
-    """What `bound_of_bytes` does with the bounds of one column, for who reads many."""
+    """What `bound_of_bytes` does with the bounds of one column, for a caller that reads many."""
     if isinstance(kind, StringType):
         return _text
     numbers = _NUMBERS.get(type(kind), {})

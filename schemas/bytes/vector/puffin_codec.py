@@ -1,7 +1,7 @@
 """Puffin files of deletion vectors.
 
-Owns: the file around the blobs, its footer, and names that carry the digest of all its bytes. Does not own: the
-blobs themselves (`vector_codec`), where the file rests (`object_keys`).
+Owns: the file around the blobs, its footer, and names that carry the digest of all its bytes. Does not own: the blobs
+themselves (`vector_codec`), where the file is stored (`object_keys`).
 Invariants: the same vectors give the same bytes; every bit of a file of ours is covered by the digest in its name;
 decoding proves each blob and reads nothing outside the ranges that the footer names.
 
@@ -39,7 +39,7 @@ class VectorBlob:
 
 @dataclass(frozen=True, slots=True)
 class BlobPlace:
-    """Where a blob rests in its file (bytes), and how many positions it holds."""
+    """Where a blob is in its file (bytes), and how many positions it holds."""
 
     offset: int
     size: int
@@ -112,9 +112,9 @@ def spread_puffin(body: bytes, renamed: Callable[[str], str], *, name: str) -> b
 
 
 def spread_offset(offset: int) -> int:
-    """Where `spread_puffin` puts the vector at `offset`; whoever knows the one offset knows the other.
+    """Where `spread_puffin` puts the vector at `offset`: each offset follows from the other.
 
-    A vector has more than 16 bytes, so of two that touch each other the second moves by one byte more at least.
+    A vector has more than 16 bytes, so of two that touch each other the second moves at least one byte further.
     """
     return offset + offset // 16
 

@@ -1,7 +1,7 @@
 """Is this the portable serialization of a Roaring bitmap, to the last byte?
 
 Owns: the proof that container headers, offsets, values and lengths agree. Does not own: bitmaps in memory (pyroaring).
-Invariants: reads every byte once, allocates nothing that the input's own length does not pay for.
+Invariants: reads every byte once, never allocates more than the input's length allows.
 
 Source: the Roaring format specification ("portable" layout, 32 and 64 bits).
 """

@@ -26,7 +26,7 @@ from rootline.schemas.object_keys import root_key
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.leaf_reader import LEAVES_AT_ONCE, read_leaves
 from rootline.storage.metadata.root_reader import proven_root, read_definition
-from rootline.storage.metadata.vector_reader import read_manifest_vector, read_vector
+from rootline.storage.metadata.vector_reader import read_stored_manifest_vectors, read_vector
 from rootline.tree.check.net_changes import NetChange, NetChanges, VectorsChange
 from rootline.tree.check.root_diff import Changes, RootDiff
 from rootline.tree.proof.adopted_rows import is_adopted
@@ -147,12 +147,6 @@ async def _leaves(
 
 
 async def read_manifest_vectors(store: ObjectStore, root: Root) -> dict[StoredAt, BitMap]:
-    """The manifest vectors of a root that rest in Puffin files, dropped ones included. Raises as `changes_by_root`."""
-    found: dict[StoredAt, BitMap] = {}
-    for row in root.rows:
-        entry, vector = row.entry, row.entry.deletion_vector
-        if entry.content_type is not ContentType.MANIFEST_DV or vector is None:
-            continue
-        if vector.inline_content is None and vector.offset is not None:
-            found[entry.location, vector.offset] = await read_manifest_vector(store, root.header.table, entry)
-    return found
+    """The manifest vectors of a root that are in Puffin files, dropped ones included. Raises as `changes_by_root`."""
+    rows = (row.entry for row in root.rows if row.entry.content_type is ContentType.MANIFEST_DV)
+    return await read_stored_manifest_vectors(store, root.header.table, rows)

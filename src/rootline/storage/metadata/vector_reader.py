@@ -7,7 +7,8 @@ Invariants: a vector holds exactly as many positions as its entry says, or it is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from pyroaring import BitMap, BitMap64
 
@@ -17,6 +18,8 @@ from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName
 from rootline.storage.metadata.stored_file import read_stored
+
+FILES_AT_ONCE: Final = 8
 
 
 async def read_vector(store: ObjectStore, table: TableName, entry: ContentEntry) -> BitMap64:
@@ -53,29 +56,35 @@ async def read_manifest_vector(store: ObjectStore, table: TableName, entry: Cont
 async def read_stored_manifest_vectors(
     store: ObjectStore, table: TableName, entries: Iterable[ContentEntry]
 ) -> dict[tuple[str, int], BitMap]:
-    """(location, offset) → the vectors of those MANIFEST_DV rows that rest in Puffin files, each file read once.
+    """(location, offset) → the vector of each MANIFEST_DV row whose vector is stored in a Puffin file.
+
+    Each file is read once, a few at a time; rows whose vectors are inline are passed over.
 
     Raises:
-        Corrupt: `object-missing` or `vector-corrupt`.
+        Corrupt: `object-missing` or `vector-corrupt`, of the first file that fails.
 
     """
-    files: dict[str, list[ContentEntry]] = {}
+    files: dict[tuple[str, int | None], list[tuple[int, ContentEntry]]] = {}
     for entry in entries:
         place = entry.deletion_vector
         if place is not None and place.inline_content is None and place.offset is not None:
-            files.setdefault(entry.location, []).append(entry)
-    bodies = await asyncio.gather(
-        *(
-            read_stored(store, table, location, code="vector-corrupt", length=of_file[0].file_size_in_bytes)
-            for location, of_file in files.items()
-        )
-    )
-    return {
-        (entry.location, offset): _narrow(vector_in(body, entry), entry)
-        for body, of_file in zip(bodies, files.values(), strict=True)
-        for entry in of_file
-        if entry.deletion_vector is not None and (offset := entry.deletion_vector.offset) is not None
-    }
+            of_file = files.setdefault((entry.location, entry.file_size_in_bytes), [])
+            of_file.append((place.offset, entry))
+    slots = asyncio.Semaphore(FILES_AT_ONCE)
+    found: dict[tuple[str, int], BitMap] = {}
+
+    async def read(location: str, length: int | None, rows: Sequence[tuple[int, ContentEntry]]) -> None:
+        async with slots:
+            body = await read_stored(store, table, location, code="vector-corrupt", length=length)
+        found.update({(location, offset): _narrow(vector_in(body, entry), entry) for offset, entry in rows})
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for (location, length), rows in files.items():
+                group.create_task(read(location, length, rows))
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return found
 
 
 def _narrow(wide: BitMap64, entry: ContentEntry) -> BitMap:

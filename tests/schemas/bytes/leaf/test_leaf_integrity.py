@@ -73,13 +73,13 @@ def test_a_name_without_the_digest_proves_nothing(small: EncodedLeaf) -> None:
     refuse(small.body, small.location.replace("-delete-", "-data-"))
 
 
-def test_the_name_counts_wherever_the_leaf_rests(small: EncodedLeaf) -> None:
+def test_the_name_counts_wherever_the_leaf_is_stored(small: EncodedLeaf) -> None:
     absolute = f"s3://bucket/other/{small.location}"
     assert decode_leaf(small.body, location=absolute).location == absolute
 
 
 def forged(body: bytes, bit: int) -> tuple[bytes, str]:
-    """A leaf with one bit flipped by somebody who then made both digests agree."""
+    """A leaf with one bit flipped by someone who then made both digests agree."""
     footer_start = len(body) - 8 - int.from_bytes(body[-8:-4], "little")
     true_digest = hashlib.sha256(body[:footer_start]).hexdigest().encode()
     changed = flipped(body, bit)

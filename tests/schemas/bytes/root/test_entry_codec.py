@@ -86,7 +86,7 @@ def check_hostile(hostile: bytes) -> None:
     assert named
 
 
-def test_statistics_stay_bytes_until_somebody_looks() -> None:
+def test_statistics_stay_bytes_until_they_are_read() -> None:
     entry = example_entry()
     decoded, _, _ = CODEC.decode_row(encoded_of(entry))
     assert isinstance(decoded.content_stats, LazyStats)

@@ -33,7 +33,7 @@ def of_json(encoded: bytes) -> dict[str, WriterRecord]:
 
 
 @given(st.lists(step, max_size=8))
-def test_a_ledger_that_was_advanced_is_what_it_would_be_made_anew(
+def test_a_ledger_that_was_advanced_is_what_it_would_be_made_again(
     taken: list[tuple[dict[WriterId, WriterRecord], set[WriterId]]],
 ) -> None:
     ledger, expected = HeaderLedger.of({}), {}
@@ -42,10 +42,10 @@ def test_a_ledger_that_was_advanced_is_what_it_would_be_made_anew(
         left = [writer for writer in gone if writer in ledger and writer not in stamped]
         expected = {writer: item for writer, item in expected.items() if writer not in left} | stamped
         ledger = ledger.advanced(stamped, left)
-        anew = HeaderLedger.of(dict(ledger))
-        assert ledger == expected == anew
-        assert list(ledger) == list(anew), "the coldest come first"
-        assert ledger.encode() == anew.encode()
+        again = HeaderLedger.of(dict(ledger))
+        assert ledger == expected == again
+        assert list(ledger) == list(again), "the coldest come first"
+        assert ledger.encode() == again.encode()
         assert of_json(ledger.encode()) == expected
         assert ledger.size_in_bytes == len(ledger.encode())
         assert sum(map(ledger.size_of, ledger)) + 2 == ledger.size_in_bytes + (1 if ledger else 0)

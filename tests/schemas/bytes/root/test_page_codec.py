@@ -32,6 +32,7 @@ from rootline.schemas.bytes.root.outcome_page import (
     encode_outcome_page,
 )
 from rootline.schemas.bytes.root.page_codec import PAGE_BLOCK_BYTES, PageKind, encode_page
+from rootline.schemas.bytes.values.avro_primitives import NULL, encode_bytes, encode_long, encode_string
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import SequenceNumber, Version, WriterId
 from rootline.schemas.log_position import LogId
@@ -88,6 +89,7 @@ OUTCOMES = Outcomes(
         OutcomeException(LOG, 4, 8, Version(4), None, None, None),
     ),
 )
+REASONED = OUTCOMES.exceptions[0]
 
 
 def ledger_page(ledger: dict[WriterId, WriterRecord]) -> tuple[LedgerPage, bytes]:
@@ -106,7 +108,7 @@ def test_a_ledger_page_reads_back_equal(ledger: dict[WriterId, WriterRecord]) ->
     again = decode_ledger_page(body, page.reference, TABLE_UUID, name=NAME)
     assert again == page
     assert ledger_of(again) == ledger
-    assert again.record_of(WriterId("nobody at all, of a name so long")) is None
+    assert again.record_of(WriterId("no one at all, of a name so long")) is None
 
 
 @given(outcomes)
@@ -249,13 +251,74 @@ def test_rows_that_were_never_right_decode_or_are_corrupt(kind: PageKind, data: 
     attempt(read, body, reference)
 
 
+@pytest.mark.parametrize("kind", PageKind)
+def test_a_row_with_any_bit_flipped_or_its_tail_cut_decodes_or_is_corrupt(kind: PageKind) -> None:
+    read, _, _ = example(kind)
+    row = ledger_page(LEDGER)[0].rows[WriterId("spark/q1")] if kind is PageKind.LEDGER else encode_outcome(REASONED)
+    flips = [row[:at] + bytes((row[at] ^ 1 << bit,)) + row[at + 1 :] for at in range(len(row)) for bit in range(8)]
+    for damaged in (*flips, *(row[:length] for length in range(1, len(row))), row + b"\x00"):
+        reference, body = encode_page(kind, schema_of(kind), TABLE_UUID, [damaged])
+        attempt(read, body, reference)
+
+
+UNSIZED_RUN = b"\x02" + encode_long(5) * 4 + b"\x00"
+SIZED_RUN = encode_long(-1) + encode_bytes(encode_long(5) * 4) + b"\x00"
+NO_RUN = b"\x00"
+WRITER = encode_string("w")
+OVERLONG_ONE = b"\x82\x00"
+BEYOND_64_BITS = b"\xff" * 9 + b"\x02"
+
+
+def test_a_row_of_the_ledger_as_the_format_says_reads() -> None:
+    found = decode_ledger_row(WRITER + encode_long(1) + SIZED_RUN + NO_RUN)
+    assert found == WriterRecord((CommittedRun(5, 5, Version(5), 5),), (), 1)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        WRITER + encode_long(1) + UNSIZED_RUN + NO_RUN,
+        WRITER + encode_long(1) + SIZED_RUN[:1] + encode_long(5) + SIZED_RUN[2:] + NO_RUN,
+        WRITER + OVERLONG_ONE + SIZED_RUN + NO_RUN,
+        WRITER + BEYOND_64_BITS + NO_RUN + NO_RUN,
+        WRITER + encode_long(1) + NO_RUN + NO_RUN + b"\x00",
+        WRITER + encode_long(1) + NO_RUN,
+        b"\x02\xff" + encode_long(1) + NO_RUN + NO_RUN,
+    ],
+)
+def test_a_row_of_the_ledger_in_another_encoding_is_corrupt_and_named(row: bytes) -> None:
+    with pytest.raises(Corrupt, match=NAME) as caught:
+        decode_ledger_row(row, name=NAME)
+    assert caught.value.code == "page-corrupt"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        b"\x00" + encode_string(LOG) + OVERLONG_ONE + encode_long(1) * 4,
+        b"\x00" + encode_string(LOG) + BEYOND_64_BITS + encode_long(1) * 4,
+        b"\x01" + encode_string(LOG) + encode_long(1) * 3 + NULL * 3,
+        b"\x04" + encode_string(LOG) + encode_long(1) * 5,
+        encode_outcome(REASONED) + b"\x00",
+        encode_outcome(REASONED)[:-1],
+    ],
+)
+def test_an_outcome_in_another_encoding_is_corrupt_and_named(row: bytes) -> None:
+    reference, body = encode_page(PageKind.OUTCOMES, OUTCOME_SCHEMA_JSON, TABLE_UUID, [row])
+    with pytest.raises(Corrupt, match=NAME) as caught:
+        read_outcomes(body, reference)
+    assert caught.value.code == "page-corrupt"
+
+
 def attempt(read: Callable[[bytes, PageReference], object], body: bytes, reference: PageReference) -> None:
-    code = None
+    refusal = None
     try:
         read(body, reference)
     except Corrupt as error:
-        code = error.code
-    assert code in (None, "page-corrupt", "profile-unknown")
+        refusal = error
+    if refusal is not None:
+        assert refusal.code in ("page-corrupt", "profile-unknown")
+        assert NAME in refusal.message or reference.location in refusal.message
 
 
 def schema_of(kind: PageKind) -> bytes:

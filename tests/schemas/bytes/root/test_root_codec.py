@@ -19,10 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import LongType
 
-from rootline.schemas.bytes.root import root_block_codec
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.root_codec import Root, Row, decode_root, encode_root, row_bytes, seal, sync_marker
 from rootline.schemas.bytes.values.avro_primitives import encode_bytes, encode_long, encode_string
+from rootline.schemas.bytes.values.zstd_frame import PLAIN_BYTES_MAX
 from rootline.schemas.content_entry import ContentEntry, Status, VersionInfo
 from rootline.schemas.errors import Corrupt, Internal
 from rootline.schemas.identifiers import Location
@@ -257,7 +257,7 @@ class TestHostileBytes:
         assert decode_root(forged(metadata_of(small_root()), blocks), name=NAME).row_count == 2
 
     def test_a_decompression_bomb_is_corrupt(self) -> None:
-        bomb = forged_block(1, bytes(root_block_codec.BLOCK_BYTES_MAX + 1))
+        bomb = forged_block(1, bytes(PLAIN_BYTES_MAX + 1))
         assert len(bomb) < 100_000
         self.refuse(bomb, "decompresses to more than")
 

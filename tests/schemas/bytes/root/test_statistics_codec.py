@@ -1,4 +1,4 @@
-"""Statistics as bytes: equal to fastavro's, exact, and safe with bytes that somebody else made."""
+"""Statistics as bytes: equal to fastavro's, exact, and safe with bytes that someone else made."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ class TestLazyStatistics:
         lazy = self.lazy()
         assert CODEC.encode(lazy) is lazy.encoded
 
-    def test_they_are_encoded_anew_for_another_layout(self) -> None:
+    def test_they_are_encoded_again_for_another_layout(self) -> None:
         wider = StatisticsCodec([*TRACKED, TrackedField(1000, "new", LongType())])
         assert wider.decode(wider.encode(self.lazy()))[0] == self.STATISTICS
 

@@ -79,7 +79,7 @@ def test_one_column_goes_through_its_transform() -> None:
         ("day", [StringType()]),
     ],
 )
-def test_what_nobody_knows_has_no_values_and_no_type(text: str, sources: list[PrimitiveType]) -> None:
+def test_what_is_unknown_has_no_values_and_no_type(text: str, sources: list[PrimitiveType]) -> None:
     transform = parse_transform(text)
     assert function_of(text, transform, sources) is Function.UNKNOWN
     assert result_type_of(Function.UNKNOWN, transform, sources) is None
