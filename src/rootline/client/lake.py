@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from rootline.client.session.session import Session, SessionHolder
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.producer import DEFAULT_TIMEOUT_S, AsyncProducer, Producer
-from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import TableName, table_name
-from rootline.storage.metadata.head_finder import find_head
+from rootline.schemas.identifiers import table_name
+from rootline.storage.metadata.head_finder import existing_head
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,7 +122,7 @@ class Lake:
         from rootline.client.table_handle import TableHandle
 
         checked = table_name(name)
-        self.holder.run(lambda session: _must_exist(session, checked))
+        self.holder.run(lambda session: existing_head(session.store, checked))
         return TableHandle(self, checked)
 
     def list_tables(self) -> list[str]:
@@ -162,11 +161,6 @@ class Lake:
 
     def __reduce__(self) -> tuple[type[Lake], tuple[LakeAddress]]:
         return Lake, (self._address,)
-
-
-async def _must_exist(session: Session, table: TableName) -> None:
-    if await find_head(session.store, table) is None:
-        raise Invalid("table-unknown", f"{table}: no table has this name in this warehouse")
 
 
 async def _table_names(session: Session) -> list[str]:

@@ -24,7 +24,7 @@ from rootline.schemas.table_definition import TableDefinition
 
 if TYPE_CHECKING:
     from rootline.catalog.export.exporter import ExportedTable
-    from rootline.client.change.overwrite_rows import ChangeOptions
+    from rootline.client.change.planned_change import ChangeOptions
     from rootline.client.read.scan import Scan
     from rootline.client.read.tree_view import TreeView
     from rootline.client.write.new_files import FileList
@@ -327,7 +327,7 @@ class TableHandle(TableHistory):
 def _options(
     isolation: Isolation | str, timeout_s: float, target_bytes: int, summary: Mapping[str, str] | None
 ) -> ChangeOptions:
-    from rootline.client.change.overwrite_rows import ChangeOptions
+    from rootline.client.change.planned_change import ChangeOptions
 
     try:
         checked = Isolation(isolation)

@@ -17,7 +17,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, Version, snapshot_id_of
-from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.head_finder import existing_head
 from rootline.storage.metadata.root_reader import read_root
 from rootline.tree.state.addressable import Addressable
 
@@ -48,9 +48,7 @@ HEAD = PointInTime()
 
 async def read_head(store: ObjectStore, table: TableName, known: Root | None = None) -> Root:
     """The newest root; `known` as of `read_root`. Raises `Invalid` (`table-unknown`) when there is none."""
-    head = await find_head(store, table)
-    if head is None:
-        raise Invalid("table-unknown", f"{table}: no table has this name in this warehouse")
+    head = await existing_head(store, table)
     return await read_root(store, table, head.version, known=known)
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from rootline.ports.log_archive import LogArchive
 from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.log_position import LogPosition
+from rootline.schemas.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,9 @@ class LetterChoice:
         )
 
 
-def place_of(letter: DeadLetter) -> str:
+def place_of(record: DeadLetter | LogPosition | Verdict) -> str:
     """The record's partition and offset, as commands take them."""
-    return f"{letter.partition}/{letter.offset}"
+    return f"{record.partition}/{record.offset}"
 
 
 async def choose_letters(
