@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField
 
 from rootline.client.write.column_statistics import ColumnPath, column_paths
 from rootline.client.write.data_file_writer import FileDescriber, split_offsets_of
@@ -27,7 +25,7 @@ from rootline.schemas.table_definition import PartitionSpec, TableDefinition
 from rootline.storage.rows.arrow_types import arrow_schema_of
 from rootline.storage.rows.data_file_formats import open_parquet
 from rootline.storage.rows.field_matching import finder_for
-from rootline.storage.rows.row_projection import RowProjection
+from rootline.storage.rows.row_projection import RowProjection, initial_default
 
 
 class DataFile(intent.DataFile):
@@ -52,7 +50,7 @@ class DataFile(intent.DataFile):
         parquet = open_parquet(body, location)
         fields = definition.schema.fields
         projection = RowProjection(
-            finder_for(parquet.schema_arrow, definition.properties), _initial_default, "file-unreadable", location
+            finder_for(parquet.schema_arrow, definition.properties), initial_default, "file-unreadable", location
         )
         try:
             batches = [projection.columns(batch, fields) for batch in parquet.iter_batches()]
@@ -80,10 +78,6 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise Invalid("file-unreadable", f"{path}: {error.strerror or error}") from error
-
-
-def _initial_default(field: NestedField) -> Any:
-    return field.initial_default
 
 
 def _unpartitioned(schema: Schema) -> TableDefinition:

@@ -26,6 +26,7 @@ from rootline.storage.check.header import faults_of_header, faults_of_step
 from rootline.storage.check.live_set import LiveSet
 from rootline.storage.check.objects import ObjectCheck
 from rootline.storage.check.progress import Decided, faults_of_decided, faults_of_progress
+from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata.stored_file import stored_key
 from rootline.tree.commit.apply import WRITER_RETENTION_S
 
@@ -189,19 +190,15 @@ class _TableCheck:
         return {stored_key(self._table, location) for location in self._objects.named_locations}
 
     async def _read_lengths(self, wanted: dict[ObjectKey, int | None]) -> None:
-        slots = asyncio.Semaphore(_FILES_AT_ONCE)
-
-        async def compare(key: ObjectKey, length: int | None) -> None:
-            async with slots:
-                try:
-                    stored = await self._store.get(key)
-                except Invalid as error:
-                    self.book.add_error(key, error)
-                    return
+        async def compare(item: tuple[ObjectKey, int | None]) -> None:
+            key, length = item
+            try:
+                stored = await self._store.get(key)
+            except Invalid as error:
+                self.book.add_error(key, error)
+                return
             if stored is None or (length is not None and len(stored.body) != length):
                 held = "nothing" if stored is None else f"{len(stored.body)} bytes"
                 self.book.add(key, "length-wrong", f"the store holds {held}, its entry says {length} bytes")
 
-        async with asyncio.TaskGroup() as group:
-            for key, length in wanted.items():
-                group.create_task(compare(key, length))
+        await few_at_once(wanted.items(), compare, _FILES_AT_ONCE)

@@ -39,7 +39,7 @@ class Decided(NamedTuple):
 
 def faults_of_decided(header: RootHeader) -> Iterator[Fault]:
     """What is wrong with offsets, outcomes and ledger of a header by itself."""
-    nexts = {(offset.log, offset.partition): offset.next_offset for offset in header.offsets}
+    nexts = _next_offsets(header)
     if len(nexts) != len(header.offsets):
         yield Fault(_CODE, "one partition has two offsets")
     size = HeaderLedger.of(header.ledger).size_in_bytes
@@ -55,7 +55,7 @@ def faults_of_decided(header: RootHeader) -> Iterator[Fault]:
 
 def faults_of_outcomes(outcomes: Outcomes, header: RootHeader) -> Iterator[Fault]:
     """What is wrong with outcomes of a header or of a page that it names."""
-    nexts = {(offset.log, offset.partition): offset.next_offset for offset in header.offsets}
+    nexts = _next_offsets(header)
     for item in outcomes.items:
         last, version = _last(item), item.version if isinstance(item, OutcomeRun) else item.decided_in
         if last >= nexts.get((item.log, item.partition), 0) or version > header.version:
@@ -90,7 +90,7 @@ def faults_of_progress(before: Decided, after: Decided, *, writer_retention_s: i
 
 
 def _faults_of_offsets(before: RootHeader, after: RootHeader) -> Iterator[Fault]:
-    nexts = {(offset.log, offset.partition): offset.next_offset for offset in after.offsets}
+    nexts = _next_offsets(after)
     for log, partition, offset in before.offsets:
         now = nexts.get((log, partition))
         if now is None:
@@ -102,7 +102,7 @@ def _faults_of_offsets(before: RootHeader, after: RootHeader) -> Iterator[Fault]
 def _faults_of_outcomes(
     before: RootHeader, after: RootHeader, old: list[Outcomes], new: list[Outcomes], stay: Sequence[OutcomePage]
 ) -> Iterator[Fault]:
-    seen = {(offset.log, offset.partition): offset.next_offset for offset in before.offsets}
+    seen = _next_offsets(before)
     was = {item for outcomes in old for item in outcomes.items}
     now = {item for outcomes in new for item in outcomes.items}
     for item in now - was:
@@ -199,3 +199,8 @@ def _changed(before: tuple[Page, ...], after: tuple[Page, ...]) -> tuple[list[Pa
 
 def _last(item: Outcome) -> int:
     return item.last_offset if isinstance(item, OutcomeRun) else item.offset
+
+
+def _next_offsets(header: RootHeader) -> dict[tuple[str, int], int]:
+    """(log, partition) → the first offset that the root has not applied."""
+    return {(offset.log, offset.partition): offset.next_offset for offset in header.offsets}

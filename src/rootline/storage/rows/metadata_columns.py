@@ -23,7 +23,7 @@ from rootline.schemas import field_ids
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.rows.arrow_types import arrow_type_of
+from rootline.storage.rows.arrow_types import arrow_type_of, repeated
 from rootline.storage.rows.partition_constants import one_value
 from rootline.tree.scan.partition_tuple import partition_tuple
 
@@ -116,7 +116,7 @@ class FileColumns:
         for member in field.field_type.fields:
             assert isinstance(member.field_type, PrimitiveType)
             value = one_value(known.get(member.field_id), member.field_type)
-            columns.append(value.take(pa.array(np.zeros(length, dtype=np.int64))))
+            columns.append(repeated(value, length))
         if not columns:
             return pa.array([{}] * length, kind)
         return pa.StructArray.from_arrays(columns, fields=list(kind))
