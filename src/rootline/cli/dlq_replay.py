@@ -1,4 +1,4 @@
-"""What `rootline dlq replay` says of each letter, before and after.
+"""What `rootline dlq replay` prints for each letter, before and after.
 
 Owns: its lines and its exit code. Does not own: which letters (`dlq`), what a replay does
 (`rootline.client.trace.replay`).

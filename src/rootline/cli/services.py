@@ -3,7 +3,7 @@
 Owns: composing coordinator, worker and HTTP; signals; log lines on stderr. Does not own: the services, the catalog
 beside the coordinator (`catalog_service`).
 Invariants: SIGTERM and SIGINT stop cleanly, a second one ends at once; the worker stops before the coordinator that
-decides its intents; the lake's lock is given back last.
+decides its intents; the lake's lock is released last.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns: the order: plan, store the root that says what is adopted, publish the `create`, wait. Does not own: the plan
 (`rootline.catalog.adopt.adoption_plan`), the rules and root 0 (`rootline.tree`).
-Invariants: a dry run writes nothing; nothing of the Iceberg table is ever written or deleted; the caller hears of the
+Invariants: a dry run writes nothing; nothing of the Iceberg table is ever written or deleted; the caller gets the
 table only after its root 0 is confirmed.
 """
 
@@ -53,7 +53,7 @@ async def adopt_table(
 
     """
     if await find_head(session.store, table) is not None:
-        raise Invalid("table-exists", f"{table} exists already: adopt under another name")
+        raise Invalid("table-exists", f"{table} exists already; adopt under another name")
     plan = await plan_adoption(session.store, table, absolute(location))
     if dry_run:
         return Adopted(plan)

@@ -2,7 +2,7 @@
 
 Owns: the intent, and the preview. Does not own: the change itself (`rootline.tree.intents.restore`; the preview asks it
 too).
-Invariants: a preview publishes nothing; it tells what a restore of the head that it saw would do.
+Invariants: a preview publishes nothing; it shows what a restore of the head that it saw would do.
 """
 
 from __future__ import annotations

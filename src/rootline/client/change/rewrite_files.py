@@ -1,8 +1,8 @@
-"""Data compaction: the rows of a table's files, written anew into fewer or larger ones.
+"""Data compaction: the rows of a table's files, written again into fewer or larger ones.
 
 Owns: which files go together, reading them with their deletes applied, and the intent of each group. Does not own:
 whether it still holds when it is decided (`rootline.tree.intents.rewrite`), when to do it.
-Invariants: no row changes, nor its row id; the files of a group are of one partition; each group is an intent of its
+Invariants: no row changes, and no row id; the files of a group are of one partition; each group is an intent of its
 own, so one that lost a race takes no other along; a group whose files are as they should be is left alone.
 
 Source: format page, "Rewrites"; decision 0034.
@@ -35,7 +35,7 @@ from rootline.tree.scan.scan_plan import DeletesFor
 
 @dataclass(frozen=True, slots=True)
 class RewriteOptions:
-    """`target_bytes`: of the files to write, and at most so much of a group is read at once, one file at least."""
+    """`target_bytes`: size of the files to write, and the most that is read at once, save for a larger single file."""
 
     timeout_s: float
     target_bytes: int
@@ -74,7 +74,7 @@ async def rewrite_intents(
 
 
 def _groups(plan: FilePlan, target_bytes: int) -> Iterator[Sequence[FileTask]]:
-    """Files of one partition, small ones together, that are worth writing anew."""
+    """Files of one partition, small ones together, that are worth writing again."""
     partitions: dict[Hashable, list[FileTask]] = {}
     for task in plan.scan.tasks():
         values = partition_tuple(task.data, plan.definition)

@@ -80,7 +80,7 @@ async def read_changes(store: ObjectStore, table: TableName, from_version: int, 
             "setting-invalid", f"{table}: changes go from an older version to a newer, not {from_version} to {last}"
         )
     if from_version < last:
-        known.with_tags({}).check(from_version + 1)  # kept ones below the oldest stand alone
+        known.with_tags({}).check(from_version + 1)  # tagged ones below the oldest have no neighbours
     net = await read_net_change(store, table, from_version, last)
     return await changes_of_net(store, table, Version(from_version), last, net)
 

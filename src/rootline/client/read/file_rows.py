@@ -1,8 +1,8 @@
 """Which rows of a data file match a filter, and the rows that are left without them.
 
 Owns: reading a planned file for a change. Does not own: decoding (`data_file_reader`), what happens to the rows.
-Invariants: a position is a row number of the file; rows that are deleted already never match; a row whose test is
-null (unknown) does not match and is kept.
+Invariants: a position is a row number of the file; rows that are deleted already never match; a row for which
+the filter is null (unknown) does not match and is kept.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ async def read_history(store: ObjectStore, table: TableName, limit: int) -> list
 
     """
     if limit < 1:
-        raise Invalid("setting-invalid", f"limit {limit} is less than 1")
+        raise Invalid("setting-invalid", f"limit is {limit}; give 1 or more")
     head = (await read_head(store, table)).header
     oldest = max(head.oldest_version, head.version - limit + 1)
 

@@ -1,7 +1,7 @@
 """Choosing among dead letters.
 
-Owns: how one is named, which ones are meant, each once. Does not own: where they are kept (the log's archive), what is
-done with them (`replay`).
+Owns: how a letter is named, and which ones are meant, each once. Does not own: where they are kept (the log's
+archive), what is done with them (`replay`).
 Invariants: of several letters on one record the newest counts; no more is in memory than was chosen.
 """
 
@@ -54,7 +54,7 @@ async def choose_letters(
         choice: which.
         limit: of those.
         look_through: how many are looked at.
-        looked: told how many were, now and then.
+        looked: called now and then with how many more were looked at.
 
     Raises:
         Unavailable: `log-unavailable`.

@@ -2,7 +2,7 @@
 
 Owns: the order in which tables, log, verdicts and dead letters are asked, and when to stop. Does not own: what a root
 says (`traced_table`), which records match (`trace_query`), how a log is read (its archive).
-Invariants: reads only; an answer names its source; what is not known is never guessed; a search has a limit, and says
+Invariants: reads only; an answer names its source; what is not known is never guessed; a search has a limit, and tells
 whether it reached the log's beginning.
 
 Theory. The cheapest source that is sure goes first. A root knows its writers' sequences and its live files. Everything
@@ -180,7 +180,7 @@ class Trace:
         )
 
     async def _removals(self, query: ByFile, found: list[Sighting]) -> AsyncGenerator[Sighting, None]:
-        """When a file that is not live went, where no record told."""
+        """When a file that is not live was removed, where no record of the log shows it."""
         if any(one.part == Part.REMOVES and one.state in IN_THE_TABLE for one in found):
             return
         added = {one.table: one.version for one in found if one.part == Part.ADDS and one.state in IN_THE_TABLE}

@@ -108,7 +108,7 @@ def part_of(query: TraceQuery, intent: Intent) -> Part | None:
 
 
 def name_of_undecoded(position: LogPosition) -> str:
-    """The intent id that is told of a record whose own cannot be read."""
+    """The intent id that stands for a record whose own cannot be read."""
     return "/".join(map(str, position))
 
 

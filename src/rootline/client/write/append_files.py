@@ -35,7 +35,7 @@ def _fresh_uuids(session: Session) -> Iterator[uuid.UUID]:
 
 
 def as_arrow(data: Any) -> pa.Table:
-    """An Arrow table from whatever holds rows: Arrow, pandas, Polars, a list of dicts, a dict of columns.
+    """An Arrow table from what holds rows: Arrow, pandas, Polars, a list of dicts, a dict of columns.
 
     Raises:
         Invalid: `rows-invalid`, it is none of them.
@@ -56,7 +56,11 @@ def as_arrow(data: Any) -> pa.Table:
             return as_arrow(data.to_arrow())
         return pa.Table.from_pandas(data, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, AttributeError) as error:
-        raise Invalid("rows-invalid", f"{type(data).__name__} cannot be read as rows: {error}") from error
+        raise Invalid(
+            "rows-invalid",
+            f"a {type(data).__name__} cannot be read as rows: {error}; give an Arrow table, a data frame, a list of "
+            "dicts, or a dict of columns",
+        ) from error
 
 
 async def write_and_store(

@@ -1,7 +1,7 @@
 """Creating a table through the log.
 
 Owns: the `create` intent. Does not own: the definition (`definition_builder`), root 0 (`rootline.tree`).
-Invariants: the caller hears of the table only after its root 0 is confirmed.
+Invariants: the caller gets the table only after its root 0 is confirmed.
 """
 
 from __future__ import annotations

@@ -35,10 +35,15 @@ class DataFile(intent.DataFile):
     def from_parquet(
         cls, location: str, schema: TableDefinition | Schema, *, source: str | Path | bytes | None = None
     ) -> DataFile:
-        """Describe the Parquet file at `location`.
+        """Describe the Parquet file at `location`: rows, size, partition, and the statistics of every column.
 
-        `schema`: the table's definition, or only its schema if the table is not partitioned. `source`: where to read
-        the file (a local path, or its bytes); `location` itself when it is not given.
+        Args:
+            location: the file's place below the table's folder, such as `data/one.parquet`.
+            schema: the table's definition (`table.definition()`), or only its schema if the table is not partitioned.
+            source: where to read the file from: a local path, or its bytes; without it, `location` is a local path.
+
+        Returns:
+            What `TableHandle.add_files` and an intent's `add_data_files` take. The file itself is not stored.
 
         Raises:
             Invalid: `file-unreadable`, it is no Parquet file of this schema; `rows-invalid`, its rows are not of one
@@ -103,5 +108,5 @@ def _partition_of(
         return {}
     parts = list(split_by_partition(rows, definition, spec, paths))
     if len(parts) != 1:
-        raise Invalid("rows-invalid", f"{location}: its rows are of {len(parts)} partitions; a file holds one")
+        raise Invalid("rows-invalid", f"{location}: its rows are of {len(parts)} partitions; write one file for each")
     return parts[0].values

@@ -1,9 +1,9 @@
-"""Reads a table's whole chain and says what is not as it must be.
+"""Reads a table's whole chain and reports what is not as it must be.
 
 Owns: the order of a check, from the oldest addressable root to the head. Does not own: the rules (`header`,
 `progress`, `entries`, `live_set`), reading objects (`objects`).
-Invariants: changes nothing; what stored bytes hold never raises, it is found; every metadata object that a root names
-is read whole, once; a check of a table that is being written covers the versions there were when it began.
+Invariants: changes nothing; what stored bytes hold never raises, it becomes a finding; every metadata object that a
+root names is read whole, once; a check of a table that is being written covers the versions there were when it began.
 
 Source: invariants page; format page, "Integrity".
 """
@@ -55,7 +55,7 @@ async def check_table(
 
     Raises:
         Invalid: `table-unknown`, there is no root at all.
-        Unavailable: the store cannot be reached; what was found until then stands.
+        Unavailable: the store cannot be reached; what was found until then is still true.
 
     """
     check = _TableCheck(store, table, summary if summary is not None else CheckSummary(), writer_retention_s)
@@ -100,7 +100,10 @@ class _TableCheck:
             else:
                 found.append(version)
         if not found:
-            raise Invalid("table-unknown", f"{self._table} has no root; is the name right?")
+            raise Invalid(
+                "table-unknown",
+                f"{self._table}: no table has this name in this warehouse; `rootline table list` shows all",
+            )
         found.sort()
         oldest = await self._oldest_version(found)
         addressable = [version for version in found if version >= oldest]
@@ -141,7 +144,7 @@ class _TableCheck:
         for fault in faults:
             self.book.add(key, fault.code, fault.reason)
         if len({block.digest for block in root.blocks}) != len(root.blocks):
-            self.book.add(key, "entry-doubled", "one block of entries stands in it twice")
+            self.book.add(key, "entry-doubled", "one block of entries is in it twice")
         definition = await self._objects.definition(root.header)
         step = await self._live.follow(old, root, key)
         self.summary.entries += len(step.rows)

@@ -3,7 +3,7 @@
 Owns: offsets, outcomes and ledger, from root to root, and within one. Does not own: the other parts of a header
 (`header`), reading pages (`objects`).
 Invariants: pure; independent of the code that makes roots; says nothing of what a page that cannot be read would have
-to say; that outcomes were acknowledged stands in no root, so what is looked for is what cannot have been.
+to say; no root says which outcomes were acknowledged, so a fault is only what no acknowledgement explains.
 
 Source: invariants page, numbers 2, 3, 5, 8.
 """
@@ -181,7 +181,7 @@ def _doubled(writer: WriterId, parts: Sequence[WriterRecord]) -> Iterator[Fault]
 
 def _is_kept(run: CommittedRun, parts: Sequence[WriterRecord]) -> bool:
     if not any(kept.first <= run.first and run.last <= kept.last for part in parts for kept in part.committed):
-        # a run may be told apart anew, sequence by sequence, but never shrink
+        # a run may be split, even into single sequences, but never shrink
         return all(committed_version(parts, sequence) is not None for sequence in range(run.first, run.last + 1))
     for sequence in (run.first, run.last):
         found = committed_version(parts, sequence)

@@ -1,7 +1,7 @@
 """Reads and proves the pages of a root's ledger and outcomes.
 
 Owns: the GETs. Does not own: the pages' form and proof (`rootline.schemas.bytes.root.page_codec`), what they say.
-Invariants: a page is believed only under the digest that the root names; one that is known is not read again.
+Invariants: a page is used only if it has the digest that the root names; one that is known is not read again.
 """
 
 from __future__ import annotations

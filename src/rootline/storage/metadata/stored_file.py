@@ -1,4 +1,4 @@
-"""One object that a root names: there, and as long as its entry says.
+"""Reading an object that a root names: it exists, and is as long as its entry says.
 
 Owns: under which key a location is read; turning "absent" and "of another length" into errors that name the object.
 Does not own: what its bytes mean, which absolute keys a store reads (`rootline.adapters.absolute_keys`).

@@ -1,9 +1,9 @@
-"""The bytes of a file of rows, opened by its format.
+"""The bytes of a file of rows, opened by its format, and as many rows as its entry says.
 
 Owns: Parquet, and refusing what cannot be read for certain. Does not own: what the columns mean
 (`row_projection`), ORC (`orc_file`) and Avro (`avro_file`), fetching.
 Invariants: the entry's `file_format` decides, never the suffix; an encrypted file is refused by name; rows come in the
-file's order, all of them, whatever row groups or stripes there are.
+file's order, and all of them or an error.
 """
 
 from __future__ import annotations

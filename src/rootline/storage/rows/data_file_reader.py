@@ -192,7 +192,7 @@ def output_schema(wanted: RowsWanted) -> pa.Schema:
 
 
 def _gathered(batches: Iterator[pa.RecordBatch], rows_min: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of at least so many, the last one aside."""
+    """The same rows in batches of at least `rows_min`, except the last one."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)

@@ -2,7 +2,7 @@
 of rows, `_row_id` and `_last_updated_sequence_number`.
 
 Owns: their names, ids, types and values. Does not own: which rows there are (`data_file_reader`).
-Invariants: they are read only where somebody names them; a column of the table's own of the same name comes first;
+Invariants: they are read only where they are named; a column of the table's own of the same name comes first;
 `_file` is the location as the metadata has it: relative to the table's folder, or absolute; the lineage that a
 rewritten file holds of its rows comes before the one that follows from its entry.
 
@@ -107,7 +107,7 @@ class FileColumns:
     def _partition(self, field: NestedField, length: int) -> pa.Array:
         values = partition_tuple(self.entry, self.definition)
         if values is None:
-            raise Invalid("file-unreadable", f"{self.entry.location}: its statistics do not tell its partition")
+            raise Invalid("file-unreadable", f"{self.entry.location}: its statistics do not show its partition")
         members = self.definition.spec_by_id(self.entry.partition_spec_id).expr_ids
         known = dict(zip(members, values, strict=True))
         kind = arrow_type_of(field.field_type)

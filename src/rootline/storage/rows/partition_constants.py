@@ -3,7 +3,7 @@
 Owns: Iceberg's first rule of column projection: a column that is absent from a file has the value of its identity
 partition. Does not own: the other rules (`field_matching`: name mapping; `data_file_reader`: initial defaults).
 Invariants: only the file's own spec counts, and only members that hold the column as it is; a value that the entry does
-not tell is no value, and leaves the column to the next rule.
+not show is no value, and leaves the column to the next rule.
 
 Source: the Iceberg specification, "Column Projection"; files that Hive wrote have no partition columns.
 """

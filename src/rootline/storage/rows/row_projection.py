@@ -2,7 +2,7 @@
 
 Owns: the walk over structs, lists and maps, and what may be cast to what. Does not own: how a column is found (by
 name when writing, by field id when reading).
-Invariants: no value changes in silence: only widenings and exact casts; a null in a required column is an error that
+Invariants: no value changes: only widenings and exact casts are done; a null in a required column is an error that
 names the column.
 """
 
@@ -61,7 +61,7 @@ def initial_default(field: NestedField) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RowProjection:
-    """How rows become rows of the schema. `code` is the error code of rows that cannot; `subject` begins messages.
+    """How rows become rows of the schema. `code` is the error code of rows that do not fit; `subject` begins messages.
 
     A column that the rows lack has its one value of `constant_of`, where that is not `None`, else its default.
     """
@@ -176,7 +176,7 @@ class RowProjection:
         if pa.types.is_null(plain.type):
             return pa.nulls(len(array), arrow_type)
         if not may_cast(plain.type, wanted):
-            raise self._error(name, f"is a {wanted}, not {array.type}; cast it before")
+            raise self._error(name, f"is a {wanted}, not {array.type}; cast it first")
         try:
             return as_type(plain, arrow_type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
