@@ -133,7 +133,7 @@ def test_a_dry_run_says_what_would_be_published_and_publishes_nothing(lake: Lake
 
     assert result.code == 0
     assert "would publish append of demo.later, writer w sequence 1; it was rejected with table-unknown" in result.out
-    assert "no writer: only its files' locations tell a repetition" in result.out
+    assert "no writer, so only the locations of its files show a repetition" in result.out
     assert lake.files() == []
     lake.publish_bytes(b"{")
     assert lake.run("dlq", "replay", "--table", "demo.later", "--dry-run", "--json").code == 1

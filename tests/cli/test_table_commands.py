@@ -89,8 +89,8 @@ def test_a_taken_name_ends_with_one(run: Run, lake: Path, tmp_path: Path) -> Non
     [
         ("{", "not JSON"),
         ([1], "object"),
-        ({"c": "text"}, "no type is called 'text'"),
-        ({"c": {"x": "int"}}, "nesting"),
+        ({"c": "text"}, "there is no type 'text'"),
+        ({"c": {"x": "int"}}, "nested columns need Iceberg's form"),
         ({"fields": [{"name": "c"}]}, "not an Iceberg schema"),
         ({"fields": [{"id": 1, "name": "c"}]}, "fields.0.type"),
         ({}, "at least one"),

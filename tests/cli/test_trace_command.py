@@ -230,7 +230,10 @@ def test_a_search_ends_at_its_limit_and_says_so(lake: Lake) -> None:
 
     result = lake.trace("--intent", "f-0", "--limit", 3)
     assert result.code == 1
-    assert "no trace of intent f-0 in the tables and the newest 3 records; --limit and --since" in result.out
+    assert (
+        "no trace of intent f-0 in the tables and the newest 3 records; raise --limit or set --since earlier"
+        in result.out
+    )
     assert lake.trace("--intent", "f-0", "--since", "1h").code == 0
     assert lake.trace("--intent", "f-0", "--since", "2999-01-01T00:00:00Z").code == 1
 

@@ -46,22 +46,26 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for room in (
-    demo,
-    services,
-    publish,
-    look,
-    scan,
-    changes,
-    tag,
-    restore,
-    adopt,
-    catalog,
-    check,
-    trace,
-    explain,
+for command in (
+    demo.demo,
+    services.up,
+    services.coordinator,
+    services.worker,
+    publish.publish,
+    look.history,
+    look.tree,
+    look.files,
+    scan.scan,
+    changes.changes,
+    tag.tag,
+    restore.restore,
+    adopt.adopt,
+    catalog.export,
+    check.check,
+    trace.trace,
+    explain.explain,
 ):
-    room.add_to(app)
+    app.command(command.__name__)(command)
 app.add_typer(table.app, name="table")
 app.add_typer(maintenance.app, name="maintenance")
 app.add_typer(catalog.app, name="catalog")
@@ -80,7 +84,10 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version of Rootline and exit."
+        ),
     ] = False,
 ) -> None:
     """Many writers, one table, one object per commit."""
@@ -93,7 +100,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # the reader of our output has gone, as `| head` does; nothing more is to be said
+        # the reader of our output has gone, as `| head` does; there is no one left to print for
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

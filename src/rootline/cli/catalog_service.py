@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
 
+from rootline.cli.listening import port_refused
+from rootline.cli.open_lake import check_folder
 from rootline.client.session.loop_thread import LoopThread
-from rootline.connect import engine_storage, lake_folder, open_warehouse, store_settings, warehouse_url
-from rootline.schemas.errors import Invalid, Unavailable
+from rootline.connect import engine_storage, open_warehouse, store_settings, warehouse_url
+from rootline.schemas.errors import Invalid
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -50,10 +52,11 @@ async def run_catalog(
     with server_extra("rootline catalog serve"):
         from rootline.catalog.rest.serving import alone_app, serve_app
     if warehouse.startswith("memory:"):
-        raise Invalid("setting-invalid", f"warehouse {warehouse!r}: what is in memory only, no other engine can read")
-    folder = lake_folder(warehouse)
-    if folder is not None and not folder.is_dir():
-        raise Unavailable("store-unavailable", f"{folder}: there is no such folder")
+        raise Invalid(
+            "setting-invalid",
+            f"warehouse {warehouse!r} is in the memory of one process, where no engine can read it; name a folder or s3://",
+        )
+    check_folder(warehouse)
     settings = catalog_settings()
     host, port = settings.http_host if host is None else host, settings.http_port if port is None else port
     stop = asyncio.Event()
@@ -62,14 +65,8 @@ async def run_catalog(
             await served.carry(served.catalog.reach())
             warn_if_open(host, served.token)
             async with contextlib.AsyncExitStack() as around:
-                try:
+                with port_refused("the catalog", host, port, "--port"):
                     url = await around.enter_async_context(serve_app(alone_app(served), host, port))
-                except OSError as error:
-                    raise Invalid(
-                        "setting-invalid",
-                        f"the catalog cannot listen on {host}:{port}: {error.strerror or error}; give another --port, "
-                        "or 0 to let the system pick one",
-                    ) from error
                 text = f"catalog of {warehouse} on {url}"
                 announce({"event": "listening", "warehouse": warehouse, "url": url, "roles": ["catalog"]}, text)
                 await stop.wait()
@@ -114,15 +111,15 @@ def server_extra(what: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise Invalid(
-            "setting-invalid", f"{what} needs {error.name}: install rootline with its extra server"
+            "setting-invalid", f"{what} needs {error.name}, which is not installed: pip install 'rootline[server]'"
         ) from error
 
 
 def warn_if_open(host: str, token: str | None) -> None:
-    """Say so when whoever reaches this machine may read the metadata of all tables."""
+    """Warn when everyone who reaches this machine may read the metadata of all tables."""
     if token is None and host not in _LOOPBACK:
         structlog.get_logger().warning(
-            "the catalog answers everybody who reaches it: set ROOTLINE_CATALOG__TOKEN",
+            "the catalog answers everyone who reaches it, without a token: set ROOTLINE_CATALOG__TOKEN",
             action="catalog-open",
             host=host,
         )

@@ -1,8 +1,8 @@
-"""What `rootline dlq replay` says of each letter, before and after.
+"""What `rootline dlq replay` prints for each letter, before and after.
 
 Owns: its lines and its exit code. Does not own: which letters (`dlq`), what a replay does
 (`rootline.client.trace.replay`).
-Invariants: one line a letter, in the order of the log; a letter that cannot be replayed stops no other.
+Invariants: one line per letter, in the order of the log; a letter that cannot be replayed stops no other.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rootline.cli.failure import ExitCode, exit_code_of
+from rootline.cli.open_lake import lake_to_change
 
 if TYPE_CHECKING:
     from rootline.client.trace.replay import Replay
@@ -35,13 +36,13 @@ def preview(letters: Sequence[DeadLetter], as_json: bool) -> ExitCode:
             continue
         who = {"writer_id": intent.writer_id, "writer_sequence": intent.writer_sequence}
         record = {"record": place, "kind": "replayable", "table": intent.table, "intent_kind": str(intent.kind)}
-        told = "no writer: only its files' locations tell a repetition"
+        who_text = "no writer, so only the locations of its files show a repetition"
         if intent.writer_id is not None:
-            told = f"writer {intent.writer_id} sequence {intent.writer_sequence}"
+            who_text = f"writer {intent.writer_id} sequence {intent.writer_sequence}"
         output.line(
             as_json,
             record | who | {"rejected_with": letter.code},
-            f"{place}: would publish {intent.kind} of {intent.table}, {told}; it was rejected with {letter.code}",
+            f"{place}: would publish {intent.kind} of {intent.table}, {who_text}; it was rejected with {letter.code}",
         )
     if not letters:
         output.rows(as_json, [], (), empty="no dead letters")
@@ -54,13 +55,12 @@ def replay_all(
     """Replay `letters`; the worst of what became of them."""
     from rootline.cli import output
     from rootline.client.trace.replay import replay
-    from rootline.connect import connect
 
     worst = ExitCode.DONE
     if not letters:
         output.rows(as_json, [], (), empty="no dead letters")
         return worst
-    with connect(warehouse, log=log) as lake:
+    with lake_to_change(warehouse, log) as lake:
         for one in lake.holder.iterate(lambda session: replay(session, letters, timeout_s=timeout_s)):
             worst = max(worst, _told(one, as_json))
     return worst
@@ -79,8 +79,8 @@ def _told_without_intent(letter: DeadLetter, error: RootlineError, as_json: bool
 
 def _told(one: Replay, as_json: bool) -> ExitCode:
     from rootline.cli import output
+    from rootline.cli.verdict_line import told
     from rootline.client.trace.dead_letters import place_of
-    from rootline.schemas.verdict import VerdictKind
 
     place, error, verdict = place_of(one.letter), one.error, one.verdict
     record: dict[str, Any] = {"record": place}
@@ -93,14 +93,4 @@ def _told(one: Replay, as_json: bool) -> ExitCode:
         output.line(as_json, record, f"{place}: {kind}: {error.message}")
         return code
     assert verdict is not None
-    record |= verdict.model_dump(mode="json", exclude_none=True)
-    if verdict.kind is VerdictKind.REJECTED:
-        output.line(as_json, record, f"{place}: rejected again: {verdict.message} [{verdict.code}]")
-        return ExitCode.NO
-    version = "a version that is not kept any more" if verdict.version is None else f"version {verdict.version}"
-    if verdict.kind is VerdictKind.DUPLICATE:
-        output.line(as_json, record, f"{place}: duplicate: {verdict.table} has had it since {version}")
-    else:
-        number = verdict.sequence_number
-        output.line(as_json, record, f"{place}: committed {verdict.table} {version} sequence number {number}")
-    return ExitCode.DONE
+    return told(as_json, place, record, verdict, rejected="rejected again")

@@ -1,6 +1,6 @@
 """What the command line prints.
 
-Owns: lines, JSON lines, aligned columns, progress. Does not own: what is said.
+Owns: lines, JSON lines, aligned columns, progress. Does not own: what is printed.
 Invariants: results go to stdout, progress and errors to stderr; nothing but results when stderr is no terminal.
 """
 
@@ -22,8 +22,21 @@ def line(as_json: bool, record: Mapping[str, Any], text: str) -> None:
     sys.stdout.flush()
 
 
+def note(as_json: bool, text: str) -> None:
+    """What only a person needs to be told; nothing in JSON."""
+    if not as_json:
+        line(False, {}, text)
+
+
+def moment(milliseconds: int) -> str:
+    """Milliseconds since the epoch as ISO 8601, UTC."""
+    import datetime as dt
+
+    return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC).isoformat(timespec="milliseconds")
+
+
 def rows(as_json: bool, records: Sequence[Mapping[str, Any]], columns: Sequence[str], *, empty: str) -> None:
-    """Several results of one shape: JSON objects, or aligned columns; `empty` is said when there are none."""
+    """Several results of one shape: JSON objects, or aligned columns; `empty` is printed when there are none."""
     if as_json:
         for record in records:
             line(True, record, "")
@@ -59,7 +72,7 @@ def plan(as_json: bool, table: str, planned: PlannedFiles) -> None:
     }
     text = (
         f"{len(planned)} files of version {planned.version}: {requests.total} requests ({requests.lists} LIST, "
-        f"{requests.gets} GET, of them {requests.leaves} of leaves); {planned.leaves_pruned} of "
+        f"{requests.gets} GET, {requests.leaves} of these for leaves); {planned.leaves_pruned} of "
         f"{planned.leaves_pruned + planned.leaves_read} data leaves pruned"
     )
     line(as_json, record, text)
@@ -72,7 +85,7 @@ def json_text(record: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def progress(description: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr while something takes long; yields what advances it. Nothing at all when not a terminal."""
+    """A bar on stderr while something takes long; yields what advances it. Nothing when stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

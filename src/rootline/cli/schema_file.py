@@ -1,7 +1,7 @@
 """`--schema FILE`: a table's columns as JSON.
 
 Owns: the two forms, and the names of types in the simple one. Does not own: ids, partitioning (`definition_builder`).
-Invariants: the simple form needs no ids and has no nesting; whoever needs nesting writes Iceberg's own schema JSON.
+Invariants: the simple form needs no ids and has no nesting; for nested columns there is Iceberg's own schema JSON.
 
 Simple form: `{"carrier": "string not null", "flight": "int", "time_hour": "timestamptz"}`. Types are Iceberg's names,
 or Arrow's for the same thing (`int32`, `int64`, `float64`, `utf8`, `bool`, `timestamp[us]`, `timestamp[us, tz=UTC]`).
@@ -48,7 +48,7 @@ def read_schema(path: Path) -> Schema:
     """The schema in the file at `path`.
 
     Raises:
-        Invalid: `definition-invalid`, it is neither form, or a type has an unknown name.
+        Invalid: `definition-invalid`, it has neither form, or a type has an unknown name.
         OSError: it cannot be read.
 
     """
@@ -56,13 +56,13 @@ def read_schema(path: Path) -> Schema:
     try:
         body = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Invalid("definition-invalid", f"{path}: not JSON: {error}") from error
+        raise Invalid("definition-invalid", f"{path}: is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise Invalid(
             "definition-invalid", f"{path}: expected an object with a column for each key, or an Iceberg schema"
         )
     if not body:
-        raise Invalid("definition-invalid", f"{path}: names no column; a table needs at least one")
+        raise Invalid("definition-invalid", f"{path}: has no column; a table needs at least one")
     if isinstance(body.get("fields"), list):
         return _iceberg(body, path)
     return Schema(*(_column(path, at, name, kind) for at, (name, kind) in enumerate(body.items(), start=1)))
@@ -73,7 +73,7 @@ def _iceberg(body: dict[str, Any], path: Path) -> Schema:
         return Schema.model_validate({"type": "struct", "schema-id": 0, **body})
     except (ValidationError, ValueError) as error:
         reason = _first_fault(error) if isinstance(error, ValidationError) else error
-        raise Invalid("definition-invalid", f"{path}: not an Iceberg schema: {reason}") from error
+        raise Invalid("definition-invalid", f"{path}: is not an Iceberg schema: {reason}") from error
 
 
 def _first_fault(error: ValidationError) -> str:
@@ -83,7 +83,9 @@ def _first_fault(error: ValidationError) -> str:
 
 def _column(path: Path, field_id: int, name: str, kind: object) -> NestedField:
     if not isinstance(kind, str):
-        raise Invalid("definition-invalid", f"{path}: column {name!r}: a type is a text; nesting needs Iceberg's form")
+        raise Invalid(
+            "definition-invalid", f"{path}: column {name!r}: a type is a text; nested columns need Iceberg's form"
+        )
     text = " ".join(kind.lower().split())
     required = text.endswith(_NOT_NULL)
     text = text.removesuffix(_NOT_NULL)
@@ -92,4 +94,7 @@ def _column(path: Path, field_id: int, name: str, kind: object) -> NestedField:
             {"id": field_id, "name": name, "type": _ARROW_NAMES.get(text, text), "required": required}
         )
     except (ValidationError, ValueError, TypeError) as error:
-        raise Invalid("definition-invalid", f"{path}: column {name!r}: no type is called {kind!r}") from error
+        raise Invalid(
+            "definition-invalid",
+            f"{path}: column {name!r}: there is no type {kind!r}; write string, long, double, timestamptz, …",
+        ) from error

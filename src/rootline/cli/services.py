@@ -3,7 +3,7 @@
 Owns: composing coordinator, worker and HTTP; signals; log lines on stderr. Does not own: the services, the catalog
 beside the coordinator (`catalog_service`).
 Invariants: SIGTERM and SIGINT stop cleanly, a second one ends at once; the worker stops before the coordinator that
-decides its intents; the lake's lock is given back last.
+decides its intents; the lake's lock is released last.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import structlog
 
 from rootline.catalog.rest.settings import catalog_settings
 from rootline.cli.catalog_service import open_catalog, warn_if_open
+from rootline.cli.listening import port_refused
 from rootline.cli.until_stopped import Announce, signals
 from rootline.connect import LakeParts, embedded_settings, open_parts
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.coordinator.settings import CoordinatorSettings
-from rootline.schemas.errors import Invalid
 from rootline.workers.app import WorkerService
 
 
@@ -117,22 +117,20 @@ async def _serve_http(
     try:
         from rootline.coordinator.http.server import serve
     except ModuleNotFoundError as error:
-        structlog.get_logger().warning("no HTTP: install the extra `server`", action="http-absent", missing=error.name)
+        structlog.get_logger().warning(
+            "no HTTP, because a library of the extra `server` is not installed: pip install 'rootline[server]'",
+            action="http-absent",
+            missing=error.name,
+        )
         return None
     port = settings.http_port if port is None else port
     catalog = None
-    if settings.http_catalog and not warehouse.startswith("memory:"):  # whose files nobody else could read
+    if settings.http_catalog and not warehouse.startswith("memory:"):  # which no other process could read
         chosen = catalog_settings()
         catalog = await around.enter_async_context(open_catalog(warehouse, chosen, service.metrics.registry))
         warn_if_open(settings.http_host, catalog.token)
-    try:
+    with port_refused("HTTP", settings.http_host, port, "--http-port"):
         return await around.enter_async_context(serve(service, settings.http_host, port, catalog=catalog))
-    except OSError as error:
-        raise Invalid(
-            "setting-invalid",
-            f"HTTP cannot listen on {settings.http_host}:{port}: {error.strerror or error}; give another --http-port, "
-            "or 0 to let the system pick one",
-        ) from error
 
 
 def log_to_stderr(level: str) -> None:

@@ -1,4 +1,4 @@
-"""Running until a signal asks for a stop, and saying so meanwhile."""
+"""Running until a signal asks for a stop, and announcing what happens meanwhile."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A lake: tables, producers, and the connection they share.
 
-Owns: the public entry to everything; creating tables. Does not own: which adapters it stands on (`rootline.connect`),
+Owns: the public entry to everything; creating tables. Does not own: which adapters it uses (`rootline.connect`),
 what tables do (`table_handle`).
 Invariants: every method may be called from any thread; a lake may be pickled or forked into another process, where it
 opens connections of its own.
@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from rootline.client.session.session import Session, SessionHolder
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.producer import DEFAULT_TIMEOUT_S, AsyncProducer, Producer
-from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import TableName, table_name
-from rootline.storage.metadata.head_finder import find_head
+from rootline.schemas.identifiers import table_name
+from rootline.storage.metadata.head_finder import existing_head
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +34,7 @@ class LakeAddress(Protocol):
 
     @property
     def name(self) -> str:
-        """How messages call the lake."""
+        """What messages call the lake."""
         ...
 
     async def open(self) -> Session:
@@ -44,7 +43,10 @@ class LakeAddress(Protocol):
 
 
 class Lake:
-    """A warehouse and its log. Close it, or use it in a `with` statement."""
+    """A warehouse and its log, opened by `rootline.connect`. Close it, or use it in a `with` statement.
+
+    Every method may be called from any thread. After `close` each raises `Invalid` (`lake-closed`).
+    """
 
     def __init__(self, address: LakeAddress) -> None:
         self._address = address
@@ -68,13 +70,16 @@ class Lake:
             schema: an Arrow schema (field ids are made), or an Iceberg one (its ids are kept).
             partition_by: `column`, `month(column)`, `bucket(8, column)`, `bucket(8, one, other)`, …, each with an
                 optional `as name`.
-            expressions: the same and `lower(column)`: derived columns that files have statistics of.
-            properties: the table's properties.
-            timeout_s: how long to wait for the verdict.
+            expressions: derived values that files keep statistics of: the same terms, and `lower(column)`.
+            properties: the table's properties, text to text.
+            timeout_s: how many seconds to wait for the verdict.
+
+        Returns:
+            The table, empty.
 
         Raises:
             Invalid: `table-exists`, `definition-invalid`, `table-name-invalid`, `setting-invalid` (a property).
-            OutcomeUnknown: `verdict-timeout`.
+            OutcomeUnknown: `verdict-timeout`; `table` tells whether it exists.
 
         """
         from rootline.client.table_handle import TableHandle
@@ -94,18 +99,21 @@ class Lake:
         """Make an Iceberg table of V1 to V3 the table `name` of this lake, without rewriting a file.
 
         Stop its writers first: what they commit afterwards is not in this table. The old table's files and metadata
-        stay where they are, untouched; its history until now is read by its own metadata.
+        stay where they are, unchanged; its history until now can be read through its own metadata.
 
         Args:
-            metadata_location: of its current metadata.json: a URL (`file:`, `s3:`), or a path of this machine.
-            name: the new table's, `namespace.table`.
-            dry_run: only say what would be.
-            timeout_s: how long to wait for the verdict; `None`: long.
+            metadata_location: where its current metadata.json is: a URL (`file:`, `s3:`), or a local path.
+            name: what the table is called here, `namespace.table`.
+            dry_run: only plan it, and change nothing.
+            timeout_s: how many seconds to wait for the verdict; `None`: 600.
+
+        Returns:
+            The plan, and the commit, which is `None` after a dry run.
 
         Raises:
             Invalid: `table-exists`, `adoption-unsupported`, `adoption-invalid`, `metadata-unreadable`,
                 `file-unreadable`, `table-name-invalid`.
-            Corrupt: `object-missing`, `leaf-corrupt`: of what the metadata names.
+            Corrupt: `object-missing`, `leaf-corrupt`: an object that the metadata names.
             OutcomeUnknown: `verdict-timeout`.
 
         """
@@ -119,22 +127,29 @@ class Lake:
         )
 
     def table(self, name: str) -> TableHandle:
-        """The table `name`. Raises `Invalid` (`table-unknown`) when the warehouse has none of this name."""
+        """The table `name` (`namespace.table`).
+
+        Raises:
+            Invalid: `table-unknown`, the warehouse has no table of this name; `table-name-invalid`.
+            Unavailable: `store-unavailable`.
+
+        """
         from rootline.client.table_handle import TableHandle
 
         checked = table_name(name)
-        self.holder.run(lambda session: _must_exist(session, checked))
+        self.holder.run(lambda session: existing_head(session.store, checked))
         return TableHandle(self, checked)
 
     def list_tables(self) -> list[str]:
-        """The names of all tables, ascending."""
+        """The names of all tables, sorted. Raises `Unavailable` (`store-unavailable`)."""
         return self.holder.run(_table_names)
 
     def producer(self, writer_id: str | None = None) -> Producer:
         """A producer of intents.
 
-        Without `writer_id` it gets a fresh one and counts by itself; with one, the caller counts, per table, and
-        passes `writer_sequence` to every `publish`, so that a restarted program can go on where it stopped.
+        Without `writer_id` it gets a fresh one and numbers its intents itself. With one (1 to 256 characters), the
+        caller numbers them, per table, and passes `writer_sequence` to every `publish`: then a program that was
+        restarted can go on where it stopped. Raises `Invalid` (`setting-invalid`) for an id that is none.
         """
         return Producer(self.holder, writer_id)
 
@@ -143,9 +158,10 @@ class Lake:
         return AsyncProducer(self.holder, writer_id)
 
     def close(self, *, patience_s: float = CLOSE_PATIENCE_S) -> None:
-        """Refuse new calls, let running ones end, drain a coordinator hosted here, give all back. Repeatable.
+        """Refuse new calls, let running ones end, drain a coordinator hosted here, close all connections.
 
-        Calls that still run after `patience_s` seconds are cut off: they raise `OutcomeUnknown`.
+        A second call does nothing. Calls that still run after `patience_s` seconds are cut off and raise
+        `OutcomeUnknown`.
         """
         self.holder.close(patience_s)
 
@@ -162,11 +178,6 @@ class Lake:
 
     def __reduce__(self) -> tuple[type[Lake], tuple[LakeAddress]]:
         return Lake, (self._address,)
-
-
-async def _must_exist(session: Session, table: TableName) -> None:
-    if await find_head(session.store, table) is None:
-        raise Invalid("table-unknown", f"{table}: no table has this name in this warehouse")
 
 
 async def _table_names(session: Session) -> list[str]:

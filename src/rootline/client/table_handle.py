@@ -24,7 +24,7 @@ from rootline.schemas.table_definition import TableDefinition
 
 if TYPE_CHECKING:
     from rootline.catalog.export.exporter import ExportedTable
-    from rootline.client.change.overwrite_rows import ChangeOptions
+    from rootline.client.change.planned_change import ChangeOptions
     from rootline.client.read.scan import Scan
     from rootline.client.read.tree_view import TreeView
     from rootline.client.write.new_files import FileList
@@ -35,7 +35,12 @@ _REFRESH_CODES: Final = {"table-uuid-mismatch", "schema-unknown", "spec-unknown"
 
 
 class TableHandle(TableHistory):
-    """Made by `lake.table` and `lake.create_table`."""
+    """A table: made by `lake.table` and `lake.create_table`.
+
+    May be shared between threads and pickled. Changes wait for their verdict; every method that takes `timeout_s`
+    waits for it so many seconds at the most. Beside the errors that each names, methods raise `Unavailable` (store or
+    log cannot be reached) and `Corrupt` (an object is missing, or not what was written).
+    """
 
     def __init__(self, lake: OpenLake, name: TableName) -> None:
         super().__init__(lake, name)
@@ -52,25 +57,26 @@ class TableHandle(TableHistory):
         """Add rows: write Parquet files, store them, publish one intent, wait for its verdict.
 
         Args:
-            data: Arrow table or batch, pandas or Polars frame, list of dicts, dict of columns.
-            timeout_s: how long to wait for the verdict.
-            target_file_size_bytes: about how large one data file gets.
-            summary: kept in the snapshot.
+            data: Arrow table or batch, pandas or Polars frame, list of dicts, dict of columns; columns are found by
+                name.
+            timeout_s: how many seconds to wait for the verdict.
+            target_file_size_bytes: about how large a data file gets.
+            summary: text to text, kept in the snapshot.
 
         Returns:
-            Where the rows landed.
+            The commit that added the rows.
 
         Raises:
             Invalid: `rows-invalid`, or the intent was rejected.
-            OutcomeUnknown: `verdict-timeout`; the rows may yet land. Appending the same data again may double them:
-                where that matters, publish with a `producer` and keep its receipt.
+            OutcomeUnknown: `verdict-timeout`; the rows may still be committed. Appending the same data again may
+                double them: where that matters, publish with a `producer` and keep its receipt.
 
         """
         from rootline.client.write.append_files import append_files, as_arrow, write_and_store
 
         rows = as_arrow(data)
         if not rows.num_rows:
-            raise Invalid("rows-invalid", f"{self.name}: there are no rows to append")
+            raise Invalid("rows-invalid", f"{self.name}: the data has no rows; give at least one")
 
         async def operation(session: Session) -> Commit:
             definition = await self._definition(session)
@@ -88,15 +94,21 @@ class TableHandle(TableHistory):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         summary: Mapping[str, str] | None = None,
     ) -> Commit:
-        """Add Parquet files that lie under the table's folder already (`rootline.DataFile.from_parquet`).
+        """Add Parquet files that are in the table's folder already.
 
         Many files (1,000, or what table property `rootline.append.leaf-files` says) go into leaf manifests, which are
-        written first; the intent names those. For tens of thousands of files, give an Arrow table of them: `location`,
-        `record_count`, `file_size_in_bytes`, and `content_stats` with a struct `_<id>` for each column.
+        written first; the intent names those.
+
+        Args:
+            files: a sequence of `rootline.DataFile` (`DataFile.from_parquet` describes one); for tens of thousands,
+                an Arrow table with `location`, `record_count`, `file_size_in_bytes`, and `content_stats` with a struct
+                `_<id>` for each column.
+            timeout_s: how many seconds to wait for the verdict.
+            summary: text to text, kept in the snapshot.
 
         Raises:
             Invalid: the intent was rejected: `file-already-live`, `location-invalid`, `statistics-missing`, …
-            OutcomeUnknown: `verdict-timeout`; adding the same files again is safe, they are there once.
+            OutcomeUnknown: `verdict-timeout`; adding the same files again is safe: they are committed once.
 
         """
         from rootline.client.write.append_files import append_files
@@ -114,10 +126,10 @@ class TableHandle(TableHistory):
 
         Args:
             files: as in `add_files`.
-            spec_id: the partition spec of files given as an Arrow table; the default one without it.
+            spec_id: the partition spec of files given as an Arrow table; without it, the table's default spec.
 
         Returns:
-            The leaves, stored; they belong to one intent.
+            The leaves, which are in the store then; use them in one intent only.
 
         Raises:
             Invalid: `rows-invalid`, `statistics-invalid`, `statistics-missing`.
@@ -141,17 +153,26 @@ class TableHandle(TableHistory):
         target_file_size_bytes: int = DEFAULT_TARGET_BYTES,
         summary: Mapping[str, str] | None = None,
     ) -> Commit | None:
-        """Replace the rows that match `where` by `data`, at once; without `where`, all rows.
+        """Replace the rows that match `where` by `data`, in one commit; without `where`, all rows.
 
-        Files that match in part are rewritten without the rows that match. When somebody else was first the change is
-        planned anew from the new head, a limited number of times. Under a steady stream of appends that may match,
-        `isolation="snapshot"` gets through: it does not mind rows that were added after the plan.
+        Files that match in part are rewritten without the rows that match. When another change was committed first,
+        this one is planned again from the new version, up to eight times.
+
+        Args:
+            data: the new rows, as in `append`; may be empty.
+            where: a filter, such as `carrier = 'UA'`.
+            isolation: `serializable`: rows added after the plan that may match are a conflict; `snapshot`: they stay,
+                which gets through under a steady stream of appends.
+            timeout_s: how many seconds planning and waiting may take.
+            target_file_size_bytes: about how large a data file gets.
+            summary: text to text, kept in the snapshot.
 
         Returns:
             The commit; `None` when `data` is empty and no file held a row that matches.
 
         Raises:
-            Invalid: `filter-invalid`, `rows-invalid`, or a rejection such as `isolation-conflict` that stood.
+            Invalid: `filter-invalid`, `rows-invalid`, or a rejection such as `isolation-conflict` that planning again
+                did not mend.
             OutcomeUnknown: `verdict-timeout`.
 
         """
@@ -172,15 +193,15 @@ class TableHandle(TableHistory):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         summary: Mapping[str, str] | None = None,
     ) -> Commit | None:
-        """Delete the rows that match `where`, at once. No data file is rewritten: vectors mark the rows.
+        """Delete the rows that match `where`, in one commit. No data file is rewritten: vectors mark the rows.
 
-        Isolation is as in `overwrite`.
+        Arguments are as in `overwrite`.
 
         Returns:
             The commit; `None` when no row matches: nothing is published then, and there is no new version.
 
         Raises:
-            Invalid: `filter-invalid`, or a rejection such as `isolation-conflict` that stood.
+            Invalid: `filter-invalid`, or a rejection such as `isolation-conflict` that planning again did not mend.
             OutcomeUnknown: `verdict-timeout`; deleting again is safe.
 
         """
@@ -197,10 +218,16 @@ class TableHandle(TableHistory):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         summary: Mapping[str, str] | None = None,
     ) -> tuple[Commit, ...]:
-        """Write the files that may match `where` anew: small ones together, without the rows that are deleted.
+        """Write the files that may match `where` again: small ones together, without the rows that are deleted.
 
-        No row changes, and none its `_row_id`; no change feed shows it. Each group of files is one commit. Deletes that
-        land meanwhile are not undone: they reach the new files, or the group is rejected and nothing is tried again.
+        No row changes, and no `_row_id`; no change feed shows it. Each group of files is one commit. Deletes that are
+        committed meanwhile are not undone: they reach the new files, or the group is rejected and not tried again.
+
+        Args:
+            where: a filter; without it, all files.
+            target_file_size_bytes: about how large a data file gets.
+            timeout_s: how many seconds to wait for the verdict on each group.
+            summary: text to text, kept in the snapshots.
 
         Returns:
             The commits; none when no file is worth it.
@@ -228,14 +255,18 @@ class TableHandle(TableHistory):
         """Rows of the table; nothing is read before `.to_arrow()`, `.to_batches()`, `.plan()` or `.count()`.
 
         Args:
-            where: a filter, such as `dep_delay > 60 and carrier = 'UA'`.
-            columns: names, in the wanted order; all without it.
+            where: a filter, such as `dep_delay > 60 and carrier = 'UA'`; without it, every row.
+            columns: names, in the wanted order; also `_file`, `_pos` and the other metadata columns; without it, all
+                columns of the table.
             version: as of this version.
             timestamp: as of this moment: datetime or ISO 8601 text with its offset, or milliseconds since the epoch.
             snapshot_id: as of this snapshot.
             tag: as of the version that has this tag.
 
-        At most one of the last four; they are looked up when rows are asked for.
+        At most one of the last four; without them, the newest version. They are looked up when rows are asked for.
+
+        Raises:
+            Invalid: `setting-invalid`, several of the last four.
 
         """
         from rootline.client.read.scan import Scan
@@ -249,7 +280,7 @@ class TableHandle(TableHistory):
         )
 
     def definition(self) -> TableDefinition:
-        """The newest version's definition: schemas, expressions, partition specs, properties."""
+        """The newest version's definition: schemas, expressions, partition specs, properties. It is read again."""
 
         async def operation(session: Session) -> TableDefinition:
             self._known = None
@@ -258,16 +289,21 @@ class TableHandle(TableHistory):
         return self._lake.holder.run(operation)
 
     def tree(self, *, version: int | None = None) -> TreeView:
-        """The metadata tree of a version, to be shown as text, as SVG, or by a notebook."""
+        """The metadata tree of a version (the newest without one), to be shown as text, as SVG, or by a notebook.
+
+        Raises:
+            Invalid: `version-unknown`.
+
+        """
         from rootline.client.read.history import read_tree
 
         return self._lake.holder.run(lambda session: read_tree(session.store, self.name, PointInTime(version=version)))
 
     def check(self, *, data_files: DataFiles | None = None, summary: CheckSummary | None = None) -> Iterator[Finding]:
-        """Read the whole chain and yield what is wrong with it; nothing is yielded for a sound table.
+        """Read every version of the table and yield what is wrong with it; nothing for a table that is sound.
 
         Args:
-            data_files: how closely to look at the files that hold rows; that they exist, unless given.
+            data_files: how closely to look at the files that hold rows; without it, that each exists.
             summary: filled in as the check goes on.
 
         """
@@ -280,14 +316,14 @@ class TableHandle(TableHistory):
         )
 
     def export(self, format_version: int | str | None = None, version: int | None = None) -> ExportedTable:
-        """Make Iceberg metadata of a version, for other engines; what was made before is only looked up.
+        """Write Iceberg metadata of a version, for other engines; what was written before is only looked up.
 
         Args:
-            format_version: 2 or 3; what the table's property `rootline.export.format` says without it, else 3.
-            version: the newest without it.
+            format_version: 2 or 3; without it, what the table's property `rootline.export.format` says, else 3.
+            version: of the table; without it, the newest.
 
         Returns:
-            Where the metadata.json is, its bytes, and what making it took.
+            Where the metadata.json is, its bytes, and the requests that it took.
 
         Raises:
             Invalid: `version-unknown`, `export-unsupported`, `setting-invalid`.
@@ -311,7 +347,7 @@ class TableHandle(TableHistory):
             return self._lake.holder.run(operation)
         except Invalid as error:
             if error.code in _REFRESH_CODES:
-                self._known = None  # the table has changed under this handle; the next call reads its definition
+                self._known = None  # the table was changed or made again meanwhile; the next call reads its definition
             raise
 
     async def _definition(self, session: Session) -> TableDefinition:
@@ -327,7 +363,7 @@ class TableHandle(TableHistory):
 def _options(
     isolation: Isolation | str, timeout_s: float, target_bytes: int, summary: Mapping[str, str] | None
 ) -> ChangeOptions:
-    from rootline.client.change.overwrite_rows import ChangeOptions
+    from rootline.client.change.planned_change import ChangeOptions
 
     try:
         checked = Isolation(isolation)

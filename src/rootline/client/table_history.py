@@ -29,16 +29,21 @@ class TableHistory:
         self.name = name
 
     def history(self, *, limit: int = 20) -> list[RootHeader]:
-        """The headers of the newest `limit` addressable versions, newest first: snapshot, totals, ledger."""
+        """The headers of the newest `limit` addressable versions, newest first: snapshot, totals, tags, ledger.
+
+        Raises:
+            Invalid: `setting-invalid`, `limit` is less than 1.
+
+        """
         from rootline.client.read.history import read_history
 
         return self._lake.holder.run(lambda session: read_history(session.store, self.name, limit))
 
     def changes(self, *, from_version: int, to_version: int | None = None) -> TableChanges:
-        """What changed after `from_version` up to and with `to_version` (without it, the head), taken together.
+        """What changed after `from_version` up to and including `to_version` (without it, the newest), taken together.
 
-        Data files and delete files that came and went, and in files that stayed the rows that were deleted. Read from
-        the roots in between, each of which shows its own change; maintenance shows as nothing.
+        Data files and delete files that were added and removed, and the rows that were deleted from files that stayed.
+        Only roots in between are read, and what they changed; maintenance does not show.
 
         Raises:
             Invalid: `version-unknown`, a version of the range has expired or is not there yet; `setting-invalid`.
@@ -56,12 +61,16 @@ class TableHistory:
         move: bool = False,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Commit:
-        """Name a version, the head's unless `version` says another; `move` lets a tag that is elsewhere come here.
+        """Let the tag `name` mean `version` (without it, the newest).
 
-        A tagged version stays addressable when the versions around it expire.
+        A tagged version stays addressable when the versions around it expire. A tag that means another version already
+        is moved only with `move`.
+
+        Returns:
+            The commit of the tag; its version is not the tagged one.
 
         Raises:
-            Invalid: `tag-conflict`, the tag is elsewhere; `tag-invalid`, `version-unknown`.
+            Invalid: `tag-conflict`, the tag means another version; `tag-invalid`, `version-unknown`.
             OutcomeUnknown: `verdict-timeout`; setting it again is safe.
 
         """
@@ -82,7 +91,7 @@ class TableHistory:
         )
 
     def tags(self) -> dict[str, int]:
-        """The versions that have tags, by tag."""
+        """Tag → the version that it means."""
         return dict(self.head().tags)
 
     def restore(
@@ -94,10 +103,10 @@ class TableHistory:
         tag: str | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Commit:
-        """Make the table's content that of an earlier version, named as in `scan`, as a new version.
+        """Make a new version with the content of an earlier one, which is named as in `scan`.
 
-        Nothing is lost: the versions in between stay, and can be restored in their turn. Row ids and the reach of
-        equality deletes are as they were then; tags and what was decided for writers stay as they are.
+        Nothing is lost: the versions in between stay, and can be restored too. Row ids and the reach of equality
+        deletes are as they were then; tags and what was decided for writers stay as they are now.
 
         Raises:
             Invalid: `version-unknown`, `tag-unknown`, `restore-impossible`, `root-full`.

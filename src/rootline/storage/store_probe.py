@@ -1,7 +1,7 @@
-"""Whether an object store keeps its word about conditional PUTs.
+"""Whether an object store does conditional PUTs, reads and lists as tables need them.
 
-Owns: the trial and its judgement; source: the protocol page, section 1, "Stores that lie". Does not own: when it is
-made (the coordinator's start, `rootline store probe`).
+Owns: the test and its result; source: the protocol page, section 1, "Stores that lie". Does not own: when it is run
+(the coordinator's start, `rootline store probe`).
 Invariants: uses the port alone; a store passes only if every race had one winner whose body is what is read back, a
 later PUT was refused, and LIST yields keys in order; what it writes lies outside every table.
 """
@@ -28,7 +28,7 @@ async def probe_store(
 ) -> None:
     """Let `racers` conditional PUTs of one fresh key race in each of `rounds`, then try one more.
 
-    `stores` are clients of the same warehouse, through every endpoint there is; `fresh_id` yields an id that nobody
+    `stores` are clients of the same warehouse, through every endpoint there is; `fresh_id` makes an id that no one
     had before.
 
     Raises:
@@ -72,8 +72,8 @@ async def _read_back(store: ObjectStore, key: ObjectKey, replies: Sequence[PutRe
     if found is not None:
         return found.body
     if any(reply.answer in (PutAnswer.CREATED, PutAnswer.EXISTS) for reply in replies):
-        raise _lies(store, "an object that it said it holds cannot be read back at once")
-    detail = next((reply.detail for reply in replies if reply.detail), "no reason given")
+        raise _lies(store, "an object that it confirmed cannot be read back right after")
+    detail = next((reply.detail for reply in replies if reply.detail), "the store gave no reason")
     raise Unavailable("store-unavailable", f"{store!r}: none of {len(replies)} PUTs was carried out: {detail}")
 
 
@@ -99,4 +99,4 @@ async def _put_acknowledged(store: ObjectStore, key: ObjectKey) -> None:
 
 
 def _lies(store: ObjectStore, fault: str) -> Fenced:
-    return Fenced("store-lies", f"{store!r} cannot hold tables: {fault}")
+    return Fenced("store-lies", f"{store!r} cannot hold tables: {fault}; use another store")

@@ -88,7 +88,7 @@ def test_every_batch_is_checked() -> None:
     with pytest.raises(Invalid, match="no column 'carier'"):
         write([good, bad])
     twice = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"])
-    with pytest.raises(Invalid, match="column 'id' is there more than once"):
+    with pytest.raises(Invalid, match="column 'id' is given more than once"):
         write([good, twice])
 
 

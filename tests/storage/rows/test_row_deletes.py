@@ -268,6 +268,19 @@ def test_a_column_that_a_data_file_is_older_than_reads_as_its_default(table: Sto
     assert ids_of(_scanned(table)) == []
 
 
+def test_rows_are_counted_where_more_rows_are_deleted_than_a_batch_holds(table: StoredTable) -> None:
+    table.entries = [
+        _written(table, *range(150_000)),
+        equality_delete(table, _ids(*range(-100_000, 10)), [1], 2),
+    ]
+    assert asyncio.run(_counted(table)) == 149_990
+
+
+async def _counted(table: StoredTable) -> int:
+    table.commit()
+    return await count_rows(table.store, TABLE, await table.plan(None), RowsWanted.of(table.definition, ()))
+
+
 def test_an_equality_delete_file_without_its_column_is_refused(table: StoredTable) -> None:
     delete = equality_delete(table, pa.table({"carrier": ["UA"]}), [2], 2)
     table.entries = [_written(table, 0), replace(delete, equality_ids=(1,), content_stats={})]

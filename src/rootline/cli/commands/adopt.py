@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rootline.cli.options import Json, Log, Timeout, Warehouse, required
+from rootline.cli.definition_text import column_lines, members_text
+from rootline.cli.open_lake import lake_to_change, lake_to_read
+from rootline.cli.options import DryRun, Json, Log, Timeout, Warehouse
 
 if TYPE_CHECKING:
     from rootline.catalog.adopt.adoption_plan import AdoptionPlan
-
-
-def add_to(app: typer.Typer) -> None:
-    """Hang the command into `app`."""
-    app.command("adopt")(adopt)
 
 
 def adopt(
@@ -26,12 +23,14 @@ def adopt(
         str,
         typer.Argument(
             metavar="METADATA_JSON",
-            help="Its current metadata.json: a path, file:// or s3:// URL.",
+            help="The Iceberg table's current metadata.json: a path, or a file:// or s3:// URL.",
             show_default=False,
         ),
     ],
-    name: Annotated[str, typer.Argument(metavar="TABLE", help="The new name, namespace.table.", show_default=False)],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be, and change nothing.")] = False,
+    name: Annotated[
+        str, typer.Argument(metavar="TABLE", help="Its name in this lake, as namespace.table.", show_default=False)
+    ],
+    dry_run: DryRun = False,
     timeout_s: Timeout = 600.0,
     warehouse: Warehouse = None,
     log: Log = None,
@@ -39,9 +38,8 @@ def adopt(
 ) -> None:
     """Make an Iceberg table (V1 to V3) a table of this lake, without rewriting a file. Stop its writers first."""
     from rootline.cli import output
-    from rootline.connect import connect
 
-    with connect(required(warehouse), log=log, coordinator="elsewhere" if dry_run else "auto") as lake:
+    with lake_to_read(warehouse, log) if dry_run else lake_to_change(warehouse, log) as lake:
         adopted = lake.adopt(metadata, name, dry_run=dry_run, timeout_s=timeout_s)
     record = {**_record(adopted.plan), "adopted": adopted.commit is not None}
     lines = _lines(adopted.plan)
@@ -92,22 +90,16 @@ def _record(plan: AdoptionPlan) -> dict[str, Any]:
 
 def _lines(plan: AdoptionPlan) -> list[str]:
     definition, totals, deletes = plan.definition, plan.totals, plan.deletes
-    names = {field.tracked_id: field.name for field in definition.tracked_fields}
     lines = [
         f"{plan.table}  from {plan.location}",
         f"  Iceberg V{plan.format_version}, uuid {definition.table_uuid}, "
         + (f"snapshot {plan.snapshot_id}" if plan.snapshot_id is not None else "no snapshot: an empty table"),
         f"schemas: {len(definition.schemas)}, current {definition.current_schema_id}",
     ]
-    lines += [f"  {field.field_id:>4}  {field.name}  {field.field_type}" for field in definition.schema.fields]
+    lines += column_lines(definition)
     lines.append(f"partition specs: {len(definition.partition_specs)}, default {definition.default_spec_id}")
     for spec in definition.partition_specs:
-        said = []
-        for member in spec.expr_ids:
-            found = definition.expressions_by_id.get(member)
-            text = names[member] if found is None else f"{found.transform} of {names[found.source_ids[0]]}"
-            said.append(text if found is None else f"{text} (expression {member})")
-        lines.append(f"  {spec.spec_id:>4}  {', '.join(said) or 'unpartitioned'}")
+        lines.append(f"  {spec.spec_id:>4}  {members_text(definition, spec, with_ids=True) or 'unpartitioned'}")
     kinds = {
         "deletion vectors": deletes.vectors,
         "position delete files": deletes.position_delete_files,

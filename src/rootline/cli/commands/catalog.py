@@ -10,36 +10,47 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rootline.cli.commands.services import Level
-from rootline.cli.options import AtVersion, Json, TableArgument, Warehouse, required
+from rootline.cli.open_lake import lake_to_read
+from rootline.cli.options import AtVersion, Json, LogLevel, TableArgument, Warehouse, required
 
 if TYPE_CHECKING:
     from rootline.catalog.manifest.format_version import FormatVersion
 
-app = typer.Typer(help="What other engines read.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Serve tables to other engines.", no_args_is_help=True, rich_markup_mode=None)
 Format = Annotated[
     Literal["v2", "v3"] | None,
-    typer.Option("--format", help="Of Iceberg; without it what the table's property rootline.export.format says."),
+    typer.Option(
+        "--format", help="Iceberg format version. Default: the table's property rootline.export.format, else v3."
+    ),
 ]
 
 
 @app.callback()
 def _root() -> None:
-    """What other engines read."""
+    """Serve tables to other engines."""
 
 
 @app.command("serve")
 def serve(
-    host: Annotated[str | None, typer.Option("--host", help="Address to listen on; else the setting's.")] = None,
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="Address to listen on. Default: the setting ROOTLINE_CATALOG__HTTP_HOST."),
+    ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", min=0, max=65535, help="0 picks one; else the setting's.")
+        int | None,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            help="Port to listen on; 0 lets the system pick one. Default: the setting ROOTLINE_CATALOG__HTTP_PORT.",
+        ),
     ] = None,
     export_format: Format = None,
-    log_level: Level = "info",
+    log_level: LogLevel = "info",
     warehouse: Warehouse = None,
     as_json: Json = False,
 ) -> None:
-    """An Iceberg REST catalog of the warehouse, for reading, without a coordinator; until SIGTERM or Ctrl-C."""
+    """Serve the warehouse as a read-only Iceberg REST catalog, without a coordinator, until SIGTERM or Ctrl-C."""
     import asyncio
     from functools import partial
 
@@ -53,11 +64,6 @@ def serve(
     asyncio.run(run_catalog(place, announce, host=host, port=port, default_format=_format(export_format)))
 
 
-def add_to(commands: typer.Typer) -> None:
-    """Hang `export` into the tree of commands."""
-    commands.command("export")(export)
-
-
 def export(
     table: TableArgument,
     export_format: Format = None,
@@ -65,14 +71,13 @@ def export(
     warehouse: Warehouse = None,
     as_json: Json = False,
 ) -> None:
-    """Make Iceberg metadata of a table's version, and print where its metadata.json is."""
+    """Write Iceberg metadata of a version of a table, and print where its metadata.json is."""
     import json
     import time
 
     from rootline.cli import output
-    from rootline.connect import connect
 
-    with connect(required(warehouse), coordinator="elsewhere") as lake:
+    with lake_to_read(warehouse) as lake:
         handle = lake.table(table)
         began = time.monotonic()
         exported = handle.export(_format(export_format), version)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from rootline.cli.options import Json, Log, TableArgument, Warehouse, required
+from rootline.cli.open_lake import lake_to_read
+from rootline.cli.options import Json, Log, TableArgument, Warehouse
 
 if TYPE_CHECKING:
     from rootline.client.read.changes import TableChanges
@@ -19,31 +20,27 @@ if TYPE_CHECKING:
 _RANGES_SHOWN: Final = 8
 
 
-def add_to(app: typer.Typer) -> None:
-    """Hang the command into `app`."""
-    app.command("changes")(changes)
-
-
 def changes(
     table: TableArgument,
-    from_version: Annotated[int, typer.Option("--from", help="What came after this version.")],
+    from_version: Annotated[int, typer.Option("--from", help="The older version: what changed after it is shown.")],
     to_version: Annotated[
-        int | None, typer.Option("--to", help="Up to and with this one; the head without it.")
+        int | None, typer.Option("--to", help="The newer version, itself included. Default: the newest.")
     ] = None,
     warehouse: Warehouse = None,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Files added and removed, and rows deleted in files that stayed; maintenance is no change."""
-    from rootline.connect import connect
+    """Show what changed between two versions: files added and removed, and rows deleted from files that stayed.
 
-    with connect(required(warehouse), log=log, coordinator="elsewhere") as lake:
+    Maintenance does not show: it changes no row.
+    """
+    with lake_to_read(warehouse, log) as lake:
         found = lake.table(table).changes(from_version=from_version, to_version=to_version)
     show(as_json, found, empty=f"{table}: nothing changed between versions {found.from_version} and {found.to_version}")
 
 
 def show(as_json: bool, changes: TableChanges, *, empty: str) -> None:
-    """Print changes, one a line; `empty` is said when there are none."""
+    """Print changes, one per line; `empty` is printed when there are none."""
     from rootline.cli import output
 
     records = list(changes.records())

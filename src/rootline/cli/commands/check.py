@@ -9,22 +9,17 @@ from __future__ import annotations
 import typer
 
 from rootline.cli.failure import ExitCode
-from rootline.cli.options import Json, Log, TableArgument, Warehouse, required
-
-
-def add_to(app: typer.Typer) -> None:
-    """Hang the command into `app`."""
-    app.command("check")(check)
+from rootline.cli.open_lake import lake_to_read
+from rootline.cli.options import Json, Log, TableArgument, Warehouse
 
 
 def check(table: TableArgument, warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
-    """Read the whole chain, verify every invariant that stored bytes can show."""
+    """Read every version of a table and verify all that stored bytes can show; ends with 1 when anything is wrong."""
     from rootline.cli import output
-    from rootline.connect import connect
 
     findings = 0
     with (
-        connect(required(warehouse), log=log, coordinator="elsewhere") as lake,
+        lake_to_read(warehouse, log) as lake,
         output.progress(f"checking {table}") as advance,
     ):
         for finding in lake.table(table).check():

@@ -1,7 +1,7 @@
 """`rootline config print` and `check`: the settings in force.
 
 Owns: showing them, with secrets masked. Does not own: the settings.
-Invariants: a secret's value is never printed, wherever it stands: in a setting of its own, or inside a URL.
+Invariants: a secret's value is never printed, neither as a setting of its own nor inside a URL.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Any, Final
 import typer
 
 from rootline.cli.failure import ExitCode
+from rootline.cli.open_lake import check_folder
 from rootline.cli.options import Json, Log, Warehouse, required
 from rootline.schemas.errors import Invalid
 
-app = typer.Typer(help="Settings.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Show and check settings.", no_args_is_help=True, rich_markup_mode=None)
 _SECRET_NAME: Final = re.compile(r"secret|password|token|credential|private|access_key", re.IGNORECASE)
 _URL_SECRET: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 MASK: Final = "********"
@@ -26,7 +27,7 @@ MASK: Final = "********"
 
 @app.command("print")
 def print_settings(warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
-    """Every setting in force, secrets masked."""
+    """Print every setting in force; secrets are masked."""
     from rootline.cli import output
 
     for name, value in _settings(warehouse, log).items():
@@ -35,7 +36,7 @@ def print_settings(warehouse: Warehouse = None, log: Log = None, as_json: Json =
 
 @app.command("check")
 def check(warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
-    """Whether the settings are valid, and the warehouse and the log can be reached."""
+    """Check that the settings are valid, and that the warehouse and the log can be reached."""
     import asyncio
 
     from rootline.cli import output
@@ -61,12 +62,9 @@ def masked(name: str, value: Any) -> Any:
 async def _reach(warehouse: str, log: str | None) -> None:
     import asyncio
 
-    from rootline.connect import is_kafka, lake_folder, open_parts, open_topics
-    from rootline.schemas.errors import Unavailable
+    from rootline.connect import is_kafka, open_parts, open_topics
 
-    folder = lake_folder(warehouse)
-    if folder is not None and not folder.is_dir():
-        raise Unavailable("store-unavailable", f"{folder}: there is no such folder")
+    check_folder(warehouse)
     parts = await open_parts(warehouse, log)
     try:
         await parts.store.folders("")
@@ -97,13 +95,13 @@ def _settings(warehouse: str | None, log: str | None) -> dict[str, Any]:
 
 
 def _refuse_unknown(known: Mapping[str, Any]) -> None:
-    """A misspelt variable is read by nobody, and its setting keeps its default: say so."""
+    """No one reads a misspelt variable, and its setting keeps its default: refuse it."""
     sections = {name.partition("__")[0] for name in known if "__" in name}
     for name in sorted(os.environ):
         section, marks, _ = name.upper().partition("__")
         if marks and section in sections and name.upper() not in known:
             close = difflib.get_close_matches(name.upper(), known, n=1)
-            hint = f"did you mean {close[0]}?" if close else "`rootline config print` lists all"
+            hint = f"did you mean {close[0]}?" if close else "`rootline config print` shows all"
             raise Invalid("setting-invalid", f"{name}: no setting has this name; {hint}")
 
 

@@ -15,21 +15,16 @@ from rootline.cli.failure import ExitCode
 from rootline.cli.options import Json, Log, Warehouse
 
 
-def add_to(app: typer.Typer) -> None:
-    """Hang the command into `app`."""
-    app.command("demo")(demo)
-
-
 def demo(
     root: Annotated[
-        Path | None, typer.Option("--root", help="The lake's folder; else the warehouse; else ./demo-lake.")
+        Path | None, typer.Option("--root", help="Folder of the lake. Default: --warehouse, else ./demo-lake.")
     ] = None,
-    months: Annotated[int, typer.Option("--months", min=1, max=12, help="So many months of flights.")] = 2,
+    months: Annotated[int, typer.Option("--months", min=1, max=12, help="How many months of flights to load.")] = 2,
     warehouse: Warehouse = None,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Flights of New York on an embedded lake: append, delete, overwrite, flush, scan; compared with pandas."""
+    """Try Rootline on flights of New York: append, delete, overwrite, flush, scan; results are compared with pandas."""
     from dataclasses import asdict
 
     from rootline.cli import output
@@ -42,6 +37,6 @@ def demo(
         output.line(True, asdict(report) | {"agrees": report.agrees}, "")
     else:
         for text in report.lines():
-            output.line(False, {}, text)
+            output.note(False, text)
     if not report.agrees:
         raise typer.Exit(ExitCode.NO)

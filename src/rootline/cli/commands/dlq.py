@@ -12,21 +12,25 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from rootline.cli.options import Json, Log, Timeout, Warehouse, required
+from rootline.cli.options import DryRun, Json, Log, Timeout, Warehouse, required
 
 if TYPE_CHECKING:
     from rootline.client.trace.dead_letters import LetterChoice
     from rootline.schemas.dead_letter import DeadLetter
     from rootline.schemas.log_position import Headers
 
-app = typer.Typer(help="Rejected records (dead letters).", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Look at rejected records (dead letters), and publish them again.", no_args_is_help=True, rich_markup_mode=None
+)
 _LOOKED_THROUGH: Final = 100_000
 _BYTES_SHOWN: Final = 4_096
 _CHARS_OF_HEADER_SHOWN: Final = 200
-OneTable = Annotated[str | None, typer.Option("--table", help="Only this table's.")]
-OneCode = Annotated[str | None, typer.Option("--code", help="Only those rejected with this code.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="The newest so many.")]
-_RECORD_HELP: Final = "PARTITION/OFFSET of the record, or its intent id."
+OneTable = Annotated[str | None, typer.Option("--table", help="Only records of this table. Default: of all.")]
+OneCode = Annotated[
+    str | None, typer.Option("--code", help="Only records that were rejected with this code. Default: with any.")
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="How many records at most, the newest first.")]
+_RECORD_HELP: Final = "A record: its PARTITION/OFFSET, or its intent id."
 
 
 @app.command("list")
@@ -38,7 +42,7 @@ def list_letters(
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """The newest rejected records, oldest first."""
+    """List the newest rejected records, the oldest of them first."""
     from rootline.cli import output
     from rootline.client.trace.dead_letters import LetterChoice
 
@@ -50,12 +54,12 @@ def list_letters(
 @app.command("show")
 def show(
     record: Annotated[str, typer.Argument(metavar="RECORD", help=_RECORD_HELP)],
-    raw: Annotated[bool, typer.Option("--raw", help="Write the original bytes to stdout, nothing else.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Write only the record's original bytes to stdout.")] = False,
     warehouse: Warehouse = None,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """One rejected record whole: why, and what it said."""
+    """Show one rejected record: why it was rejected, and what it holds."""
     from rootline.cli import output
     from rootline.client.trace.dead_letters import LetterChoice
 
@@ -74,27 +78,27 @@ def show(
 @app.command("replay")
 def replay(
     records: Annotated[
-        list[str] | None, typer.Argument(metavar="[RECORD]…", help=_RECORD_HELP, show_default=False)
+        list[str] | None, typer.Argument(metavar="RECORD", help=_RECORD_HELP, show_default=False)
     ] = None,
     table: OneTable = None,
     code: OneCode = None,
     limit: Limit = 1_000,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be published, and publish nothing.")
+    dry_run: DryRun = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask before replaying all records of a table or code.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before replaying all of a table or code.")] = False,
     timeout_s: Timeout = 60.0,
     warehouse: Warehouse = None,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Publish rejected intents again, after what they were rejected for was mended; one verdict a line.
+    """Publish rejected intents again, once the reason for the rejection is fixed; prints one verdict per line.
 
-    Each gets a fresh intent id and keeps its writer and sequence, so it is committed once, however often it is
-    replayed: the next time it is a duplicate. An intent without a writer is told apart by its files' locations only: a
-    file that is live is refused, one that was removed meanwhile is added again.
+    Each intent gets a fresh intent id and keeps its writer and sequence. So it is committed once, however often it is
+    replayed: the next time it is a duplicate. An intent without a writer is recognized by the locations of its files
+    only: a file that is live is refused, and one that was removed meanwhile is added again.
 
-    Ends with 1 when one was rejected again or holds no intent, with 3 when a verdict did not come.
+    Ends with 1 when an intent was rejected again or a record holds no intent, with 3 when a verdict did not come.
     """
     from rootline.cli.dlq_replay import preview, replay_all
     from rootline.client.trace.dead_letters import LetterChoice
@@ -102,7 +106,7 @@ def replay(
 
     if not records and table is None and code is None:
         raise Invalid(
-            "setting-invalid", "name what to replay: RECORD…, --table or --code; `rootline dlq list` shows them"
+            "setting-invalid", "name what to replay: RECORD, --table or --code; `rootline dlq list` shows the records"
         )
     choice = LetterChoice(frozenset(records or ()), table, code)
     place = required(warehouse)
@@ -119,7 +123,7 @@ def _confirm(count: int) -> None:
 
     if not sys.stdin.isatty():
         raise Invalid(
-            "setting-invalid", f"{count} dead letters are chosen: give --yes to replay them, --dry-run to see them"
+            "setting-invalid", f"{count} dead letters are chosen: give --yes to replay them, or --dry-run to see them"
         )
     typer.confirm(f"replay {count} dead letters?", abort=True, err=True)
 
@@ -151,7 +155,7 @@ def _all_named(choice: LetterChoice, found: list[DeadLetter]) -> list[DeadLetter
     if missing:
         raise Invalid(
             "setting-invalid",
-            f"no dead letter is of record {', '.join(sorted(missing))}; `rootline dlq list` shows them",
+            f"there is no dead letter of record {', '.join(sorted(missing))}; `rootline dlq list` shows all",
         )
     return found
 

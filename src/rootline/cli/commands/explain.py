@@ -16,18 +16,16 @@ from rootline.cli.failure import ExitCode
 from rootline.cli.options import Json, Log, Warehouse
 
 
-def add_to(app: typer.Typer) -> None:
-    """Hang the command into `app`."""
-    app.command("explain")(explain)
-
-
 def explain(
-    code: Annotated[str | None, typer.Argument(help="As an error names it; none: list all codes.")] = None,
+    code: Annotated[
+        str | None,
+        typer.Argument(metavar="CODE", help="The code, as the error shows it. Without it, all codes are listed."),
+    ] = None,
     warehouse: Warehouse = None,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """What an error code means, what to do, what not to do."""
+    """Explain an error code: what it means, what to do, what not to do."""
     from rootline.cli import output
     from rootline.schemas.error_codes import CODES
 

@@ -11,32 +11,25 @@ from typing import Annotated
 
 import typer
 
-from rootline.cli.options import AtVersion, Json, Log, TableArgument, Warehouse, Where, required
-
-
-def add_to(app: typer.Typer) -> None:
-    """Hang the commands into `app`."""
-    app.command("history")(history)
-    app.command("tree")(tree)
-    app.command("files")(files)
+from rootline.cli.open_lake import lake_to_read
+from rootline.cli.options import AtVersion, Json, Log, TableArgument, Warehouse, Where
 
 
 def history(
     table: TableArgument,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many versions, newest first.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, help="How many versions to list at most, the newest first.")
+    ] = 20,
     warehouse: Warehouse = None,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """The newest versions of a table."""
-    import datetime as dt
-
+    """List the newest versions of a table."""
     from rootline.catalog.adopt.adopted_definition import ADOPTED_FROM
     from rootline.cli import output
-    from rootline.connect import connect
     from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT
 
-    with connect(required(warehouse), log=log, coordinator="elsewhere") as lake:
+    with lake_to_read(warehouse, log) as lake:
         found = lake.table(table).history(limit=limit)
         before = None
         if ADOPTED_SNAPSHOT in found[-1].snapshot.summary:
@@ -47,9 +40,7 @@ def history(
             "version": item.version,
             "snapshot_id": item.snapshot.snapshot_id,
             "sequence_number": item.snapshot.sequence_number,
-            "timestamp": dt.datetime.fromtimestamp(item.snapshot.timestamp_ms / 1000, dt.UTC).isoformat(
-                timespec="milliseconds"
-            ),
+            "timestamp": output.moment(item.snapshot.timestamp_ms),
             "operation": str(item.snapshot.operation),
             "rows": item.totals.rows,
             "deleted_rows": item.totals.deleted_rows,
@@ -63,23 +54,24 @@ def history(
     if before is not None:
         records[-1]["adopted_from"] = before
     output.rows(as_json, records, shown, empty=f"{table}: no versions")
-    if before is not None and not as_json:
-        typer.echo(f"its history before version {found[-1].version} is in {before}")
+    if before is not None:
+        output.note(as_json, f"its history before version {found[-1].version} is in {before}")
 
 
 def tree(
     table: TableArgument,
     version: AtVersion = None,
-    svg: Annotated[Path | None, typer.Option("--svg", help="Write a picture to this file instead.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", help="Write an SVG picture to this file instead of printing text.")
+    ] = None,
     warehouse: Warehouse = None,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """The metadata tree: the root's rows, the leaves below them, the vectors beside them."""
+    """Show the metadata tree: the root's rows, the leaves below them, the vectors beside them."""
     from rootline.cli import output
-    from rootline.connect import connect
 
-    with connect(required(warehouse), log=log, coordinator="elsewhere") as lake:
+    with lake_to_read(warehouse, log) as lake:
         picture = lake.table(table).tree(version=version)
     if svg is not None:
         svg.write_text(picture.svg(), encoding="utf-8")
@@ -92,16 +84,17 @@ def files(
     table: TableArgument,
     where: Where = None,
     version: AtVersion = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Say what finding them took, not which they are.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Print what finding the files took (requests, leaves read), not the files.")
+    ] = False,
     warehouse: Warehouse = None,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """The live data files, those only that may match a filter when one is given."""
+    """List the live data files; with --where only those that may hold rows that match."""
     from rootline.cli import output
-    from rootline.connect import connect
 
-    with connect(required(warehouse), log=log, coordinator="elsewhere") as lake:
+    with lake_to_read(warehouse, log) as lake:
         tasks = lake.table(table).scan(where=where, version=version).plan()
     if plan:
         output.plan(as_json, table, tasks)

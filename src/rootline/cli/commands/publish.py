@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from rootline.cli.failure import ExitCode, exit_code_of
-from rootline.cli.options import Json, Log, Timeout, Warehouse, required
+from rootline.cli.open_lake import lake_to_change
+from rootline.cli.options import Json, Log, Timeout, Warehouse
 
 if TYPE_CHECKING:
     from rootline.client.write.producer import Producer, Receipt
@@ -27,24 +28,19 @@ if TYPE_CHECKING:
 _IN_FLIGHT: Final = 256
 
 
-def add_to(app: typer.Typer) -> None:
-    """Hang the command into `app`."""
-    app.command("publish")(publish)
-
-
 def publish(
-    file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="One intent a line; `-` reads stdin.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE.jsonl", help="A file with one intent per line; `-` reads stdin.")
+    ],
     timeout_s: Timeout = 30.0,
     warehouse: Warehouse = None,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Publish intents given as JSON lines; print one verdict per line."""
-    from rootline.connect import connect
-
+    """Publish intents from a file of JSON lines, and print a verdict for each line."""
     worst = ExitCode.DONE
     waiting: deque[tuple[int, Receipt | RootlineError]] = deque()
-    with connect(required(warehouse), log=log) as lake, lake.producer() as producer:
+    with lake_to_change(warehouse, log) as lake, lake.producer() as producer:
         for number, text in _lines(file):
             sent = _sent(producer, text)
             waiting.append((number, sent))
@@ -92,8 +88,8 @@ def _intent(text: str) -> Any:
 
 def _told(number: int, sent: Receipt | RootlineError, timeout_s: float, as_json: bool) -> ExitCode:
     from rootline.cli import output
+    from rootline.cli.verdict_line import told
     from rootline.schemas.errors import OutcomeUnknown, RootlineError
-    from rootline.schemas.verdict import VerdictKind
 
     record: dict[str, Any] = {"line": number}
     if isinstance(sent, RootlineError):
@@ -109,10 +105,4 @@ def _told(number: int, sent: Receipt | RootlineError, timeout_s: float, as_json:
         record |= {"kind": "unknown", "intent_id": sent.intent.intent_id, "code": error.code, "message": error.message}
         output.line(as_json, record, f"line {number}: unknown: {error}")
         return ExitCode.UNREACHABLE
-    record |= verdict.model_dump(mode="json", exclude_none=True)
-    if verdict.kind is VerdictKind.REJECTED:
-        output.line(as_json, record, f"line {number}: rejected: {verdict.message} [{verdict.code}]")
-        return ExitCode.NO
-    text = f"line {number}: {verdict.kind} {verdict.table} version {verdict.version}"
-    output.line(as_json, record, text + f" sequence number {verdict.sequence_number}")
-    return ExitCode.DONE
+    return told(as_json, f"line {number}", record, verdict)

@@ -13,12 +13,8 @@ from typing import Annotated
 
 import typer
 
-from rootline.cli.options import AtVersion, Json, Log, TableArgument, Warehouse, Where, required
-
-
-def add_to(app: typer.Typer) -> None:
-    """Hang the command into `app`."""
-    app.command("scan")(scan)
+from rootline.cli.open_lake import lake_to_read
+from rootline.cli.options import AtVersion, Json, Log, TableArgument, Warehouse, Where
 
 
 def scan(
@@ -27,28 +23,44 @@ def scan(
     columns: Annotated[
         str | None,
         typer.Option(
-            "--columns", help="Names, with commas between them; also _file, _pos, _deleted, _spec_id, _partition."
+            "--columns",
+            help="Column names, separated by commas; also _file, _pos, _deleted, _spec_id, _partition, _row_id, "
+            "_last_updated_sequence_number. Default: all columns of the table.",
         ),
     ] = None,
     version: AtVersion = None,
     timestamp: Annotated[
-        str | None, typer.Option("--timestamp", help="As of this moment: ISO 8601 with its offset, or milliseconds.")
+        str | None,
+        typer.Option(
+            "--timestamp",
+            help="Read the table as it was at this moment: ISO 8601 with an offset, such as 2013-01-31T12:00:00Z, "
+            "or milliseconds since 1970.",
+        ),
     ] = None,
-    snapshot_id: Annotated[int | None, typer.Option("--snapshot-id", help="As of this snapshot.")] = None,
-    tag: Annotated[str | None, typer.Option("--tag", help="As of the version that has this tag.")] = None,
-    count: Annotated[bool, typer.Option("--count", help="Print the number of rows only.")] = False,
-    plan: Annotated[bool, typer.Option("--plan", help="Say what finding the files takes, and read none.")] = False,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many rows.")] = None,
+    snapshot_id: Annotated[
+        int | None, typer.Option("--snapshot-id", help="Read the version with this snapshot id.")
+    ] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Read the version with this tag.")] = None,
+    count: Annotated[bool, typer.Option("--count", help="Print only the number of rows.")] = False,
+    plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Print what finding the files took (requests, leaves read), and read no rows."),
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="How many rows to print at most. Default: all.")
+    ] = None,
     warehouse: Warehouse = None,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Print rows as CSV, or as JSON lines with --json."""
+    """Print a table's rows as CSV, or as JSON lines with --json.
+
+    Give at most one of --version, --timestamp, --snapshot-id and --tag. Default: the newest version.
+    """
     from rootline.cli import output
-    from rootline.connect import connect
 
     names = [name.strip() for name in columns.split(",") if name.strip()] if columns is not None else None
-    with connect(required(warehouse), log=log, coordinator="elsewhere") as lake:
+    with lake_to_read(warehouse, log) as lake:
         wanted = lake.table(table).scan(
             where, names, version=version, timestamp=timestamp, snapshot_id=snapshot_id, tag=tag
         )

@@ -1,4 +1,4 @@
-"""`rootline store probe URL`: whether a store keeps its word.
+"""`rootline store probe URL`: whether a store does conditional PUTs as Rootline needs them.
 
 Owns: how the judgement is shown. Does not own: the trial (`rootline.storage.store_probe`).
 Invariants: 0 it may hold tables, 1 it lies, 3 it does not answer.
@@ -12,23 +12,28 @@ import typer
 
 from rootline.cli.options import Json, Log, Warehouse
 
-app = typer.Typer(help="Object stores.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Check object stores.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()
 def _room() -> None:
-    """Object stores."""
+    """Check object stores."""
 
 
 @app.command("probe")
 def probe(
-    url: Annotated[str, typer.Argument(help="A path, file:// or s3:// URL.")],
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Races of 32 writers for one object.")] = 3,
+    url: Annotated[str, typer.Argument(metavar="URL", help="The store: a path, or a file:// or s3:// URL.")],
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=1, help="How many races to run, each of 32 writers for one object.")
+    ] = 3,
     warehouse: Warehouse = None,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Let writers race for one object: exactly one may win. Leaves a few small objects outside every table."""
+    """Check that a store can hold tables: writers race for one object, and exactly one may win.
+
+    Leaves a few small objects outside every table. Ends with 1 when the store failed, with 3 when it did not answer.
+    """
     import asyncio
     import uuid
 
@@ -45,4 +50,6 @@ def probe(
 
     with output.progress(f"probing {url}"):
         asyncio.run(run())
-    output.line(as_json, {"url": url, "conditional_put": "kept", "rounds": rounds}, f"{url}: keeps its word")
+    output.line(
+        as_json, {"url": url, "conditional_put": "kept", "rounds": rounds}, f"{url}: this store can hold tables"
+    )

@@ -11,25 +11,42 @@ from typing import Annotated, Any
 
 import typer
 
-from rootline.cli.options import Json, Log, TableArgument, Timeout, Warehouse, required
+from rootline.cli.definition_text import column_lines, members_text
+from rootline.cli.open_lake import lake_to_change, lake_to_read
+from rootline.cli.options import Json, Log, TableArgument, Timeout, Warehouse
 
-app = typer.Typer(help="Definitions of tables.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Create, list and describe tables.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("create")
 def create(
     name: TableArgument,
     schema: Annotated[
-        Path, typer.Option("--schema", help='JSON: {"column": "type", …}, or an Iceberg schema.', show_default=False)
+        Path,
+        typer.Option(
+            "--schema",
+            help='JSON file with the columns: {"carrier": "string not null", "flight": "int"}, or an Iceberg schema.',
+            show_default=False,
+        ),
     ],
     partition_by: Annotated[
-        list[str] | None, typer.Option("--partition-by", help="month(time_hour), bucket(8, carrier), …; may repeat.")
+        list[str] | None,
+        typer.Option(
+            "--partition-by",
+            help="Partition by carrier, month(time_hour), bucket(8, carrier), …; repeat for more. "
+            "Default: not partitioned.",
+        ),
     ] = None,
     expressions: Annotated[
         list[str] | None,
-        typer.Option("--expression", help="lower(name), day(time_hour), …: files have statistics of it; may repeat."),
+        typer.Option(
+            "--expression", help="Keep statistics of lower(name), day(time_hour), …; repeat for more. Default: none."
+        ),
     ] = None,
-    properties: Annotated[list[str] | None, typer.Option("--property", help="key=value; may repeat.")] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", help="A table property, as key=value; repeat for more. Default: none."),
+    ] = None,
     timeout_s: Timeout = 30.0,
     warehouse: Warehouse = None,
     log: Log = None,
@@ -38,7 +55,6 @@ def create(
     """Create a table and wait until it exists."""
     from rootline.cli import output
     from rootline.cli.schema_file import read_schema
-    from rootline.connect import connect
     from rootline.schemas.errors import Invalid
 
     pairs: dict[str, str] = {}
@@ -48,7 +64,7 @@ def create(
             raise Invalid("setting-invalid", f"--property {item!r}: write key=value")
         pairs[key] = value
     columns = read_schema(schema)
-    with connect(required(warehouse), log=log) as lake:
+    with lake_to_change(warehouse, log) as lake:
         handle = lake.create_table(
             name,
             schema=columns,
@@ -63,30 +79,28 @@ def create(
 
 @app.command("list")
 def list_tables(warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
-    """The tables of the warehouse."""
+    """List the tables of the warehouse."""
     from rootline.cli import output
-    from rootline.connect import connect
 
-    with connect(required(warehouse), log=log, coordinator="elsewhere") as lake:
+    with lake_to_read(warehouse, log) as lake:
         records = [{"table": name} for name in lake.list_tables()]
     output.rows(as_json, records, ["table"], empty="no tables; `rootline table create` makes one")
 
 
 @app.command("describe")
 def describe(name: TableArgument, warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
-    """Schema, partitioning, properties and totals of a table, and what its roots take."""
+    """Show a table's columns, partitioning, properties and totals, and the size of its roots."""
     import json
 
     from rootline.cli import output
     from rootline.client.read.time_travel import read_head
     from rootline.client.session.session import Session
-    from rootline.connect import connect
     from rootline.schemas.bytes.root.root_codec import Root
 
     async def newest(session: Session) -> Root:
         return await read_head(session.store, handle.name)
 
-    with connect(required(warehouse), log=log, coordinator="elsewhere") as lake:
+    with lake_to_read(warehouse, log) as lake:
         handle = lake.table(name)
         definition, root = handle.definition(), lake.holder.run(newest)
     header = root.header
@@ -104,17 +118,9 @@ def describe(name: TableArgument, warehouse: Warehouse = None, log: Log = None, 
         "roots": roots,
         "definition": json.loads(definition.to_json()),
     }
-    lines = [f"{name}  version {header.version}  uuid {definition.table_uuid}", "columns:"]
-    for field in definition.schema.fields:
-        lines.append(f"  {field.field_id:>4}  {field.name}  {field.field_type}{' not null' if field.required else ''}")
-    names = {field.tracked_id: field.name for field in definition.tracked_fields}
-    by = []
-    for expr_id in definition.spec_by_id(definition.default_spec_id).expr_ids:
-        expression = definition.expressions_by_id.get(expr_id)
-        sources = [expr_id] if expression is None else expression.source_ids
-        columns_of = ", ".join(names[source_id] for source_id in sources)
-        by.append(columns_of if expression is None else f"{expression.transform} of {columns_of}")
-    lines.append(f"partitioned by: {', '.join(by) or 'nothing'}")
+    lines = [f"{name}  version {header.version}  uuid {definition.table_uuid}", "columns:", *column_lines(definition)]
+    spec = definition.spec_by_id(definition.default_spec_id)
+    lines.append(f"partitioned by: {members_text(definition, spec) or 'nothing'}")
     lines += [f"property {key} = {value}" for key, value in sorted(definition.properties.items())]
     lines.append("totals: " + ", ".join(f"{value:,} {key.replace('_', ' ')}" for key, value in totals.items()))
     lines.append(

@@ -10,39 +10,36 @@ from typing import Annotated
 
 import typer
 
-from rootline.cli.options import AtVersion, Json, Log, TableArgument, Timeout, Warehouse, required
+from rootline.cli.open_lake import lake_to_change, lake_to_read
+from rootline.cli.options import AtVersion, Json, Log, TableArgument, Timeout, Warehouse
 from rootline.schemas.errors import Invalid
-
-
-def add_to(app: typer.Typer) -> None:
-    """Hang the command into `app`."""
-    app.command("tag")(tag)
 
 
 def tag(
     table: TableArgument,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The tag; without it, all are listed.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="The tag. Without it, all tags are listed.")
+    ] = None,
     version: AtVersion = None,
-    move: Annotated[bool, typer.Option("--move", help="Move the tag if it is at another version.")] = False,
+    move: Annotated[bool, typer.Option("--move", help="Move the tag when it names another version already.")] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the tag.")] = False,
     timeout_s: Timeout = 30.0,
     warehouse: Warehouse = None,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """List a table's tags; or set one at a version (the head's unless --version says another), move or delete it."""
+    """List a table's tags; or let a tag name a version, move it, or delete it."""
     from rootline.cli import output
-    from rootline.connect import connect
 
     if (name is None and (version is not None or move or delete)) or (delete and (version is not None or move)):
-        raise Invalid("setting-invalid", "name the tag, and either --delete it or set it with --version and --move")
+        raise Invalid("setting-invalid", "name the tag, and give either --delete, or --version and --move to set it")
     if name is None:
-        with connect(required(warehouse), log=log, coordinator="elsewhere") as lake:
+        with lake_to_read(warehouse, log) as lake:
             tags = lake.table(table).tags()
         records = [{"tag": key, "version": tags[key]} for key in sorted(tags)]
         output.rows(as_json, records, ["tag", "version"], empty=f"{table}: no tags")
         return
-    with connect(required(warehouse), log=log) as lake:
+    with lake_to_change(warehouse, log) as lake:
         handle = lake.table(table)
         if delete:
             commit = handle.untag(name, timeout_s=timeout_s)

@@ -14,17 +14,20 @@ import typer
 from rootline.cli.failure import ExitCode
 from rootline.cli.options import Json, Log
 
-app = typer.Typer(help="Topics of a log on Kafka.", no_args_is_help=True, rich_markup_mode=None)
-Partitions = Annotated[int, typer.Option("--partitions", min=1, help="Of each topic; tables are spread over them.")]
-Copies = Annotated[
-    int | None, typer.Option("--replication-factor", min=1, help="Copies of each record; none: as the brokers say.")
+app = typer.Typer(help="Check and create the Kafka topics of a log.", no_args_is_help=True, rich_markup_mode=None)
+Partitions = Annotated[
+    int, typer.Option("--partitions", min=1, help="Partitions of each topic; tables are spread over them.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it; without, what would be done is shown.")]
+Copies = Annotated[
+    int | None,
+    typer.Option("--replication-factor", min=1, help="Copies of each record. Default: as the brokers are set."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it. Without --yes, only show what would be done.")]
 
 
 @app.command("check")
 def check(log: Log = None, as_json: Json = False) -> None:
-    """Whether the topics exist and keep what they are given; each problem says what to set."""
+    """Check that the topics exist and keep their records; ends with 1 when a topic would lose records."""
     from rootline.cli import output
     from rootline.connect import open_topics
 
@@ -50,20 +53,23 @@ def check(log: Log = None, as_json: Json = False) -> None:
 
 @app.command("create")
 def create(partitions: Partitions = 12, copies: Copies = None, log: Log = None, as_json: Json = False) -> None:
-    """Make the topics that do not exist yet."""
+    """Create the topics that do not exist yet."""
     from rootline.cli import output
     from rootline.connect import open_topics
 
     made = open_topics(log).create(partitions=partitions, replication_factor=copies)
     for name in made:
-        output.line(as_json, {"topic": name, "made": True, "partitions": partitions}, f"{name}: made")
-    if not made and not as_json:
-        output.line(False, {}, "all topics exist; `rootline topics check` looks at them")
+        output.line(as_json, {"topic": name, "made": True, "partitions": partitions}, f"{name}: created")
+    if not made:
+        output.note(as_json, "all topics exist; `rootline topics check` looks at their settings")
 
 
 @app.command("accept")
 def accept(yes: Yes = False, log: Log = None, as_json: Json = False) -> None:
-    """After `log-replaced` or `offset-out-of-range`: coordinators go on with what is there, without what is gone."""
+    """Go on after `log-replaced` or `offset-out-of-range`, with the records that are there and without those lost.
+
+    Without --yes nothing is changed; ends with 1 while there is something to accept.
+    """
     from rootline.cli import output
     from rootline.connect import open_topics
 
@@ -80,8 +86,7 @@ def accept(yes: Yes = False, log: Log = None, as_json: Json = False) -> None:
         }
         output.line(as_json, record, str(held))
     if accepted and not yes:
-        if not as_json:
-            output.line(False, {}, "nothing was changed; to accept this, stop the coordinators and repeat with --yes")
+        output.note(as_json, "nothing was changed; to accept this, stop the coordinators and repeat with --yes")
         raise typer.Exit(ExitCode.NO)
-    if not accepted and not as_json:
-        output.line(False, {}, "there is nothing to accept")
+    if not accepted:
+        output.note(as_json, "there is nothing to accept")

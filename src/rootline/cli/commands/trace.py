@@ -23,31 +23,46 @@ if TYPE_CHECKING:
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
-def add_to(app: typer.Typer) -> None:
-    """Hang the command into `app`."""
-    app.command("trace")(trace)
-
-
 def trace(
-    intent: Annotated[str | None, typer.Option("--intent", metavar="ID", help="An intent's id.")] = None,
-    file: Annotated[
-        str | None, typer.Option("--file", metavar="LOCATION", help="A file: as an intent names it, or its key or URL.")
+    intent: Annotated[
+        str | None, typer.Option("--intent", metavar="ID", help="Look for the intent with this id.")
     ] = None,
-    writer: Annotated[str | None, typer.Option("--writer", help="A writer's id, with --sequence and --table.")] = None,
-    sequence: Annotated[int | None, typer.Option("--sequence", min=0, help="The writer's number.")] = None,
-    table: Annotated[str | None, typer.Option("--table", help="Only this table; searching is quicker then.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Search at most so many records of the log.")] = 100_000,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--file",
+            metavar="LOCATION",
+            help="Look for this file: its location as an intent names it, its key in the store, or its URL.",
+        ),
+    ] = None,
+    writer: Annotated[
+        str | None, typer.Option("--writer", help="Look for what this writer wrote; needs --sequence and --table.")
+    ] = None,
+    sequence: Annotated[int | None, typer.Option("--sequence", min=0, help="The writer's sequence number.")] = None,
+    table: Annotated[
+        str | None, typer.Option("--table", help="Search only this table, which is quicker. Default: all tables.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, help="How many records of the log to search at most, the newest first.")
+    ] = 100_000,
     since: Annotated[
-        str | None, typer.Option("--since", help="Search no further back: 90m, 2h, 3d, or 2013-01-31T12:00:00Z.")
+        str | None,
+        typer.Option(
+            "--since",
+            help="How far back to search: an age such as 30s, 90m, 2h or 3d, or a moment such as 2013-01-31T12:00:00Z. "
+            "Default: the log's beginning.",
+        ),
     ] = None,
     warehouse: Warehouse = None,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Where is my data: pending on the log, committed in a version, a duplicate of it, or rejected, and why.
+    """Find out where data is: pending on the log, committed in a version, a duplicate of it, or rejected, and why.
 
-    Asks the table first (its ledger of writers, its live files), then the log from its newest record backwards, with
-    verdicts and dead letters.
+    Give --intent, --file, or --writer. The table is asked first (its ledger of writers, its live files), then the log
+    from its newest record backwards, with verdicts and dead letters.
+
+    Ends with 0 when the data is in the table or on its way, with 1 when it is not.
     """
     import asyncio
 
@@ -59,7 +74,7 @@ def trace(
     if not found:
         reach = "the whole log" if search.whole else f"the newest {search.looked} records"
         record = {"state": "nowhere", "records_searched": search.looked, "whole_log": search.whole}
-        hint = "" if search.whole else "; --limit and --since search further"
+        hint = "" if search.whole else "; raise --limit or set --since earlier to search further"
         output.line(as_json, record, f"no trace of {query} in the tables and {reach}{hint}")
     raise typer.Exit(ExitCode.DONE if any(map(_is_or_will_be_there, found)) else ExitCode.NO)
 
@@ -97,13 +112,17 @@ def _query(
 
     name = None if table is None else table_name(table)
     if sum(one is not None for one in (intent, file, writer)) != 1 or (writer is None) != (sequence is None):
-        raise Invalid("setting-invalid", "name one thing to trace: --intent, --file, or --writer with --sequence")
+        raise Invalid(
+            "setting-invalid", "name one thing to trace: --intent, --file, or --writer with --sequence and --table"
+        )
     if intent is not None:
         return ByIntent(intent, name)
     if file is not None:
         return ByFile(file, name)
     if writer is None or sequence is None or name is None:
-        raise Invalid("setting-invalid", "a writer counts per table: give --table with --writer and --sequence")
+        raise Invalid(
+            "setting-invalid", "a writer numbers its intents per table: give --table with --writer and --sequence"
+        )
     return ByWriter(name, writer, sequence)
 
 
@@ -129,17 +148,22 @@ def _is_or_will_be_there(sighting: Sighting) -> bool:
 def _record(sighting: Sighting) -> dict[str, Any]:
     from dataclasses import asdict
 
+    from rootline.cli import output
+
     told = {name: value for name, value in asdict(sighting).items() if value is not None}
     position = told.pop("position", None)
     if position is not None:
         told |= {"log": position[0], "partition": position[1], "offset": position[2]}
     for name in ("appended", "committed"):
         if f"{name}_ms" in told:
-            told[f"{name}_at"] = _moment(told.pop(f"{name}_ms"))
+            told[f"{name}_at"] = output.moment(told.pop(f"{name}_ms"))
     return told
 
 
 def _text(sighting: Sighting) -> str:
+    from rootline.cli import output
+    from rootline.client.trace.dead_letters import place_of
+
     parts = [f"{sighting.state}: {sighting.table or 'no table'}"]
     if sighting.location is not None:
         parts.append(sighting.location)
@@ -148,7 +172,7 @@ def _text(sighting: Sighting) -> str:
     if sighting.sequence_number is not None:
         parts.append(f"sequence number {sighting.sequence_number}")
     if sighting.committed_ms is not None:
-        parts.append(f"at {_moment(sighting.committed_ms)}")
+        parts.append(f"at {output.moment(sighting.committed_ms)}")
     if sighting.code is not None:
         parts.append(f"{sighting.message} [{sighting.code}]")
     if sighting.dead_letter is not None:
@@ -159,17 +183,10 @@ def _text(sighting: Sighting) -> str:
     if sighting.writer_id is not None:
         parts.append(f"writer {sighting.writer_id} sequence {sighting.writer_sequence}")
     if sighting.position is not None:
-        place = f"record {sighting.position.partition}/{sighting.position.offset}"
-        appended = "" if sighting.appended_ms is None else f" of {_moment(sighting.appended_ms)}"
-        parts.append(place + appended)
+        appended = "" if sighting.appended_ms is None else f" of {output.moment(sighting.appended_ms)}"
+        parts.append(f"record {place_of(sighting.position)}{appended}")
     if sighting.applied_to is not None:
         parts.append(f"its table has applied this partition up to {sighting.applied_to}")
     if sighting.state == "decided":
-        parts.append("how, is kept no longer")
-    return "; ".join(parts) + f" (says: {sighting.source})"
-
-
-def _moment(milliseconds: int) -> str:
-    import datetime as dt
-
-    return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC).isoformat(timespec="milliseconds")
+        parts.append("how it was decided is not kept any more")
+    return "; ".join(parts) + f" (source: {sighting.source})"

@@ -2,7 +2,7 @@
 
 Owns: the order: plan, store the root that says what is adopted, publish the `create`, wait. Does not own: the plan
 (`rootline.catalog.adopt.adoption_plan`), the rules and root 0 (`rootline.tree`).
-Invariants: a dry run writes nothing; nothing of the Iceberg table is ever written or deleted; the caller hears of the
+Invariants: a dry run writes nothing; nothing of the Iceberg table is ever written or deleted; the caller gets the
 table only after its root 0 is confirmed.
 """
 
@@ -16,15 +16,14 @@ from rootline.client.session.commit import Commit
 from rootline.client.session.session import Session
 from rootline.client.session.upload import upload_all
 from rootline.client.session.writer_stamp import WriterStamp
-from rootline.client.write.append_files import commit_intent
+from rootline.client.write.create_table import create_table
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent import Intent, IntentKind
 from rootline.storage.metadata.head_finder import find_head
 
 ADOPTION_TIMEOUT_S = 600.0
-"""For the verdict: whoever commits reads every manifest first."""
+"""For the verdict: the coordinator reads every manifest before it commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +53,10 @@ async def adopt_table(
 
     """
     if await find_head(session.store, table) is not None:
-        raise Invalid("table-exists", f"{table} exists already: adopt under another name")
+        raise Invalid("table-exists", f"{table} exists already; adopt under another name")
     plan = await plan_adoption(session.store, table, absolute(location))
     if dry_run:
         return Adopted(plan)
     await upload_all(session, table, [(plan.named.location, plan.body)])
-    intent = Intent(
-        intent_id=session.environment.fresh_id(),
-        table=table,
-        kind=IntentKind.CREATE,
-        definition=plan.definition.to_json().decode(),
-        adopt=plan.named,
-    )
-    return Adopted(plan, await commit_intent(session, stamp, intent, timeout_s=timeout_s))
+    commit = await create_table(session, stamp, table, plan.definition, timeout_s=timeout_s, adopt=plan.named)
+    return Adopted(plan, commit)

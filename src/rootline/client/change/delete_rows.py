@@ -1,7 +1,7 @@
 """Deleting rows by a filter: whole files are removed, of the others the rows' positions are marked in vectors.
 
-Owns: the plan of a delete, and planning it anew when somebody else was first. Does not own: which rows match
-(`file_rows`), Puffin (`puffin_codec`), merging with vectors that came meanwhile (`rootline.tree`).
+Owns: the plan of a delete. Does not own: which rows match (`file_rows`), committing the plan (`planned_change`), Puffin
+(`puffin_codec`), merging with vectors that came meanwhile (`rootline.tree`).
 Invariants: one atomic intent: as soon as one file matches in part only, every file gets a vector, because one intent
 cannot do both; a vector holds the positions of the one it replaces; all vectors of an intent share one Puffin file.
 
@@ -14,19 +14,16 @@ import asyncio
 
 from pyroaring import BitMap64
 
-from rootline.client.change.overwrite_rows import LEAST_WAIT_S, ChangeOptions
-from rootline.client.change.replan_policy import replan_delay_s
+from rootline.client.change.planned_change import ChangeOptions, commit_planned, planned_intent
 from rootline.client.read.file_plan import FilePlan, plan_files
 from rootline.client.read.file_rows import Match, Matched, match_rows, seen_vector
 from rootline.client.session.commit import Commit
 from rootline.client.session.session import Session
 from rootline.client.session.upload import upload_all
 from rootline.client.session.writer_stamp import WriterStamp
-from rootline.client.write.append_files import commit_intent
 from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
-from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent import AddedVector, Intent, IntentKind, RemovedFile
+from rootline.schemas.intent import AddedVector, Intent, IntentKind
 from rootline.tree.scan.file_task import FileTask
 
 
@@ -43,54 +40,29 @@ async def delete_rows(
         OutcomeUnknown: `verdict-timeout`.
 
     """
-    deadline_s = session.environment.monotonic_s() + options.timeout_s
-    replans = 0
-    while True:
+
+    async def plan_intent() -> Intent | None:
         plan = await plan_files(session, table, where)
         found = [(task, await match_rows(session, plan, task)) for task in plan.scan.tasks()]
         matched = [(task, match) for task, match in found if match.extent is not Match.NONE]
-        if not matched:
-            return None
-        intent = await _intent(session, plan, where, matched, options)
-        rest_s = deadline_s - session.environment.monotonic_s()
-        try:
-            return await commit_intent(session, stamp, intent, timeout_s=max(rest_s, LEAST_WAIT_S))
-        except Invalid as error:
-            rest_s = deadline_s - session.environment.monotonic_s()
-            delay_s = replan_delay_s(error, replans, session.environment.jitter(), rest_s)
-            if delay_s is None:
-                raise
-            replans += 1
-            await asyncio.sleep(delay_s)
+        return await _intent(session, plan, where, matched, options) if matched else None
+
+    return await commit_planned(session, stamp, plan_intent, timeout_s=options.timeout_s)
 
 
 async def _intent(
     session: Session, plan: FilePlan, where: str, matched: list[tuple[FileTask, Matched]], options: ChangeOptions
 ) -> Intent:
     whole = all(match.extent is Match.WHOLE for _, match in matched)
-    cargo: dict[str, object]
-    if whole:
-        cargo = {
-            "kind": IntentKind.REMOVE,
-            "remove_files": tuple(
-                RemovedFile(location=task.data.location, vector=seen_vector(task)) for task, _ in matched
-            ),
-        }
-    else:
-        cargo = {"kind": IntentKind.ROW_DELTA, "add_vectors": await _vectors(session, plan, matched)}
-    return Intent.model_validate(
-        {
-            "intent_id": session.environment.fresh_id(),
-            "table": plan.table,
-            "table_uuid": plan.definition.table_uuid,
-            "schema_id": plan.definition.current_schema_id,
-            "read_version": plan.root.header.version,
-            "read_sequence_number": plan.sequence_number,
-            "isolation": options.isolation,
-            "filter": where,
-            "summary": dict(options.summary),
-            **cargo,
-        }
+    return planned_intent(
+        session,
+        plan,
+        IntentKind.REMOVE if whole else IntentKind.ROW_DELTA,
+        options.summary,
+        isolation=options.isolation,
+        where=where,
+        removed=[task for task, _ in matched] if whole else (),
+        vectors=() if whole else await _vectors(session, plan, matched),
     )
 
 

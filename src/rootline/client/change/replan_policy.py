@@ -1,7 +1,7 @@
-"""Planning a change anew when somebody else was first.
+"""Whether a rejected change is planned again.
 
 Owns: which rejections are worth another plan, how often, and how long to wait. Does not own: the change.
-Invariants: a decision, no action; waits are jittered, so that writers who collided once do not collide for ever.
+Invariants: a decision, no action; waits are jittered, so that writers that collided once do not keep colliding.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _LONGEST_DELAY_S: Final = 1.0
 
 
 def replan_delay_s(error: Invalid, replans: int, jitter: float, rest_s: float) -> float | None:
-    """Seconds to wait before planning anew; `None`: the rejection stands.
+    """Seconds to wait before planning again; `None`: the rejection is final.
 
     Args:
         error: the rejection.
-        replans: how often it was planned anew already.
+        replans: how often it was planned again already.
         jitter: in [0, 1).
         rest_s: seconds until the caller's deadline.
 

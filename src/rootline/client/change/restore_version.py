@@ -2,7 +2,7 @@
 
 Owns: the intent, and the preview. Does not own: the change itself (`rootline.tree.intents.restore`; the preview asks it
 too).
-Invariants: a preview publishes nothing; it tells what a restore of the head that it saw would do.
+Invariants: a preview publishes nothing; it shows what a restore of the head that it saw would do.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from pyroaring import BitMap64
 
-from rootline.client.read.changes import TableChanges
+from rootline.client.read.changes import TableChanges, changes_of_net
 from rootline.client.read.time_travel import PointInTime, read_head, resolve
 from rootline.client.session.commit import Commit
 from rootline.client.session.session import Session
@@ -22,7 +22,7 @@ from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
-from rootline.storage.metadata.change_reader import read_manifest_vectors, read_rows_changes
+from rootline.storage.metadata.change_reader import read_manifest_vectors
 from rootline.storage.metadata.leaf_reader import read_leaves
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.table_loader import load_state
@@ -70,17 +70,7 @@ async def preview_restore(store: ObjectStore, table: TableName, point: PointInTi
     changes.take(Changes(tuple(row.entry for row in change.added), ()))
     for incoming in change.incoming:
         changes.take(Changes(tuple(incoming.lookup.leaf.entries()), ()))
-    net = changes.net()
-    return TableChanges(
-        table,
-        head.header.version,
-        version,
-        net.added_files,
-        net.removed_files,
-        tuple(await read_rows_changes(store, table, net.vectors)),
-        net.added_deletes,
-        net.removed_deletes,
-    )
+    return await changes_of_net(store, table, head.header.version, version, changes.net())
 
 
 async def _change(store: ObjectStore, head: Root, version: Version) -> tuple[Change, Mapping[str, Leaf]]:

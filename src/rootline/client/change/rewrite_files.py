@@ -1,8 +1,8 @@
-"""Data compaction: the rows of a table's files, written anew into fewer or larger ones.
+"""Data compaction: the rows of a table's files, written again into fewer or larger ones.
 
 Owns: which files go together, reading them with their deletes applied, and the intent of each group. Does not own:
 whether it still holds when it is decided (`rootline.tree.intents.rewrite`), when to do it.
-Invariants: no row changes, nor its row id; the files of a group are of one partition; each group is an intent of its
+Invariants: no row changes, and no row id; the files of a group are of one partition; each group is an intent of its
 own, so one that lost a race takes no other along; a group whose files are as they should be is left alone.
 
 Source: format page, "Rewrites"; decision 0034.
@@ -10,22 +10,21 @@ Source: format page, "Rewrites"; decision 0034.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from rootline.client.change.planned_change import planned_intent
 from rootline.client.read.file_plan import FilePlan, plan_files
-from rootline.client.read.file_rows import seen_vector
 from rootline.client.session.commit import Commit
 from rootline.client.session.session import Session
-from rootline.client.session.upload import upload_all
 from rootline.client.session.writer_stamp import WriterStamp
-from rootline.client.write.append_files import commit_intent, fresh_uuids
+from rootline.client.write.append_files import commit_intent, store_written
 from rootline.client.write.data_file_writer import write_rewritten_files
+from rootline.client.write.new_files import NewFiles
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent import DataFile, Intent, IntentKind, RemovedFile
+from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.metadata_columns import LAST_UPDATED, ROW_ID
 from rootline.storage.rows.scan_executor import scan_table
@@ -36,7 +35,7 @@ from rootline.tree.scan.scan_plan import DeletesFor
 
 @dataclass(frozen=True, slots=True)
 class RewriteOptions:
-    """`target_bytes`: of the files to write, and at most so much of a group is read at once, one file at least."""
+    """`target_bytes`: size of the files to write, and the most that is read at once, save for a larger single file."""
 
     timeout_s: float
     target_bytes: int
@@ -69,22 +68,13 @@ async def rewrite_intents(
     plan = await plan_files(session, table, where, deletes_for=DeletesFor.EVERY_ROW)
     for group in _groups(plan, options.target_bytes):
         added = await _rewritten(session, plan, group, options.target_bytes)
-        yield Intent(
-            intent_id=session.environment.fresh_id(),
-            table=table,
-            table_uuid=plan.definition.table_uuid,
-            kind=IntentKind.REWRITE,
-            schema_id=plan.definition.current_schema_id,
-            read_version=plan.root.header.version,
-            read_sequence_number=plan.sequence_number,
-            add_data_files=tuple(added),
-            remove_files=tuple(RemovedFile(location=task.location, vector=seen_vector(task)) for task in group),
-            summary=dict(options.summary),
+        yield planned_intent(
+            session, plan, IntentKind.REWRITE, options.summary, added=NewFiles(tuple(added)), removed=group
         )
 
 
 def _groups(plan: FilePlan, target_bytes: int) -> Iterator[Sequence[FileTask]]:
-    """Files of one partition, small ones together, that are worth writing anew."""
+    """Files of one partition, small ones together, that are worth writing again."""
     partitions: dict[Hashable, list[FileTask]] = {}
     for task in plan.scan.tasks():
         values = partition_tuple(task.data, plan.definition)
@@ -122,8 +112,8 @@ async def _rewritten(session: Session, plan: FilePlan, group: Sequence[FileTask]
     wanted = RowsWanted.of(plan.definition, columns)
     whole = (FileTask(task.data, task.vectors, deletes=task.deletes) for task in group)
     rows: pa.Table = await scan_table(session.store, plan.table, whole, wanted)
-    written = await asyncio.to_thread(
-        lambda: write_rewritten_files(rows, plan.definition, fresh_uuids(session), target_file_size_bytes=target_bytes)
+    return await store_written(
+        session,
+        plan.table,
+        lambda ids: write_rewritten_files(rows, plan.definition, ids, target_file_size_bytes=target_bytes),
     )
-    await upload_all(session, plan.table, ((file.data_file.location, file.body) for file in written))
-    return [file.data_file for file in written]

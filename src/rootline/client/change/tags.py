@@ -1,12 +1,12 @@
 """Naming versions: set, move, delete and list tags.
 
 Owns: the intents, made from what the head says of a tag. Does not own: what a tag may be (`rootline.tree.intents.tag`).
-Invariants: a tag that somebody else moved meanwhile is not moved again unseen.
+Invariants: a tag that someone else moved meanwhile is not moved again unseen.
 """
 
 from __future__ import annotations
 
-from rootline.client.read.time_travel import read_head
+from rootline.client.read.time_travel import read_head, version_of_tag
 from rootline.client.session.commit import Commit
 from rootline.client.session.session import Session
 from rootline.client.session.writer_stamp import WriterStamp
@@ -29,7 +29,7 @@ async def set_tag(
     may_move: bool,
     timeout_s: float,
 ) -> Commit:
-    """Let tag `name` be at `version` (`None`: the head's).
+    """Let tag `name` be at `version` (`None`: the newest).
 
     Raises:
         Invalid: `tag-invalid`, `version-unknown`; `tag-conflict`, it is elsewhere and may not move, or moved meanwhile.
@@ -41,7 +41,9 @@ async def set_tag(
     Addressable.of(head).check(wanted)
     seen = head.tags.get(check_tag_name(name))
     if seen not in (None, wanted) and not may_move:
-        raise Invalid("tag-conflict", f"{table}: tag {name!r} is at version {seen} already; say that it shall move")
+        raise Invalid(
+            "tag-conflict", f"{table}: tag {name!r} is at version {seen} already; to move it, give move=True (`--move`)"
+        )
     reference = VersionReference(version=wanted, tag=name, seen_version=seen)
     return await commit_intent(session, stamp, _intent(session, head, reference), timeout_s=timeout_s)
 
@@ -50,15 +52,12 @@ async def delete_tag(session: Session, stamp: WriterStamp, table: TableName, nam
     """Delete tag `name`; its version stays addressable as long as any other.
 
     Raises:
-        Invalid: `tag-unknown`; `tag-conflict`, somebody moved it meanwhile.
+        Invalid: `tag-unknown`; `tag-conflict`, someone moved it meanwhile.
         OutcomeUnknown: `verdict-timeout`.
 
     """
     head = (await read_head(session.store, table)).header
-    seen = head.tags.get(name)
-    if seen is None:
-        raise Invalid("tag-unknown", f"{table} has no tag {name[:80]!r}")
-    reference = VersionReference(tag=name, seen_version=seen)
+    reference = VersionReference(tag=name, seen_version=version_of_tag(head, name))
     return await commit_intent(session, stamp, _intent(session, head, reference), timeout_s=timeout_s)
 
 

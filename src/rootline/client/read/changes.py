@@ -20,7 +20,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, Version
 from rootline.storage.metadata.change_reader import RowsChange, read_net_change, read_rows_changes
-from rootline.tree.check.net_changes import FileChange
+from rootline.tree.check.net_changes import FileChange, NetChange
 from rootline.tree.state.addressable import Addressable
 
 
@@ -80,16 +80,22 @@ async def read_changes(store: ObjectStore, table: TableName, from_version: int, 
             "setting-invalid", f"{table}: changes go from an older version to a newer, not {from_version} to {last}"
         )
     if from_version < last:
-        known.with_tags({}).check(from_version + 1)  # kept ones below the oldest stand alone
+        known.with_tags({}).check(from_version + 1)  # tagged ones below the oldest have no neighbours
     net = await read_net_change(store, table, from_version, last)
-    rows = await read_rows_changes(store, table, net.vectors)
+    return await changes_of_net(store, table, Version(from_version), last, net)
+
+
+async def changes_of_net(
+    store: ObjectStore, table: TableName, from_version: Version, to_version: Version, net: NetChange
+) -> TableChanges:
+    """`net` as the change from one version to another, the changed rows of its vectors read. Raises `Corrupt`."""
     return TableChanges(
         table,
-        Version(from_version),
-        last,
+        from_version,
+        to_version,
         net.added_files,
         net.removed_files,
-        tuple(rows),
+        tuple(await read_rows_changes(store, table, net.vectors)),
         net.added_deletes,
         net.removed_deletes,
     )

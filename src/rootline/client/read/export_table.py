@@ -1,6 +1,7 @@
 """Exporting a table for other engines, from a program.
 
-Owns: which format is meant, one exporter a session. Does not own: making exports (`rootline.catalog.export.exporter`).
+Owns: which format is meant, one exporter per session. Does not own: making exports
+(`rootline.catalog.export.exporter`).
 Invariants: changes no table; what was exported before is not made again.
 """
 
@@ -19,7 +20,7 @@ async def export_table(
     """The export of `version`, or of the head.
 
     Raises:
-        Invalid: `setting-invalid`, a format that there is not; `version-unknown`, `export-unsupported`.
+        Invalid: `setting-invalid`, an unknown format; `version-unknown`, `export-unsupported`.
         Corrupt: what the export is made from is damaged.
         Unavailable: `store-unavailable`.
 

@@ -2,7 +2,7 @@
 
 Owns: what a scan or a change starts from. Does not own: planning (`rootline.tree.scan.scan_plan`), its reads
 (`rootline.storage.metadata.table_loader`), reading rows (`file_rows`, `rootline.storage.rows.scan_executor`).
-Invariants: root, definition and tasks are of one version; which version is the head is asked of the store every time.
+Invariants: root, definition and tasks are of one version; the store is asked for the head every time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which rows of a data file match a filter, and the rows that are left without them.
 
 Owns: reading a planned file for a change. Does not own: decoding (`data_file_reader`), what happens to the rows.
-Invariants: a position is a row number of the file; rows that are deleted already never match; a row whose test is
-null (unknown) does not match and is kept.
+Invariants: a position is a row number of the file; rows that are deleted already never match; a row for which
+the filter is null (unknown) does not match and is kept.
 """
 
 from __future__ import annotations
@@ -17,11 +17,8 @@ from pyroaring import BitMap64
 from rootline.client.read.file_plan import FilePlan
 from rootline.client.session.session import Session
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.content_entry import ContentEntry
-from rootline.schemas.errors import Corrupt
-from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import VectorReference
-from rootline.storage.metadata.stored_file import read_stored
+from rootline.storage.metadata.stored_file import read_file
 from rootline.storage.rows.arrow_types import arrow_schema_of
 from rootline.storage.rows.data_file_reader import RowsWanted, read_rows
 from rootline.storage.rows.metadata_columns import POS
@@ -71,7 +68,7 @@ async def match_rows(session: Session, plan: FilePlan, task: FileTask) -> Matche
         return Matched(Match.WHOLE, BitMap64())
     deletes = await _deletes(session.store, plan, task)
     deleted = deletes.positions or BitMap64()
-    body = await _body(session.store, plan.table, task.data)
+    body = await read_file(session.store, plan.table, task.data, code="data-file-corrupt")
     positions = await asyncio.to_thread(_matching_positions, body, plan, task, deletes)
     if not positions:
         return Matched(Match.NONE, deleted, positions)
@@ -86,7 +83,7 @@ async def surviving_rows(session: Session, plan: FilePlan, task: FileTask, match
     """
     deletes = await _deletes(session.store, plan, task)
     gone = matched.deleted | (matched.positions if matched.positions is not None else BitMap64())
-    body = await _body(session.store, plan.table, task.data)
+    body = await read_file(session.store, plan.table, task.data, code="data-file-corrupt")
     wanted = RowsWanted.of(plan.definition)
     return await asyncio.to_thread(
         lambda: pa.Table.from_batches(
@@ -96,25 +93,12 @@ async def surviving_rows(session: Session, plan: FilePlan, task: FileTask, match
     )
 
 
-async def _body(store: ObjectStore, table: TableName, entry: ContentEntry) -> bytes:
-    length = entry.file_size_in_bytes
-    return await read_stored(store, table, entry.location, code="data-file-corrupt", length=length)
-
-
 async def _deletes(store: ObjectStore, plan: FilePlan, task: FileTask) -> RowDeletes:
     reading = DeletesOfScan(store, plan.table, plan.definition)
     try:
-        found = await reading.of_task(task)
+        return await reading.of_task(task)
     finally:
         await reading.close()
-    deleted = found.positions
-    if deleted and deleted.max() >= task.data.record_count:
-        raise Corrupt(
-            "vector-corrupt",
-            f"{task.vectors[0].location if task.vectors else 'a position delete'}: deletes row {deleted.max()} of "
-            f"{task.data.location}, which has {task.data.record_count}",
-        )
-    return found
 
 
 def _matching_positions(body: bytes, plan: FilePlan, task: FileTask, deletes: RowDeletes) -> BitMap64:

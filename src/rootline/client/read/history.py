@@ -6,7 +6,6 @@ Invariants: at most `limit` roots are read, a few at the same time; versions tha
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from rootline.client.read.time_travel import PointInTime, read_head, read_root_at
@@ -15,6 +14,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.root_header import RootHeader
+from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.table_loader import load_state
 
@@ -29,16 +29,14 @@ async def read_history(store: ObjectStore, table: TableName, limit: int) -> list
 
     """
     if limit < 1:
-        raise Invalid("setting-invalid", f"limit {limit} is less than 1")
+        raise Invalid("setting-invalid", f"limit is {limit}; give 1 or more")
     head = (await read_head(store, table)).header
     oldest = max(head.oldest_version, head.version - limit + 1)
-    slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(version: int) -> RootHeader:
-        async with slots:
-            return (await read_root(store, table, Version(version))).header
+    async def header_of(version: int) -> RootHeader:
+        return (await read_root(store, table, Version(version))).header
 
-    older = await asyncio.gather(*(one(version) for version in range(head.version - 1, oldest - 1, -1)))
+    older = await few_at_once(range(head.version - 1, oldest - 1, -1), header_of, _AT_ONCE)
     return [head, *older]
 
 

@@ -23,8 +23,16 @@ from rootline.storage.rows.scan_executor import count_rows, scan_batches, scan_t
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Made by `TableHandle.scan`. All methods raise `Invalid` (`filter-invalid`, `column-unknown`,
-    `version-unknown`, `file-unreadable`), `Corrupt` when an object is not what was written, and `Unavailable`.
+    """Rows to read, described by `TableHandle.scan`.
+
+    Each method plans on its own: unless a version was named, it sees the newest one at that moment.
+
+    Raises, from each method:
+        Invalid: `filter-invalid`, `column-unknown`, `version-unknown`, `tag-unknown`, `table-unknown`,
+            `file-unreadable`.
+        Corrupt: an object is missing, or not what was written.
+        Unavailable: `store-unavailable`.
+
     """
 
     _holder: SessionHolder
@@ -34,7 +42,7 @@ class Scan:
     point: PointInTime
 
     def to_arrow(self) -> pa.Table:
-        """All rows, in memory."""
+        """All rows as one Arrow table, in memory."""
 
         async def operation(session: Session) -> pa.Table:
             plan, wanted = await self._planned(session)
@@ -43,12 +51,14 @@ class Scan:
         return self._holder.run(operation)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows batch by batch; a few files are held in memory at a time."""
+        """The rows in batches of at most 65,536; a few files are in memory at a time."""
         return self._holder.iterate(self._batches)
 
     def plan(self) -> PlannedFiles:
-        """The files that would be read, with what deletes rows of them and what of the filter is still to be asked of
-        rows; and the requests that planning took.
+        """The files that would be read, and the requests to the store that planning took.
+
+        Each file comes with the deletes that apply to it, and with the part of the filter that its rows must be tested
+        against (`None`: all of its rows match).
         """
 
         async def operation(session: Session) -> PlannedFiles:
@@ -57,7 +67,7 @@ class Scan:
         return self._holder.run(operation)
 
     def count(self) -> int:
-        """How many rows; files whose statistics decide it are not read."""
+        """How many rows there are; a file whose statistics decide it is not read."""
 
         async def operation(session: Session) -> int:
             plan, wanted = await self._planned(session)
@@ -66,7 +76,7 @@ class Scan:
         return self._holder.run(operation)
 
     def schema(self) -> pa.Schema:
-        """The schema of the rows."""
+        """The Arrow schema of the rows, in the order of the columns asked for; no data file is read."""
 
         async def operation(session: Session) -> pa.Schema:
             root = await read_root_at(session.store, self.table, self.point)

@@ -17,13 +17,14 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, Version, snapshot_id_of
-from rootline.storage.metadata.head_finder import find_head
+from rootline.schemas.root_header import RootHeader
+from rootline.storage.metadata.head_finder import existing_head
 from rootline.storage.metadata.root_reader import read_root
 from rootline.tree.state.addressable import Addressable
 
 _DIGITS_MAX: Final = 19
 Moment = dt.datetime | str | int
-"""A datetime or an ISO 8601 text, either with its offset from UTC; or milliseconds since the epoch.
+"""A datetime or an ISO 8601 text, either with its offset from UTC; or whole milliseconds since the epoch.
 
 A time of day without an offset is refused: it would mean another moment on each machine.
 """
@@ -31,7 +32,7 @@ A time of day without an offset is refused: it would mean another moment on each
 
 @dataclass(frozen=True, slots=True)
 class PointInTime:
-    """At most one of them; none means the head."""
+    """At most one of them; none means the newest version."""
 
     version: int | None = None
     snapshot_id: int | None = None
@@ -48,9 +49,7 @@ HEAD = PointInTime()
 
 async def read_head(store: ObjectStore, table: TableName, known: Root | None = None) -> Root:
     """The newest root; `known` as of `read_root`. Raises `Invalid` (`table-unknown`) when there is none."""
-    head = await find_head(store, table)
-    if head is None:
-        raise Invalid("table-unknown", f"{table}: no table has this name in this warehouse")
+    head = await existing_head(store, table)
     return await read_root(store, table, head.version, known=known)
 
 
@@ -76,7 +75,7 @@ async def resolve(store: ObjectStore, table: TableName, head: Root, point: Point
     elif point.timestamp is not None:
         wanted = await _version_at(store, table, head, milliseconds(point.timestamp))
     elif point.tag is not None:
-        wanted = _version_of_tag(head, point.tag)
+        wanted = version_of_tag(header, point.tag)
     else:
         return header.version
     Addressable.of(header).check(wanted)
@@ -115,11 +114,15 @@ def _version_of_snapshot(head: Root, snapshot_id: int) -> Version:
     for number in (*range(header.version, header.oldest_version - 1, -1), *kept):
         if snapshot_id_of(header.table_uuid, Version(number)) == snapshot_id:
             return Version(number)
-    raise Invalid("version-unknown", f"{header.table}: no addressable version has snapshot id {snapshot_id}")
+    raise Invalid(
+        "version-unknown",
+        f"{header.table}: no addressable version has snapshot id {snapshot_id}; "
+        "`rootline history` lists those there are",
+    )
 
 
-def _version_of_tag(head: Root, tag: str) -> Version:
-    header = head.header
+def version_of_tag(header: RootHeader, tag: str) -> Version:
+    """The version that has `tag`. Raises `Invalid` (`tag-unknown`)."""
     found = header.tags.get(tag)
     if found is None:
         known = ", ".join(sorted(header.tags)[:10]) or "none"
@@ -134,7 +137,10 @@ async def _version_at(store: ObjectStore, table: TableName, head: Root, wanted_m
     low, high = int(header.oldest_version), int(header.version)  # the answer is in low..high-1, or there is none
     oldest = await read_root(store, table, Version(low)) if low < high else head
     if oldest.header.snapshot.timestamp_ms > wanted_ms:
-        raise Invalid("version-unknown", f"{table}: its oldest addressable version {low} is newer than {wanted_ms} ms")
+        raise Invalid(
+            "version-unknown",
+            f"{table}: its oldest addressable version {low} is newer than {wanted_ms} ms; choose a later moment",
+        )
     while high - low > 1:
         middle = (low + high) // 2
         root = await read_root(store, table, Version(middle))

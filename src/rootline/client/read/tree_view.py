@@ -1,4 +1,4 @@
-"""A version's metadata tree, to be looked at.
+"""A version's metadata tree, for people to look at.
 
 Owns: the forms it can take, a notebook's included. Does not own: how they are drawn (`rootline.tree`).
 Invariants: a value of one version; nothing is read when it is shown.

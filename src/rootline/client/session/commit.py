@@ -1,4 +1,4 @@
-"""What a change that landed is called, and what becomes of one that did not.
+"""The result of a change that was committed, and the error of one that was not.
 
 Owns: `Commit`, and the way from a verdict to it. Does not own: waiting for verdicts (`producer`).
 Invariants: a rejection is always an exception; a duplicate is a success, named by the commit that it repeats.
@@ -14,7 +14,12 @@ from rootline.schemas.verdict import Verdict, VerdictKind
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Where a change landed. `sequence_number` is `None` only for a duplicate whose own number is not kept any more."""
+    """A change that is in the table.
+
+    `version`: the table's version that the change made. `snapshot_id`: the same version as Iceberg names it.
+    `sequence_number`: the change's own, as in the Iceberg specification; `None` only for a duplicate of a change whose
+    number is not kept any more.
+    """
 
     version: int
     snapshot_id: int
@@ -34,6 +39,7 @@ def commit_of(verdict: Verdict) -> Commit:
     if verdict.version is None or verdict.snapshot_id is None:
         raise Invalid(
             "file-already-live",
-            f"{verdict.table}: intent {verdict.intent_id} repeats a commit that the table does not remember any more",
+            f"{verdict.table}: intent {verdict.intent_id} repeats a commit whose version the table does not keep any "
+            "more; the change is in the table",
         )
     return Commit(verdict.version, verdict.snapshot_id, verdict.sequence_number)

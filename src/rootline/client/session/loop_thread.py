@@ -1,8 +1,8 @@
-"""One event loop in a thread of its own, so that plain functions, notebooks and threads may call coroutines.
+"""One event loop in a thread of its own, so that plain functions, notebooks and threads can call coroutines.
 
 Owns: the thread, the loop and its clean end. Does not own: what runs on it.
 Invariants: `run` never blocks the loop's own thread; after `close` no task is left; a caller whose coroutine was cut
-off hears `CancelledError`, never silence; at the interpreter's exit the loop ends before Python tears modules down.
+off gets `CancelledError`; at the interpreter's exit the loop ends before Python tears modules down.
 """
 
 from __future__ import annotations
@@ -34,15 +34,21 @@ class LoopThread:
         self._closed = False
         self._process = os.getpid()
 
-    def is_current(self) -> bool:
-        """Whether the caller runs on this loop."""
-        return threading.current_thread() is self._thread
+    def refuse_itself(self) -> None:
+        """Raises `RuntimeError` for a caller on this loop: if it blocked, it would wait for itself."""
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(
+                f"{self._name}: a blocking call on the event loop's own thread would never end; call it from another "
+                "thread"
+            )
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run `coroutine` on the loop and wait for its result; an interrupt of the caller cancels it."""
-        if self.is_current():
+        try:
+            self.refuse_itself()
+        except RuntimeError:
             coroutine.close()
-            raise RuntimeError("a blocking call from the lake's own event loop would wait for itself for ever")
+            raise
         future = self.submit(coroutine)
         try:
             return future.result()
@@ -60,7 +66,7 @@ class LoopThread:
             raise
 
     def close(self, *, timeout_s: float | None = None) -> None:
-        """Cancel what still runs and end the thread, waiting for it up to `timeout_s` seconds (`None`: to its end)."""
+        """Cancel what still runs and end the thread; wait up to `timeout_s` seconds for it (`None`: until it ends)."""
         self.request_stop()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():

@@ -9,7 +9,7 @@ from rootline.client.session.writer_stamp import WriterStamp
 
 
 class OpenLake(Protocol):
-    """A connection to share, and the writer id that changes of this process carry."""
+    """A shared connection, and the writer id that changes of this process carry."""
 
     @property
     def holder(self) -> SessionHolder:

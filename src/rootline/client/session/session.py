@@ -1,6 +1,6 @@
 """What one process holds open of a lake: store, log, environment, and the loop they live on.
 
-Owns: opening once per process, anew in a forked child, and closing. Does not own: which adapters (`rootline.connect`
+Owns: opening once per process, again in a forked child, and closing. Does not own: which adapters (`rootline.connect`
 passes an opener), what is done with them.
 Invariants: adapters are used on one loop only; a forked child never touches its parent's connections; no call is
 accepted once closing has begun.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _guards: Final[set[asyncio.Task[None]]] = set()
 _inherited: Final[list[object]] = []
-"""What a forked child got from its parent: kept, because collecting it would close the parent's files under it."""
+"""What a forked child got from its parent: kept, because collecting it would close files that the parent uses."""
 
 
 class ClientLog(IntentSink, VerdictSource, Protocol):
@@ -49,13 +49,13 @@ class Session:
     environment: Environment
     close: Callable[[], Coroutine[Any, Any, None]]
     trouble: Callable[[TableName], str | None]
-    """Why intents of a table are not decided, if this process knows; for messages."""
+    """Why intents of a table are not decided, if this process knows it; for messages."""
     cache: ReadCache = field(default_factory=ReadCache)
     """What plans have read before."""
     base_url: str = ""
     """The warehouse's URL as other engines know it, absolute."""
     exporters: list[TableExporter] = field(default_factory=list)
-    """The one exporter of this session, once somebody asked for an export."""
+    """The one exporter of this session, once an export was asked for."""
 
 
 Opener = Callable[[], Awaitable[Session]]
@@ -74,7 +74,7 @@ class SessionHolder:
     def __init__(self, name: str, opener: Opener) -> None:
         self.name = name
         self._opener = opener
-        self._guard = threading.RLock()  # collecting an unfinished iteration may come in while it is held
+        self._guard = threading.RLock()  # an unfinished iteration may be collected while it is held
         self._process = os.getpid()
         self._loop = self._new_loop()
         self._opening: Future[Session] | None = None
@@ -84,8 +84,7 @@ class SessionHolder:
     def run(self, operation: Operation[T]) -> T:
         """Carry `operation` out on the loop and wait for it, from any thread but the loop's own."""
         self._adopt_process()
-        if self._loop.is_current():
-            raise RuntimeError("a blocking call from the lake's own event loop would wait for itself for ever")
+        self._loop.refuse_itself()
         future = self.submit(operation)
         try:
             return future.result()
@@ -104,7 +103,7 @@ class SessionHolder:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            raise self._cut_off() from None  # nobody cancelled the caller: the lake was closed under it
+            raise self._cut_off() from None  # no one cancelled the caller: the lake was closed meanwhile
 
     def iterate(self, source: Callable[[Session], AsyncIterator[T]]) -> Iterator[T]:
         """The items of an asynchronous source, one at a time, each awaited on the loop when it is asked for."""
@@ -123,7 +122,7 @@ class SessionHolder:
             while not isinstance(item := self.run(step), _End):
                 yield item
         finally:
-            # the lake was closed meanwhile, or the collector came by on the loop itself: nothing is left to give back
+            # the lake was closed meanwhile, or the collector runs on the loop itself: nothing is left to give back
             with contextlib.suppress(Invalid, RuntimeError):
                 self.run(finish)
 
@@ -156,7 +155,9 @@ class SessionHolder:
 
     def _cut_off(self) -> OutcomeUnknown:
         return OutcomeUnknown(
-            "verdict-timeout", f"{self.name} was closed during the call; a change that it made may yet be committed"
+            "verdict-timeout",
+            f"{self.name} was closed during the call; a change that it made may still be committed: "
+            "read the table to find out",
         )
 
     def _forget(self, future: Future[Any]) -> None:
@@ -165,7 +166,7 @@ class SessionHolder:
 
     def _new_loop(self) -> LoopThread:
         loop = LoopThread(f"rootline {self.name}")
-        # nobody can use it any more, and nobody closed it: end its thread as a crash would; the log keeps what it has
+        # no one can use it any more, and no one closed it: end its thread as a crash would; the log keeps what it has
         weakref.finalize(self, loop.request_stop).atexit = False
         return loop
 
@@ -185,7 +186,7 @@ def _failed(opening: Future[Session]) -> bool:
 
 
 class _CloseOnce:
-    """Gives a session back, by whoever comes first: `close`, or the end of the loop."""
+    """Closes a session once: in `close`, or at the end of the loop."""
 
     def __init__(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._close: Callable[[], Coroutine[Any, Any, None]] | None = close

@@ -1,6 +1,6 @@
-"""Who wrote an intent, and its how-manieth of a table: the pair that makes a retry safe.
+"""Which writer an intent is of, and its number among that writer's intents for the table: what makes a retry safe.
 
-Owns: minting writer ids and counting per table. Does not own: the ledger that the pair is checked against
+Owns: making writer ids and counting per table. Does not own: the ledger that the pair is checked against
 (`rootline.tree.ledger.ledger`).
 Invariants: a number is never given twice under one id; an intent that carries a pair keeps it; a forked child writes
 under an id of its own.
@@ -18,14 +18,16 @@ from rootline.schemas.intent import PROCESS_WRITER_PREFIX, Intent
 
 
 class WriterStamp:
-    """Stamps intents; thread-safe. With a supplied `writer_id` the caller counts, else this does, from 0."""
+    """Stamps intents; thread-safe. With a supplied `writer_id` the caller counts, without one this does, from 0."""
 
     def __init__(self, writer_id: str | None = None) -> None:
         if writer_id is not None and not 1 <= len(writer_id) <= 256:
             raise Invalid("setting-invalid", f"writer_id must have 1 to 256 characters, not {len(writer_id)}")
         if writer_id is not None and writer_id.startswith(PROCESS_WRITER_PREFIX):
             raise Invalid(
-                "setting-invalid", f"writer_id {writer_id!r}: ids that begin with {PROCESS_WRITER_PREFIX} are minted"
+                "setting-invalid",
+                f"writer_id {writer_id!r}: ids that begin with {PROCESS_WRITER_PREFIX} are made by "
+                "Rootline; choose another",
             )
         self._supplied = writer_id
         self._mint()
@@ -49,11 +51,15 @@ class WriterStamp:
             return intent
         if self._supplied is None:
             if writer_sequence is not None:
-                raise Invalid("setting-invalid", "writer_sequence needs a producer that was opened with a writer_id")
+                raise Invalid(
+                    "setting-invalid",
+                    "writer_sequence needs a writer_id: open the producer with one, or leave the sequence out",
+                )
             writer_id, writer_sequence = self._count(intent.table)
         elif writer_sequence is None:
             raise Invalid(
-                "setting-invalid", f"writer {self._supplied!r}: publish(intent, writer_sequence=n) counts for it"
+                "setting-invalid",
+                f"writer {self._supplied!r}: give the intent's number: publish(intent, writer_sequence=n)",
             )
         else:
             writer_id = self._supplied
@@ -66,12 +72,12 @@ class WriterStamp:
             raise Invalid(
                 "setting-invalid",
                 f"intent {intent.intent_id} carries writer {intent.writer_id!r}, sequence {intent.writer_sequence}, "
-                f"not {self._supplied!r}, {writer_sequence}",
+                f"not {self._supplied!r}, {writer_sequence}; publish it under its own pair",
             )
 
     def _count(self, table: str) -> tuple[str, int]:
         if self._process != os.getpid():
-            self._mint()  # a forked child: the parent goes on counting under its id, and may hold the lock's copy
+            self._mint()  # a forked child: the parent goes on counting under its id, and may have held the lock
         with self._guard:
             number = self._next[table]
             self._next[table] = number + 1

@@ -1,7 +1,7 @@
 """Choosing among dead letters.
 
-Owns: how one is named, which ones are meant, each once. Does not own: where they are kept (the log's archive), what is
-done with them (`replay`).
+Owns: how a letter is named, and which ones are meant, each once. Does not own: where they are kept (the log's
+archive), what is done with them (`replay`).
 Invariants: of several letters on one record the newest counts; no more is in memory than was chosen.
 """
 
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from rootline.ports.log_archive import LogArchive
 from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.log_position import LogPosition
+from rootline.schemas.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,9 @@ class LetterChoice:
         )
 
 
-def place_of(letter: DeadLetter) -> str:
+def place_of(record: DeadLetter | LogPosition | Verdict) -> str:
     """The record's partition and offset, as commands take them."""
-    return f"{letter.partition}/{letter.offset}"
+    return f"{record.partition}/{record.offset}"
 
 
 async def choose_letters(
@@ -52,7 +54,7 @@ async def choose_letters(
         choice: which.
         limit: of those.
         look_through: how many are looked at.
-        looked: told how many were, now and then.
+        looked: called now and then with how many more were looked at.
 
     Raises:
         Unavailable: `log-unavailable`.

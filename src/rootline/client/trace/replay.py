@@ -3,7 +3,7 @@
 Owns: which letters hold an intent that can be published, its new id, and what became of it. Does not own: choosing
 letters (`dead_letters`), the way to the log (`publish_queue`), the ledger that tells a repetition.
 Invariants: writer and sequence stay, so the ledger commits the intent once, however often it is replayed; the id is
-fresh, because the old one stays rejected for ever; the order of the letters is kept.
+fresh, because the old one stays rejected; the order of the letters is kept.
 
 Source: protocol page, section 2, "The ledger".
 """
@@ -31,7 +31,7 @@ _AT_ONCE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What became of one letter: a verdict; or no verdict in time; or, without an `intent`, that it has none."""
+    """What became of one letter: a verdict, or the `error` why there is none; `intent` is `None` if it holds none."""
 
     letter: DeadLetter
     intent: Intent | None
@@ -55,12 +55,14 @@ def intent_of(letter: DeadLetter) -> Intent:
         raise Invalid(
             error.code,
             f"record {place} holds no intent that could be published: {error.message}; "
-            f"`rootline dlq show {place} --raw` writes its bytes: mend them, then `rootline publish` the intent",
+            f"`rootline dlq show {place} --raw` writes its bytes: correct them, then `rootline publish` the intent",
         ) from None
     if intent.kind in MAINTENANCE_KINDS:
         code = "flush-stale" if intent.kind is IntentKind.FLUSH else "compaction-stale"
         raise Invalid(
-            code, f"record {place_of(letter)} is a worker's {intent.kind}: workers plan it anew from the present head"
+            code,
+            f"record {place_of(letter)} is a worker's {intent.kind}: workers plan it again from the newest version, so "
+            "there is nothing to replay",
         )
     return intent
 
@@ -74,7 +76,7 @@ async def replay(session: Session, letters: Sequence[DeadLetter], *, timeout_s: 
         timeout_s: how long to wait for the verdicts on up to a hundred of them.
 
     Raises:
-        Unavailable: `log-unavailable`; what was not told of yet was not published.
+        Unavailable: `log-unavailable`; letters that were not yielded yet were not published.
 
     """
     queue = PublishQueue()

@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from rootline.client.trace.trace_query import ByIntent, ByWriter, Match, TraceQuery
+from rootline.client.trace.dead_letters import place_of
+from rootline.client.trace.trace_query import ByIntent, ByWriter, Match, TraceQuery, name_of_undecoded
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.intent import Intent
 from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.root_header import RejectedSequence
+from rootline.schemas.verdict import Verdict
 
 
 class Whereabouts(StrEnum):
@@ -81,7 +83,7 @@ def of_record(match: Match) -> Sighting:
     record = match.record
     told = Sighting(Whereabouts.PENDING, "log", position=record.position, appended_ms=record.appended_ms)
     if match.intent is None:
-        return replace(told, intent_id="/".join(map(str, record.position)))
+        return replace(told, intent_id=name_of_undecoded(record.position))
     return replace(of_intent(told, match.intent), part=match.part)
 
 
@@ -101,28 +103,18 @@ def of_letter(letter: DeadLetter, intent: Intent | None) -> Sighting:
     """A rejection of which only the dead letter is left."""
     position = LogPosition(LogId(letter.log), letter.partition, letter.offset)
     told = Sighting(Whereabouts.REJECTED, "dead letter", letter.table, letter.intent_id, position=position)
-    return rejected_by(told if intent is None else of_intent(told, intent), letter)
+    return rejected(told if intent is None else of_intent(told, intent), "dead letter", letter, place_of(letter))
 
 
-def rejected_by(told: Sighting, letter: DeadLetter) -> Sighting:
-    """`told`, rejected for the reason that the letter gives."""
+def rejected(
+    told: Sighting, source: str, reason: DeadLetter | RejectedSequence | Verdict, letter: str | None = None
+) -> Sighting:
+    """`told`, rejected for the reason that `source` gives; `letter` names its dead letter, where that is known."""
     return replace(
         told,
         state=Whereabouts.REJECTED,
-        source="dead letter",
-        code=letter.code,
-        message=letter.message,
-        dead_letter=f"{letter.partition}/{letter.offset}",
-    )
-
-
-def of_rejected_sequence(told: Sighting, rejected: RejectedSequence) -> Sighting:
-    """`told`, rejected for the reason that the ledger gives."""
-    return replace(
-        told,
-        state=Whereabouts.REJECTED,
-        source="ledger",
-        intent_id=rejected.intent_id,
-        code=rejected.code,
-        message=rejected.message,
+        source=source,
+        code=reason.code,
+        message=reason.message,
+        dead_letter=letter,
     )

@@ -2,7 +2,7 @@
 
 Owns: the order in which tables, log, verdicts and dead letters are asked, and when to stop. Does not own: what a root
 says (`traced_table`), which records match (`trace_query`), how a log is read (its archive).
-Invariants: reads only; an answer names its source; what is not known is never guessed; a search has a limit, and says
+Invariants: reads only; an answer names its source; what is not known is never guessed; a search has a limit, and tells
 whether it reached the log's beginning.
 
 Theory. The cheapest source that is sure goes first. A root knows its writers' sequences and its live files. Everything
@@ -17,14 +17,14 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
+from rootline.client.trace.dead_letters import place_of
 from rootline.client.trace.sighting import (
     IN_THE_TABLE,
     Sighting,
     Whereabouts,
     of_letter,
     of_record,
-    of_rejected_sequence,
-    rejected_by,
+    rejected,
     settles,
 )
 from rootline.client.trace.trace_query import (
@@ -34,6 +34,7 @@ from rootline.client.trace.trace_query import (
     Match,
     Part,
     TraceQuery,
+    intent_in,
     matched,
     names_of,
     part_of,
@@ -41,12 +42,9 @@ from rootline.client.trace.trace_query import (
 from rootline.client.trace.traced_table import TracedTable
 from rootline.ports.log_archive import LogArchive
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.log.intent_codec import decode_intent
-from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import Version, snapshot_id_of, table_name
 from rootline.schemas.intent import Intent
-from rootline.schemas.log_position import by_name
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.table_names import list_tables
 from rootline.tree.draft.batch import Record
@@ -160,7 +158,7 @@ class Trace:
                 return sighting
         letter = await self._archive.dead_letter_of(record)
         if letter is not None:
-            return rejected_by(known, letter)
+            return rejected(known, "dead letter", letter, place_of(letter))
         if table is None or not is_its:
             return replace(known, state=Whereabouts.PENDING, source="log")
         return replace(known, state=Whereabouts.DECIDED, source="head")
@@ -169,15 +167,7 @@ class Trace:
         self, known: Sighting, table: TracedTable | None, verdict: Verdict, source: str
     ) -> Sighting:
         if verdict.kind is VerdictKind.REJECTED:
-            place = f"{verdict.partition}/{verdict.offset}"
-            return replace(
-                known,
-                state=Whereabouts.REJECTED,
-                source=source,
-                code=verdict.code,
-                message=verdict.message,
-                dead_letter=place,
-            )
+            return rejected(known, source, verdict, place_of(verdict))
         version = None if verdict.version is None else Version(verdict.version)
         return replace(
             known,
@@ -190,7 +180,7 @@ class Trace:
         )
 
     async def _removals(self, query: ByFile, found: list[Sighting]) -> AsyncGenerator[Sighting, None]:
-        """When a file that is not live went, where no record told."""
+        """When a file that is not live was removed, where no record of the log shows it."""
         if any(one.part == Part.REMOVES and one.state in IN_THE_TABLE for one in found):
             return
         added = {one.table: one.version for one in found if one.part == Part.ADDS and one.state in IN_THE_TABLE}
@@ -210,7 +200,7 @@ class Trace:
         async with aclosing(self._archive.dead_letters(since_ms=self.search.since_ms)) as portions:
             async for portion in portions:
                 for letter in portion:
-                    intent = _intent_in(letter)
+                    intent = intent_in(letter)
                     is_named = isinstance(self._query, ByIntent) and letter.intent_id == self._query.intent_id
                     if is_named or (intent is not None and part_of(self._query, intent) is not None):
                         yield of_letter(letter, intent)
@@ -235,25 +225,25 @@ async def _of_writer(table: TracedTable, query: ByWriter) -> AsyncGenerator[Sigh
         sighting = await _of_version(table, Whereabouts.COMMITTED, "ledger", known.version)
         yield replace(sighting, writer_id=query.writer_id, writer_sequence=query.writer_sequence)
         return
-    for rejected in known.rejected:
+    for item in known.rejected:
         told = Sighting(
             Whereabouts.REJECTED,
             "ledger",
             query.table,
+            item.intent_id,
             writer_id=query.writer_id,
             writer_sequence=query.writer_sequence,
         )
-        yield of_rejected_sequence(told, rejected)
+        yield rejected(told, "ledger", item)
 
 
 async def _by_ledger(table: TracedTable, told: Sighting, intent: Intent) -> Sighting | None:
     """What the ledger says of a record's intent; `None`: nothing."""
     if intent.writer_id is None or intent.writer_sequence is None:
         return None
-    rejected = await table.rejection_of(intent.writer_id, intent.intent_id)
-    if rejected is not None:
-        place = None if told.position is None else f"{told.position.partition}/{told.position.offset}"
-        return replace(of_rejected_sequence(told, rejected), dead_letter=place)
+    rejection = await table.rejection_of(intent.writer_id, intent.intent_id)
+    if rejection is not None:
+        return rejected(told, "ledger", rejection, None if told.position is None else place_of(told.position))
     known = await table.ledger(intent.writer_id, intent.writer_sequence)
     if not known.is_committed:
         return None
@@ -280,10 +270,3 @@ async def _of_version(table: TracedTable, state: Whereabouts, source: str, versi
         snapshot_id=snapshot_id_of(header.table_uuid, version),
         committed_ms=await table.moment_of(version),
     )
-
-
-def _intent_in(letter: DeadLetter) -> Intent | None:
-    try:
-        return decode_intent(letter.value, by_name(letter.headers))
-    except Invalid:
-        return None

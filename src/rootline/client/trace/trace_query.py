@@ -11,10 +11,11 @@ from enum import StrEnum
 from typing import Final
 
 from rootline.schemas.bytes.log.intent_codec import begins_like_json, decode_intent
+from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent
-from rootline.schemas.log_position import LogRecord, by_name
+from rootline.schemas.log_position import LogPosition, LogRecord, by_name
 from rootline.schemas.object_keys import table_prefix
 
 _ESCAPE: Final = b"\\"
@@ -76,11 +77,11 @@ class Match:
 
 def matched(query: TraceQuery, record: LogRecord) -> Match | None:
     """What `record` has to do with `query`; `None`: nothing."""
-    if isinstance(query, ByIntent) and query.intent_id == "/".join(map(str, record.position)):
-        return Match(record, _decoded(record), Part.IS_IT)  # the name that a record has which cannot be decoded
+    if isinstance(query, ByIntent) and query.intent_id == name_of_undecoded(record.position):
+        return Match(record, intent_in(record), Part.IS_IT)
     if not _may_name(query, record.value):
         return None
-    intent = _decoded(record)
+    intent = intent_in(record)
     part = None if intent is None else part_of(query, intent)
     return None if part is None else Match(record, intent, part)
 
@@ -106,8 +107,13 @@ def part_of(query: TraceQuery, intent: Intent) -> Part | None:
             return Part.REMOVES if any(file.location in names for file in intent.remove_files) else None
 
 
+def name_of_undecoded(position: LogPosition) -> str:
+    """The intent id that stands for a record whose own cannot be read."""
+    return "/".join(map(str, position))
+
+
 def names_of(location: str, table: str) -> frozenset[str]:
-    """`location` as it stands, and as the table itself would name it when it begins with the table's folder."""
+    """`location` as it is, and as the table itself would name it when it begins with the table's folder."""
     _, prefix, rest = f"/{location}".rpartition(f"/{table_prefix(TableName(table))}")
     return frozenset({location, rest} if prefix and rest else {location})
 
@@ -123,7 +129,8 @@ def _may_name(query: TraceQuery, value: bytes) -> bool:
     return wanted.encode("utf-8", "replace") in value or (begins_like_json(value) and _ESCAPE in value)
 
 
-def _decoded(record: LogRecord) -> Intent | None:
+def intent_in(record: LogRecord | DeadLetter) -> Intent | None:
+    """The intent that a record holds; `None` when it cannot be decoded."""
     try:
         return decode_intent(record.value, by_name(record.headers))
     except Invalid:

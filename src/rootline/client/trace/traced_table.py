@@ -103,7 +103,7 @@ class TracedTable:
         return await self._live_in(self._root, names)
 
     async def removed_in(self, names: frozenset[str], lived_in: Version | None) -> Version | None:
-        """The version in which a file that is not live any more was removed; `None` when that cannot be told.
+        """The version in which a file that is not live any more was removed; `None` when that cannot be found out.
 
         `lived_in`: a version in which it was live, where one is known; a logarithm of the versions since is read then.
         Else the newest versions are read, and the oldest one may tell.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -28,14 +28,14 @@ from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition
 
 
-def fresh_uuids(session: Session) -> Iterator[uuid.UUID]:
-    """Ids that nobody else ever gets, one after the other."""
+def _fresh_uuids(session: Session) -> Iterator[uuid.UUID]:
+    """Ids that no one else ever gets, one after the other."""
     while True:
         yield uuid.UUID(hex=session.environment.fresh_id())
 
 
 def as_arrow(data: Any) -> pa.Table:
-    """An Arrow table from whatever holds rows: Arrow, pandas, Polars, a list of dicts, a dict of columns.
+    """An Arrow table from what holds rows: Arrow, pandas, Polars, a list of dicts, a dict of columns.
 
     Raises:
         Invalid: `rows-invalid`, it is none of them.
@@ -56,16 +56,27 @@ def as_arrow(data: Any) -> pa.Table:
             return as_arrow(data.to_arrow())
         return pa.Table.from_pandas(data, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, AttributeError) as error:
-        raise Invalid("rows-invalid", f"{type(data).__name__} cannot be read as rows: {error}") from error
+        raise Invalid(
+            "rows-invalid",
+            f"a {type(data).__name__} cannot be read as rows: {error}; give an Arrow table, a data frame, a list of "
+            "dicts, or a dict of columns",
+        ) from error
 
 
 async def write_and_store(
     session: Session, table: TableName, definition: TableDefinition, data: pa.Table, *, target_bytes: int
 ) -> list[DataFile]:
     """Data files of `data`, in the store."""
-    written: list[WrittenFile] = await asyncio.to_thread(
-        lambda: write_files(data, definition, fresh_uuids(session), target_file_size_bytes=target_bytes)
+    return await store_written(
+        session, table, lambda ids: write_files(data, definition, ids, target_file_size_bytes=target_bytes)
     )
+
+
+async def store_written(
+    session: Session, table: TableName, write: Callable[[Iterator[uuid.UUID]], list[WrittenFile]]
+) -> list[DataFile]:
+    """The files that `write` makes, given fresh ids for their names, in the store; `write` runs in a thread."""
+    written = await asyncio.to_thread(write, _fresh_uuids(session))
     await upload_all(session, table, ((file.data_file.location, file.body) for file in written))
     return [file.data_file for file in written]
 

@@ -1,7 +1,7 @@
 """Arrow types to Iceberg types.
 
 Owns: the mapping of a schema that has no ids yet. Does not own: the way back (`rootline.storage`), partitioning.
-Invariants: nothing is narrowed in silence: a type that would lose values is refused, naming the column; ids are fresh,
+Invariants: no type is narrowed: one that would lose values is refused, and the error names the column; ids are fresh,
 columns of the top level first, from 1.
 """
 
@@ -58,7 +58,7 @@ def _fields(fields: Iterable[pa.Field], path: str, ids: count[int]) -> list[Nest
     for field in fields:
         where = f"{path}{field.name}"
         if not field.name or field.name in found:
-            raise Invalid("definition-invalid", f"column {where!r}: names must be there and differ")
+            raise Invalid("definition-invalid", f"column {where!r}: every column needs a name, and names must differ")
         field_type = _type(field.type, where, ids)
         found[field.name] = NestedField(next(ids), field.name, field_type, required=not field.nullable)
     return list(found.values())
@@ -93,12 +93,14 @@ def _primitive(arrow: pa.DataType, where: str) -> IcebergType:
     for accepts, iceberg in _SIMPLE:
         if accepts(arrow):
             return iceberg
-    raise Invalid("definition-invalid", f"column {where}: Arrow type {arrow} cannot be stored; cast it before")
+    raise Invalid("definition-invalid", f"column {where}: Arrow type {arrow} cannot be stored; cast the column first")
 
 
 def _timestamp(arrow: pa.TimestampType, where: str) -> IcebergType:
     if arrow.tz is not None and arrow.tz not in _UTC:
-        raise Invalid("definition-invalid", f"column {where}: time zone {arrow.tz} is not kept; cast it to UTC")
+        raise Invalid(
+            "definition-invalid", f"column {where}: time zone {arrow.tz} cannot be stored; cast the column to UTC"
+        )
     if arrow.unit == "ns":
         return TimestampNanoType() if arrow.tz is None else TimestamptzNanoType()
     return TimestampType() if arrow.tz is None else TimestamptzType()

@@ -31,7 +31,7 @@ _SURROGATES: Final = range(0xD800, 0xE000)
 
 @dataclass(frozen=True, slots=True)
 class ColumnPath:
-    """Where a primitive column stands in the rows: the index of its column, then of the member at each depth."""
+    """Where a primitive column is in the rows: the index of its column, then of the member at each depth."""
 
     field_id: int
     type: PrimitiveType

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField
 
 from rootline.client.write.column_statistics import ColumnPath, column_paths
 from rootline.client.write.data_file_writer import FileDescriber, split_offsets_of
@@ -27,7 +25,7 @@ from rootline.schemas.table_definition import PartitionSpec, TableDefinition
 from rootline.storage.rows.arrow_types import arrow_schema_of
 from rootline.storage.rows.data_file_formats import open_parquet
 from rootline.storage.rows.field_matching import finder_for
-from rootline.storage.rows.row_projection import RowProjection
+from rootline.storage.rows.row_projection import RowProjection, initial_default
 
 
 class DataFile(intent.DataFile):
@@ -37,10 +35,15 @@ class DataFile(intent.DataFile):
     def from_parquet(
         cls, location: str, schema: TableDefinition | Schema, *, source: str | Path | bytes | None = None
     ) -> DataFile:
-        """Describe the Parquet file at `location`.
+        """Describe the Parquet file at `location`: rows, size, partition, and the statistics of every column.
 
-        `schema`: the table's definition, or only its schema if the table is not partitioned. `source`: where to read
-        the file (a local path, or its bytes); `location` itself when it is not given.
+        Args:
+            location: the file's place below the table's folder, such as `data/one.parquet`.
+            schema: the table's definition (`table.definition()`), or only its schema if the table is not partitioned.
+            source: where to read the file from: a local path, or its bytes; without it, `location` is a local path.
+
+        Returns:
+            What `TableHandle.add_files` and an intent's `add_data_files` take. The file itself is not stored.
 
         Raises:
             Invalid: `file-unreadable`, it is no Parquet file of this schema; `rows-invalid`, its rows are not of one
@@ -52,7 +55,7 @@ class DataFile(intent.DataFile):
         parquet = open_parquet(body, location)
         fields = definition.schema.fields
         projection = RowProjection(
-            finder_for(parquet.schema_arrow, definition.properties), _initial_default, "file-unreadable", location
+            finder_for(parquet.schema_arrow, definition.properties), initial_default, "file-unreadable", location
         )
         try:
             batches = [projection.columns(batch, fields) for batch in parquet.iter_batches()]
@@ -82,10 +85,6 @@ def _read(path: Path) -> bytes:
         raise Invalid("file-unreadable", f"{path}: {error.strerror or error}") from error
 
 
-def _initial_default(field: NestedField) -> Any:
-    return field.initial_default
-
-
 def _unpartitioned(schema: Schema) -> TableDefinition:
     return TableDefinition(
         table_uuid=uuid.UUID(int=0),
@@ -109,5 +108,5 @@ def _partition_of(
         return {}
     parts = list(split_by_partition(rows, definition, spec, paths))
     if len(parts) != 1:
-        raise Invalid("rows-invalid", f"{location}: its rows are of {len(parts)} partitions; a file holds one")
+        raise Invalid("rows-invalid", f"{location}: its rows are of {len(parts)} partitions; write one file for each")
     return parts[0].values

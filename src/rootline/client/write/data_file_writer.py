@@ -78,7 +78,10 @@ def write_rewritten_files(
     """
     for name in (ROW_ID, LAST_UPDATED):
         if any(field.name == name for field in definition.schema.fields):
-            raise Invalid("rows-invalid", f"the table has a column {name!r} of its own: it cannot be rewritten")
+            raise Invalid(
+                "rows-invalid",
+                f"the table has a column {name!r} of its own, so its files cannot be rewritten; rename the column",
+            )
     checked = checked_rows(rows.drop_columns([ROW_ID, LAST_UPDATED]), definition)
     for name in (ROW_ID, LAST_UPDATED):
         field = metadata_field(name, definition)
@@ -131,7 +134,7 @@ def _check_names(names: Sequence[str], definition: TableDefinition) -> None:
         if name not in known:
             raise Invalid("rows-invalid", f"rows: there is no column {name!r}; the table has {', '.join(known[:40])}")
         if names.count(name) > 1:
-            raise Invalid("rows-invalid", f"rows: column {name!r} is there more than once")
+            raise Invalid("rows-invalid", f"rows: column {name!r} is given more than once")
 
 
 def _batches_of(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""A new table's definition from what a user says: a schema, partitions, expressions, properties.
+"""A new table's definition from what a user gives: a schema, partitions, expressions, properties.
 
 Owns: the grammar of `partition_by` and `expressions`, ids of expressions. Does not own: Arrow types (`arrow_schema`),
 whether the coordinator accepts the definition (`rootline.tree`).
@@ -52,21 +52,21 @@ def build_definition(
         schema: Arrow (ids are made) or Iceberg (its ids are kept).
         partition_by: `column`, `identity(column)`, `year|month|day|hour|void(column)`, `bucket(n, column)`,
             `bucket(n, column, another)` or `truncate(width, column)`, each with an optional `as name`; a column whose
-            name is no word stands in double quotes, as it does in filters.
+            name is no word is put in double quotes, as in filters.
         expressions: derived columns that files have statistics of, without being partitioned by them: the same terms,
             and `lower(column)`.
         properties: the table's properties, text to text.
-        table_uuid: fresh; the edge mints it.
+        table_uuid: a fresh one.
 
     Raises:
         Invalid: `definition-invalid`, naming the column or the term; `setting-invalid`, naming the property.
 
     """
-    FlushLimits.of_properties(properties or {})  # refused now, not by a worker's log line tonight
+    FlushLimits.of_properties(properties or {})  # refused now, and not by a log line of a worker at night
     check_export_properties(properties or {})
     iceberg = iceberg_schema(schema) if isinstance(schema, pa.Schema) else schema
     if not iceberg.fields:
-        raise Invalid("definition-invalid", "a table needs at least one column")
+        raise Invalid("definition-invalid", "a table needs at least one column, and the schema has none")
     last_id = iceberg.highest_field_id
     derived: list[Expression] = []
     members: list[int] = []
@@ -81,7 +81,7 @@ def build_definition(
     for term in expressions:
         parsed = _parsed("expressions", term, iceberg)
         if parsed.transform == "identity":
-            raise Invalid("definition-invalid", f"expressions {term!r}: a column has statistics without an expression")
+            raise Invalid("definition-invalid", f"expressions {term!r}: a column has statistics anyway; leave it out")
         last_id += 1
         derived.append(Expression(last_id, parsed.source_ids, parsed.transform, parsed.name))
     _check_distinct(derived, members, partition_by, iceberg)
@@ -120,7 +120,9 @@ def _parsed(argument: str, term: str, schema: Schema) -> _Term:
     sources = [_column(where, column, schema) for column in columns]
     _check_transform(where, text, sources, is_partition=argument == "partition_by")
     if function == "identity" and match["alias"]:
-        raise Invalid("definition-invalid", f"{where}: a plain column keeps its own name")
+        raise Invalid(
+            "definition-invalid", f"{where}: a plain column keeps its own name; leave out `as {match['alias']}`"
+        )
     names = "_".join(column.replace(".", "_") for column in columns)
     return _Term(tuple(source.field_id for source in sources), text, match["alias"] or f"{names}_{function}")
 
@@ -130,7 +132,9 @@ def _column(where: str, column: str, schema: Schema) -> NestedField:
         return schema.find_field(column)
     except ValueError as error:
         known = ", ".join(field.name for field in schema.fields)
-        raise Invalid("definition-invalid", f"{where}: no column {column!r} among {known}") from error
+        raise Invalid(
+            "definition-invalid", f"{where}: there is no column {column!r}; the columns are {known}"
+        ) from error
 
 
 def _check_transform(where: str, text: str, sources: Sequence[NestedField], *, is_partition: bool) -> None:
@@ -139,11 +143,11 @@ def _check_transform(where: str, text: str, sources: Sequence[NestedField], *, i
     except ValueError as error:
         raise Invalid("definition-invalid", f"{where}: {error}") from error
     if isinstance(transform, UnknownTransform) and text != LOWER:
-        raise Invalid("definition-invalid", f"{where}: no transform {text!r}")
+        raise Invalid("definition-invalid", f"{where}: there is no transform {text!r}")
     if text == LOWER and is_partition:
         raise Invalid("definition-invalid", f"{where}: lower cannot partition; it can be one of `expressions`")
     if len({source.field_id for source in sources}) != len(sources):
-        raise Invalid("definition-invalid", f"{where}: {text} names a column twice")
+        raise Invalid("definition-invalid", f"{where}: {text} names a column twice; name each once")
     types = [source.field_type if isinstance(source.field_type, PrimitiveType) else None for source in sources]
     if function_of(text, transform, types) is Function.UNKNOWN:
         taken = ", ".join(str(source.field_type) for source in sources)
@@ -154,9 +158,11 @@ def _check_distinct(
     expressions: Sequence[Expression], members: Sequence[int], partition_by: Sequence[str], schema: Schema
 ) -> None:
     if len(set(members)) != len(members):
-        raise Invalid("definition-invalid", f"partition_by {list(partition_by)} names a column twice")
+        raise Invalid("definition-invalid", f"partition_by {list(partition_by)} names a column twice; name each once")
     names = [expression.name for expression in expressions]
     taken = {field.name for field in schema.fields}
     for name in names:
         if names.count(name) > 1 or name in taken:
-            raise Invalid("definition-invalid", f"partition_by: the name {name!r} is taken; add `as another_name`")
+            raise Invalid(
+                "definition-invalid", f"partition_by and expressions: the name {name!r} is taken; add `as another_name`"
+            )

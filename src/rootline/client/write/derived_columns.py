@@ -42,7 +42,7 @@ class DerivedColumn:
 
 
 def derived_columns(definition: TableDefinition, paths: dict[int, ColumnPath]) -> tuple[DerivedColumn, ...]:
-    """The expressions of `definition` whose values can be told from columns at `paths`."""
+    """The expressions of `definition` whose values follow from columns at `paths`."""
     found: list[DerivedColumn] = []
     for expression in definition.expressions:
         result = definition.result_type(expression)

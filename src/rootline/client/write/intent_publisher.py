@@ -80,7 +80,7 @@ async def publish_records(
 
 
 async def await_verdict(session: Session, intent: Intent, position: LogPosition, *, timeout_s: float) -> Verdict:
-    """The verdict on `intent`, whose record stands at `position`.
+    """The verdict on `intent`, whose record is at `position`.
 
     Raises:
         OutcomeUnknown: `verdict-timeout`, none came within `timeout_s` seconds.

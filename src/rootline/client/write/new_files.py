@@ -1,8 +1,8 @@
-"""New data files on their way into an intent: named in it one by one, or in leaves that are written beforehand.
+"""New data files on their way into an intent: named in it one by one, or in leaves that are written first.
 
 Owns: when files are many, and writing their leaves. Does not own: the leaves' columns and order (`file_leaves`), their
 bytes (`leaf_codec`), storing (`upload`), the intent.
-Invariants: a leaf is in the store before anybody can name it; a leaf belongs to one intent, so each call writes its
+Invariants: a leaf is in the store before anyone can name it; a leaf belongs to one intent, so each call writes its
 own; files in a leaf are what the same files in the intent would be.
 
 Source: format page, "Leaf manifest" and the limits of intents.
@@ -38,7 +38,7 @@ LEAF_FILES_PROPERTY: Final = "rootline.append.leaf-files"
 LEAF_FILES_DEFAULT: Final = 1_000
 """From so many files on a writer writes leaves itself: it is what the root would be flushed at anyway."""
 INTENT_BYTES_MAX: Final = 500_000
-"""Of files named in an intent, about: half of what an intent may have."""
+"""About how many bytes of files an intent names: half of what it may have."""
 _FILE_BYTES: Final = 64
 _STATISTIC_BYTES: Final = 80
 

@@ -3,7 +3,7 @@
 Owns: the public surface of publishing. Does not own: the log (`intent_publisher`), stamping (`writer_stamp`), order
 (`publish_queue`).
 Invariants: a receipt's intent is stamped for good, so publishing the receipt again commits it once; thread-safe; of one
-table, what one producer publishes stands on the log in the order of its calls.
+table, what one producer publishes is on the log in the order of its calls.
 """
 
 from __future__ import annotations
@@ -27,17 +27,23 @@ DEFAULT_TIMEOUT_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """An intent that is durable on the log at `position`."""
+    """An intent that is durable on the log.
+
+    `intent`: as it was published, with its writer and sequence. `position`: log, partition and offset of its record.
+    """
 
     intent: Intent
     position: LogPosition
     _holder: SessionHolder
 
     def verdict(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Verdict:
-        """What became of the intent.
+        """Wait up to `timeout_s` seconds for what became of the intent: committed, a duplicate, or rejected.
+
+        A rejection is a verdict like the others, not an exception.
 
         Raises:
             OutcomeUnknown: `verdict-timeout`; publishing this receipt again is safe.
+            Unavailable: `log-unavailable`.
 
         """
         return self._holder.run(_awaiting(self.intent, self.position, timeout_s))
@@ -84,19 +90,27 @@ class _Publishing:
 
 
 class Producer(_Publishing):
-    """Publishes intents. Without a `writer_id` of the caller's, under a fresh id that counts from 0 per table."""
+    """Publishes intents; made by `lake.producer`. Thread-safe.
+
+    Without a `writer_id` it writes under a fresh one and numbers its intents itself, from 0 for each table.
+    """
 
     def publish(self, what: Intent | Receipt, *, writer_sequence: int | None = None) -> Receipt:
         """Append an intent, or a receipt's intent once more, to the log; durable when this returns.
 
         Args:
             what: the intent, or the receipt of an earlier call.
-            writer_sequence: the intent's number among those of the supplied `writer_id` for this table.
+            writer_sequence: the intent's number, 0 or more, among those of the supplied `writer_id` for this table.
+
+        Returns:
+            A receipt; ask it for the verdict.
 
         Raises:
-            Invalid: the pair of writer and sequence is incomplete, or the intent is too large.
-            Unavailable: the log cannot be reached.
-            OutcomeUnknown: the log did not answer; publish `stamp(intent)` again.
+            Invalid: `setting-invalid`, the pair of writer and sequence is incomplete; `intent-too-large`;
+                `table-name-invalid`; `lake-closed`.
+            Unavailable: `log-unavailable`, nothing was appended.
+            OutcomeUnknown: `publish-unknown`, the log did not answer; to be safe, publish what `stamp(intent)` gave
+                before the call, again.
 
         """
         queued = self._queued(what, writer_sequence)

@@ -2,12 +2,12 @@
 
 Owns: that order, and how many travel together. Does not own: stamping (`writer_stamp`), framing and resending
 (`intent_publisher`).
-Invariants: of one table, intents stand on the log in the order in which they were stamped, whatever threads and
-coroutines publish them; a caller hears of its own intent only; what a caller has given up before it was taken is never
-sent; a forked child has a queue of its own.
+Invariants: of one table, intents are on the log in the order in which they were stamped, whatever threads and
+coroutines publish them; a caller gets the result of its own intent only; what a caller gave up before it was taken is
+never sent; a forked child has a queue of its own.
 
-Theory. Concurrent publishes reorder wherever somebody waits: for a thread to encode, for a connection, for a full
-buffer. So a table's intents stand in a line. Whatever has gathered in it while the batch before was on its way goes to
+Theory. Concurrent publishes reorder wherever one of them waits: for a thread to encode, for a connection, for a full
+buffer. So a table's intents wait in a line. What has gathered in it while the batch before was on its way goes to
 the log as the next one: a thousand publishes at once take a few round trips, not a thousand.
 """
 
@@ -41,7 +41,7 @@ class Queued:
     position: Future[LogPosition] = field(default_factory=Future)
 
     def give_up(self) -> None:
-        """Nobody waits any more: not sent if it was not taken yet."""
+        """No one waits for it any more: it is not sent unless it was taken already."""
         self.position.cancel()
 
 
@@ -74,7 +74,7 @@ class PublishQueue:
             return queued
 
     async def deliver(self, session: Session, queued: Queued) -> LogPosition:
-        """Where the record of `queued` stands; durable when this returns. On the session's loop.
+        """Where the record of `queued` is; durable when this returns. To be awaited on the session's loop.
 
         Raises:
             Invalid, Unavailable: it was not appended.
@@ -89,7 +89,7 @@ class PublishQueue:
         return await asyncio.wrap_future(queued.position)
 
     def _lines(self) -> _Lines:
-        # a forked child has its own: its parent's lock may be held for ever, and what waits there is its parent's
+        # a forked child has its own: its parent's lock may never be released, and what waits there is its parent's
         return self._of_process.setdefault(os.getpid(), _Lines())
 
     async def _serve(self, session: Session, table: str, lines: _Lines) -> None:
@@ -137,7 +137,7 @@ async def _send(session: Session, taken: Sequence[tuple[Queued, Record]]) -> Non
         if len(taken) == 1:
             taken[0][0].position.set_exception(error)
             return
-        for one in taken:  # one of them is over a limit, and nothing was appended: each for itself, in order
+        for one in taken:  # one of them is over a limit, and nothing was appended: one at a time, in order
             await _send(session, [one])
     except Exception as error:
         for queued, _ in taken:
@@ -145,7 +145,10 @@ async def _send(session: Session, taken: Sequence[tuple[Queued, Record]]) -> Non
     except asyncio.CancelledError:
         for queued, _ in taken:
             queued.position.set_exception(
-                OutcomeUnknown("publish-unknown", f"{queued.intent.table}: the lake was closed during the call")
+                OutcomeUnknown(
+                    "publish-unknown",
+                    f"{queued.intent.table}: the lake was closed during the call; publish the same intent again",
+                )
             )
         raise
     else:

@@ -1,1 +1,1 @@
-"""`rootline check`: a table's whole chain read and held against the invariants."""
+"""`rootline check`: a table's whole chain, read and checked against the invariants."""

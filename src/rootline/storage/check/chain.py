@@ -1,9 +1,9 @@
-"""Reads a table's whole chain and says what is not as it must be.
+"""Reads a table's whole chain and reports what is not as it must be.
 
 Owns: the order of a check, from the oldest addressable root to the head. Does not own: the rules (`header`,
 `progress`, `entries`, `live_set`), reading objects (`objects`).
-Invariants: changes nothing; what stored bytes hold never raises, it is found; every metadata object that a root names
-is read whole, once; a check of a table that is being written covers the versions there were when it began.
+Invariants: changes nothing; what stored bytes hold never raises, it becomes a finding; every metadata object that a
+root names is read whole, once; a check of a table that is being written covers the versions there were when it began.
 
 Source: invariants page; format page, "Integrity".
 """
@@ -26,6 +26,7 @@ from rootline.storage.check.header import faults_of_header, faults_of_step
 from rootline.storage.check.live_set import LiveSet
 from rootline.storage.check.objects import ObjectCheck
 from rootline.storage.check.progress import Decided, faults_of_decided, faults_of_progress
+from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata.stored_file import stored_key
 from rootline.tree.commit.apply import WRITER_RETENTION_S
 
@@ -54,7 +55,7 @@ async def check_table(
 
     Raises:
         Invalid: `table-unknown`, there is no root at all.
-        Unavailable: the store cannot be reached; what was found until then stands.
+        Unavailable: the store cannot be reached; what was found until then is still true.
 
     """
     check = _TableCheck(store, table, summary if summary is not None else CheckSummary(), writer_retention_s)
@@ -99,7 +100,10 @@ class _TableCheck:
             else:
                 found.append(version)
         if not found:
-            raise Invalid("table-unknown", f"{self._table} has no root; is the name right?")
+            raise Invalid(
+                "table-unknown",
+                f"{self._table}: no table has this name in this warehouse; `rootline table list` shows all",
+            )
         found.sort()
         oldest = await self._oldest_version(found)
         addressable = [version for version in found if version >= oldest]
@@ -140,7 +144,7 @@ class _TableCheck:
         for fault in faults:
             self.book.add(key, fault.code, fault.reason)
         if len({block.digest for block in root.blocks}) != len(root.blocks):
-            self.book.add(key, "entry-doubled", "one block of entries stands in it twice")
+            self.book.add(key, "entry-doubled", "one block of entries is in it twice")
         definition = await self._objects.definition(root.header)
         step = await self._live.follow(old, root, key)
         self.summary.entries += len(step.rows)
@@ -189,19 +193,15 @@ class _TableCheck:
         return {stored_key(self._table, location) for location in self._objects.named_locations}
 
     async def _read_lengths(self, wanted: dict[ObjectKey, int | None]) -> None:
-        slots = asyncio.Semaphore(_FILES_AT_ONCE)
-
-        async def compare(key: ObjectKey, length: int | None) -> None:
-            async with slots:
-                try:
-                    stored = await self._store.get(key)
-                except Invalid as error:
-                    self.book.add_error(key, error)
-                    return
+        async def compare(item: tuple[ObjectKey, int | None]) -> None:
+            key, length = item
+            try:
+                stored = await self._store.get(key)
+            except Invalid as error:
+                self.book.add_error(key, error)
+                return
             if stored is None or (length is not None and len(stored.body) != length):
                 held = "nothing" if stored is None else f"{len(stored.body)} bytes"
                 self.book.add(key, "length-wrong", f"the store holds {held}, its entry says {length} bytes")
 
-        async with asyncio.TaskGroup() as group:
-            for key, length in wanted.items():
-                group.create_task(compare(key, length))
+        await few_at_once(wanted.items(), compare, _FILES_AT_ONCE)

@@ -102,7 +102,7 @@ class EntryCheck:
             self._add(step, "aggregate-wrong", reason)
         try:
             known = {tracked_id: row.content_stats[tracked_id] for tracked_id in row.content_stats}
-        except Corrupt:  # said already, as a rule that the row breaks
+        except Corrupt:  # found already, as a rule that the row breaks
             return
         for tracked_id in sorted(recomputed.content_stats.keys() | known.keys()):
             stated, found = known.get(tracked_id), recomputed.content_stats.get(tracked_id)

@@ -1,4 +1,4 @@
-"""What a check reports: findings, a summary, and how far it has come.
+"""What a check reports: findings, a summary, and its progress.
 
 Owns: the value types, and collecting findings once each. Does not own: what is checked (`chain`).
 Invariants: a finding names one object by its key, with a stable code (`rootline explain`) and the reason in words.
@@ -31,7 +31,7 @@ class Finding(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What a rule finds: a code and the reason; whoever asked knows the object."""
+    """What a rule finds: a code and the reason; the caller knows the object."""
 
     code: str
     reason: str
@@ -85,7 +85,7 @@ class FindingBook:
         self._summary.findings += 1
 
     def add_error(self, object_key: str, error: RootlineError) -> None:
-        """Note what reading an object raised; the name that its message begins with is not said twice."""
+        """Note what reading an object raised; the name that its message begins with is not repeated."""
         name, colon, reason = error.message.partition(": ")
         self.add(object_key, error.code, reason if colon and object_key.endswith(name) else error.message)
 

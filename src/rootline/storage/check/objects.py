@@ -40,7 +40,7 @@ from rootline.tree.state.table_pages import TablePages
 
 
 class LiveKey(NamedTuple):
-    """A live entry: its place, and the commit that put this very file there."""
+    """A live entry: its place, and the commit that put the file there."""
 
     place: EntryPlace
     file_sequence_number: int | None
@@ -48,7 +48,7 @@ class LiveKey(NamedTuple):
 
 @dataclass(slots=True)
 class LeafFacts:
-    """What one leaf says, whoever names it."""
+    """What one leaf says, whichever root names it."""
 
     leaf: Leaf
     specs: set[int]
@@ -96,7 +96,7 @@ class ObjectCheck:
         return self._definitions[known]
 
     async def leaf(self, row: ContentEntry, definition: TableDefinition | None = None) -> LeafFacts | None:
-        """The leaf of a root row. Its length is compared each time, since each root states it anew.
+        """The leaf of a root row. Its length is compared each time, since each root states it again.
 
         `definition`: the table's, for a leaf that is an Avro manifest.
         """
@@ -324,7 +324,7 @@ def _facts_of(leaf: Leaf, row: ContentEntry) -> LeafFacts:
             facts.shown_deleted.add(ordinal)
             continue
         if place in seen:
-            facts.problems.append(("entry-doubled", f"entry {ordinal}, {place.location}, stands in it twice"))
+            facts.problems.append(("entry-doubled", f"entry {ordinal}, {place.location}, is in it twice"))
         seen.add(place)
         if entry.deletion_vector is not None and entry.referenced_file is not None:
             facts.targets[entry.referenced_file].append(ordinal)

@@ -3,7 +3,7 @@
 Owns: offsets, outcomes and ledger, from root to root, and within one. Does not own: the other parts of a header
 (`header`), reading pages (`objects`).
 Invariants: pure; independent of the code that makes roots; says nothing of what a page that cannot be read would have
-to say; that outcomes were acknowledged stands in no root, so what is looked for is what cannot have been.
+to say; no root says which outcomes were acknowledged, so a fault is only what no acknowledgement explains.
 
 Source: invariants page, numbers 2, 3, 5, 8.
 """
@@ -39,7 +39,7 @@ class Decided(NamedTuple):
 
 def faults_of_decided(header: RootHeader) -> Iterator[Fault]:
     """What is wrong with offsets, outcomes and ledger of a header by itself."""
-    nexts = {(offset.log, offset.partition): offset.next_offset for offset in header.offsets}
+    nexts = _next_offsets(header)
     if len(nexts) != len(header.offsets):
         yield Fault(_CODE, "one partition has two offsets")
     size = HeaderLedger.of(header.ledger).size_in_bytes
@@ -55,7 +55,7 @@ def faults_of_decided(header: RootHeader) -> Iterator[Fault]:
 
 def faults_of_outcomes(outcomes: Outcomes, header: RootHeader) -> Iterator[Fault]:
     """What is wrong with outcomes of a header or of a page that it names."""
-    nexts = {(offset.log, offset.partition): offset.next_offset for offset in header.offsets}
+    nexts = _next_offsets(header)
     for item in outcomes.items:
         last, version = _last(item), item.version if isinstance(item, OutcomeRun) else item.decided_in
         if last >= nexts.get((item.log, item.partition), 0) or version > header.version:
@@ -90,7 +90,7 @@ def faults_of_progress(before: Decided, after: Decided, *, writer_retention_s: i
 
 
 def _faults_of_offsets(before: RootHeader, after: RootHeader) -> Iterator[Fault]:
-    nexts = {(offset.log, offset.partition): offset.next_offset for offset in after.offsets}
+    nexts = _next_offsets(after)
     for log, partition, offset in before.offsets:
         now = nexts.get((log, partition))
         if now is None:
@@ -102,7 +102,7 @@ def _faults_of_offsets(before: RootHeader, after: RootHeader) -> Iterator[Fault]
 def _faults_of_outcomes(
     before: RootHeader, after: RootHeader, old: list[Outcomes], new: list[Outcomes], stay: Sequence[OutcomePage]
 ) -> Iterator[Fault]:
-    seen = {(offset.log, offset.partition): offset.next_offset for offset in before.offsets}
+    seen = _next_offsets(before)
     was = {item for outcomes in old for item in outcomes.items}
     now = {item for outcomes in new for item in outcomes.items}
     for item in now - was:
@@ -181,7 +181,7 @@ def _doubled(writer: WriterId, parts: Sequence[WriterRecord]) -> Iterator[Fault]
 
 def _is_kept(run: CommittedRun, parts: Sequence[WriterRecord]) -> bool:
     if not any(kept.first <= run.first and run.last <= kept.last for part in parts for kept in part.committed):
-        # a run may be told apart anew, sequence by sequence, but never shrink
+        # a run may be split, even into single sequences, but never shrink
         return all(committed_version(parts, sequence) is not None for sequence in range(run.first, run.last + 1))
     for sequence in (run.first, run.last):
         found = committed_version(parts, sequence)
@@ -199,3 +199,8 @@ def _changed(before: tuple[Page, ...], after: tuple[Page, ...]) -> tuple[list[Pa
 
 def _last(item: Outcome) -> int:
     return item.last_offset if isinstance(item, OutcomeRun) else item.offset
+
+
+def _next_offsets(header: RootHeader) -> dict[tuple[str, int], int]:
+    """(log, partition) → the first offset that the root has not applied."""
+    return {(offset.log, offset.partition): offset.next_offset for offset in header.offsets}

@@ -1,7 +1,7 @@
 """Finds the newest root of a table.
 
 Owns: the LIST, and passing over foreign objects. Does not own: what makes a head confirmed (commit protocol).
-Invariants: one request as long as nobody puts foreign objects before the roots; the answer carries the store's date.
+Invariants: one request as long as no one puts foreign objects before the roots; the answer carries the store's date.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.object_keys import root_key, roots_prefix, version_of_root_key
 
@@ -42,3 +43,19 @@ async def find_head(store: ObjectStore, table: TableName) -> HeadKey | None:
         if limit is None or len(listing.keys) < limit:
             return None
     return None
+
+
+async def existing_head(store: ObjectStore, table: TableName) -> HeadKey:
+    """As `find_head`; a table without a root is an error.
+
+    Raises:
+        Invalid: `table-unknown`.
+        Unavailable: `store-unavailable`.
+
+    """
+    head = await find_head(store, table)
+    if head is None:
+        raise Invalid(
+            "table-unknown", f"{table}: no table has this name in this warehouse; `rootline table list` shows all"
+        )
+    return head

@@ -18,7 +18,8 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.stored_file import read_stored, stored_key
+from rootline.storage.few_at_once import few_at_once
+from rootline.storage.metadata.stored_file import read_file, stored_key
 
 LEAVES_AT_ONCE: Final = 8
 _SMALL_BYTES: Final = 65_536
@@ -39,14 +40,14 @@ async def read_leaf(
     """
     if entry.file_format is not FileFormat.PARQUET and definition is None:
         raise Invalid("file-unreadable", f"{entry.location}: leaves of format {entry.file_format} are not read here")
-    body = await read_stored(store, table, entry.location, code="leaf-corrupt", length=entry.file_size_in_bytes)
+    body = await read_file(store, table, entry, code="leaf-corrupt")
     key = stored_key(table, entry.location)
     try:
         if len(body) <= _SMALL_BYTES:
             leaf = _decoded(body, entry, definition)
         else:  # everything else goes on meanwhile
             leaf = await asyncio.to_thread(_decoded, body, entry, definition)
-    except Corrupt as error:  # a location says where in its table; whoever restores the object needs the whole key
+    except Corrupt as error:  # a location says where in its table; to restore the object takes the whole key
         raise Corrupt(error.code, f"{key}: {error.message.removeprefix(f'{entry.location}: ')}") from error
     if len(leaf) != entry.record_count:
         raise Corrupt("leaf-corrupt", f"{key}: holds {len(leaf)} entries, its root row says {entry.record_count}")
@@ -78,19 +79,13 @@ async def read_leaves(
         Corrupt, Invalid: as `read_leaf`, of the first row that fails.
 
     """
-    slots = asyncio.Semaphore(LEAVES_AT_ONCE)
     rows = {entry.location: entry for entry in entries}
     found = {name: known[name].of_row(row) for name, row in rows.items() if known and name in known}
+    wanted = [row for name, row in rows.items() if name not in found]
 
-    async def read(entry: ContentEntry) -> None:
-        async with slots:
-            found[entry.location] = await read_leaf(store, table, entry, definition=definition)
+    async def read(entry: ContentEntry) -> Leaf:
+        return await read_leaf(store, table, entry, definition=definition)
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for location, entry in rows.items():
-                if location not in found:
-                    group.create_task(read(entry))
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
+    leaves = await few_at_once(wanted, read, LEAVES_AT_ONCE)
+    found |= {entry.location: leaf for entry, leaf in zip(wanted, leaves, strict=True)}
     return {location: found[location] for location in rows}

@@ -1,7 +1,7 @@
 """Bytes of leaves that stay for long, out of the process's own memory.
 
 Owns: a nameless temporary file for each, mapped. Does not own: what the bytes mean.
-Invariants: the bytes are those that were given; the operating system may drop pages that nobody reads and read them
+Invariants: the bytes are those that were given; the operating system may drop pages that no one reads and read them
 again; the file goes with the last reference, and with the process; without room for it the bytes stay where they are.
 """
 
@@ -29,8 +29,8 @@ def mapped(body: bytes) -> bytes | pa.Buffer:
             return pa.py_buffer(mmap.mmap(file.fileno(), len(body), prot=mmap.PROT_READ))
     except OSError as error:
         structlog.get_logger().warning(
-            "no room for leaves on the temporary disk, they stay in memory",
-            action="free some, or set TMPDIR",
+            "no room for leaves on the temporary disk, so they stay in memory",
+            action="free disk space, or set TMPDIR to another disk",
             folder=tempfile.gettempdir(),
             reason=str(error),
         )

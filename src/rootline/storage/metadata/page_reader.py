@@ -1,17 +1,16 @@
 """Reads and proves the pages of a root's ledger and outcomes.
 
 Owns: the GETs. Does not own: the pages' form and proof (`rootline.schemas.bytes.root.page_codec`), what they say.
-Invariants: a page is believed only under the digest that the root names; one that is known is not read again.
+Invariants: a page is used only if it has the digest that the root names; one that is known is not read again.
 """
 
 from __future__ import annotations
-
-import asyncio
 
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.ledger_page import decode_ledger_page
 from rootline.schemas.bytes.root.outcome_page import decode_outcome_page
 from rootline.schemas.root_header import PageReference, RootHeader
+from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata.stored_file import read_stored, stored_key
 from rootline.tree.state.table_pages import NO_PAGES, TablePages
 
@@ -28,30 +27,19 @@ async def read_pages(store: ObjectStore, header: RootHeader, known: TablePages =
     """
     ledger = {page.reference: page for page in known.ledger}
     outcomes = {page.reference: page for page in known.outcomes}
-    slots = asyncio.Semaphore(PAGES_AT_ONCE)
+    of_ledger = set(header.ledger_pages)
+    named = (*header.ledger_pages, *header.outcome_pages)
+    wanted = [reference for reference in named if reference not in ledger and reference not in outcomes]
 
     async def body_of(reference: PageReference) -> bytes:
-        async with slots:
-            return await read_stored(store, header.table, reference.location, code="page-corrupt")
+        return await read_stored(store, header.table, reference.location, code="page-corrupt")
 
-    async def read_ledger(reference: PageReference) -> None:
-        body, key = await body_of(reference), stored_key(header.table, reference.location)
-        ledger[reference] = decode_ledger_page(body, reference, header.table_uuid, name=key)
-
-    async def read_outcomes(reference: PageReference) -> None:
-        body, key = await body_of(reference), stored_key(header.table, reference.location)
-        outcomes[reference] = decode_outcome_page(body, reference, header.table_uuid, name=key)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for reference in header.ledger_pages:
-                if reference not in ledger:
-                    group.create_task(read_ledger(reference))
-            for reference in header.outcome_pages:
-                if reference not in outcomes:
-                    group.create_task(read_outcomes(reference))
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
+    for reference, body in zip(wanted, await few_at_once(wanted, body_of, PAGES_AT_ONCE), strict=True):
+        name = stored_key(header.table, reference.location)
+        if reference in of_ledger:
+            ledger[reference] = decode_ledger_page(body, reference, header.table_uuid, name=name)
+        else:
+            outcomes[reference] = decode_outcome_page(body, reference, header.table_uuid, name=name)
     return TablePages(
         tuple(ledger[reference] for reference in header.ledger_pages),
         tuple(outcomes[reference] for reference in header.outcome_pages),

@@ -52,7 +52,7 @@ class PlanningReads:
 
     async def get(self, key: ObjectKey) -> StoredObject | None:
         """The object, without its dates when it was kept."""
-        is_kept = _NEVER_CHANGES.match(key) is not None and not is_absolute(key)  # those are not ours to vouch for
+        is_kept = _NEVER_CHANGES.match(key) is not None and not is_absolute(key)  # those may be changed by others
         if is_kept and (body := self._cache.body(key)) is not None:
             return StoredObject(key, body, None, None)
         self._gets += 1

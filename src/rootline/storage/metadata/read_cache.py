@@ -1,7 +1,7 @@
 """What a reader keeps of the metadata it has read, because none of it ever changes.
 
-Owns: what is kept, and for how long. Does not own: reading and proving (the readers), which version is the head: that
-is asked of the store every time (`head_finder`).
+Owns: what is kept, and for how long. Does not own: reading and proving (the readers), which version is the head: the
+store is asked every time (`head_finder`).
 Invariants: bounded by bytes, the least recently used goes first; only what was proven is kept, under a name that is
 never used again; losing it all changes latency only.
 """

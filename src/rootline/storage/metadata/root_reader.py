@@ -2,7 +2,7 @@
 
 Owns: the two GETs and their checks against the key and the header. Does not own: the bytes' form (`root_codec`,
 `table_definition`), which version is meant.
-Invariants: a root is believed only under its own name: table and version in the header are those of its key.
+Invariants: a root is used only under its own name: table and version in the header are those of its key.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One object that a root names: there, and as long as its entry says.
+"""Reading an object that a root names: it exists, and is as long as its entry says.
 
 Owns: under which key a location is read; turning "absent" and "of another length" into errors that name the object.
 Does not own: what its bytes mean, which absolute keys a store reads (`rootline.adapters.absolute_keys`).
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.absolute_locations import is_absolute
+from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.schemas.object_keys import key_of
@@ -36,3 +37,8 @@ async def read_stored(
     if length is not None and len(found.body) != length:
         raise Corrupt(code, f"{key}: {len(found.body)} bytes are stored, its entry says {length}")
     return found.body
+
+
+async def read_file(store: ObjectStore, table: TableName, entry: ContentEntry, *, code: str) -> bytes:
+    """The bytes of the file that `entry` names, as many as it says. Raises as `read_stored`."""
+    return await read_stored(store, table, entry.location, code=code, length=entry.file_size_in_bytes)

@@ -3,7 +3,7 @@
 Owns: the order of the reads. Does not own: proving bytes (the readers), which version is addressable (the client's
 time travel), what a state holds (`rootline.tree.state.table_state`).
 Invariants: leaves and pages never change, so what is known is not read again; a plan reads no leaf that its filter
-prunes; only who builds on a version reads its pages, because they say what was decided, not what is in the table.
+prunes; pages are read only to build on a version, because they say what was decided, not what is in the table.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LEAF_TYPES = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 async def load_to_build_on(
     store: ObjectStore, table: TableName, version: Version, known: TableState | None = None
 ) -> TableState:
-    """The whole table at `version` with its pages, for who is going to make the next one.
+    """The whole table at `version` with its pages, to make the next version from.
 
     `known`: an older version of the table, whose leaves and pages are not read again. Raises as `load_table`.
     """
@@ -76,9 +76,9 @@ async def load_table(
 async def load_state(
     store: ObjectStore, root: Root, *, known_leaves: Mapping[str, Leaf] | None = None, to_build_on: bool = False
 ) -> TableState:
-    """What `root`, read already, stands for; arguments and `Raises` as `load_table`.
+    """The table that `root`, read already, describes; arguments and `Raises` as `load_table`.
 
-    `to_build_on`: it stays for long; leaves' bytes leave the process's memory, and the location index is built.
+    `to_build_on`: it is kept for long; leaves' bytes leave the process's memory, and the location index is built.
     """
     definition = await read_definition(store, root.header)
     rows = [row.entry for row in root.rows if row.entry.content_type in _LEAF_TYPES]
@@ -137,7 +137,7 @@ def _kept_leaves(cache: ReadCache, table: TableName, rows: Iterable[ContentEntry
 
 
 async def read_stored_manifest_vectors(store: ObjectStore, root: Root) -> dict[tuple[str, int], BitMap]:
-    """(location, offset) → the manifest vectors that rest in Puffin files; ours are inline. Raises as `plan_scan`."""
+    """(location, offset) → the manifest vectors that are in Puffin files; ours are inline. Raises as `plan_scan`."""
     rows = (row.entry for row in root.rows if row.entry.content_type is ContentType.MANIFEST_DV)
     live = [entry for entry in rows if entry.version_info.status is not Status.DELETED]
     return await vector_reader.read_stored_manifest_vectors(store, root.header.table, live)

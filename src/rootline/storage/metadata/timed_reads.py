@@ -1,7 +1,7 @@
 """A store each of whose reads has a deadline of its own.
 
 Owns: the deadlines. Does not own: what is read, how often it is tried again.
-Invariants: what takes long because there is much of it is never cut off; what hangs is, as `TimeoutError`.
+Invariants: many reads may take long together; a single one that hangs ends as `TimeoutError`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rootline.schemas.identifiers import ObjectKey
 
 @dataclass(frozen=True, slots=True)
 class TimedReads(ObjectStore):
-    """`store`, whose answers may take `timeout_s` each."""
+    """`store`, each of whose answers may take `timeout_s` seconds."""
 
     store: ObjectStore
     timeout_s: float

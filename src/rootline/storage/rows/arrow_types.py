@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -92,6 +93,23 @@ def arrow_type_of(field_type: IcebergType) -> pa.DataType:
     if isinstance(field_type, MapType):
         return pa.map_(arrow_field_of(field_type.key_field), arrow_field_of(field_type.value_field))
     raise Invalid("definition-invalid", f"type {field_type} cannot be written to or read from Parquet")
+
+
+def as_type(plain: pa.Array, arrow_type: pa.DataType) -> pa.Array:
+    """`plain` cast to `arrow_type`, which may be an extension type; raises Arrow's error where a value does not fit."""
+    if isinstance(arrow_type, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(arrow_type, plain.cast(arrow_type.storage_type))
+    return plain.cast(arrow_type)
+
+
+def repeated(one: pa.Array, length: int) -> pa.Array:
+    """The value of `one`, an array of one, `length` times."""
+    return one.take(pa.array(np.zeros(length, dtype=np.int64)))
+
+
+def rows_without_columns(count: int) -> pa.RecordBatch:
+    """`count` rows of which only their number is known."""
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
 
 
 def storage_of(array: pa.Array) -> pa.Array:

@@ -1,22 +1,24 @@
-"""The bytes of a file of rows, opened by its format.
+"""The bytes of a file of rows, opened by its format, and as many rows as its entry says.
 
 Owns: Parquet, and refusing what cannot be read for certain. Does not own: what the columns mean
 (`row_projection`), ORC (`orc_file`) and Avro (`avro_file`), fetching.
 Invariants: the entry's `file_format` decides, never the suffix; an encrypted file is refused by name; rows come in the
-file's order, all of them, whatever row groups or stripes there are.
+file's order, and all of them or an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.types import NestedField
 
 from rootline.schemas.content_entry import ContentEntry, FileFormat
 from rootline.schemas.errors import Corrupt, Invalid
+from rootline.storage.rows.arrow_types import rows_without_columns
 from rootline.storage.rows.avro_file import AvroRows
 from rootline.storage.rows.orc_file import OrcRows
 
@@ -51,9 +53,40 @@ def refuse_unreadable(entry: ContentEntry) -> None:
 
 
 def open_data_file(body: bytes | pa.Buffer, entry: ContentEntry) -> OpenFile:
-    """The file of `entry`, whose bytes are `body`. Raises `Invalid` (`file-unreadable`)."""
+    """The file of `entry`, whose bytes are `body`.
+
+    Raises:
+        Corrupt: `data-file-corrupt`, it says another number of rows than its entry.
+        Invalid: `file-unreadable`.
+
+    """
     refuse_unreadable(entry)
-    return _READERS[entry.file_format](body, entry.location)
+    file = _READERS[entry.file_format](body, entry.location)
+    if file.row_count != entry.record_count:
+        reason = f"holds {file.row_count} rows, its entry says {entry.record_count}"
+        raise Corrupt("data-file-corrupt", f"{entry.location}: {reason}")
+    return file
+
+
+def all_rows(
+    file: OpenFile, entry: ContentEntry, fields: Iterable[NestedField], place_of: Callable[[NestedField], int | None]
+) -> Iterator[pa.RecordBatch]:
+    """The columns for `fields`, as far as `place_of` finds them in the file, of all its rows in order.
+
+    Raises:
+        Corrupt: `data-file-corrupt`, also when the file's parts hold another number of rows than it says.
+
+    """
+    names = [file.schema.field(at).name for field in fields if (at := place_of(field)) is not None]
+    # without columns only defaults and nulls are asked for: the number of rows is all that the file decides
+    batches = file.batches(list(dict.fromkeys(names))) if names else _empty_batches(file.row_count)
+    read = 0
+    for batch in batches:
+        read += batch.num_rows
+        yield batch
+    if read != entry.record_count:
+        reason = f"{read} rows can be read, its entry says {entry.record_count}"
+        raise Corrupt("data-file-corrupt", f"{entry.location}: {reason}")
 
 
 def open_parquet(body: bytes | pa.Buffer, name: str) -> pq.ParquetFile:
@@ -99,10 +132,9 @@ _READERS: Final[dict[FileFormat, Callable[[bytes | pa.Buffer, str], OpenFile]]] 
 }
 
 
-def empty_batches(row_count: int) -> Iterator[pa.RecordBatch]:
-    """`row_count` rows without columns: where only their number is asked for."""
+def _empty_batches(row_count: int) -> Iterator[pa.RecordBatch]:
     left = row_count
     while left > 0:
         size = min(left, BATCH_ROWS)
-        yield pa.RecordBatch.from_struct_array(pa.array([{}] * size, pa.struct([])))
+        yield rows_without_columns(size)
         left -= size

@@ -25,8 +25,8 @@ from rootline.schemas import field_ids
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.rows.arrow_types import arrow_field_of
-from rootline.storage.rows.data_file_formats import BATCH_ROWS, OpenFile, empty_batches, open_data_file
+from rootline.storage.rows.arrow_types import arrow_field_of, rows_without_columns
+from rootline.storage.rows.data_file_formats import BATCH_ROWS, all_rows, open_data_file
 from rootline.storage.rows.equality_keys import innermost, key_field
 from rootline.storage.rows.field_matching import finder_for
 from rootline.storage.rows.metadata_columns import (
@@ -38,7 +38,7 @@ from rootline.storage.rows.metadata_columns import (
 )
 from rootline.storage.rows.partition_constants import constants_of
 from rootline.storage.rows.row_deletes import RowDeletes
-from rootline.storage.rows.row_projection import RowProjection
+from rootline.storage.rows.row_projection import RowProjection, initial_default
 from rootline.tree.filter.column_predicates import rows_matching
 from rootline.tree.filter.filters import BoundFilter
 
@@ -114,20 +114,17 @@ def read_rows(
 
     """
     file = open_data_file(body, entry)
-    rows = file.row_count
-    if rows != entry.record_count:
-        raise Corrupt("data-file-corrupt", f"{entry.location}: holds {rows} rows, its entry says {entry.record_count}")
-    marked = _marked_rows(deletes.positions, rows, entry.location)
+    marked = _marked_rows(deletes.positions, file.row_count, entry.location)
     fields = wanted.fields_with(residual)
     keys = [(key, [key_field(wanted.definition, field_id) for field_id in key.ids]) for key in deletes.keys]
     before_keys = (*fields, *wanted.lineage_fields)
     every = (*before_keys, *(field for _, of_key in keys for field in of_key))
     find = finder_for(file.schema, wanted.definition.properties)
     constants = constants_of(entry, wanted.definition)
-    projection = RowProjection(find, _initial_default, "file-unreadable", entry.location, constants)
+    projection = RowProjection(find, initial_default, "file-unreadable", entry.location, constants)
     at_once = max((len(key) for key in deletes.keys), default=0)
     start = 0
-    for batch in _gathered(_batches(file, every, find(list(file.schema))), at_once):
+    for batch in _gathered(all_rows(file, entry, every, find(list(file.schema))), at_once):
         end = start + batch.num_rows
         projected = projection.columns(batch, every)
         gone = np.zeros(batch.num_rows, dtype=np.bool_) if marked is None else marked[start:end].copy()
@@ -142,8 +139,6 @@ def read_rows(
             found = _handed_out(projected, lineage, entry, wanted, start, chosen, gone)
             yield from (found.slice(offset, BATCH_ROWS) for offset in range(0, found.num_rows, BATCH_ROWS))
         start = end
-    if start != rows:  # the footer's sum agrees with the entry, its row groups do not
-        raise Corrupt("data-file-corrupt", f"{entry.location}: {start} rows can be read, its entry says {rows}")
 
 
 def _chosen(
@@ -171,7 +166,7 @@ def _handed_out(
 ) -> pa.RecordBatch:
     count = int(chosen.sum())
     if not wanted.fields:
-        return next(empty_batches(count))
+        return rows_without_columns(count)
     own = projected.select(list(range(len(wanted.own_fields))))
     if count < projected.num_rows and own.num_columns:
         own = own.filter(pa.array(chosen))
@@ -196,17 +191,8 @@ def output_schema(wanted: RowsWanted) -> pa.Schema:
     return pa.schema([arrow_field_of(column) for column in wanted.fields])
 
 
-def _batches(
-    file: OpenFile, fields: Sequence[NestedField], place_of: Callable[[NestedField], int | None]
-) -> Iterator[pa.RecordBatch]:
-    names = [file.schema.field(at).name for field in fields if (at := place_of(field)) is not None]
-    if not names:  # only defaults and nulls are asked for: the number of rows is all that the file decides
-        return empty_batches(file.row_count)
-    return file.batches(list(dict.fromkeys(names)))
-
-
 def _gathered(batches: Iterator[pa.RecordBatch], rows_min: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of at least so many, the last one aside."""
+    """The same rows in batches of at least `rows_min`, except the last one."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
@@ -221,7 +207,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     if not batches[0].num_columns:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * sum(len(batch) for batch in batches), pa.struct([])))
+        return rows_without_columns(sum(len(batch) for batch in batches))
     return pa.concat_batches(batches)
 
 
@@ -233,10 +219,6 @@ def _marked_rows(deleted: BitMap64 | None, rows: int, name: str) -> _Flags | Non
     marked = np.zeros(rows, dtype=np.bool_)
     marked[np.asarray(deleted.to_array(), dtype=np.int64)] = True
     return marked
-
-
-def _initial_default(field: NestedField) -> Any:
-    return field.initial_default
 
 
 def _ids_in(field: NestedField) -> set[int]:

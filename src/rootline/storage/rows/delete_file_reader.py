@@ -23,7 +23,7 @@ from rootline.schemas import field_ids
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.rows.data_file_formats import open_data_file
+from rootline.storage.rows.data_file_formats import all_rows, open_data_file
 from rootline.storage.rows.equality_keys import innermost, key_field
 from rootline.storage.rows.field_matching import finder_for
 from rootline.storage.rows.row_projection import RowProjection
@@ -77,20 +77,11 @@ def _rows(
     body: bytes, entry: ContentEntry, fields: Sequence[NestedField], properties: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
     file = open_data_file(body, entry)
-    if file.row_count != entry.record_count:
-        reason = f"holds {file.row_count} rows, its entry says {entry.record_count}"
-        raise Corrupt("data-file-corrupt", f"{entry.location}: {reason}")
     find = finder_for(file.schema, properties)
     _refuse_absent(list(file.schema), fields, find, entry.location)
     projection = RowProjection(find, _no_default, "file-unreadable", entry.location)
-    place_of = find(list(file.schema))
-    names = [file.schema.field(at).name for field in fields if (at := place_of(field)) is not None]
-    read = 0
-    for batch in file.batches(list(dict.fromkeys(names))):
-        read += batch.num_rows
+    for batch in all_rows(file, entry, fields, find(list(file.schema))):
         yield projection.columns(batch, fields)
-    if read != file.row_count:
-        raise Corrupt("data-file-corrupt", f"{entry.location}: {read} rows can be read, it says {file.row_count}")
 
 
 def _no_default(field: NestedField) -> Any:

@@ -2,7 +2,7 @@
 of rows, `_row_id` and `_last_updated_sequence_number`.
 
 Owns: their names, ids, types and values. Does not own: which rows there are (`data_file_reader`).
-Invariants: they are read only where somebody names them; a column of the table's own of the same name comes first;
+Invariants: they are read only where they are named; a column of the table's own of the same name comes first;
 `_file` is the location as the metadata has it: relative to the table's folder, or absolute; the lineage that a
 rewritten file holds of its rows comes before the one that follows from its entry.
 
@@ -23,7 +23,7 @@ from rootline.schemas import field_ids
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.rows.arrow_types import arrow_type_of
+from rootline.storage.rows.arrow_types import arrow_type_of, repeated
 from rootline.storage.rows.partition_constants import one_value
 from rootline.tree.scan.partition_tuple import partition_tuple
 
@@ -107,7 +107,7 @@ class FileColumns:
     def _partition(self, field: NestedField, length: int) -> pa.Array:
         values = partition_tuple(self.entry, self.definition)
         if values is None:
-            raise Invalid("file-unreadable", f"{self.entry.location}: its statistics do not tell its partition")
+            raise Invalid("file-unreadable", f"{self.entry.location}: its statistics do not show its partition")
         members = self.definition.spec_by_id(self.entry.partition_spec_id).expr_ids
         known = dict(zip(members, values, strict=True))
         kind = arrow_type_of(field.field_type)
@@ -116,7 +116,7 @@ class FileColumns:
         for member in field.field_type.fields:
             assert isinstance(member.field_type, PrimitiveType)
             value = one_value(known.get(member.field_id), member.field_type)
-            columns.append(value.take(pa.array(np.zeros(length, dtype=np.int64))))
+            columns.append(repeated(value, length))
         if not columns:
             return pa.array([{}] * length, kind)
         return pa.StructArray.from_arrays(columns, fields=list(kind))

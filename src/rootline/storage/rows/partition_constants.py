@@ -3,7 +3,7 @@
 Owns: Iceberg's first rule of column projection: a column that is absent from a file has the value of its identity
 partition. Does not own: the other rules (`field_matching`: name mapping; `data_file_reader`: initial defaults).
 Invariants: only the file's own spec counts, and only members that hold the column as it is; a value that the entry does
-not tell is no value, and leaves the column to the next rule.
+not show is no value, and leaves the column to the next rule.
 
 Source: the Iceberg specification, "Column Projection"; files that Hive wrote have no partition columns.
 """
@@ -21,7 +21,7 @@ from rootline.schemas.bytes.leaf.leaf_schema import arrow_type_of_bound, column_
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.statistics import Bound
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.rows.arrow_types import arrow_type_of
+from rootline.storage.rows.arrow_types import arrow_type_of, as_type
 from rootline.tree.scan.partition_tuple import partition_tuple
 
 
@@ -52,7 +52,4 @@ def constants_of(entry: ContentEntry, definition: TableDefinition) -> Callable[[
 def one_value(value: Bound | None, kind: PrimitiveType) -> pa.Array:
     """An array of one: `value`, physical as in statistics, in the Arrow type of columns of type `kind`."""
     array = column_of_physical([value], arrow_type_of_bound(kind) or pa.null())
-    wanted = arrow_type_of(kind)
-    if isinstance(wanted, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(wanted, array.cast(wanted.storage_type))
-    return array.cast(wanted)
+    return as_type(array, arrow_type_of(kind))

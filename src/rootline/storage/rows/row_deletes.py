@@ -24,7 +24,7 @@ from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.stored_file import read_stored
+from rootline.storage.metadata.stored_file import read_file
 from rootline.storage.metadata.vector_reader import vector_in
 from rootline.storage.rows.data_file_formats import refuse_unreadable
 from rootline.storage.rows.delete_file_reader import read_equality_columns, read_positions
@@ -116,15 +116,13 @@ class DeletesOfScan:
 
     async def _puffin(self, vector: ContentEntry) -> bytes:
         async def read() -> bytes:
-            length = vector.file_size_in_bytes
-            return await read_stored(self._store, self._table, vector.location, code="vector-corrupt", length=length)
+            return await read_file(self._store, self._table, vector, code="vector-corrupt")
 
         return await self._puffins.get(vector.location, read)
 
     async def _body(self, entry: ContentEntry) -> bytes:
         refuse_unreadable(entry)
-        length = entry.file_size_in_bytes
-        return await read_stored(self._store, self._table, entry.location, code="data-file-corrupt", length=length)
+        return await read_file(self._store, self._table, entry, code="data-file-corrupt")
 
     async def _read_positions(self, entry: ContentEntry) -> dict[str, BitMap64]:
         return await asyncio.to_thread(read_positions, await self._body(entry), entry)

@@ -2,7 +2,7 @@
 
 Owns: the walk over structs, lists and maps, and what may be cast to what. Does not own: how a column is found (by
 name when writing, by field id when reading).
-Invariants: no value changes in silence: only widenings and exact casts; a null in a required column is an error that
+Invariants: no value changes: only widenings and exact casts are done; a null in a required column is an error that
 names the column.
 """
 
@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.conversions import from_json
@@ -42,15 +41,27 @@ from pyiceberg.types import (
 )
 
 from rootline.schemas.errors import Invalid
-from rootline.storage.rows.arrow_types import arrow_field_of, arrow_type_of, storage_of
+from rootline.storage.rows.arrow_types import (
+    arrow_field_of,
+    arrow_type_of,
+    as_type,
+    repeated,
+    rows_without_columns,
+    storage_of,
+)
 
 FindField = Callable[[Sequence[pa.Field]], Callable[[NestedField], int | None]]
 """Which of the given fields is a wanted one; the fields of one level are looked at once, however many are wanted."""
 
 
+def initial_default(field: NestedField) -> Any:
+    """What rows that were written before the column existed have in it."""
+    return field.initial_default
+
+
 @dataclass(frozen=True, slots=True)
 class RowProjection:
-    """How rows become rows of the schema. `code` is the error code of rows that cannot; `subject` begins messages.
+    """How rows become rows of the schema. `code` is the error code of rows that do not fit; `subject` begins messages.
 
     A column that the rows lack has its one value of `constant_of`, where that is not `None`, else its default.
     """
@@ -72,7 +83,7 @@ class RowProjection:
         found = [self._member(arrays, find, field, "", rows.num_rows, None) for field in fields]
         schema = pa.schema([arrow_field_of(field) for field in fields])
         if not found:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * rows.num_rows, pa.struct([])))
+            return rows_without_columns(rows.num_rows)
         return pa.RecordBatch.from_arrays(found, schema=schema)
 
     def _member(
@@ -94,13 +105,13 @@ class RowProjection:
             count = pc.sum(missing).as_py() or 0
             if count:
                 raise self._error(name, f"is required, but {count} of {length} rows have none")
-            array = _without_nulls(array)  # they stand under null parents, and Parquet has no place for them
+            array = _without_nulls(array)  # they are under null parents, and Parquet has no place for them
         return array
 
     def _absent(self, wanted: NestedField, name: str, length: int) -> pa.Array:
         constant = None if self.constant_of is None else self.constant_of(wanted)
         if constant is not None:
-            return constant.take(pa.array(np.zeros(length, dtype=np.int64)))
+            return repeated(constant, length)
         default = self.default_of(wanted)
         arrow_type = arrow_type_of(wanted.field_type)
         if default is None:
@@ -112,7 +123,7 @@ class RowProjection:
         storage = arrow_type.storage_type if isinstance(arrow_type, pa.BaseExtensionType) else arrow_type
         value = from_json(wanted.field_type, default)
         plain = value.bytes if isinstance(wanted.field_type, UUIDType) and hasattr(value, "bytes") else value
-        return _as_type(pa.repeat(pa.scalar(plain, storage), length), arrow_type)
+        return as_type(pa.repeat(pa.scalar(plain, storage), length), arrow_type)
 
     def _array(self, array: pa.Array, wanted: IcebergType, name: str) -> pa.Array:
         if isinstance(array, pa.DictionaryArray):
@@ -165,9 +176,9 @@ class RowProjection:
         if pa.types.is_null(plain.type):
             return pa.nulls(len(array), arrow_type)
         if not may_cast(plain.type, wanted):
-            raise self._error(name, f"is a {wanted}, not {array.type}; cast it before")
+            raise self._error(name, f"is a {wanted}, not {array.type}; cast it first")
         try:
-            return _as_type(plain, arrow_type)
+            return as_type(plain, arrow_type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise self._error(name, f"is a {wanted}, and a value of {array.type} does not fit: {error}") from error
 
@@ -187,12 +198,6 @@ def _without_nulls(array: pa.Array) -> pa.Array:
     if pa.types.is_map(array.type):
         return pa.MapArray.from_arrays(array.offsets, array.keys, array.items, type=array.type)
     return pa.Array.from_buffers(array.type, len(array), [None, *array.buffers()[1:]], 0, array.offset)
-
-
-def _as_type(plain: pa.Array, arrow_type: pa.DataType) -> pa.Array:
-    if isinstance(arrow_type, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(arrow_type, plain.cast(arrow_type.storage_type))
-    return plain.cast(arrow_type)
 
 
 def _offsets_and_mask(array: pa.ListArray | pa.MapArray) -> tuple[pa.Array, pa.Array | None]:
@@ -224,7 +229,7 @@ _FAMILIES: Final[tuple[tuple[tuple[type[IcebergType], ...], tuple[Callable[[pa.D
 
 
 def may_cast(source: pa.DataType, wanted: PrimitiveType) -> bool:
-    """Whether values of `source` may stand in a column of type `wanted`; the cast itself checks each value."""
+    """Whether values of `source` may be in a column of type `wanted`; the cast itself checks each value."""
     return any(
         accepts(source) for iceberg, accepting in _FAMILIES if isinstance(wanted, iceberg) for accepts in accepting
     )

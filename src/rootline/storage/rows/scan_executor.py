@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import TableName
-from rootline.storage.metadata.stored_file import read_stored
+from rootline.storage.metadata.stored_file import read_file
 from rootline.storage.rows.data_file_formats import refuse_unreadable
 from rootline.storage.rows.data_file_reader import RowsWanted, output_schema, read_rows
 from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
@@ -85,7 +85,7 @@ async def _fetch(store: ObjectStore, table: TableName, task: FileTask, deletes: 
     entry = task.data
     refuse_unreadable(entry)
     found = await deletes.of_task(task)
-    body = await read_stored(store, table, entry.location, code="data-file-corrupt", length=entry.file_size_in_bytes)
+    body = await read_file(store, table, entry, code="data-file-corrupt")
     return _Fetched(task, body, found)
 
 

@@ -1,0 +1,102 @@
+"""A change that is made from a plan: its intent, and committing it.
+
+Owns: what every change by filter takes, the fields that all such intents share, the caller's deadline, and planning
+again when another change was first. Does not own: the plan and what it changes (`delete_rows`, `overwrite_rows`,
+`rewrite_files`), which rejections are worth another plan (`replan_policy`).
+Invariants: an intent names the version that it was planned from; a removed file is named with the vector that was seen
+on it, so a concurrent delete is never undone; each plan makes a new intent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rootline.client.change.replan_policy import replan_delay_s
+from rootline.client.read.file_plan import FilePlan
+from rootline.client.read.file_rows import seen_vector
+from rootline.client.session.commit import Commit
+from rootline.client.session.session import Session
+from rootline.client.session.writer_stamp import WriterStamp
+from rootline.client.write.append_files import commit_intent
+from rootline.client.write.new_files import NewFiles
+from rootline.schemas.errors import Invalid
+from rootline.schemas.intent import AddedVector, Intent, IntentKind, Isolation, RemovedFile
+from rootline.tree.scan.file_task import FileTask
+
+LEAST_WAIT_S: Final = 1.0
+"""A verdict is waited for at least so long, however much of the caller's time the planning took."""
+_NO_FILES: Final = NewFiles()
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOptions:
+    """What every change by filter takes. `target_bytes`: size of the data files that are written."""
+
+    timeout_s: float
+    isolation: Isolation
+    target_bytes: int
+    summary: Mapping[str, str]
+
+
+def planned_intent(
+    session: Session,
+    plan: FilePlan,
+    kind: IntentKind,
+    summary: Mapping[str, str],
+    *,
+    isolation: Isolation = Isolation.SNAPSHOT,
+    where: str | None = None,
+    added: NewFiles = _NO_FILES,
+    vectors: tuple[AddedVector, ...] = (),
+    removed: Iterable[FileTask] = (),
+) -> Intent:
+    """A new intent made from `plan`; `where` is the filter that it is held against, `removed` are files of the plan."""
+    return Intent(
+        intent_id=session.environment.fresh_id(),
+        table=plan.table,
+        table_uuid=plan.definition.table_uuid,
+        kind=kind,
+        schema_id=plan.definition.current_schema_id,
+        read_version=plan.root.header.version,
+        read_sequence_number=plan.sequence_number,
+        isolation=isolation,
+        filter=where,
+        add_data_files=added.files,
+        add_manifests=added.leaves,
+        add_vectors=vectors,
+        remove_files=tuple(RemovedFile(location=task.location, vector=seen_vector(task)) for task in removed),
+        summary=dict(summary),
+    )
+
+
+async def commit_planned(
+    session: Session, stamp: WriterStamp, plan_intent: Callable[[], Awaitable[Intent | None]], *, timeout_s: float
+) -> Commit | None:
+    """Commit what `plan_intent` makes of the present head; when another change was first, make and commit it again.
+
+    Returns:
+        The commit; `None` when `plan_intent` found nothing to change, and then nothing was published.
+
+    Raises:
+        Invalid: a rejection that a new plan does not mend, or did not in time; and what `plan_intent` raises.
+        OutcomeUnknown: `verdict-timeout`.
+
+    """
+    clock = session.environment.monotonic_s
+    deadline_s = clock() + timeout_s
+    replans = 0
+    while True:
+        intent = await plan_intent()
+        if intent is None:
+            return None
+        try:
+            return await commit_intent(session, stamp, intent, timeout_s=max(deadline_s - clock(), LEAST_WAIT_S))
+        except Invalid as error:
+            delay_s = replan_delay_s(error, replans, session.environment.jitter(), deadline_s - clock())
+            if delay_s is None:
+                raise
+            replans += 1
+            await asyncio.sleep(delay_s)

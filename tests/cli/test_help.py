@@ -1,0 +1,41 @@
+"""What `--help` says, of every command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer.main
+
+from rootline.cli.app import app
+
+
+def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    yield name, command
+    for part, inner in getattr(command, "commands", {}).items():
+        yield from _commands(inner, f"{name} {part}")
+
+
+ONE_OF_SEVERAL = {
+    *("--warehouse", "--svg"),
+    *("--timestamp", "--snapshot-id", "--tag"),
+    *("--intent", "--file", "--writer", "--sequence"),
+}
+"""Without them something else is given: the environment variable, text, another way to name the same thing."""
+COMMANDS = dict(_commands(typer.main.get_command(app), "rootline"))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_and_every_option_is_explained_in_a_sentence(name: str) -> None:
+    command = COMMANDS[name]
+    texts = {name: command.help} | {item.name: item.help for item in command.params if item.name != "help"}
+    unclear = {key: text for key, text in texts.items() if not text or not text.rstrip().endswith(".")}
+    assert unclear == {}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_option_that_may_be_left_out_says_what_counts_then(name: str) -> None:
+    options = [item for item in COMMANDS[name].params if item.opts[0].startswith("--") and not item.required]
+    open_ones = [item for item in options if item.default is None and item.opts[0] not in ONE_OF_SEVERAL]
+    assert [item.opts[0] for item in open_ones if "Default: " not in item.help] == []
