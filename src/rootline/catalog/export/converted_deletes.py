@@ -44,6 +44,7 @@ from rootline.storage.rows.data_file_reader import RowsWanted, read_rows
 from rootline.storage.rows.field_matching import NAME_MAPPING_PROPERTY
 from rootline.storage.rows.metadata_columns import DELETED, POS, metadata_field
 from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
+from rootline.storage.task_groups import plain_task_group
 from rootline.tree.proof.statistics_rules import partition_statistics
 from rootline.tree.scan.file_task import FileTask
 from rootline.tree.scan.scan_plan import ScanPlan
@@ -344,9 +345,6 @@ async def _each(items: Iterable[T], work: Callable[[T], Awaitable[None]], at_onc
         for item in waiting:
             await work(item)
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(at_once):
-                group.create_task(go_on())
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
+    async with plain_task_group() as group:
+        for _ in range(at_once):
+            group.create_task(go_on())

@@ -9,9 +9,9 @@ stored; encoding never holds up the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from rootline.catalog.export.converted_deletes import ConvertedDeletes, files_to_merge
 from rootline.catalog.export.export_memory import Index, TableMemory
@@ -39,6 +39,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.leaf_reader import read_leaf
 from rootline.storage.metadata.read_cache import ReadCache
 from rootline.storage.metadata.table_loader import plan_scan, read_stored_manifest_vectors
+from rootline.storage.task_groups import plain_task_group
 from rootline.tree.filter.prune import PruningFilter
 from rootline.tree.scan.scan_plan import DeletesFor
 
@@ -81,12 +82,11 @@ class ManifestWriter:
                     given.append(unit)
                 else:
                     missing.setdefault(unit.part.row.location, []).append(unit)
-        await all_of(
-            [
-                *(self._make(unit, None, index) for unit in given),
-                *(self._of_leaf(of_leaf, index) for of_leaf in missing.values()),
-            ]
-        )
+        async with plain_task_group() as group:
+            for unit in given:
+                group.create_task(self._make(unit, None, index))
+            for of_leaf in missing.values():
+                group.create_task(self._of_leaf(of_leaf, index))
         return [unit.name for unit in units]
 
     async def _merged(self, root: Root) -> Merged:
@@ -111,7 +111,9 @@ class ManifestWriter:
             first = units[0].part
             assert not isinstance(first, Given)
             leaf = await self._leaf(first.row)
-            await all_of([self._make(unit, leaf, index) for unit in units])
+            async with plain_task_group() as group:
+                for unit in units:
+                    group.create_task(self._make(unit, leaf, index))
 
     async def _leaf(self, row: ContentEntry) -> Leaf:
         table = self._folder.table
@@ -189,16 +191,6 @@ class ManifestWriter:
                     self._reads, table, self._definition, self._folder.format_version, absolute, known
                 )
         return self._converted
-
-
-async def all_of(work: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Carry all of it out at the same time; the first failure cancels the others and is raised as it is."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for each in work:
-                group.create_task(each)
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
 
 
 def _may_merge(root: Root, format_version: FormatVersion) -> bool:

@@ -19,6 +19,7 @@ from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.stored_file import read_stored, stored_key
+from rootline.storage.task_groups import plain_task_group
 
 LEAVES_AT_ONCE: Final = 8
 _SMALL_BYTES: Final = 65_536
@@ -86,11 +87,8 @@ async def read_leaves(
         async with slots:
             found[entry.location] = await read_leaf(store, table, entry, definition=definition)
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for location, entry in rows.items():
-                if location not in found:
-                    group.create_task(read(entry))
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
+    async with plain_task_group() as group:
+        for location, entry in rows.items():
+            if location not in found:
+                group.create_task(read(entry))
     return {location: found[location] for location in rows}

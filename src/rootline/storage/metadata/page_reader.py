@@ -13,6 +13,7 @@ from rootline.schemas.bytes.root.ledger_page import decode_ledger_page
 from rootline.schemas.bytes.root.outcome_page import decode_outcome_page
 from rootline.schemas.root_header import PageReference, RootHeader
 from rootline.storage.metadata.stored_file import read_stored, stored_key
+from rootline.storage.task_groups import plain_task_group
 from rootline.tree.state.table_pages import NO_PAGES, TablePages
 
 PAGES_AT_ONCE = 8
@@ -42,16 +43,13 @@ async def read_pages(store: ObjectStore, header: RootHeader, known: TablePages =
         body, key = await body_of(reference), stored_key(header.table, reference.location)
         outcomes[reference] = decode_outcome_page(body, reference, header.table_uuid, name=key)
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for reference in header.ledger_pages:
-                if reference not in ledger:
-                    group.create_task(read_ledger(reference))
-            for reference in header.outcome_pages:
-                if reference not in outcomes:
-                    group.create_task(read_outcomes(reference))
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
+    async with plain_task_group() as group:
+        for reference in header.ledger_pages:
+            if reference not in ledger:
+                group.create_task(read_ledger(reference))
+        for reference in header.outcome_pages:
+            if reference not in outcomes:
+                group.create_task(read_outcomes(reference))
     return TablePages(
         tuple(ledger[reference] for reference in header.ledger_pages),
         tuple(outcomes[reference] for reference in header.outcome_pages),
