@@ -26,7 +26,6 @@ from rootline.storage.metadata.head_finder import find_head
 from rootline.storage.metadata.planning_reads import PlanningReads
 from rootline.storage.metadata.read_cache import ReadCache
 from rootline.storage.metadata.root_reader import read_root
-from rootline.storage.metadata.table_names import list_tables
 from rootline.tree.state.addressable import Addressable
 
 
@@ -60,10 +59,6 @@ class TableExporter:
         self._memory = ExportMemory(base_url)
         self._formats: OrderedDict[TableName, tuple[Version, FormatVersion]] = OrderedDict()
         self._making: dict[_Wanted, asyncio.Task[StoredMetadata]] = {}
-
-    async def tables(self) -> list[TableName]:
-        """Every table of the warehouse, by name. Raises `Unavailable`."""
-        return await list_tables(self._store)
 
     async def export(
         self, table: TableName, format_version: FormatVersion | None = None, version: Version | None = None
