@@ -22,10 +22,13 @@ async def test_the_first_failure_cancels_the_others_and_is_raised_without_a_grou
     async def fail() -> None:
         raise Corrupt("object-missing", "a")
 
-    with pytest.raises(Corrupt, match="a"):
+    async def both() -> None:
         async with plain_task_group() as group:
             group.create_task(wait())
             group.create_task(fail())
+
+    with pytest.raises(Corrupt, match="a"):
+        await both()
     assert ended == ["cancelled"]
 
 
