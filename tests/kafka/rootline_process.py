@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,9 +19,9 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
+from rootline.demo.service import PROGRAM
 from tests.services.process_bond import ProcessBond
 
-_PROGRAM = (sys.executable, "-c", "from rootline.cli.app import main; main()")
 _DEADLINE_S = 60.0
 
 
@@ -53,7 +52,7 @@ class RootlineProcess:
         }
         with self._output.open("wb") as output, self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*_PROGRAM, *self._words, "--json"],
+                [*PROGRAM, *self._words, "--json"],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=log,
