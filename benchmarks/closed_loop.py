@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from benchmarks.own_coordinator import require_commit
 from benchmarks.sample_table import append_record, create_record, definition
 from rootline.adapters.open import WriterLog
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
@@ -69,8 +70,7 @@ async def prepare(log: WriterLog, load: Load) -> None:
     """Create the table and fill it."""
     for record in (load.definition, *load.filling):
         passage = await _pass(log, load.table, record)
-        if passage.verdict.kind is not VerdictKind.COMMITTED:
-            raise RuntimeError(f"the benchmark's own intent came to {passage.verdict}")
+        require_commit(passage.verdict)
 
 
 async def run_phase(log: WriterLog, load: Load, seconds: float) -> list[Passage]:

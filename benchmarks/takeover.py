@@ -24,11 +24,11 @@ from benchmarks.command_process import CommandProcess, running_command
 from benchmarks.coordinator_process import environment_of
 from benchmarks.far_services import Far, far_services
 from benchmarks.measure import Result, Spread, load_average
+from benchmarks.own_coordinator import require_commit
 from benchmarks.sample_table import TABLE, append_record, create_record, definition
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
-from rootline.schemas.verdict import VerdictKind
 
 TRIALS: Final = int(os.environ.get("ROOTLINE_BENCH_TAKEOVERS", "2"))
 _IMPORTS: Final = "import rootline.coordinator.app"
@@ -125,8 +125,7 @@ class _Writer:
     async def _commit(self, record: bytes) -> None:
         position = await self.log.publish(TABLE.encode(), record)
         verdict = await self.log.wait_verdict(position, timeout_s=_TIMEOUT_S)
-        if verdict is None or verdict.kind is not VerdictKind.COMMITTED:
-            raise RuntimeError(f"the benchmark's own intent came to {verdict}")
+        require_commit(verdict)
 
 
 def _serves(member: CommandProcess) -> bool:
