@@ -14,7 +14,7 @@ from rootline.ports.intent_log import IntentLog
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced
 from rootline.schemas.log_position import LogId, LogPosition
-from rootline.schemas.verdict import Verdict, VerdictKind
+from tests.support.decided import verdict_on
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -22,18 +22,6 @@ async def log(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[I
     made: IntentLog = MemoryIntentLog() if request.param == "memory" else SqliteIntentLog(tmp_path / ".rootline")
     yield made
     await made.close()
-
-
-def verdict_on(position: LogPosition, *, version: int = 1) -> Verdict:
-    return Verdict(
-        intent_id=f"intent-{position.offset}",
-        table="demo.flights",
-        kind=VerdictKind.COMMITTED,
-        log=position.log,
-        partition=position.partition,
-        offset=position.offset,
-        version=version,
-    )
 
 
 async def test_records_are_read_in_the_order_they_were_published(log: IntentLog) -> None:
