@@ -2,8 +2,8 @@
 
 Owns: reading what the missing units need, how much runs at once. Does not own: which units there are
 (`manifest_units`), their bytes (`manifest_encoder`), converted deletes (`converted_deletes`).
-Invariants: a leaf is read only for a unit that is missing, or to convert deletes; what the index says is stored, is
-stored; encoding never holds up the event loop.
+Invariants: a leaf is read only for a unit that is missing, or to convert deletes; what the index names is stored;
+encoding never blocks the event loop.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PUTS_AT_ONCE: Final = 16
 
 
 class ManifestWriter:
-    """Of one version in one format. `reads` goes through `cache` where it may."""
+    """The manifests of one version in one format. `reads` uses `cache` where it may."""
 
     def __init__(self, reads: ObjectStore, cache: ReadCache, memory: TableMemory, definition: TableDefinition) -> None:
         self._reads = reads
@@ -90,7 +90,7 @@ class ManifestWriter:
         return [unit.name for unit in units]
 
     async def _merged(self, root: Root) -> Merged:
-        """Deletes that no engine reads as they are, converted."""
+        """The deletes that no engine reads as they are, converted."""
         if not _may_merge(root, self._folder.format_version):
             return NOTHING_MERGED
         everything = PruningFilter.of(None, self._definition)
@@ -136,7 +136,7 @@ class ManifestWriter:
             index.manifests[unit.name] = replace(encoded.record, path=path, length=len(held))
 
     async def _encoded(self, unit: Unit, leaf: Leaf | None) -> EncodedManifest | None:
-        """The manifest, `None` when nothing is in it."""
+        """The manifest; `None` if it would be empty."""
         part = unit.part
         sync = bytes.fromhex(unit.name)
         if isinstance(part, Given):
@@ -148,7 +148,7 @@ class ManifestWriter:
         ordinals = await asyncio.to_thread(entries_of_chunk, part, leaf)
         if not ordinals:
             return None
-        if unit.content is LeafContent.DELETE:  # where they rest may be another place for engines
+        if unit.content is LeafContent.DELETE:  # engines may need them in another place
             return await self._of_entries(unit, await asyncio.to_thread(leaf.entries_at, ordinals), sync)
         return await asyncio.to_thread(
             encode_leaf_chunk,
@@ -177,7 +177,7 @@ class ManifestWriter:
         )
 
     async def _readable(self, deletes: Sequence[ContentEntry]) -> Sequence[ContentEntry]:
-        """Vectors as engines of the format find them."""
+        """The deletes, with vectors where engines of the format find them."""
         if not any(entry.deletion_vector is not None for entry in deletes):
             return deletes
         return await (await self._conversion()).vectors(deletes)
