@@ -1,6 +1,6 @@
 """Goals 1, 2 and 7: one writer's commit against a bare conditional PUT, and what a commit writes.
 
-Owns: the measurement on S3, on local files, and with 60 ms on the wire. Does not own: services (`tests.services`).
+Owns: the measurement on S3, on local files, and with 60 ms of delay. Does not own: services (`tests.services`).
 Invariants: subject and yardstick put the same number of bytes, in turn, on the same store.
 """
 
@@ -75,7 +75,7 @@ class Table:
     files: int = field(default=0)
 
     async def commit(self, count: int = 1) -> float:
-        """Publish one intent of `count` files; the seconds until its verdict."""
+        """Publish one intent of `count` files; how many seconds until its verdict."""
         record = append_record(range(self.files, self.files + count), self.codec)
         self.files += count
         return await self._publish(record)
@@ -103,7 +103,7 @@ async def filled_table(store: ObjectStore) -> AsyncIterator[Table]:
 
 
 async def on_s3(service: S3Service, name: str, goal: str, samples: int = SAMPLES) -> list[Result]:
-    """Goal 1 on an S3 store, and goal 7's counts on the way."""
+    """Goal 1 on an S3 store, and the counts of goal 7 with it."""
     async with s3_client(service.settings()) as client:
 
         async def bare(number: int, body: bytes) -> None:
@@ -133,7 +133,7 @@ async def on_local_files(folder: Path, samples: int = SAMPLES) -> list[Result]:
 
 
 def durable_put_if_absent(folder: Path, name: str, body: bytes) -> None:
-    """The least that makes a file durable and its name exclusive."""
+    """The fewest calls that make a file durable and its name exclusive."""
     temporary = folder / f".{name}"
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:

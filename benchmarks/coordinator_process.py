@@ -54,14 +54,14 @@ def environment_of(store: S3Service | None, kafka: KafkaSettings | None) -> dict
 
 @dataclass(frozen=True, slots=True)
 class ProcessCost:
-    """What a process has taken: CPU seconds so far, memory now, MB."""
+    """The cost of a process: CPU seconds so far, memory now in MB."""
 
     cpu_s: float
     rss_mb: float
 
 
 def cost_of(pid: int) -> ProcessCost:
-    """As the kernel accounts for it."""
+    """The cost of process `pid`, as the kernel counts it."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
     return ProcessCost(cpu_s, int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_KB / 1024)
@@ -129,7 +129,7 @@ async def _serve(warehouse: str, log: str, notes: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """The process."""
+    """Run the process itself."""
     warehouse, log, notes = arguments
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str]) -> None:
     if profile is None:
         asyncio.run(_serve(warehouse, log, Path(notes)))
         return
-    profiler = cProfile.Profile(time.process_time)  # CPU: what waits costs nothing
+    profiler = cProfile.Profile(time.process_time)  # CPU time, so waiting costs nothing
     try:
         profiler.runcall(asyncio.run, _serve(warehouse, log, Path(notes)))
     finally:

@@ -1,7 +1,7 @@
 """Goals 4 and 5 without a broker: writers, log and coordinator in one process, the store 60 ms away.
 
 Owns: who runs where. Does not own: the measurement (`load_phases`), the services (`far_services`).
-Invariants: as those of `kafka_load`, of which this is the part that does not wait for Kafka.
+Invariants: those of `kafka_load`; this is the part of it that does not wait for Kafka.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class _Here:
 
 
 def measure() -> list[Result]:
-    """With services of its own."""
+    """Measure with services of its own."""
     with far_store() as service:
         some, one = asyncio.run(_measure(service))
     return [intents_result(some), failed_result(some, "5"), commits_result(some), commits_result(one)]
 
 
 async def _measure(service: S3Service) -> list[Phases]:
-    settle_memory()  # as a coordinator's process does
+    settle_memory()  # like a coordinator's process
     here = _Here(TracingStore(service.store()))
     found = [Phases(writers, way("log in this process")) for writers in (32, 1)]
     try:

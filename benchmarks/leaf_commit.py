@@ -1,8 +1,8 @@
-"""Goal 6b: one commit of 10,000 and of 100,000 files, which the writer hands over in leaves of its own.
+"""Goal 6b: one commit of 10,000 and of 100,000 files, which the writer hands over in its own leaves.
 
 Owns: the measurement, from the files' statistics as columns in the writer's memory to the verdict. Does not own: other
 commits (`commit_latency`).
-Invariants: leaves are encoded, stored, read back and proven within the time that is taken; each sample commits to a
+Invariants: the measured time includes encoding, storing, reading and proving leaves; each sample commits to a
 table of its own; subject and yardstick encode the same columns, in turn.
 """
 
@@ -50,7 +50,7 @@ _YARDSTICK: Final = "pyarrow writing the same Parquet"
 
 
 def measure() -> list[Result]:
-    """Local files, then S3."""
+    """Measure on local files, then on S3."""
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="rootline-bench-", dir=".") as folder:
         results += asyncio.run(_on(LocalObjectStore(Path(folder) / "lake"), "local files"))

@@ -42,7 +42,7 @@ _SELECTIVE: Final = "c0 > 40000000 and c0 <= 40050000"
 
 
 def measure() -> list[Result]:
-    """All four goals on tables that are made here, on local files."""
+    """Measure all four goals on tables that are made here, on local files."""
     with tempfile.TemporaryDirectory(prefix="rootline-bench-", dir=".") as folder:
         folders = {size: Path(folder) / str(size) for size in SIZES}
         for size, where in folders.items():
@@ -184,7 +184,7 @@ async def _newest_root(store: LocalObjectStore) -> Root:
 
 
 def _memory(folders: dict[int, Path]) -> list[Result]:
-    """Of a process that loads a table to build on it, and has looked for a file in it."""
+    """The memory of a process that has loaded a table to build on it, and has looked up a file in it."""
     held = {size: anonymous_bytes(folders[size]) for size in (SIZES[0], SIZES[-1])}
     small, large = held
     per_million = (held[large] - held[small]) / (large - small) * 1e6

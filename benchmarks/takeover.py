@@ -1,9 +1,9 @@
 """Time to the first verdict after a coordinator was killed: the same one started again, or another member taking over.
 
 Owns: the measurement. Does not own: the process (`command_process`), the services.
-Invariants: the one that has the table's partition is killed, as a power cut would; the clock runs from then until the
-verdict on an intent that was published at that moment; every trial has topics and a group of its own, so that no dead
-member of one is waited for in another.
+Invariants: the coordinator with the table's partition is killed, as by a power cut; the clock runs from then until the
+verdict on an intent that is published at that moment; every trial has topics and a group of its own, so that none
+waits for a dead member of another.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TIMEOUT_S: Final = 120.0
 
 
 def measure() -> list[Result]:
-    """With services of its own."""
+    """Measure with services of its own."""
     starts_s: list[float] = []
     taken_s: dict[str, list[float]] = {}
     session_s = KafkaSettings().session_timeout_s
@@ -116,7 +116,7 @@ class _Writer:
         self._files = 0
 
     async def write(self) -> None:
-        """Publish, and wait for the verdict."""
+        """Publish an intent, and wait for its verdict."""
         if self._files == 0:
             await self._commit(create_record(self._definition))
         await self._commit(append_record(range(self._files, self._files + 1), self._codec))
@@ -129,7 +129,7 @@ class _Writer:
 
 
 def _serves(member: CommandProcess) -> bool:
-    """Whether the table is this member's."""
+    """Whether this member has the table."""
     try:
         with urlopen(f"{member.url}/readyz", timeout=30) as answer:
             body = json.load(answer)

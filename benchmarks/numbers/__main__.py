@@ -24,7 +24,7 @@ _CHAPTERS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
 _PLACE: Final = Path("docs/numbers.md")
 _OPENING: Final = (
     "# Numbers\n\n"
-    "What the proposal of single file commits asks for and nobody has published. Each chapter names the command that "
+    "What the proposal of single file commits asks for and no one has published. Each chapter names the command that "
     "makes it; `make numbers` makes this page. Sizes are the same everywhere; times are of one machine, on one day, "
     "and worth comparing within their table only.\n"
 )

@@ -1,9 +1,9 @@
-"""When to flush: what a commit and a cold plan cost while the root grows, at several distances of the store.
+"""When to flush: what a commit and a cold plan cost while the root grows, with the store at several distances.
 
 Owns: roots of so many data files or vectors, on a store with so many milliseconds added to each reply. Does not own:
 the store, the tree.
-Invariants: a commit is the step that makes the next root and the conditional PUT of it; a plan begins with nothing; a
-vector's data file stands in a leaf, so that only vectors fill the root; the sizes of one store alternate.
+Invariants: a commit is the step that makes the next root and the conditional PUT of it; a plan begins cold; a
+vector's data file is in a leaf, so that only vectors fill the root; the sizes of one store alternate.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ def section() -> str:
 
 
 _READING: Final = (
-    "What we read in it. A commit hardly feels the root: blocks that did not change are joined as they are, so a "
+    "What it says. A commit hardly depends on the root: blocks that did not change are joined as they are, so a "
     "thousand rows add about a millisecond, at any distance of the store, until the root is a megabyte long. A "
     "cold plan decodes every row: about 20 ms for a thousand, files and vectors alike. So the worker flushes at "
     "1,000 data files, where planning has cost about as much as one more request would to a store that is 20 ms "
     "away, and the coordinator by itself at 5,000 rows, before commits slow down (`rootline.flush.*`). Nothing "
     "here asks for vectors to go earlier than files; they do, at 200, because a vector in the root is of no use "
-    "to who prunes its data file's leaf, while its delete leaf is not even opened."
+    "to a reader that prunes its data file's leaf, while its delete leaf is not even opened."
 )
 
 

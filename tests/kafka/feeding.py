@@ -62,7 +62,7 @@ def numbered(first: int, last: int) -> list[bytes]:
 
 
 def append(settings: KafkaSettings, partition: int, values: Sequence[bytes], **options: str) -> None:
-    """Records that somebody else's client wrote to one partition."""
+    """Write records to one partition, as a foreign client does."""
     servers = {"bootstrap.servers": settings.servers(), "log_level": 0}
     producer = Producer(
         {**servers, "enable.idempotence": True, "linger.ms": 0, **options}
@@ -73,7 +73,7 @@ def append(settings: KafkaSettings, partition: int, values: Sequence[bytes], **o
 
 
 def admin_of(settings: KafkaSettings) -> AdminClient:
-    """Keep it until its answers have come: they do not come to one that nobody holds."""
+    """An admin client; keep a reference to it until its answers have come, or they never do."""
     return AdminClient({"bootstrap.servers": settings.servers(), "log_level": 0})
 
 
@@ -107,7 +107,7 @@ def add_partitions(settings: KafkaSettings, total: int) -> None:
 
 
 def set_committed(settings: KafkaSettings, partition: int, offset: int, metadata: str = "") -> None:
-    """What an operator's tool does while nobody runs, or what somebody left."""
+    """Set the group's offset, as an operator's tool does while no member runs."""
     place = TopicPartition(settings.intents_topic, partition, offset, metadata)
     request = ConsumerGroupTopicPartitions(settings.group_id, [place])
     admin = admin_of(settings)

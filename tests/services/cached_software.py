@@ -3,7 +3,7 @@
 Owns: the cache, one fetch at a time, the steps of a fetch. Does not own: what is fetched (`go_tools`, `kafka_software`,
 `tests.engines.iceberg_software`).
 Invariants: what is in the cache is complete and of the version in its name, also when two sessions fetch it at once; a
-test fails with one line that says what to install when the software cannot be had.
+test fails with one line that says what to install when the software cannot be installed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def maven(software: str, *, instead: str = "") -> list[str]:
     """The command of a quiet Maven; `instead`: what to do without it."""
     found = shutil.which("mvn")
     if found is None:
-        pytest.fail(f"{software} cannot be had: install Maven (mvn on PATH){instead}", pytrace=False)
+        pytest.fail(f"{software} cannot be installed: install Maven (mvn on PATH){instead}", pytrace=False)
     return [found, "-B", "-q"]
 
 
@@ -67,4 +67,4 @@ def carry_out(
     if ended.code != 0:
         said = [line for line in (ended.stdout + ended.stderr).splitlines() if "ERROR" in line]
         reason = said[0] if said else "no reason given"
-        pytest.fail(f"{software} cannot be had: {what}: {reason[:300]}{instead}", pytrace=False)
+        pytest.fail(f"{software} cannot be installed: {what}: {reason[:300]}{instead}", pytrace=False)

@@ -12,7 +12,7 @@ from tests.services.slow_step import run_saying
 
 
 def go_tool(name: str, package: str, version: str, *, instead: str = "") -> Path:
-    """The binary of `package` at `version`; the test fails with what to install when it cannot be had."""
+    """The binary of `package` at `version`; the test fails with what to install when it cannot be built."""
     binary = cache_folder() / f"{name}-{version}"
     if binary.exists():
         return binary

@@ -41,7 +41,7 @@ def test_a_step_that_fails_fails_the_test_with_its_error_and_keeps_nothing() -> 
 
     with (
         pytest.raises(
-            pytest.fail.Exception, match=r"^Thing 1\.0 cannot be had: fetching it: \[ERROR\] no such artifact"
+            pytest.fail.Exception, match=r"^Thing 1\.0 cannot be installed: fetching it: \[ERROR\] no such artifact"
         ),
         cached("thing", "1.0", fetch),
     ):
