@@ -26,12 +26,10 @@ from benchmarks import (
     takeover,
 )
 from benchmarks.commit_latency import on_local_files, on_s3
+from benchmarks.far_services import ADDED_MS, far_store
 from benchmarks.measure import Result
 from benchmarks.report import print_table, write_results
-from tests.services.s3_service import S3Service, running_s3
-from tests.services.toxiproxy import running_toxiproxy
-
-_ADDED_MS = 60
+from tests.services.s3_service import running_s3
 
 
 def _local() -> list[Result]:
@@ -45,22 +43,15 @@ def _s3() -> list[Result]:
 
 
 def _slow_s3() -> list[Result]:
-    with (
-        tempfile.TemporaryDirectory(prefix="rootline-bench-") as folder,
-        running_s3(Path(folder) / "s3") as service,
-        running_toxiproxy(Path(folder)) as toxiproxy,
-        toxiproxy.proxy("slow", service.address) as proxy,
-    ):
-        proxy.add("latency", stream="downstream", latency=_ADDED_MS)
-        far = S3Service(proxy.endpoint, service.access_key_id, service.secret_access_key, service.bucket)
-        results = asyncio.run(on_s3(far, f"S3 +{_ADDED_MS} ms", "1", samples=40))
+    with far_store() as far:
+        results = asyncio.run(on_s3(far, f"S3 +{ADDED_MS} ms", "1", samples=40))
     commit = results[0]
     if commit.subject is not None:
-        trips = commit.subject.median * 1000 / _ADDED_MS
+        trips = commit.subject.median * 1000 / ADDED_MS
         results.append(
             Result(
                 "1",
-                f"round trips of {_ADDED_MS} ms in a commit",
+                f"round trips of {ADDED_MS} ms in a commit",
                 None,
                 None,
                 "one round trip",
@@ -90,7 +81,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
 
 
 def main() -> int:
-    """Exit code 0: everything was measured, whatever came out."""
+    """Measure what is asked for; exit code 0, whatever came out."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=sorted(MEASUREMENTS), action="append", help="measure only this (repeatable)")
     options = parser.parse_args()

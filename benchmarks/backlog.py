@@ -1,8 +1,8 @@
 """A long backlog of small intents on a real topic, made quickly.
 
-Owns: the intents, and getting them onto the topic. Does not own: who works through them.
+Owns: the intents, and getting them onto the topic. Does not own: the coordinator that works through them.
 Invariants: an intent adds one file and removes the one that was added to its table a while before, so that all tables
-together have `LIVE_FILES` however long the backlog is; each is its writer's next, so none is answered as known.
+together have `LIVE_FILES` however long the backlog is; each is its writer's next intent, so none is answered as known.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def table_of(number: int) -> TableName:
 
 
 def produce(settings: KafkaSettings, *, tables: int, intents: int) -> None:
-    """Create `tables` tables, then `intents` intents for them in turn; all on the topic when this returns.
+    """Create `tables` tables, then publish `intents` intents for them in turn; all are on the topic when this returns.
 
     Raises:
         RuntimeError: some did not arrive.
@@ -66,7 +66,7 @@ def produce(settings: KafkaSettings, *, tables: int, intents: int) -> None:
     try:
         left = producer.flush(120)
     except KafkaException as error:
-        raise RuntimeError(f"the backlog did not arrive: {error}") from error
+        raise RuntimeError(f"the backlog did not arrive on the topic: {error}") from error
     if left or failed:
         raise RuntimeError(f"of the backlog {left + len(failed)} records did not arrive: {failed[:1]}")
 

@@ -1,8 +1,8 @@
 """Goal 12, backlog: what a coordinator with default settings holds while it works through a million intents.
 
 Owns: the measurement, one table and many. Does not own: the intents (`backlog`), the process (`command_process`).
-Invariants: memory is the resident set as the kernel accounts for it, looked at all the while; a long and a short
-backlog of the same intents are worked through by fresh processes, in turn; tables stay equally small throughout.
+Invariants: memory is the resident set as the kernel accounts for it, sampled all the time; a long and a short
+backlog of the same intents are worked through by fresh processes, in turn; tables stay equally small.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LIMIT_S: Final = float(os.environ.get("ROOTLINE_BENCH_BACKLOG_SECONDS", "600"))
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """What one process took for one backlog; MB and seconds. `at_rest_mb`: after its start, before any record."""
+    """The cost of one backlog for one process, in MB and seconds. `at_rest_mb`: after the start, before any record."""
 
     decided: int
     seconds: float
@@ -40,12 +40,12 @@ class Worked:
 
     @property
     def rate(self) -> float:
-        """Intents decided a second."""
+        """Intents decided per second."""
         return self.decided / self.seconds
 
 
 def measure() -> list[Result]:
-    """With services of its own."""
+    """Measure with services of its own."""
     with far_services() as far:
         return [item for tables in _TABLES for item in _results(far, tables)]
 
@@ -72,7 +72,7 @@ def _results(far: Far, tables: int) -> list[Result]:
 
 
 def work_through(far: Far, *, tables: int, intents: int) -> Worked:
-    """A fresh topic with a backlog, and a fresh process that is started on it, on the store without a delay."""
+    """Start a fresh process on a fresh topic with a backlog, and on the store without a delay."""
     settings = far.kafka.with_topics()
     produce(settings, tables=tables, intents=intents)
     warehouse = f"s3://{far.near.bucket}/backlog-{uuid.uuid4().hex[:8]}"

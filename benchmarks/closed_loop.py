@@ -3,7 +3,7 @@
 Owns: the writers, what each of their intents went through, the figures that follow. Does not own: log, store,
 coordinator, what is measured against.
 Invariants: records are made before the clock starts; what a writer waits for is the verdict on its own record; the
-first `WARM_UP_S` seconds of a phase count for nothing, because writers that start at one moment are no steady state.
+first `WARM_UP_S` seconds of a phase do not count, because writers that all start at once are not a steady state.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from benchmarks.own_coordinator import require_commit
 from benchmarks.sample_table import append_record, create_record, definition
 from rootline.adapters.open import WriterLog
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
@@ -28,7 +29,7 @@ _TIMEOUT_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One intent: when it was about to be published, was durable on the log, had its verdict; monotonic seconds."""
+    """One intent: when it was to be published, when it was durable, when it had its verdict; monotonic seconds."""
 
     began_s: float
     durable_s: float
@@ -69,12 +70,11 @@ async def prepare(log: WriterLog, load: Load) -> None:
     """Create the table and fill it."""
     for record in (load.definition, *load.filling):
         passage = await _pass(log, load.table, record)
-        if passage.verdict.kind is not VerdictKind.COMMITTED:
-            raise RuntimeError(f"the benchmark's own intent came to {passage.verdict}")
+        require_commit(passage.verdict)
 
 
 async def run_phase(log: WriterLog, load: Load, seconds: float) -> list[Passage]:
-    """All writers for so long, or until one has nothing more to publish; in the order of verdicts."""
+    """Run all writers for `seconds`, or until one has nothing left to publish; in the order of verdicts."""
     passages: list[Passage] = []
     end_s = time.monotonic() + seconds
 
@@ -102,26 +102,26 @@ async def _pass(log: WriterLog, table: TableName, record: bytes) -> Passage:
 
 
 def steady(passages: Sequence[Passage]) -> list[Passage]:
-    """Those that began after the warm-up."""
+    """The intents that began after the warm-up."""
     begin_s = min(passage.began_s for passage in passages) + WARM_UP_S
     return [passage for passage in passages if passage.began_s >= begin_s]
 
 
 def failures(passages: Iterable[Passage]) -> int:
-    """How many were not committed, for whatever reason."""
+    """How many were not committed."""
     return sum(passage.verdict.kind is not VerdictKind.COMMITTED for passage in passages)
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Per second of steady work."""
+    """Figures per second of steady work."""
 
     intents: float
     commits: float
 
 
 def rates(passages: Sequence[Passage], end_s: float) -> Rates:
-    """From the first commit after the warm-up to the last one while all writers still wrote, before `end_s`."""
+    """Rates from the first commit after the warm-up to the last one before `end_s`, while all writers wrote."""
     begin_s = min(passage.began_s for passage in passages) + WARM_UP_S
     told: dict[int, float] = {}
     served: dict[int, int] = {}

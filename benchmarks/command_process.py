@@ -6,10 +6,7 @@ Invariants: it is ended, or killed, by its own process id.
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,14 +17,14 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from benchmarks.coordinator_process import ProcessCost, cost_of
+from rootline.demo.service import running
 
-_STOP_S: Final = 60.0
 _LOOK_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class CommandProcess:
-    """A running one; `url` is its HTTP face."""
+    """A running coordinator; `url` is where its HTTP listens."""
 
     process: subprocess.Popen[str]
     url: str
@@ -43,7 +40,7 @@ class CommandProcess:
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.split("{")[0].split(" ")[0] == name)
 
     def wait_ready(self, deadline_s: float = 60.0) -> None:
-        """Until it has read the log to its end."""
+        """Wait until it has read the log to its end."""
         limit_s = time.monotonic() + deadline_s
         while time.monotonic() < limit_s:
             try:
@@ -54,7 +51,7 @@ class CommandProcess:
         raise TimeoutError(f"{self.url} is not ready after {deadline_s:.0f} s")
 
     def kill(self) -> None:
-        """As a power cut would."""
+        """Kill it, as a power cut would."""
         self.process.kill()
         self.process.wait()
 
@@ -64,26 +61,6 @@ def running_command(
     log: Path, warehouse: str, kafka_url: str, environment: Mapping[str, str]
 ) -> Iterator[CommandProcess]:
     """Started, listening, not yet ready; stopped cleanly at the end unless it was killed. `log` gets its stderr."""
-    command = [Path(sys.executable).with_name("rootline"), "coordinator", "--json", "--log-level", "warning"]
-    options = ["--warehouse", warehouse, "--log", kafka_url, "--http-port", "0"]
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [*map(str, command), *options],
-            stdout=subprocess.PIPE,
-            stderr=output,
-            text=True,
-            env={**os.environ, **environment},
-        )
-    try:
-        assert process.stdout is not None
-        said = process.stdout.readline()
-        if not said:
-            raise RuntimeError(f"the coordinator did not come up: {log.read_text()[-3000:]}")
-        yield CommandProcess(process, json.loads(said)["url"])
-    finally:
-        process.terminate()
-        try:
-            process.wait(timeout=_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    words = ("coordinator", "--log-level", "warning", "--warehouse", warehouse, "--log", kafka_url, "--http-port", "0")
+    with running(*words, output=log, environment=environment) as service:
+        yield CommandProcess(service.process, service.url)

@@ -1,12 +1,11 @@
 """Goals 1, 2 and 7: one writer's commit against a bare conditional PUT, and what a commit writes.
 
-Owns: the measurement on S3, on local files, and with 60 ms on the wire. Does not own: services (`tests.services`).
+Owns: the measurement on S3, on local files, and with 60 ms of delay. Does not own: services (`tests.services`).
 Invariants: subject and yardstick put the same number of bytes, in turn, on the same store.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import time
@@ -16,17 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.measure import Result, interleaved, load_average, result
+from benchmarks.own_coordinator import coordinating, require_commit
 from benchmarks.sample_table import TABLE, append_record, create_record, definition
-from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.local.object_store import LocalObjectStore
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.s3.client import s3_client
-from rootline.coordinator.app import CoordinatorService
-from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.identifiers import ObjectKey
-from rootline.schemas.verdict import VerdictKind
 from tests.services.s3_service import S3Service
 
 BarePut = Callable[[int, bytes], Awaitable[None]]
@@ -79,7 +75,7 @@ class Table:
     files: int = field(default=0)
 
     async def commit(self, count: int = 1) -> float:
-        """Publish one intent of `count` files; the seconds until its verdict."""
+        """Publish one intent of `count` files; how many seconds until its verdict."""
         record = append_record(range(self.files, self.files + count), self.codec)
         self.files += count
         return await self._publish(record)
@@ -89,8 +85,7 @@ class Table:
         position = await self.log.publish(TABLE.encode(), record)
         verdict = await self.log.wait_verdict(position, timeout_s=30)
         taken = time.perf_counter() - began
-        if verdict is None or verdict.kind is not VerdictKind.COMMITTED:
-            raise RuntimeError(f"the benchmark's own intent came to {verdict}")
+        require_commit(verdict)
         return taken
 
 
@@ -98,23 +93,17 @@ class Table:
 async def filled_table(store: ObjectStore) -> AsyncIterator[Table]:
     """A table of 1,000 files with a coordinator in this process."""
     counting = CountingStore(store)
-    log = MemoryIntentLog()
-    service = CoordinatorService(store=counting, log=EmbeddedFeed(log), settings=CoordinatorSettings(probe_rounds=0))
-    running = asyncio.ensure_future(service.run())
     table_definition = definition()
-    table = Table(counting, log, StatisticsCodec(table_definition.tracked_fields))
-    try:
+    async with coordinating(counting) as log:
+        table = Table(counting, log, StatisticsCodec(table_definition.tracked_fields))
         await table._publish(create_record(table_definition))
         while table.files < _FILLED:
             await table.commit(min(_PER_INTENT, _FILLED - table.files))
         yield table
-    finally:
-        service.request_stop()
-        await running
 
 
 async def on_s3(service: S3Service, name: str, goal: str, samples: int = SAMPLES) -> list[Result]:
-    """Goal 1 on an S3 store, and goal 7's counts on the way."""
+    """Goal 1 on an S3 store, and the counts of goal 7 with it."""
     async with s3_client(service.settings()) as client:
 
         async def bare(number: int, body: bytes) -> None:
@@ -144,7 +133,7 @@ async def on_local_files(folder: Path, samples: int = SAMPLES) -> list[Result]:
 
 
 def durable_put_if_absent(folder: Path, name: str, body: bytes) -> None:
-    """The least that makes a file durable and its name exclusive."""
+    """The fewest calls that make a file durable and its name exclusive."""
     temporary = folder / f".{name}"
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:

@@ -1,7 +1,7 @@
 """A coordinator in a process of its own, as `rootline coordinator` runs it, that also notes each PUT.
 
 Owns: the process, its environment, what is noted. Does not own: the service, what is done with the notes.
-Invariants: it is ended by its own process id; what it wrote to stderr is shown when it does not come up.
+Invariants: it is ended by its own process id; its stderr is shown when it does not start.
 
 `python -m benchmarks.coordinator_process WAREHOUSE LOG NOTES` is the process itself. `ROOTLINE_BENCH_PROFILE` names a
 file that gets its cProfile statistics when it ends.
@@ -31,6 +31,7 @@ from rootline.adapters.open import open_coordinator_log, open_store
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.coordinator.settings import CoordinatorSettings
+from rootline.demo.service import stop_process
 from tests.services.s3_service import S3Service
 
 _READY = "ready"
@@ -44,11 +45,7 @@ def environment_of(store: S3Service | None, kafka: KafkaSettings | None) -> dict
     """The variables that tell a process of ours where store and log are."""
     found: dict[str, str] = {}
     if store is not None:
-        found |= {
-            "ROOTLINE_S3__ENDPOINT": store.endpoint,
-            "ROOTLINE_S3__ACCESS_KEY_ID": store.access_key_id,
-            "ROOTLINE_S3__SECRET_ACCESS_KEY": store.secret_access_key,
-        }
+        found |= store.environment()
     if kafka is not None:
         names = ("bootstrap_servers", "intents_topic", "verdicts_topic", "dead_letters_topic", "group_id")
         found |= {f"ROOTLINE_KAFKA__{name.upper()}": str(getattr(kafka, name)) for name in names}
@@ -57,14 +54,14 @@ def environment_of(store: S3Service | None, kafka: KafkaSettings | None) -> dict
 
 @dataclass(frozen=True, slots=True)
 class ProcessCost:
-    """What a process has taken: CPU seconds so far, memory now, MB."""
+    """The cost of a process: CPU seconds so far, memory now in MB."""
 
     cpu_s: float
     rss_mb: float
 
 
 def cost_of(pid: int) -> ProcessCost:
-    """As the kernel accounts for it."""
+    """The cost of process `pid`, as the kernel counts it."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
     return ProcessCost(cpu_s, int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_KB / 1024)
@@ -72,7 +69,7 @@ def cost_of(pid: int) -> ProcessCost:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorProcess:
-    """A running one."""
+    """A running coordinator."""
 
     process: subprocess.Popen[str]
     notes: Path
@@ -104,15 +101,10 @@ def running_coordinator(
     try:
         assert process.stdout is not None
         if process.stdout.readline().strip() != _READY:
-            raise RuntimeError(f"the coordinator did not come up: {errors.read_text()[-3000:]}")
+            raise RuntimeError(f"the coordinator did not start: {errors.read_text()[-3000:]}")
         yield CoordinatorProcess(process, notes, time.monotonic() - began_s)
     finally:
-        process.terminate()
-        try:
-            process.wait(timeout=_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        stop_process(process, _STOP_S)
 
 
 async def _serve(warehouse: str, log: str, notes: Path) -> None:
@@ -137,7 +129,7 @@ async def _serve(warehouse: str, log: str, notes: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """The process."""
+    """Run the process itself."""
     warehouse, log, notes = arguments
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
@@ -147,7 +139,7 @@ def main(arguments: Sequence[str]) -> None:
     if profile is None:
         asyncio.run(_serve(warehouse, log, Path(notes)))
         return
-    profiler = cProfile.Profile(time.process_time)  # CPU: what waits costs nothing
+    profiler = cProfile.Profile(time.process_time)  # CPU time, so waiting costs nothing
     try:
         profiler.runcall(asyncio.run, _serve(warehouse, log, Path(notes)))
     finally:

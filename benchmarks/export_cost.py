@@ -1,8 +1,8 @@
-"""What it costs that other engines read a table: its first export, the export of a one-file commit, another reader.
+"""What exports cost: the first export of a table, the export of a one-file commit, another reader.
 
 Owns: the measurement, on local files. Does not own: the table (`large_table`), PyIceberg's (`iceberg_table`).
-Invariants: a commit, its export and a commit by PyIceberg alternate; requests and bytes are those that the store was
-asked for.
+Invariants: a commit, its export and a commit by PyIceberg alternate; requests and bytes are counted at the
+store.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _READERS: Final = 20
 
 @dataclass(slots=True)
 class _Export:
-    """One export, as the store saw it."""
+    """One export, as the store sees it."""
 
     seconds: float
     requests: int
@@ -44,7 +44,7 @@ class _Export:
 
 
 def measure() -> list[Result]:
-    """Every size in turn, V3."""
+    """Measure every size in turn, as V3."""
     with tempfile.TemporaryDirectory(prefix="rootline-bench-", dir=".") as folder:
         results: list[Result] = []
         for size in SIZES:

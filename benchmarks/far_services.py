@@ -1,6 +1,6 @@
-"""A store that is far away, and a log, as processes of their own; and the bare PUT that everything is held against.
+"""A store that is far away, and a log, as processes of their own; and the bare PUT, the yardstick of them all.
 
-Owns: bringing them up and down, the delay, the bare PUT. Does not own: the services (`tests.services`).
+Owns: starting and stopping them, the delay, the bare PUT. Does not own: the services (`tests.services`).
 Invariants: the bare PUT goes through the same proxy with the same client library, without `Expect`.
 """
 
@@ -23,12 +23,12 @@ from tests.services.toxiproxy import running_toxiproxy
 
 ADDED_MS: Final = 60
 BarePut = Callable[[int], Awaitable[float]]
-"""Puts so many bytes under a fresh key; the seconds that it took."""
+"""Puts so many bytes under a fresh key, and returns how many seconds it took."""
 
 
 @dataclass(frozen=True, slots=True)
 class Far:
-    """`store` answers `ADDED_MS` late, `near` is the same store without the delay; `folder` is for what runs beside."""
+    """`store` answers `ADDED_MS` late, `near` is the same store without the delay; `folder` is for other processes."""
 
     store: S3Service
     near: S3Service

@@ -1,7 +1,7 @@
 """A picture of what grows with a table, and what does not.
 
 Owns: two curves over the number of files. Does not own: the numbers.
-Invariants: both axes say what they are; every point carries its value.
+Invariants: both axes are labelled; every point shows its value.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The files of `large_table` in a table of Iceberg V2, written, planned and committed to by PyIceberg: a yardstick.
 
 Owns: its manifests and metadata, as a writer of manifests of 8 MB leaves them. Does not own: the files.
-Invariants: the same files with the same bounds and counts; a plan is cold: nothing is kept from the one before.
+Invariants: the same files with the same bounds and counts; a plan is cold: it keeps nothing from the one before.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PLANS: Final = 2
 
 
 def plan_seconds(folder: Path, files: int, where: str) -> dict[str, Spread]:
-    """`all` and `selective` → cold plans of a table of `files` files, which is made in `folder`."""
+    """`all` and `selective` → seconds of cold plans of a table of `files` files, which is made in `folder`."""
     metadata = _written(folder, files)
     taken: dict[str, list[float]] = {"all": [], "selective": []}
     for _ in range(_PLANS):
@@ -54,7 +54,7 @@ def plan_seconds(folder: Path, files: int, where: str) -> dict[str, Spread]:
 
 
 class _FreeCatalog(NoopCatalog):
-    """Commits as PyIceberg's catalogs do, but for the swap of the pointer, which costs nothing here."""
+    """Commits as PyIceberg's catalogs do, except for the swap of the pointer, which costs nothing here."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__("free")

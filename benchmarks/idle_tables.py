@@ -1,8 +1,8 @@
 """What a thousand tables cost one process while nothing happens to any of them.
 
 Owns: the measurement. Does not own: the tables (`backlog` makes them), the process (`command_process`).
-Invariants: every table has been committed to by this very process, so that it holds all of them; nobody asks anything
-of the process while its CPU is taken; one table and many are measured in turn, each in a fresh process.
+Invariants: the measured process has committed to every table, so it holds all of them; nothing is asked of the process
+while its CPU is measured; one table and many are measured in turn, each in a fresh process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LIMIT_S: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """CPU seconds a second, memory, and how long it took until every table had its first two roots."""
+    """CPU seconds per second, memory, and how long it took until every table had its first two roots."""
 
     cpu: float
     rss_mb: float
@@ -36,7 +36,7 @@ class Idle:
 
 
 def measure() -> list[Result]:
-    """With services of its own."""
+    """Measure with services of its own."""
     with far_services() as far:
         one, many = _idle(far, 1), _idle(far, TABLES)
     load = load_average()

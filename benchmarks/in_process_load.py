@@ -1,7 +1,7 @@
 """Goals 4 and 5 without a broker: writers, log and coordinator in one process, the store 60 ms away.
 
 Owns: who runs where. Does not own: the measurement (`load_phases`), the services (`far_services`).
-Invariants: as those of `kafka_load`, of which this is the part that does not wait for Kafka.
+Invariants: those of `kafka_load`; this is the part of it that does not wait for Kafka.
 """
 
 from __future__ import annotations
@@ -15,12 +15,9 @@ from benchmarks.coordinator_process import ProcessCost, cost_of
 from benchmarks.far_services import bare_put, far_store
 from benchmarks.load_phases import Phases, commits_result, failed_result, intents_result, way
 from benchmarks.measure import Result
+from benchmarks.own_coordinator import coordinating
 from benchmarks.store_trace import Put, TracingStore
-from rootline.adapters.embedded_feed import EmbeddedFeed
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.runtime.process_memory import settle_memory
-from rootline.coordinator.settings import CoordinatorSettings
 from tests.services.s3_service import S3Service
 
 _PHASES: Final = 3
@@ -40,27 +37,20 @@ class _Here:
 
 
 def measure() -> list[Result]:
-    """With services of its own."""
+    """Measure with services of its own."""
     with far_store() as service:
         some, one = asyncio.run(_measure(service))
     return [intents_result(some), failed_result(some, "5"), commits_result(some), commits_result(one)]
 
 
 async def _measure(service: S3Service) -> list[Phases]:
-    settle_memory()  # as a coordinator's process does
-    log = MemoryIntentLog()
+    settle_memory()  # like a coordinator's process
     here = _Here(TracingStore(service.store()))
-    coordinator = CoordinatorService(
-        store=here.store, log=EmbeddedFeed(log), settings=CoordinatorSettings(probe_rounds=0)
-    )
-    running = asyncio.ensure_future(coordinator.run())
     found = [Phases(writers, way("log in this process")) for writers in (32, 1)]
     try:
-        async with bare_put(service) as put:
+        async with coordinating(here.store) as log, bare_put(service) as put:
             for number in range(_PHASES * len(found)):
                 await found[number % len(found)].add(number, log, here, put)
     finally:
-        coordinator.request_stop()
-        await running
         await here.store.close()
     return found

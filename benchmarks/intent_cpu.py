@@ -2,14 +2,13 @@
 
 Owns: the measurement of whole batches and of a lone intent, the stages, the yardsticks. Does not own: what is
 measured: record decoding, the commit machine with the tree behind it, the verdict codec, as the coordinator runs them.
-Invariants: every sample is made of intents that no sample before it had; each decides all its intents `committed`;
-subject and yardsticks alternate sample by sample on one thread.
+Invariants: every sample has intents that no sample before it had; each decides all its intents `committed`; subject
+and yardsticks alternate sample by sample on one thread.
 
-Theory. There are two honest yardsticks and one that flatters nobody. The same statistics can be sent as a generic
-list, which is what a producer without code of ours does: fastavro alone takes long over it, and goal 6 is half of
-that. Sent as one field of bytes, fastavro hands them on unread: that is the floor of any reader that uses it. And
-fastavro can read those bytes with the table's own schema, which is what it costs to look at every value in the form
-that is really sent.
+Theory. There are three yardsticks. The same statistics can be sent as a generic list, as a producer without our code
+does: fastavro alone takes long to read it, and goal 6 is half of that time. Sent as one field of bytes, fastavro does
+not open them: that is the floor for any reader that uses it. And fastavro can read those bytes with the table's own
+schema: that is the cost of looking at every value in the form that is really sent.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ class Taken:
 
 
 class Samples(defaultdict[str, list[float]]):
-    """Seconds an intent, by what took them."""
+    """Seconds per intent, by stage."""
 
     def __init__(self, size: int) -> None:
         super().__init__(list)
@@ -167,7 +166,7 @@ def _sampled(codec: StatisticsCodec, size: int, samples: int) -> Samples:
 
 
 def _sample(machine: TableMachine, batch: Batch, yardsticks: Yardsticks, into: Samples) -> None:
-    """One batch and its yardsticks. What came of it is let go, as a coordinator does, so that memory is used again."""
+    """One batch and its yardsticks. Its results are dropped, as in a coordinator, so that memory is used again."""
     one = _carried_out(machine, batch.records)
     for name, seconds in one.stages.items():
         into.add(name, seconds)
@@ -185,7 +184,7 @@ def _sample(machine: TableMachine, batch: Batch, yardsticks: Yardsticks, into: S
 
 
 def _carried_out(machine: TableMachine, raws: Sequence[LogRecord]) -> Taken:
-    """Bytes in, bytes out, by the coordinator's own code; only the event loop and the network are left out."""
+    """From bytes to bytes through the coordinator's own code; only the event loop and the network are missing."""
     tick = Tick(_NOW_MS, 0.0, uuid.uuid4().hex, 0.5)
     landed = PutReplied(PutReply(PutAnswer.CREATED, store_ms=_NOW_MS))
     wall = time.perf_counter()
@@ -233,7 +232,7 @@ def _after_frame(value: bytes) -> io.BytesIO:
 
 
 def _without_logical_types(schema: Any) -> Any:
-    """Numbers stay numbers: dates and timestamps are not made, which would be unfair to fastavro."""
+    """Numbers stay numbers: making dates and timestamps would be unfair to fastavro."""
     if isinstance(schema, dict):
         return {key: _without_logical_types(value) for key, value in schema.items() if key != "logicalType"}
     return [_without_logical_types(item) for item in schema] if isinstance(schema, list) else schema
@@ -276,7 +275,7 @@ def _raw(value: bytes, number: int) -> LogRecord:
 def _filled(codec: StatisticsCodec, size: int) -> TableMachine:
     """A machine at rest whose table has `ENTRIES` files in its root, the newest from a few batches of `size`.
 
-    So what the next batch does to the rows of the one before it is in the measurement, as it is in a long run.
+    So the effect of a batch on the rows of the one before it is measured too, as in a long run.
     """
     newest = size * max(1, 32 // size)
     state = _applied(None, create_record(_DEFINITION), 0)

@@ -31,7 +31,7 @@ _PHASES: Final = 5
 
 
 def measure() -> list[Result]:
-    """With services of its own."""
+    """Measure with services of its own."""
     with far_services() as far:
         settings = far.kafka.with_topics()
         environment = environment_of(far.store, settings)
@@ -46,7 +46,7 @@ def measure() -> list[Result]:
 
 
 async def _measure(far: Far, settings: KafkaSettings, coordinator: CoordinatorProcess) -> list[Phases]:
-    settle_memory()  # the writers' process is not what is measured
+    settle_memory()  # the writers' process is not measured
     log = KafkaWriterLog(settings)
     found = [Phases(writers, way("Kafka")) for writers in (64, 32, 1)]
     try:

@@ -33,7 +33,7 @@ LOG: Final = LogId("embedded/large")
 
 
 def file_columns(first: int, count: int) -> pa.Table:
-    """Files `first` to before `first + count`, as `rootline.client` takes many files."""
+    """The files from `first` up to, not including, `first + count`, as `rootline.client` takes many files."""
     numbers = np.arange(first, first + count, dtype=np.int64)
     rows = 10_000 + numbers * 37 % 5_000
     statistics = [_statistics(column, numbers, rows) for column in range(1, COLUMNS + 1)]

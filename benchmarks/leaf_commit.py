@@ -1,8 +1,8 @@
-"""Goal 6b: one commit of 10,000 and of 100,000 files, which the writer hands over in leaves of its own.
+"""Goal 6b: one commit of 10,000 and of 100,000 files, which the writer hands over in its own leaves.
 
 Owns: the measurement, from the files' statistics as columns in the writer's memory to the verdict. Does not own: other
 commits (`commit_latency`).
-Invariants: leaves are encoded, stored, read back and proven within the time that is taken; each sample commits to a
+Invariants: the measured time includes encoding, storing, reading and proving leaves; each sample commits to a
 table of its own; subject and yardstick encode the same columns, in turn.
 """
 
@@ -25,23 +25,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.measure import Result, interleaved, load_average
+from benchmarks.own_coordinator import coordinating, require_commit
 from benchmarks.sample_table import COLUMNS, create_record, definition
-from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.local.object_store import LocalObjectStore
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client.session.session import Session
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.append_files import append_files
-from rootline.coordinator.app import CoordinatorService
-from rootline.coordinator.settings import CoordinatorSettings
 from rootline.maintenance.file_leaves import cut_evenly, leaf_columns
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf.leaf_codec import ROW_GROUP_ENTRIES
 from rootline.schemas.bytes.leaf.leaf_schema import arrow_type_of_bound
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
-from rootline.schemas.verdict import VerdictKind
 from tests.services.s3_service import running_s3
 
 SIZES: Final = (10_000, 100_000)
@@ -53,7 +50,7 @@ _YARDSTICK: Final = "pyarrow writing the same Parquet"
 
 
 def measure() -> list[Result]:
-    """Local files, then S3."""
+    """Measure on local files, then on S3."""
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="rootline-bench-", dir=".") as folder:
         results += asyncio.run(_on(LocalObjectStore(Path(folder) / "lake"), "local files"))
@@ -123,21 +120,16 @@ class _Lake:
         name, table = TableName(f"bench.leaf{number}"), definition(number + 1)
         position = await self.log.publish(name.encode(), create_record(table, name))
         verdict = await self.log.wait_verdict(position, timeout_s=30)
-        if verdict is None or verdict.kind is not VerdictKind.COMMITTED:
-            raise RuntimeError(f"the benchmark's table came to {verdict}")
+        require_commit(verdict)
         return name, table
 
 
 @contextlib.asynccontextmanager
 async def _lake(store: ObjectStore) -> AsyncIterator[_Lake]:
-    log = MemoryIntentLog()
-    service = CoordinatorService(store=store, log=EmbeddedFeed(log), settings=CoordinatorSettings(probe_rounds=0))
-    running = asyncio.ensure_future(service.run())
     try:
-        yield _Lake(Session(store, log, SystemEnvironment(), store.close, lambda table: None), log)
+        async with coordinating(store) as log:
+            yield _Lake(Session(store, log, SystemEnvironment(), store.close, lambda table: None), log)
     finally:
-        service.request_stop()
-        await running
         await store.close()
 
 

@@ -1,9 +1,9 @@
-"""Phases of load by so many writers, each followed by bare PUTs; and what goals 3, 4 and 5 make of them.
+"""Phases of load by many writers, each followed by bare PUTs; and the results of goals 3, 4 and 5.
 
 Owns: one phase, the figures of many, the results. Does not own: the writers (`closed_loop`), where log and coordinator
 are (`kafka_load`, `in_process_load`).
 Invariants: the bare PUTs after a phase are of its newest root's size, through the same proxy; each phase has a table of
-its own, filled alike, so that none is longer in the tooth than another; nothing is left out but the warm-up.
+its own, all filled the same, so none is older than another; nothing is left out but the warm-up.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _BARE_NAME: Final = "bare conditional PUT"
 
 
 class Coordinator(Protocol):
-    """One that notes its PUTs."""
+    """A coordinator that notes its PUTs."""
 
     def puts(self) -> Sequence[Put]:
         """Every PUT so far."""
         ...
 
     def cost(self) -> ProcessCost:
-        """Of its process."""
+        """The cost of its process."""
         ...
 
 
 @dataclass(slots=True)
 class Phases:
-    """What all phases with so many writers came to; `way`: log and store, in words."""
+    """The outcome of all phases with so many writers; `way`: log and store, in words."""
 
     writers: int
     way: str
@@ -56,7 +56,7 @@ class Phases:
     elapsed_s: float = 0.0
 
     async def add(self, number: int, log: WriterLog, coordinator: Coordinator, put: BarePut) -> None:
-        """Phase `number`, which names its table: load, then bare PUTs."""
+        """Run phase `number`, which names its table: load, then bare PUTs."""
         load = await asyncio.to_thread(make_load, number, self.writers, round(PHASE_S * _INTENTS_A_SECOND_MAX))
         await prepare(log, load)
         before, began_s = coordinator.cost(), time.monotonic()
@@ -77,7 +77,7 @@ class Phases:
 
 
 def latency_results(phases: Phases, goal: str, targets: tuple[str, str]) -> list[Result]:
-    """Publish → verdict at the median and at p99, publish → root visible, and what failed."""
+    """Publish → verdict at the median and at p99, publish → root visible, and failures."""
     bare, load = Spread.of(phases.bare_s), load_average()
     told = Spread.of([item.decided_s - item.began_s for item in phases.passages])
     visible = Spread.of(phases.visible_s)
@@ -119,7 +119,7 @@ def latency_results(phases: Phases, goal: str, targets: tuple[str, str]) -> list
 
 
 def failed_result(phases: Phases, goal: str) -> Result:
-    """Intents that came to anything but a commit; none may, because nobody conflicts."""
+    """How many intents were not committed; there must be none, because there are no conflicts."""
     notes = f"of {len(phases.passages)} intents"
     what = f"intents that failed, {_writers(phases)}, {phases.way}"
     return Result(goal, what, None, None, "none", phases.failures, "0", load_average(), notes)
@@ -131,7 +131,7 @@ def commits_result(phases: Phases) -> Result:
     commits = _median([item.commits for item in phases.rates])
     return Result(
         "4",
-        f"commits a second, {_writers(phases)}, {phases.way}",
+        f"commits per second, {_writers(phases)}, {phases.way}",
         None,
         bare,
         "1 ÷ bare PUT p50",
@@ -149,7 +149,7 @@ def intents_result(phases: Phases) -> Result:
     intents = _median([item.intents for item in phases.rates])
     return Result(
         "5",
-        f"intents a second, {_writers(phases)}, {phases.way}",
+        f"intents per second, {_writers(phases)}, {phases.way}",
         None,
         bare,
         "writers ÷ bare PUT p50",

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.loaded_table FOLDER`: load a table as a coordinator does, print what of memory is its own.
+"""`python -m benchmarks.loaded_table FOLDER`: load a table as a coordinator does, print how much memory is its own.
 
 Owns: the load, in a process of its own. Does not own: the table (`large_table`).
-Invariants: pages of mapped files are not counted, the operating system takes them back when it needs them.
+Invariants: pages of mapped files are not counted, because the operating system takes them back when it needs them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rootline.storage.metadata.table_loader import load_to_build_on
 
 
 def anonymous_bytes(folder: Path) -> int:
-    """Of a process that has loaded the table in `folder`."""
+    """The memory of a process that has loaded the table in `folder`."""
     command = [sys.executable, "-m", "benchmarks.loaded_table", str(folder)]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
@@ -47,5 +47,5 @@ def _held_now() -> int:
 
 
 if __name__ == "__main__":
-    settle_memory()  # as a coordinator's process does
+    settle_memory()  # like a coordinator's process
     print(asyncio.run(_loaded(Path(sys.argv[1]))))

@@ -21,12 +21,10 @@ from benchmarks.commit_latency import CountingStore, Table
 from benchmarks.large_table import build
 from benchmarks.loaded_table import anonymous_bytes
 from benchmarks.measure import Result, Spread, load_average
+from benchmarks.own_coordinator import coordinating
 from benchmarks.sample_table import TABLE, definition
-from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.local.object_store import LocalObjectStore
-from rootline.adapters.memory.intent_log import MemoryIntentLog
-from rootline.coordinator.app import CoordinatorService
-from rootline.coordinator.settings import CoordinatorSettings
+from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.object_keys import key_of
@@ -44,7 +42,7 @@ _SELECTIVE: Final = "c0 > 40000000 and c0 <= 40050000"
 
 
 def measure() -> list[Result]:
-    """All four goals on tables that are made here, on local files."""
+    """Measure all four goals on tables that are made here, on local files."""
     with tempfile.TemporaryDirectory(prefix="rootline-bench-", dir=".") as folder:
         folders = {size: Path(folder) / str(size) for size in SIZES}
         for size, where in folders.items():
@@ -97,18 +95,10 @@ async def _commits(folders: dict[int, Path]) -> list[Result]:
 
 
 async def served_table(stack: AsyncExitStack, folder: Path, files: int) -> Table:
-    """A coordinator of the table of `files` files in `folder`, until the stack is closed."""
+    """The table of `files` files in `folder`, with a coordinator that runs until the stack is closed."""
     store = CountingStore(LocalObjectStore(folder))
     stack.push_async_callback(store.close)
-    log = MemoryIntentLog()
-    service = CoordinatorService(store=store, log=EmbeddedFeed(log), settings=CoordinatorSettings(probe_rounds=0))
-    running = asyncio.ensure_future(service.run())
-
-    async def stop() -> None:
-        service.request_stop()
-        await running
-
-    stack.push_async_callback(stop)
+    log = await stack.enter_async_context(coordinating(store))
     return Table(store, log, StatisticsCodec(definition().tracked_fields), 10 * files)
 
 
@@ -140,9 +130,7 @@ async def _plan_seconds(folder: Path, where: str | None) -> Spread:
     for _ in range(_PLANS):
         store = LocalObjectStore(folder)
         began = time.perf_counter()
-        head = await find_head(store, TABLE)
-        assert head is not None
-        root = await read_root(store, TABLE, head.version)
+        root = await _newest_root(store)
         table = await read_definition(store, root.header)
         plan = await plan_scan(store, root, table, PruningFilter.of(where, table))
         found = sum(1 for _ in plan.tasks())
@@ -180,9 +168,7 @@ async def _cold(folder: Path) -> list[Result]:
 async def _location_columns(folder: Path) -> float:
     store = LocalObjectStore(folder)
     began = time.perf_counter()
-    head = await find_head(store, TABLE)
-    assert head is not None
-    root = await read_root(store, TABLE, head.version)
+    root = await _newest_root(store)
     for row in root.rows:
         if row.entry.content_type is ContentType.DATA_MANIFEST:
             pq.read_table(folder / key_of(TABLE, row.entry.location), columns=["location"]).column(0).to_pylist()
@@ -191,8 +177,14 @@ async def _location_columns(folder: Path) -> float:
     return taken
 
 
+async def _newest_root(store: LocalObjectStore) -> Root:
+    head = await find_head(store, TABLE)
+    assert head is not None
+    return await read_root(store, TABLE, head.version)
+
+
 def _memory(folders: dict[int, Path]) -> list[Result]:
-    """Of a process that loads a table to build on it, and has looked for a file in it."""
+    """The memory of a process that has loaded a table to build on it, and has looked up a file in it."""
     held = {size: anonymous_bytes(folders[size]) for size in (SIZES[0], SIZES[-1])}
     small, large = held
     per_million = (held[large] - held[small]) / (large - small) * 1e6

@@ -1,4 +1,4 @@
-"""Taking times side by side, and what they come to.
+"""Measuring times side by side, and comparing them.
 
 Owns: interleaved sampling, order statistics, ratios. Does not own: what is measured.
 Invariants: a subject and its yardstick alternate sample by sample, so that a drift of the machine hits both.
@@ -56,11 +56,11 @@ def load_average() -> float:
 
 
 Timed = Callable[[int], Awaitable[float | None]]
-"""Carries out sample number n and returns its seconds itself, or `None` to be timed whole."""
+"""Carries out sample number n; returns its seconds, or `None` to have the whole call timed."""
 
 
 async def interleaved(subject: Timed, yardstick: Timed, samples: int, warm_up: int) -> tuple[Spread, Spread]:
-    """`samples` of each after `warm_up` that do not count, in turn."""
+    """Take `samples` of each in turn, after `warm_up` samples that do not count."""
     seconds: tuple[list[float], list[float]] = ([], [])
     for number in range(samples + warm_up):
         for which, work in enumerate((subject, yardstick)):
@@ -73,7 +73,7 @@ async def interleaved(subject: Timed, yardstick: Timed, samples: int, warm_up: i
 
 
 def result(goal: str, what: str, subject: Spread, yardstick: Spread, name: str, target: str, notes: str = "") -> Result:
-    """A `Result` whose ratio is median by median."""
+    """A `Result` with the ratio of the medians."""
     return Result(
         goal, what, subject, yardstick, name, subject.median / yardstick.median, target, load_average(), notes
     )

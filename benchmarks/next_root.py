@@ -1,7 +1,7 @@
-"""Goal 9: the CPU of the next root, spliced, against encoding it anew with fastavro.
+"""Goal 9: the CPU of the next root, spliced, against encoding all of it with fastavro.
 
 Owns: both ways over the same 2,000 entries with 20 columns of statistics. Does not own: the splicing.
-Invariants: both produce a root that reads back to the same entries.
+Invariants: both produce a root with the same entries.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a benchmark run leaves behind: a table, a JSON file, a picture.
 
 Owns: their form. Does not own: the measurements.
-Invariants: the command, the load and the spread of both sides stand beside every ratio.
+Invariants: the command, the load and the spread of both sides are beside every ratio.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST: Final = 3.0
 
 
 def print_table(results: list[Result]) -> None:
-    """To standard output."""
+    """Print the results as a table."""
     table = Table(title="Rootline against its yardsticks")
     for heading in ("goal", "what", "min / median / p99", "yardstick", "min / median / p99", "ratio", "target", "load"):
         table.add_column(heading)
@@ -45,7 +45,7 @@ def print_table(results: list[Result]) -> None:
 
 
 def write_results(results: list[Result], folder: Path) -> None:
-    """`latest.json`, `latest.md` and `latest.svg` in `folder`."""
+    """Write `latest.json`, `latest.md` and `latest.svg` into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     body = {
         "command": "python -m benchmarks " + " ".join(sys.argv[1:]),

@@ -2,7 +2,7 @@
 
 Owns: a store that notes its PUTs, and reading the notes. Does not own: the store.
 Invariants: times are of the machine's monotonic clock, so that processes of one machine can compare them; a request is
-handed on as it is.
+passed on unchanged.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class TracingStore:
 
 
 def read_notes(file: Path) -> list[Put]:
-    """What was noted so far; a line that is being written counts for nothing yet."""
+    """The PUTs noted so far; a line that is still being written does not count."""
     lines = file.read_text().split("\n")[:-1]
     return [Put(*json.loads(line)) for line in lines]
 

@@ -1,9 +1,9 @@
 """Time to the first verdict after a coordinator was killed: the same one started again, or another member taking over.
 
 Owns: the measurement. Does not own: the process (`command_process`), the services.
-Invariants: the one that has the table's partition is killed, as a power cut would; the clock runs from then until the
-verdict on an intent that was published at that moment; every trial has topics and a group of its own, so that no dead
-member of one is waited for in another.
+Invariants: the coordinator with the table's partition is killed, as by a power cut; the clock runs from then until the
+verdict on an intent that is published at that moment; every trial has topics and a group of its own, so that none
+waits for a dead member of another.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from benchmarks.command_process import CommandProcess, running_command
 from benchmarks.coordinator_process import environment_of
 from benchmarks.far_services import Far, far_services
 from benchmarks.measure import Result, Spread, load_average
+from benchmarks.own_coordinator import require_commit
 from benchmarks.sample_table import TABLE, append_record, create_record, definition
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
 from rootline.schemas.bytes.root.statistics_codec import StatisticsCodec
-from rootline.schemas.verdict import VerdictKind
 
 TRIALS: Final = int(os.environ.get("ROOTLINE_BENCH_TAKEOVERS", "2"))
 _IMPORTS: Final = "import rootline.coordinator.app"
@@ -36,7 +36,7 @@ _TIMEOUT_S: Final = 120.0
 
 
 def measure() -> list[Result]:
-    """With services of its own."""
+    """Measure with services of its own."""
     starts_s: list[float] = []
     taken_s: dict[str, list[float]] = {}
     session_s = KafkaSettings().session_timeout_s
@@ -116,7 +116,7 @@ class _Writer:
         self._files = 0
 
     async def write(self) -> None:
-        """Publish, and wait for the verdict."""
+        """Publish an intent, and wait for its verdict."""
         if self._files == 0:
             await self._commit(create_record(self._definition))
         await self._commit(append_record(range(self._files, self._files + 1), self._codec))
@@ -125,12 +125,11 @@ class _Writer:
     async def _commit(self, record: bytes) -> None:
         position = await self.log.publish(TABLE.encode(), record)
         verdict = await self.log.wait_verdict(position, timeout_s=_TIMEOUT_S)
-        if verdict is None or verdict.kind is not VerdictKind.COMMITTED:
-            raise RuntimeError(f"the benchmark's own intent came to {verdict}")
+        require_commit(verdict)
 
 
 def _serves(member: CommandProcess) -> bool:
-    """Whether the table is this member's."""
+    """Whether this member has the table."""
     try:
         with urlopen(f"{member.url}/readyz", timeout=30) as answer:
             body = json.load(answer)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-pytest_plugins = ["tests.services.service_fixtures"]
+pytest_plugins = ["tests.services.service_fixtures", "tests.support.lake_fixtures"]
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
-"""Whether inline manifest vectors should be compressed before they go into a root, whose blocks are compressed anyway.
+"""Whether inline manifest vectors should be compressed before they go into a root, whose blocks are compressed too.
 
 Owns: roots' blocks of manifest vectors, both ways, their bytes and CPU. Does not own: the block codec.
-Invariants: both ways hold the very same vectors; times of both are taken in turn.
+Invariants: both ways hold the same vectors; the times of both are measured in turn.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How large a bit vector of random positions is, by encoding, density and length, beside the specification's figures.
 
 Owns: drawing positions, encoding them four ways, the table. Does not own: the vectors' codecs.
-Invariants: the same seed gives the same table; every encoding is of the very same positions, and reads back to them.
+Invariants: the same seed gives the same table; every encoding is of the same positions, and decodes to them.
 
 Source: the table "Compressed Sizes (bytes) of Bit Vectors" in the appendix of Iceberg's single file commits proposal.
 """
@@ -81,7 +81,7 @@ def sizes_of(positions: frozenset[int]) -> dict[str, int]:
 
 
 def drawn(length: int, density: float) -> Iterator[frozenset[int]]:
-    """Positions to delete, `density` of `length`, anew each time."""
+    """Positions to delete, `density` of `length`, drawn again each time."""
     chance = random.Random(f"{_SEED}/{length}/{density}")
     while True:
         yield frozenset(chance.sample(range(length), round(length * density)))
@@ -97,7 +97,7 @@ def _row(name: str, at: int) -> str:
 
 
 def raw_bits(positions: frozenset[int]) -> bytes:
-    """One bit a position, up to the last that is set."""
+    """One bit for each position, up to the last that is set."""
     bits = bytearray(max(positions, default=-1) // 8 + 1)
     for position in positions:
         bits[position >> 3] |= 1 << (position & 7)

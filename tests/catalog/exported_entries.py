@@ -1,7 +1,7 @@
 """Entries to export, of any table of `exported_tables`, and what is left of them when they are read back.
 
 Owns: values. Does not own: what is asserted about them.
-Invariants: everything made here may stand in a leaf; every field that an export carries sometimes is, sometimes not.
+Invariants: everything made here may be in a leaf; every field that an export carries is sometimes set, sometimes not.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def rows(*ids: int) -> pa.Table:
 
 
 class ExportedLake:
-    """A table, and what a fresh or a standing exporter makes of it; requests are counted."""
+    """A table, and its exports by a new exporter or by one that stays; requests are counted."""
 
     def __init__(self, folder: Path, lake: Lake, **properties: str) -> None:
         self.folder = folder
@@ -78,7 +78,7 @@ class ExportedLake:
     def export(
         self, format_version: FormatVersion = V3, version: int | None = None, exporter: TableExporter | None = None
     ) -> ExportedTable:
-        """One export; the counters start anew."""
+        """One export; the counters start again from 0."""
         self.requests.clear()
         self.read.clear()
         self.written.clear()

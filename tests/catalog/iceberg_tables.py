@@ -57,7 +57,7 @@ class FolderCatalog(NoopCatalog):
 
 
 def rows_of(table: pa.Table, key: str = "id") -> dict[Any, dict[str, Any]]:
-    """Row by its key; a key that stands twice is a fault of the reader."""
+    """Row by its key; a key that occurs twice is a bug of the reader."""
     found = {row[key]: row for row in table.to_pylist()}
     assert len(found) == table.num_rows
     return found

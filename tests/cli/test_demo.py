@@ -1,4 +1,4 @@
-"""The demo tells the truth, and can be told again."""
+"""`rootline demo` reports what is true, and can run again."""
 
 from __future__ import annotations
 

@@ -11,22 +11,12 @@ import pytest
 
 from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
-from rootline.schemas.intent import DataFile, Intent, IntentKind, RemovedFile
+from rootline.schemas.intent import Intent
 from rootline.schemas.verdict import VerdictKind
 from tests.cli.conftest import Result, Run
+from tests.support.small_intents import TABLE, adding, removing
 
 SCHEMA = pa.schema([("id", pa.int64())])
-TABLE = "demo.flights"
-
-
-def adding(name: str, **more: Any) -> Intent:
-    file = DataFile(location=f"data/{name}.parquet", record_count=1, file_size_in_bytes=10)
-    return Intent(intent_id=name, table=TABLE, kind=IntentKind.APPEND, add_data_files=(file,), **more)
-
-
-def removing(name: str) -> Intent:
-    file = RemovedFile(location=f"data/{name}.parquet")
-    return Intent(intent_id=f"no-{name}", table=TABLE, kind=IntentKind.REMOVE, remove_files=(file,))
 
 
 class Lake:

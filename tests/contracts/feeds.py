@@ -1,12 +1,11 @@
-"""Every log that coordinators read, each with its writers' side; and a reader that asks on and on.
+"""Every log that coordinators read, each with its writers' side and its readers.
 
-Owns: how each is made for a test, and driving readers until something holds. Does not own: the contract.
-Invariants: each test has a log of its own; a wait that never ends fails after a minute; every pause is the feed's own.
+Owns: how each log is made for a test. Does not own: the contract, driving a reader (`tests.support.feed_driver`).
+Invariants: each test has a log of its own.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -17,14 +16,12 @@ import pytest
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
-from rootline.ports.intent_feed import Assigned, CoordinatorLog, Delivered, FeedEvent, Revoked
-from rootline.schemas.errors import Unavailable
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.ports.intent_feed import CoordinatorLog, FeedEvent
+from rootline.schemas.log_position import LogPosition
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
+from tests.support.feed_driver import FeedDriver
 from tests.support.group_log import GroupLog
-
-PATIENCE_S: Final = 60
 
 
 class WritersSide(Protocol):
@@ -58,56 +55,23 @@ class LogUnderTest:
         await self._stack.aclose()
 
 
-class Reader:
-    """A coordinator's reading. `records` since the last assignment; `answers`: whether it lets go when it is asked."""
-
-    def __init__(self, feed: CoordinatorLog, *, answers: bool = True) -> None:
-        self.feed = feed
-        self.answers = answers
-        self.starts: dict[int, PartitionOffset] | None = None
-        self.records: list[LogRecord] = []
-        self.events: list[type[FeedEvent]] = []
-        self.poison_candidates: tuple[PartitionOffset, ...] = ()
-        self.at_end = False
+class Reader(FeedDriver):
+    """A coordinator's reading; `starts` are those of the assignment in force, `None` without one."""
 
     @property
-    def values(self) -> list[bytes]:
-        return [record.value for record in self.records]
+    def starts(self) -> dict[int, PartitionOffset] | None:
+        return None if self.assignment is None else {start.partition: start for start in self.assignment.starts}
 
     @property
-    def log(self) -> LogId:
-        assert self.starts
-        return next(iter(self.starts.values())).log
+    def poison_candidates(self) -> tuple[PartitionOffset, ...]:
+        return self.last_assignment.poison_candidates
 
-    async def step(self, *, wait_s: float = 0.2, hold: bool = False) -> FeedEvent | None:
-        """One event taken in; `None` when the log was unavailable."""
-        try:
-            event = await self.feed.next(wait_s=wait_s, hold=hold)
-        except Unavailable:
-            await asyncio.sleep(0)
-            return None
-        if not isinstance(event, Delivered):
-            self.events.append(type(event))
-        match event:
-            case Assigned(starts, poison_candidates):
-                self.starts = {start.partition: start for start in starts}
-                self.poison_candidates = poison_candidates
-                self.records = []
-            case Delivered(records, at_end):
-                assert not records or self.starts is not None, "no record comes without an assignment"
-                self.records += records
-                self.at_end = at_end
-            case Revoked():
-                self.starts = None
-                if self.answers:
-                    await self.feed.released()
-        return event
-
-    async def until(self, done: Callable[[], bool]) -> None:
-        await together(self, done=done)
+    @property
+    def kinds(self) -> list[type[FeedEvent]]:
+        return [type(event) for event in self.events]
 
     async def assigned(self) -> None:
-        await self.until(lambda: self.starts is not None)
+        await self.until(lambda: self.assignment is not None)
 
     async def ended(self) -> None:
         """Read all that there is."""
@@ -120,18 +84,6 @@ class Reader:
         assert self.starts is not None
         own = [[place.offset for place in places if place.partition == number] for number in self.starts]
         return all(offsets == sorted(set(offsets)) for offsets in own) and sum(map(len, own)) == len(places)
-
-
-async def together(*readers: Reader, done: Callable[[], bool]) -> None:
-    """Drive these until `done`."""
-
-    async def drive(reader: Reader) -> None:
-        while not done():
-            await reader.step()
-
-    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
-        for reader in readers:
-            tasks.create_task(drive(reader))
 
 
 Maker = Callable[[pytest.FixtureRequest, Path, AsyncExitStack], LogUnderTest]

@@ -1,4 +1,4 @@
-"""Every object store that the contract is held against.
+"""Every object store that the contract runs over.
 
 Owns: how each is made for a test. Does not own: the contract.
 Invariants: each test has an empty warehouse.

@@ -13,8 +13,9 @@ from rootline.ports.intent_feed import Assigned, Delivered, Revoked
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.root_header import PartitionOffset
-from tests.contracts.feeds import DURABLE, LOGS, SHARED, LogUnderTest, Maker, Reader, together
-from tests.kafka.decided import verdict_on
+from tests.contracts.feeds import DURABLE, LOGS, SHARED, LogUnderTest, Maker, Reader
+from tests.support.decided import verdict_on
+from tests.support.feed_driver import together
 
 
 def parameters(makers: dict[str, Maker]) -> list[object]:
@@ -65,7 +66,7 @@ async def test_the_assignment_comes_first_and_starts_with_the_first_record(log: 
 
     await reader.until(lambda: len(reader.records) == 5)
 
-    assert reader.events == [Assigned]
+    assert reader.kinds == [Assigned]
     assert reader.starts is not None
     assert reader.starts[positions[0].partition] == PartitionOffset(*positions[0])
     assert [record.position for record in reader.records] == positions
@@ -306,7 +307,7 @@ async def test_who_joins_gets_nothing_before_the_others_have_let_go(shared: LogU
     first, second = shared.reader(answers=False), shared.reader()
     await first.until(lambda: len(first.records) == 10)
 
-    await together(first, second, done=lambda: Revoked in first.events)
+    await together(first, second, done=lambda: Revoked in first.kinds)
     for _ in range(3):
         await second.step(wait_s=0.01)
     assert second.starts is None
@@ -326,7 +327,7 @@ async def test_who_has_no_room_for_records_hears_of_a_rebalance_all_the_same(sha
     await first.assigned()
 
     async def hold() -> None:
-        while not (first.starts and Revoked in first.events and second.starts):
+        while not (first.starts and Revoked in first.kinds and second.starts):
             await first.step(hold=True)
             assert first.records == []
 

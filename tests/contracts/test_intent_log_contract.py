@@ -14,7 +14,7 @@ from rootline.ports.intent_log import IntentLog
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced
 from rootline.schemas.log_position import LogId, LogPosition
-from tests.kafka.decided import verdict_on
+from tests.support.decided import verdict_on
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -18,7 +18,7 @@ from rootline.ports.intent_log import IntentSink, VerdictSink
 from rootline.ports.log_archive import LogArchive
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.log_position import LogPosition, LogRecord
-from tests.kafka.decided import verdict_on
+from tests.support.decided import letter_on, verdict_on
 
 
 @dataclass(frozen=True)
@@ -55,19 +55,8 @@ async def log(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[L
     await verdicts.close()
 
 
-def letter_on(position: LogPosition, value: bytes = b"v") -> DeadLetter:
-    return DeadLetter(
-        log=position.log,
-        partition=position.partition,
-        offset=position.offset,
-        intent_id=f"intent-{position.offset}",
-        table="demo.flights",
-        code="row-conflict",
-        message="two updates of one row",
-        key=b"demo.flights",
-        value=value,
-        headers=(("traceparent", b"1"),),
-    )
+def letter_of(position: LogPosition) -> DeadLetter:
+    return letter_on(position, b"v", headers=(("traceparent", b"1"),))
 
 
 async def test_an_empty_log_shows_nothing(log: Log) -> None:
@@ -142,10 +131,10 @@ async def test_the_verdict_on_a_record_is_found_among_many(log: Log) -> None:
 
 async def test_the_dead_letter_of_a_record_is_found_among_many(log: Log) -> None:
     positions = await log.sink.publish_many([(b"demo.flights", b"%d" % number) for number in range(50)])
-    await log.verdicts.publish_verdicts([], [letter_on(at) for at in positions[10:40]])
+    await log.verdicts.publish_verdicts([], [letter_of(at) for at in positions[10:40]])
     records = {record.position: record for record in await log.records()}
 
-    assert await log.archive.dead_letter_of(records[positions[17]]) == letter_on(positions[17])
+    assert await log.archive.dead_letter_of(records[positions[17]]) == letter_of(positions[17])
     assert await log.archive.dead_letter_of(records[positions[9]]) is None
     assert await log.archive.dead_letter_of(records[positions[40]]) is None
-    assert await log.dead_letters() == [letter_on(at) for at in positions[10:40]][::-1]
+    assert await log.dead_letters() == [letter_of(at) for at in positions[10:40]][::-1]

@@ -1,4 +1,4 @@
-"""The demo on Kafka and S3 tells the truth, and leaves nothing running."""
+"""The demo on Kafka and S3 reports what is true, and leaves nothing running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo tells the truth, can be told again, and leaves nothing running."""
+"""The demo with Spark reports what is true, can run again, and leaves nothing running."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import pytest
 from rootline.adapters.local.lake_lock import LakeLock
 from rootline.adapters.open import LAKE_FOLDER
 from rootline.connect import connect
-from rootline.demo.example_flights import Agreement
-from rootline.demo.report import Report
+from rootline.demo.agreement import Agreement
 from rootline.demo.service import command_line, running_service
+from rootline.demo.spark_report import SparkReport
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 DEMO = [sys.executable, "-m", "rootline.demo.spark_demo"]
 PATIENCE_S = 300
 
 
-def nobody_hosts(root: Path) -> bool:
+def no_one_hosts(root: Path) -> bool:
     lock = LakeLock(root / LAKE_FOLDER)
     try:
         return lock.try_acquire()
@@ -43,7 +43,7 @@ def test_the_demo_agrees_with_pandas_and_can_be_run_where_another_was(tmp_path: 
     files = root / "demo-files" / "demo.flights_2"
     assert (files / "tree.svg").read_text().startswith("<svg")
     assert (files / "tree-before-flush.svg").exists()
-    assert nobody_hosts(root)
+    assert no_one_hosts(root)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -63,10 +63,10 @@ def test_an_interrupted_demo_stops_what_it_started(tmp_path: Path, number: signa
     finally:
         process.kill()
         process.wait()
-    assert nobody_hosts(root)
+    assert no_one_hosts(root)
 
 
-def test_a_lake_that_somebody_serves_already_is_refused_naming_the_process(tmp_path: Path) -> None:
+def test_a_lake_that_is_served_already_is_refused_naming_the_process(tmp_path: Path) -> None:
     root = tmp_path / "lake"
     with running_service(root, tmp_path / "up.log") as service:
         done = subprocess.run([*DEMO, "--root", str(root)], capture_output=True, text=True, timeout=PATIENCE_S)
@@ -76,7 +76,7 @@ def test_a_lake_that_somebody_serves_already_is_refused_naming_the_process(tmp_p
 
 
 def test_a_mismatch_is_reported_as_one() -> None:
-    report = Report(agreement=Agreement())
+    report = SparkReport(agreement=Agreement())
     assert ": the same" in "\n".join(report.lines())
     report.agreement.hold("rows read by Spark", 3, 2)
     assert report.agreement.mismatches == ["rows read by Spark: expected 3, read 2"]

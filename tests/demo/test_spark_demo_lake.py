@@ -1,4 +1,4 @@
-"""Which lake the demo is told on, and what that lake's coordinators say about it."""
+"""Which lake the demo runs on, and what the coordinators of that lake measured."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
-from rootline.demo.metrics import quantiles_at
+from rootline.demo.quantiles import quantiles_at
 from rootline.demo.service import ServedLake
 from rootline.demo.spark_demo import main
 

@@ -92,7 +92,7 @@ class IcebergSpark:
         self._do("catalog", name=name, options={"type": "rest", "uri": address, **options})
 
     def run(self, *statements: str) -> None:
-        """Statements whose rows nobody wants."""
+        """Run statements whose rows are not needed."""
         self._do("sql", statements=statements, into=None)
 
     def rows(self, statement: str) -> pa.Table:

@@ -4,7 +4,7 @@ Each begins unpartitioned, is partitioned by carrier, then by a bucket of the id
 a column is renamed, one comes, two are promoted; partitions and columns hold nulls.
 
 Owns: their stories, their rows as Spark reads them. Does not own: Spark.
-Invariants: made once a session, in a temporary folder; nobody changes them in place, which an adoption does not.
+Invariants: made once in a session, in a temporary folder; no one changes them in place, nor does an adoption.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _evolve(spark: IcebergSpark, table: str, spec: str = "add partition field bu
 
 
 def _rewritten(spark: IcebergSpark, table: str) -> None:
-    """V1 has no delete files: Spark writes files anew."""
+    """V1 has no delete files: Spark writes the files again."""
     spark.run(f"alter table {table} set tblproperties ('write.delete.mode' = 'copy-on-write')")
     _begin(spark, table)
     spark.run(f"delete from {table} where id in (2, 11)")

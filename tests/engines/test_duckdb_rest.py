@@ -10,18 +10,11 @@ import pyarrow as pa
 import pytest
 
 from rootline.client.lake import Lake
-from rootline.connect import connect
 from tests.catalog.served_catalog import served
 from tests.engines.duckdb_reader import DuckDBReader, open_duckdb
 
 SCHEMA = pa.schema([("id", pa.int64()), ("carrier", pa.string()), ("delay", pa.float64())])
 BOTH = pytest.mark.parametrize("warehouse", ["v2", "v3"])
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with connect(tmp_path / "lake") as opened:
-        yield opened
 
 
 @pytest.fixture

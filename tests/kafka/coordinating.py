@@ -67,7 +67,7 @@ class SharedTable:
         self.watch = Watch(self.settings)
 
     async def publish(self, *intents: Intent) -> list[LogPosition]:
-        """Put intents on the log; nobody waits for what becomes of them."""
+        """Put intents on the log, without waiting for their verdicts."""
         return await self.writer.publish_many([(intent.table.encode(), encode_intent(intent)) for intent in intents])
 
     async def verdicts(self, positions: Sequence[LogPosition], *, patience_s: float = PATIENCE_S) -> list[Verdict]:
@@ -105,7 +105,7 @@ class SharedTable:
         return self.watch
 
     async def judge(self, *tables: TableName, patience_s: float = PATIENCE_S) -> Judged:
-        """Once the group has come to the end: everything is decided, once, and the tables are what follows from it."""
+        """Wait until the group has read everything; then all must be decided once, and the tables follow from that."""
 
         async def drained() -> bool:
             return (await self.sample()).behind == 0
@@ -146,7 +146,7 @@ def coordinator_of(settings: KafkaSettings, store: ObjectStore, **options: objec
 async def coordinating(
     settings: KafkaSettings, store: ObjectStore, **options: object
 ) -> AsyncIterator[CoordinatorService]:
-    """A coordinator for a block; it stops cleanly, and whatever ended it before is raised."""
+    """A coordinator for a block; it stops cleanly, and an error that ended it before is raised."""
     service = coordinator_of(settings, store, **options)
     task = asyncio.ensure_future(service.run())
     try:

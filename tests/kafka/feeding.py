@@ -1,13 +1,13 @@
-"""Feeds that are asked on and on, as coordinators would, and records put where a test wants them.
+"""Feeds on a real broker, and what happens to their topic: records, retention, partitions, limits.
 
-Owns: driving feeds until something holds. Does not own: the adapter under test.
-Invariants: a wait that never ends fails after a minute; every pause is the feed's own.
+Owns: changes of topics and groups through other clients. Does not own: the adapter under test, driving a feed
+(`tests.support.feed_driver`).
+Invariants: each change has happened when its function returns.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -23,75 +23,28 @@ from confluent_kafka.admin import (
 from rootline.adapters.kafka.intent_feed import KafkaIntentFeed
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import create_topics, topic_identity
-from rootline.ports.intent_feed import Assigned, Delivered, FeedEvent, Revoked
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.log_position import LogId, LogRecord
+from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import PartitionOffset
+from tests.support.feed_driver import FeedDriver
 
-PATIENCE_S = 60
 
-
-class Member:
-    """A coordinator's reading. `records` since the last assignment; `answers`: whether revocations are answered."""
+class Member(FeedDriver):
+    """A coordinator's reading; `starts`: partition → next offset at the assignment in force, nothing without one."""
 
     def __init__(self, settings: KafkaSettings, *, answers: bool = True) -> None:
-        self.feed = KafkaIntentFeed(settings)
-        self.answers = answers
-        self.starts: dict[int, int] = {}
-        self.records: list[LogRecord] = []
-        self.events: list[FeedEvent] = []
-        self.failures: list[Unavailable] = []
-        self.at_end = False
+        super().__init__(KafkaIntentFeed(settings), answers=answers)
 
     @property
-    def values(self) -> list[bytes]:
-        return [record.value for record in self.records]
-
-    @property
-    def log(self) -> LogId:
-        (assigned,) = [event for event in self.events[::-1] if isinstance(event, Assigned)][:1]
-        return assigned.starts[0].log
+    def starts(self) -> dict[int, int]:
+        starts = () if self.assignment is None else self.assignment.starts
+        return {start.partition: start.next_offset for start in starts}
 
     def offsets(self, partition: int) -> list[int]:
         return [record.position.offset for record in self.records if record.position.partition == partition]
 
-    async def step(self, *, wait_s: float = 0.2, hold: bool = False) -> FeedEvent | None:
-        """One event taken in; `None` when the log was unavailable."""
-        try:
-            event = await self.feed.next(wait_s=wait_s, hold=hold)
-        except Unavailable as failure:
-            self.failures.append(failure)
-            await asyncio.sleep(0)
-            return None
-        if not isinstance(event, Delivered):
-            self.events.append(event)
-        match event:
-            case Assigned(starts):
-                self.starts = {start.partition: start.next_offset for start in starts}
-                self.records, self.at_end = [], False
-            case Delivered(records, at_end):
-                self.records += records
-                self.at_end = at_end
-            case Revoked():
-                self.starts = {}
-                if self.answers:
-                    await self.feed.released()
-        return event
-
-    async def until(self, done: Callable[[], bool], *, hold: bool = False) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while not done():
-                await self.step(hold=hold)
-
     async def decided(self, partition: int, next_offset: int) -> None:
         await self.feed.decided([PartitionOffset(self.log, partition, next_offset)])
-
-
-async def together(*members: Member, done: Callable[[], bool]) -> None:
-    """Drive these members until `done`."""
-    async with asyncio.TaskGroup() as tasks:
-        for member in members:
-            tasks.create_task(member.until(done))
 
 
 @asynccontextmanager
@@ -109,7 +62,7 @@ def numbered(first: int, last: int) -> list[bytes]:
 
 
 def append(settings: KafkaSettings, partition: int, values: Sequence[bytes], **options: str) -> None:
-    """Records that somebody else's client wrote to one partition."""
+    """Write records to one partition, as a foreign client does."""
     servers = {"bootstrap.servers": settings.servers(), "log_level": 0}
     producer = Producer(
         {**servers, "enable.idempotence": True, "linger.ms": 0, **options}
@@ -120,7 +73,7 @@ def append(settings: KafkaSettings, partition: int, values: Sequence[bytes], **o
 
 
 def admin_of(settings: KafkaSettings) -> AdminClient:
-    """Keep it until its answers have come: they do not come to one that nobody holds."""
+    """An admin client; keep a reference to it until its answers have come, or they never do."""
     return AdminClient({"bootstrap.servers": settings.servers(), "log_level": 0})
 
 
@@ -154,7 +107,7 @@ def add_partitions(settings: KafkaSettings, total: int) -> None:
 
 
 def set_committed(settings: KafkaSettings, partition: int, offset: int, metadata: str = "") -> None:
-    """What an operator's tool does while nobody runs, or what somebody left."""
+    """Set the group's offset, as an operator's tool does while no member runs."""
     place = TopicPartition(settings.intents_topic, partition, offset, metadata)
     request = ConsumerGroupTopicPartitions(settings.group_id, [place])
     admin = admin_of(settings)

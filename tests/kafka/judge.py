@@ -167,5 +167,5 @@ def _judge_letters(watch: Watch) -> None:
 
 
 def _said(verdict: Verdict) -> tuple[Any, ...]:
-    """All of a verdict: whoever repeats it repeats it word for word."""
+    """All of a verdict: who repeats it must repeat all of it."""
     return tuple(verdict.model_dump().values())

@@ -64,8 +64,6 @@ class KafkaLake:
         return {
             "ROOTLINE_WAREHOUSE": self.warehouse,
             "ROOTLINE_LOG": self.kafka.url,
-            "ROOTLINE_S3__ENDPOINT": self.s3.endpoint,
-            "ROOTLINE_S3__ACCESS_KEY_ID": self.s3.access_key_id,
-            "ROOTLINE_S3__SECRET_ACCESS_KEY": self.s3.secret_access_key,
+            **self.s3.environment(),
             **{f"ROOTLINE_KAFKA__{name.upper()}": str(value) for name, value in kafka.items()},
         }

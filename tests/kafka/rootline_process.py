@@ -1,8 +1,8 @@
 """`rootline coordinator` and the like, each a process of its own that can be killed, paused and started again.
 
 Owns: the process, its log lines. Does not own: what it is told to serve (`kafka_lake`).
-Invariants: started as the command line starts it; log lines of every incarnation stay in one file; whoever starts one
-stops it, a paused one as well; it ends with the tests also when these are killed.
+Invariants: started as the command line starts it; log lines of every incarnation stay in one file; the code that starts
+one stops it, a paused one as well; it ends with the tests also when these are killed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,9 +19,9 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
+from rootline.demo.service import PROGRAM
 from tests.services.process_bond import ProcessBond
 
-_PROGRAM = (sys.executable, "-c", "from rootline.cli.app import main; main()")
 _DEADLINE_S = 60.0
 
 
@@ -53,7 +52,7 @@ class RootlineProcess:
         }
         with self._output.open("wb") as output, self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*_PROGRAM, *self._words, "--json"],
+                [*PROGRAM, *self._words, "--json"],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=log,
@@ -73,7 +72,7 @@ class RootlineProcess:
         return self._process is not None and self._process.poll() is None
 
     def wait_listening(self) -> str:
-        """Until it says where its HTTP listens."""
+        """Wait until it says where its HTTP listens."""
         deadline_s = time.monotonic() + _DEADLINE_S
         while b"\n" not in self._output.read_bytes():
             assert self.is_alive, f"{self.name} ended with {self.running.returncode}: {self.tail()}"
@@ -84,7 +83,7 @@ class RootlineProcess:
         return str(said["url"])
 
     def readiness(self) -> Any:
-        """What `/readyz` answers; `None` when nobody does."""
+        """What `/readyz` answers; `None` if nothing answers."""
         try:
             with urlopen(f"{self.wait_listening()}/readyz", timeout=5) as reply:
                 return json.loads(reply.read())
@@ -94,7 +93,7 @@ class RootlineProcess:
             return None
 
     def wait_ready(self) -> None:
-        """Until it has partitions, or nobody has any for it, and has read the log to its end."""
+        """Wait until it has its partitions, or there is none for it, and has read the log to its end."""
         deadline_s = time.monotonic() + _DEADLINE_S
         while not (answer := self.readiness() or {}).get("ready"):
             assert self.is_alive, f"{self.name} ended with {self.running.returncode}: {self.tail()}"
@@ -102,12 +101,12 @@ class RootlineProcess:
             self._breathe()
 
     def kill(self) -> None:
-        """As a power cut would."""
+        """Kill it, as a power cut would."""
         self.running.kill()
         self.wait(10)
 
     def pause(self) -> None:
-        """As a machine that hangs: it hears nothing, and does not know."""
+        """Stop it like a machine that hangs: it receives nothing, and does not know it."""
         os.kill(self.running.pid, signal.SIGSTOP)
         self._is_paused = True
 
@@ -117,7 +116,7 @@ class RootlineProcess:
         self._is_paused = False
 
     def request_stop(self) -> None:
-        """As a deployment does."""
+        """Ask it to stop, as a deployment does."""
         self.running.terminate()
 
     def wait(self, timeout_s: float = 60.0) -> int:
@@ -127,7 +126,7 @@ class RootlineProcess:
         return code
 
     def end(self) -> None:
-        """Whatever state it is in."""
+        """End it in any state."""
         if self.is_alive:
             if self._is_paused:
                 self.resume()
@@ -169,7 +168,7 @@ class RootlineProcess:
 
 @contextmanager
 def ending(*processes: RootlineProcess) -> Iterator[None]:
-    """Whatever happens, they end with the block."""
+    """They end with the block in any case."""
     try:
         yield
     finally:

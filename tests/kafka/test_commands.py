@@ -16,9 +16,9 @@ from rootline.schemas.intent import Intent
 from rootline.schemas.log_position import LogId, LogPosition
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
-from tests.kafka.decided import APPEND, letter_on
 from tests.kafka.reading import records_on
 from tests.services.kafka_service import KafkaService
+from tests.support.decided import APPEND, letter_on
 
 pytestmark = pytest.mark.services
 

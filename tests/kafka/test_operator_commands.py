@@ -11,28 +11,18 @@ import pytest
 from confluent_kafka import Producer
 
 from rootline.schemas.bytes.log.intent_codec import encode_intent
-from rootline.schemas.intent import DataFile, Intent, IntentKind, RemovedFile
+from rootline.schemas.intent import Intent
 from rootline.schemas.log_position import LogId, LogPosition
 from tests.cli.conftest import Result, Run
 from tests.cli.conftest import run as run
-from tests.kafka.decided import verdict_on
 from tests.kafka.reading import records_on
 from tests.kafka.shared_log import SharedLog
 from tests.services.kafka_service import KafkaService
+from tests.support.decided import verdict_on
+from tests.support.small_intents import TABLE, adding, removing
 
 pytestmark = pytest.mark.services
 SCHEMA = pa.schema([("id", pa.int64())])
-TABLE = "demo.flights"
-
-
-def adding(name: str, **more: Any) -> Intent:
-    file = DataFile(location=f"data/{name}.parquet", record_count=1, file_size_in_bytes=10)
-    return Intent(intent_id=name, table=TABLE, kind=IntentKind.APPEND, add_data_files=(file,), **more)
-
-
-def removing(name: str) -> Intent:
-    file = RemovedFile(location=f"data/{name}.parquet")
-    return Intent(intent_id=f"no-{name}", table=TABLE, kind=IntentKind.REMOVE, remove_files=(file,))
 
 
 class Lake:

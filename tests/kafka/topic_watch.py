@@ -83,7 +83,7 @@ class Watch:
         """Look at the group's offsets, then whether every record before them is decided; blocks.
 
         Raises:
-            AssertionError: it is not, or an offset went back. KafkaException: nobody answered.
+            AssertionError: it is not, or an offset went back. KafkaException: there was no answer.
 
         """
         committed = self._ask_committed()

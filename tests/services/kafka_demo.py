@@ -1,9 +1,9 @@
 """`python -m tests.services.kafka_demo`: the demo of `rootline.demo.spark_demo`, on real Kafka and S3.
 
-Owns: bringing up a broker, a bucket, the topics, coordinators and a worker, each a process of its own; stopping them in
-the order in which they need each other. Does not own: the services (its neighbours), the story.
-Invariants: what was started is stopped, whatever ends it: the end, a failure, Ctrl-C, SIGTERM, SIGHUP, and not as
-cleanly a kill; the exit code is the story's; every run has a folder, a bucket prefix and topics of its own.
+Owns: starting a broker, a bucket, the topics, coordinators and a worker, each a process of its own; stopping them in
+the order in which they need each other. Does not own: the services (its neighbours), the demo's steps.
+Invariants: what was started is stopped after the last step, a failure, Ctrl-C, SIGTERM or SIGHUP, and less cleanly
+after a kill; the exit code is the demo's; every run has a folder, a bucket prefix and topics of its own.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
-from rootline.demo.service import command_line
+from rootline.demo.service import command_line, stop_process
+from rootline.demo.terminal import interrupt_on, say, stage
 from rootline.schemas.errors import RootlineError
 from tests.kafka.kafka_lake import KafkaLake
 from tests.kafka.rootline_process import RootlineProcess
@@ -37,13 +36,13 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED = 130
 _PARTITIONS = 4
 _QUICK = {"ROOTLINE_WORKER__DISCOVERY_INTERVAL_S": "1", "ROOTLINE_WORKER__POLL_INTERVAL_S_MAX": "2"}
-"""The worker looks for work more often than it would have to: a demo is over soon."""
+"""The worker looks for work more often than by default: a demo is over soon."""
 _STOP_PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the command line asks for."""
+    """The arguments."""
 
     root: Path
     months: int
@@ -54,8 +53,7 @@ class Wanted:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it; the exit code."""
     wanted = _wanted(arguments)
-    for number in SIGNALS:
-        signal.signal(number, _interrupted)
+    interrupt_on(SIGNALS)
     try:
         return run(wanted)
     except KeyboardInterrupt:
@@ -67,25 +65,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(wanted: Wanted) -> int:
-    """Bring everything up, let the story be told, stop everything; the story's exit code."""
+    """Start everything, run the demo, stop everything; the demo's exit code."""
     folder = _fresh_folder(wanted.root)
     name = f"demo-{uuid.uuid4().hex[:8]}"
     with contextlib.ExitStack() as around:
-        with step("Kafka up"):
+        with stage("Kafka up"):
             kafka = around.enter_context(running_kafka(_made(folder / "kafka")))
             say(f"  Kafka on {kafka.servers}{_process(kafka.broker.pid if kafka.broker else None)}")
-        with step("S3 up"):
+        with stage("S3 up"):
             s3 = around.enter_context(running_s3(_made(folder / "s3")))
             say(f"  S3 on {s3.endpoint}{_process(s3.pid)}")
         lake = _lake(name, kafka, s3)
-        os.environ.update(lake.environment())  # for all that is started from here on
-        with step("topics made"):
+        os.environ.update(lake.environment())  # for every process that is started from here on
+        with stage("topics made"):
             words = ("--partitions", str(_PARTITIONS), "--replication-factor", "1")
             made = command_line("topics", "create", *words)
             if made.returncode != 0:
                 raise RuntimeError(f"rootline topics create: {made.stderr.strip()}")
             say("".join(f"  {line}\n" for line in made.stdout.splitlines()).rstrip())
-        with step("coordinators up"):
+        with stage("coordinators up"):
             coordinators = []
             for number in range(1, wanted.coordinators + 1):
                 coordinators.append(
@@ -94,7 +92,7 @@ def run(wanted: Wanted) -> int:
             around.callback(_request_stop, coordinators)
             for process in coordinators:
                 process.wait_ready()
-        with step("worker up"):
+        with stage("worker up"):
             _started(around, folder, "worker", "worker")
         code = _told(wanted, folder, [process.wait_listening() for process in coordinators])
         _show(wanted, lake, folder)
@@ -117,14 +115,14 @@ def _started(around: contextlib.ExitStack, folder: Path, name: str, *words: str)
 
 
 def _request_stop(processes: Sequence[RootlineProcess]) -> None:
-    """All at once, so that none of them takes over what the others leave."""
+    """Ask all of them at once, so that none takes over what the others leave."""
     for process in processes:
         if process.is_alive:
             process.request_stop()
 
 
 def _told(wanted: Wanted, folder: Path, metrics: Sequence[str]) -> int:
-    """The story's exit code, from a process of its own that is stopped first of all."""
+    """Run the demo in a process of its own, which is stopped before all others; its exit code."""
     command = [sys.executable, "-m", "rootline.demo.spark_demo", "--months", str(wanted.months)]
     command += ["--warehouse", os.environ["ROOTLINE_WAREHOUSE"], "--log", os.environ["ROOTLINE_LOG"]]
     command += [word for url in metrics for word in ("--metrics", url)]
@@ -134,17 +132,11 @@ def _told(wanted: Wanted, folder: Path, metrics: Sequence[str]) -> int:
         try:
             return story.wait()
         finally:
-            if story.poll() is None:
-                story.terminate()
-                try:
-                    story.wait(timeout=_STOP_PATIENCE_S)
-                except subprocess.TimeoutExpired:
-                    story.kill()
-                    story.wait()
+            stop_process(story, _STOP_PATIENCE_S)
 
 
 def _show(wanted: Wanted, lake: KafkaLake, folder: Path) -> None:
-    """Where everything is; and, if that is wanted, leave it running until a signal."""
+    """Say where everything is and, if that is wanted, leave it running until a signal."""
     say(f"logs      {folder}")
     if wanted.stays:
         say("stays     until Ctrl-C; in another shell:")
@@ -154,21 +146,8 @@ def _show(wanted: Wanted, lake: KafkaLake, folder: Path) -> None:
             while True:
                 signal.pause()
     if lake.s3.folder is not None:
-        say("later     the bucket's objects stay as files, to be looked at with")
+        say("later     the objects of the bucket stay as files; to look at them:")
         say(f"          rootline table list --warehouse {lake.s3.folder / lake.prefix}")
-
-
-@contextlib.contextmanager
-def step(name: str) -> Iterator[None]:
-    """Time one step, and say when it is done."""
-    began_s = time.perf_counter()
-    yield
-    say(f"{name:<22} {time.perf_counter() - began_s:6.1f} s")
-
-
-def say(text: str) -> None:
-    """Progress, at once."""
-    print(text, flush=True)
 
 
 def _process(pid: int | None) -> str:
@@ -185,20 +164,22 @@ def _made(folder: Path) -> Path:
 
 
 def _wanted(arguments: Sequence[str] | None) -> Wanted:
-    purpose = "The demo on real Kafka and S3, which it brings up by itself on 127.0.0.1."
+    purpose = "The demo on real Kafka and S3, which it starts by itself on 127.0.0.1."
     parser = argparse.ArgumentParser(prog="python -m tests.services.kafka_demo", description=purpose)
-    parser.add_argument("--root", type=Path, default=Path("demo-kafka"), help="where runs leave files; ./demo-kafka")
-    parser.add_argument("--months", type=int, default=12, choices=range(1, 13), help="so many months of flights")
-    parser.add_argument("--coordinators", type=int, default=2, choices=range(1, 9), help="members of one group; 2")
+    parser.add_argument(
+        "--root", type=Path, default=Path("demo-kafka"), help="folder for the files of all runs; default: ./demo-kafka"
+    )
+    parser.add_argument("--months", type=int, default=12, choices=range(1, 13), help="how many months of flights")
+    parser.add_argument(
+        "--coordinators",
+        type=int,
+        default=2,
+        choices=range(1, 9),
+        help="how many coordinators share the group; default: 2",
+    )
     parser.add_argument("--stay", action="store_true", help="leave the services running afterwards, until Ctrl-C")
     given = parser.parse_args(arguments)
     return Wanted(given.root.absolute(), given.months, given.coordinators, given.stay)
-
-
-def _interrupted(_number: int, _frame: FrameType | None) -> None:
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the stopping, which has its deadlines
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -1,25 +1,20 @@
-"""Kafka's jars, had once through Maven, and an archive of its loaded classes that halves every start.
+"""Kafka's jars, fetched once through Maven, and an archive of its loaded classes that halves every start.
 
-Owns: the folder in the user's cache. Does not own: running a broker (`kafka_service`).
-Invariants: a folder in the cache is whole and of the version in its name, also when two sessions fill it at once; what
-cannot be had fails the tests with one line that says what to install.
+Owns: which jars, the archive, the command. Does not own: the cache (`cached_software`), running a broker
+(`kafka_service`).
+Invariants: the archive is made by one session at a time, from the jars and the Java that it is used with.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
-from tests.services.go_tools import cache_folder
+from tests.services.cached_software import cached, carry_out, maven
 from tests.services.java_runtime import java_runtime
-from tests.services.slow_step import run_saying, say_progress
+from tests.services.slow_step import say_progress
 
 _VERSION = "4.3.1"
 _INSTEAD = ", or set ROOTLINE_TEST_KAFKA=host:port to use a running broker"
@@ -53,11 +48,7 @@ class KafkaSoftware:
 def kafka_software(record: Callable[[KafkaSoftware], None]) -> KafkaSoftware:
     """The software, from the cache or fetched into it; `record` runs a broker once for the archive of classes."""
     java = java_runtime("Kafka", instead=_INSTEAD)
-    folder = cache_folder() / f"kafka-{_VERSION}"
-    with (cache_folder() / "kafka.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            _fetch(folder)
+    with cached("kafka", _VERSION, _fetch) as folder:
         jars = sorted(map(str, folder.glob("*.jar")))
         software = KafkaSoftware(java.command, os.pathsep.join(jars), folder / f"classes-{java.version}.jsa")
         if not software.archive.exists():
@@ -66,15 +57,9 @@ def kafka_software(record: Callable[[KafkaSoftware], None]) -> KafkaSoftware:
     return software
 
 
-def _fetch(folder: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        pytest.fail(f"Kafka {_VERSION} cannot be had: install Maven (mvn on PATH){_INSTEAD}", pytrace=False)
-    with tempfile.TemporaryDirectory(dir=cache_folder()) as made:
-        Path(made, "pom.xml").write_text(_POM)
-        command = [maven, "-B", "-q", _PLUGIN, "-DoutputDirectory=libs", "-DincludeScope=runtime"]
-        got = run_saying(f"fetching Kafka {_VERSION}, once (63 MB)", command, cwd=made, timeout_s=600)
-        if got.code != 0:
-            reasons = [line for line in got.stdout.splitlines() if "ERROR" in line] or ["no reason given"]
-            pytest.fail(f"Kafka {_VERSION} cannot be had through Maven: {reasons[0][:300]}{_INSTEAD}", pytrace=False)
-        Path(made, "libs").rename(folder)
+def _fetch(folder: Path) -> Path:
+    software = f"Kafka {_VERSION}"
+    (folder / "pom.xml").write_text(_POM)
+    command = [*maven(software, instead=_INSTEAD), _PLUGIN, "-DoutputDirectory=libs", "-DincludeScope=runtime"]
+    carry_out(software, f"fetching {software}, once (63 MB)", command, folder, timeout_s=600, instead=_INSTEAD)
+    return folder / "libs"

@@ -32,7 +32,7 @@ class _Objects:
                 return False
             self._checked[path] = self._checked.get(path, 0) + 1
             self._changed.notify_all()
-            if self.lie is Lie.RACES:  # between the check and the write, somebody else checks
+            if self.lie is Lie.RACES:  # between the check and the write, another client checks
                 self._changed.wait_for(lambda: self._checked[path] > 1, timeout=0.2)
             self.bodies[path] = body
         return True

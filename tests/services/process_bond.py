@@ -2,7 +2,7 @@
 
 Owns: a watcher that ends the process, and what it started, when this one dies without saying goodbye: killed, or with
 its whole group, as `timeout` and CI do it. Does not own: the orderly end.
-Invariants: whoever ended the process releases the bond, so that its number is never taken for another process's.
+Invariants: the code that ended the process releases the bond, so that its number is never taken for another process's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Iterator
 
 _WATCH = 'read -r _ || kill -9 "-$1"'
-"""The end of its input without a word is our death."""
+"""A shell that kills the process when its input ends without a line: then we are dead."""
 
 
 class ProcessBond:

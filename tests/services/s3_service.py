@@ -46,6 +46,14 @@ class S3Service:
         parts = urlsplit(self.endpoint)
         return parts.hostname or "", parts.port or {"http": 80, "https": 443}[parts.scheme]
 
+    def environment(self) -> dict[str, str]:
+        """The variables that tell another process of this store."""
+        return {
+            "ROOTLINE_S3__ENDPOINT": self.endpoint,
+            "ROOTLINE_S3__ACCESS_KEY_ID": self.access_key_id,
+            "ROOTLINE_S3__SECRET_ACCESS_KEY": self.secret_access_key,
+        }
+
     def settings(self, **changes: Any) -> S3Settings:
         """Settings for this store."""
         return S3Settings(

@@ -21,7 +21,7 @@ HOST = "127.0.0.1"
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port that nothing listens on now."""
     with socket.socket() as found:
         found.bind((HOST, 0))
         port: int = found.getsockname()[1]

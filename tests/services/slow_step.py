@@ -1,4 +1,4 @@
-"""A step of the harness that takes minutes on a fresh machine: it says so, and that it still goes on.
+"""A step of the tests that takes minutes on a fresh machine: it says so, and says that it still runs.
 
 Owns: lines of progress on stderr, the end of what was started. Does not own: what the step does.
 Invariants: a command that is interrupted is ended together with all that it started; silence never lasts long.

@@ -1,4 +1,4 @@
-"""One Spark for the whole session, and lakes to use it on."""
+"""One Spark for the whole session, and a table to use it on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
-from rootline.connect import connect
 
 FLIGHTS = pa.schema([("id", pa.int64()), ("carrier", pa.string()), ("delay", pa.float64())])
 
@@ -44,19 +43,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     register(session)
     yield session
     session.stop()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Where the lake of a test rests."""
-    return tmp_path / "lake"
-
-
-@pytest.fixture
-def lake(folder: Path) -> Iterator[Lake]:
-    """A lake whose coordinator this process hosts, while Spark's workers use it."""
-    with connect(folder) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -195,7 +195,7 @@ def test_a_frame_stays_at_the_version_that_it_was_loaded_at(load: Load, table: T
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"version": 1}, "option 'version' is not known"),
+        ({"version": 1}, "option 'version' does not exist; the options are"),
         ({"versionAsOf": 99}, "version-unknown"),
         ({"tag": "nightly"}, "tag-unknown"),
         ({"snapshotId": 99}, "no addressable version has snapshot id 99"),

@@ -33,7 +33,7 @@ def test_the_environment_stands_behind_the_options() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"colums": "a"}, "option 'colums' is not known"),
+        ({"colums": "a"}, "option 'colums' does not exist; the options are"),
         ({"versionAsOf": "three"}, "option 'versionAsOf' is 'three'; it must be a whole number"),
         ({"versionAsOf": "-1"}, "option 'versionAsOf' is '-1'"),
         ({"versionAsOf": "1", "snapshotId": "2"}, "exclude each other"),
@@ -68,11 +68,15 @@ def test_a_moment_is_milliseconds_or_iso_8601_with_its_offset() -> None:
 @pytest.mark.parametrize(
     ("use", "given", "said"),
     [
-        (Use.READ, {"writerId": "a"}, "option 'writerId' has no meaning for a read"),
-        (Use.BATCH_WRITE, {"versionAsOf": "1"}, "option 'versionAsOf' has no meaning for a batch write"),
+        (Use.READ, {"writerId": "a"}, "option 'writerId' has no meaning for a read: leave it out"),
+        (Use.BATCH_WRITE, {"versionAsOf": "1"}, "option 'versionAsOf' has no meaning for a batch write: leave it out"),
         (Use.BATCH_WRITE, {"writerId": "a"}, "come together"),
         (Use.BATCH_WRITE, {"writerSequence": "1"}, "come together"),
-        (Use.STREAM_WRITE, {"writerId": "a", "writerSequence": "1"}, "a stream counts by its batch id"),
+        (
+            Use.STREAM_WRITE,
+            {"writerId": "a", "writerSequence": "1"},
+            "has no meaning for a stream, which counts by its batch id",
+        ),
     ],
 )
 def test_an_option_that_has_no_meaning_here_is_refused(use: Use, given: dict[str, str], said: str) -> None:

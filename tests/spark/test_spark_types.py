@@ -53,7 +53,7 @@ def test_uuids_are_texts_to_spark_and_come_back_as_uuids() -> None:
 
 
 def test_a_text_that_is_no_uuid_is_refused_naming_the_column() -> None:
-    with pytest.raises(Invalid, match="column c0 is a uuid, and 'x' is none"):
+    with pytest.raises(Invalid, match="column c0 is a uuid, and 'x' is not a UUID"):
         batch_from_spark(pa.record_batch({"c0": ["x"]}), schema_of(iceberg.UUIDType()))
 
 

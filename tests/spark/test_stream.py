@@ -179,7 +179,7 @@ def test_other_output_modes_and_batch_options_are_refused(
     flights: TableHandle, stream: Stream, spark: SparkSession
 ) -> None:
     stream.drop(1)
-    with pytest.raises(Exception, match="a stream counts by its batch id"):
+    with pytest.raises(Exception, match="a stream, which counts by its batch id"):
         stream.run(writerId="w", writerSequence=3)
     counted = spark.readStream.schema(COLUMNS).json(str(stream.source)).groupBy("carrier").count()
     writer = counted.writeStream.format("rootline").option("warehouse", stream.warehouse).outputMode("complete")

@@ -2,8 +2,8 @@
 
 Owns: seats, rebalances and their deadline, sessions, what is remembered of each partition. Does not own: records
 (`partitioned_log`), what a reader believes (`group_member`).
-Invariants: a partition has one owner in each generation; a generation begins only when everybody who was in the last
-one has let go, has left, or was thrown out; what is remembered moves forward only.
+Invariants: a partition has one owner in each generation; a generation begins only when all members of the last
+one have let go, have left, or were thrown out; what is remembered moves forward only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Seat:
 class ConsumerGroup:
     """`partitions` says how many there are; `changed` is called whenever a reader should look again.
 
-    A rebalance waits `rebalance_timeout_s` seconds for everybody; who is silent for `session_timeout_s` is thrown out.
+    A rebalance waits `rebalance_timeout_s` seconds for all; one that is silent for `session_timeout_s` is thrown out.
     """
 
     def __init__(
@@ -87,12 +87,12 @@ class ConsumerGroup:
         return self._assignment[reader] if seat is not None and not seat.waits else None
 
     def join(self, reader: str) -> None:
-        """Sit down, and let everybody let go."""
+        """Join, and make all members let go."""
         self._seats[reader] = _Seat()
         self.rebalance()
 
     def let_go(self, reader: str) -> None:
-        """Nothing of `reader` is in flight any more; whoever was thrown out sits down again."""
+        """Nothing of `reader` is in flight any more; a member that was thrown out joins again."""
         seat = self._seats.get(reader)
         if seat is None:
             self.join(reader)
@@ -108,7 +108,7 @@ class ConsumerGroup:
             self.rebalance()
 
     def rebalance(self) -> None:
-        """Everybody lets go; partitions are shared out anew."""
+        """All members let go; partitions are shared out again."""
         if self._deadline is None:
             loop = asyncio.get_running_loop()
             self._deadline = loop.call_later(self._rebalance_timeout_s, self._throw_out_late_ones)
@@ -134,7 +134,7 @@ class ConsumerGroup:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Share out once everybody waits. Every generation moves every partition on, if there is anybody else."""
+        """Share out once all members wait. Every generation moves every partition on, if there is another member."""
         if self._deadline is not None and all(seat.waits for seat in self._seats.values()):
             _cancel(self._deadline)
             self._deadline = None

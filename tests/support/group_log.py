@@ -20,7 +20,7 @@ class GroupLog(PartitionedLog):
     """A `PartitionedLog` with a group of readers.
 
     `before` and `after`: called around each operation of a reader; they may wait, and they may raise. `wary`: whether
-    a reader is told that the one before it ended without a word.
+    a reader is told that the one before it ended without leaving.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class GroupLog(PartitionedLog):
         self.group.rebalance()
 
     def pause(self, name: str) -> None:
-        """The connection to the group stands still, both ways; verdicts still go out."""
+        """The connection to the group stops, both ways; verdicts still go out."""
         member = self._members[name]
         member.hears.clear()
         self.group.fall_silent(member.reader)
@@ -84,7 +84,7 @@ class GroupLog(PartitionedLog):
             member.hears.set()
 
     def crash(self, name: str) -> None:
-        """The process is gone, without having left: whoever runs it is to be cancelled."""
+        """The process is gone without leaving; its task must be cancelled as well."""
         self._members[name].is_dead = True
         self.pause(name)
 

@@ -1,6 +1,6 @@
 """One reader of a group log: the port of a coordinator's log over memory.
 
-Owns: what this reader believes to have, and where its reading stands. Does not own: who is given what
+Owns: what this reader believes to have, and how far it has read. Does not own: who is given what
 (`consumer_group`), the records (`partitioned_log`).
 Invariants: those of the port; and nothing may be remembered past a record whose verdict, or dead letter, is not on the
 log: that fails the test.
@@ -59,7 +59,7 @@ class Hooks:
 
 @dataclass(slots=True)
 class GroupMember:
-    """One process's connection. `hears`: cleared while the process, or its connection to the group, stands still."""
+    """One process's connection. `hears`: cleared while the process, or its connection to the group, stops."""
 
     reader: str
     contents: PartitionedLog

@@ -1,6 +1,6 @@
 """A log of several partitions in memory: records, verdicts, dead letters, and who waits for them.
 
-Owns: what is on the log, the writers' side of it, and what a test does to a log: grow, cut, make anew. Does not own:
+Owns: what is on the log, the writers' side of it, and what a test does to a log: grow, cut, make again. Does not own:
 who reads which partition (`consumer_group`).
 Invariants: offsets of a partition ascend from 0, perhaps with gaps as transactions leave them; a key's records go to
 one partition as long as there are no more of them; no record gets two different verdicts: the second fails the test.
@@ -30,7 +30,7 @@ def loop_clock_ms() -> int:
 
 @dataclass(slots=True)
 class Changes:
-    """Something happened: whoever waits looks again."""
+    """Something happened: all that wait look again."""
 
     _event: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -79,7 +79,7 @@ class PartitionedLog:
 
     @property
     def log_id(self) -> LogId:
-        """The log's identity, which changes when it is made anew."""
+        """The log's identity, which changes when it is made again."""
         return LogId(f"group/{self._identity}.{self._generation}")
 
     @property
@@ -159,7 +159,7 @@ class PartitionedLog:
                     future.set_result(verdict)
 
     def must(self, holds: bool, otherwise: str) -> None:
-        """Fail the test unless it `holds`, even when whoever hears of it goes on."""
+        """Fail the test unless it `holds`, even if the code that gets the error goes on."""
         if not holds:
             self.violations.append(otherwise)
             raise AssertionError(otherwise)
@@ -221,7 +221,7 @@ class PartitionedLog:
         return len(self._partitions) - 1
 
     def recreate(self) -> None:
-        """The log is deleted and made anew under its name: another identity, offsets from 0."""
+        """The log is deleted and made again under its name: another identity, offsets from 0."""
         self._generation += 1
         self._partitions = [_Partition() for _ in self._partitions]
         self.changes.tell()

@@ -13,7 +13,7 @@ from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import PartitionOffset
 from rootline.testing.virtual_loop import run_virtually
-from tests.kafka.decided import letter_on, verdict_on
+from tests.support.decided import letter_on, verdict_on
 from tests.support.group_log import GroupLog
 from tests.support.group_member import GroupMember
 

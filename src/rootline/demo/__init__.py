@@ -1,1 +1,1 @@
-"""The demos: real flights through the whole of it, every answer checked."""
+"""The demos: real flights through all of Rootline, every answer compared with pandas."""

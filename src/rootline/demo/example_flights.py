@@ -1,16 +1,15 @@
-"""The flights of New York in 2013, as demos use them: the rows, a table for them, and what must be read back.
+"""The flights of New York in 2013, as the demos use them: the rows, a table for them, and the changes to it.
 
-Owns: the source in the table's types, the changes that demos make, the digest that compares rows. Does not own: the
-demos' stories (`rootline.demo.quick_demo`, `rootline.demo.spark_demo`).
-Invariants: what is expected is computed with pandas from the source alone; a digest does not depend on the order of
-rows or columns; a table of its own for each run, so that a demo can be run again in the same folder.
+Owns: the source in the table's types, the changes that both demos make, what must be read after them. Does not own:
+the order of the steps (`quick_demo`, `spark_story`), comparing (`agreement`).
+Invariants: what is expected is computed with pandas from the source alone; each run has a table of its own, so a demo
+can run again in the same folder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -21,8 +20,12 @@ from rootline.schemas.errors import Invalid
 if TYPE_CHECKING:
     import pandas as pd
 
+CARRIER: Final = "UA"
+"""The carrier whose flights are corrected: its clock was five minutes fast."""
 CANCELLED: Final = "dep_time is null"
 """The filter of the flights that never left."""
+LATE: Final = f"dep_delay > 60 and carrier = '{CARRIER}'"
+"""A filter that keeps few flights."""
 
 
 def flights_of_new_york(months: int = 12) -> pd.DataFrame:
@@ -44,22 +47,34 @@ def flights_of_new_york(months: int = 12) -> pd.DataFrame:
 
 
 def as_arrow(rows: pd.DataFrame) -> pa.Table:
-    """`rows` as the table has them; NaN is null."""
+    """`rows` in the table's types; NaN becomes null."""
     return pa.Table.from_pandas(rows, preserve_index=False)
 
 
-def corrected(flights: pd.DataFrame, carrier: str) -> pd.DataFrame:
-    """The flights of `carrier` that left, corrected: their clock was five minutes fast."""
-    flown = flights[flights.carrier == carrier].dropna(subset=["dep_time"])
-    return flown.assign(dep_delay=flown.dep_delay - 5.0)
+def delete_cancelled(table: TableHandle, flights: pd.DataFrame) -> int:
+    """Delete the cancelled flights by deletion vectors; how many rows that are."""
+    table.delete_where(CANCELLED)
+    return int(flights.dep_time.isna().sum())
 
 
-def expected_rows(flights: pd.DataFrame, carrier: str) -> pd.DataFrame:
-    """What is left after the cancelled flights are deleted and those of `carrier` corrected."""
+def correct_carrier(table: TableHandle, flights: pd.DataFrame) -> int:
+    """Overwrite the flights of `CARRIER` with corrected ones; how many rows that are."""
+    right = _corrected(flights)
+    table.overwrite(as_arrow(right), where=f"carrier = '{CARRIER}'")
+    return len(right)
+
+
+def expected_rows(flights: pd.DataFrame) -> pd.DataFrame:
+    """What the table holds after `delete_cancelled` and `correct_carrier`."""
     import pandas as pd
 
     flown = flights.dropna(subset=["dep_time"])
-    return pd.concat([flown[flown.carrier != carrier], corrected(flights, carrier)], ignore_index=True)
+    return pd.concat([flown[flown.carrier != CARRIER], _corrected(flights)], ignore_index=True)
+
+
+def late_rows(rows: pd.DataFrame) -> int:
+    """How many of `rows` the filter `LATE` keeps."""
+    return int(((rows.dep_delay > 60) & (rows.carrier == CARRIER)).sum())
 
 
 def fresh_table(lake: Lake, schema: pa.Schema, *, buckets: int, properties: Mapping[str, str]) -> TableHandle:
@@ -72,43 +87,11 @@ def fresh_table(lake: Lake, schema: pa.Schema, *, buckets: int, properties: Mapp
     return lake.create_table(name, schema=schema, partition_by=partition_by, properties=properties)
 
 
-def rows_digest(rows: pd.DataFrame) -> int:
-    """The same for the same rows in any order."""
-    import pandas as pd
-
-    ordered = rows[sorted(rows.columns)]
-    return int(pd.util.hash_pandas_object(ordered, index=False).sum())
-
-
-def rows_by_carrier(rows: pd.DataFrame) -> dict[str, int]:
-    """How many rows each carrier has."""
-    counts: dict[str, int] = rows.carrier.value_counts().sort_index().to_dict()
-    return counts
-
-
 def objects_below(lake: Lake, prefix: str) -> int:
     """How many objects the store keeps below `prefix`, which ends in `/`."""
     return len(lake.holder.run(lambda session: session.store.list(prefix)).keys)
 
 
-@dataclass
-class Agreement:
-    """What was compared; `mismatches` says in words what differs."""
-
-    mismatches: list[str] = field(default_factory=list)
-
-    @property
-    def agrees(self) -> bool:
-        """Whether nothing differs."""
-        return not self.mismatches
-
-    def hold(self, what: str, expected: Any, read: Any) -> None:
-        """Compare one thing."""
-        if expected != read:
-            self.mismatches.append(f"{what}: expected {expected}, read {read}")
-
-    def hold_rows(self, reader: str, expected: pd.DataFrame, read: pd.DataFrame) -> None:
-        """Compare rows that `reader` read: how many, of which carriers, and every value."""
-        self.hold(f"rows read by {reader}", len(expected), len(read))
-        self.hold(f"rows of each carrier read by {reader}", rows_by_carrier(expected), rows_by_carrier(read))
-        self.hold(f"every value of every row read by {reader}", rows_digest(expected), rows_digest(read))
+def _corrected(flights: pd.DataFrame) -> pd.DataFrame:
+    flown = flights[flights.carrier == CARRIER].dropna(subset=["dep_time"])
+    return flown.assign(dep_delay=flown.dep_delay - 5.0)

@@ -1,18 +1,16 @@
-"""The demo's story: a table of flights lives through appends, a delete, an overwrite and a flush.
+"""What `rootline demo` does: a table of flights goes through appends, a delete, an overwrite, a flush and an export.
 
-Owns: the story. Does not own: the flights and what is expected of them (`rootline.demo.example_flights`), any part
-of what it shows.
-Invariants: what is expected is computed with pandas from the source alone; a table of its own for each run, so that
-it can be run again in the same folder; nothing of the folder is deleted.
+Owns: the order of the steps. Does not own: the flights and what is expected of them (`example_flights`), the report
+(`quick_report`), any part of what it shows.
+Invariants: each run has a table of its own, so it can run again in the same folder; nothing in the folder is deleted.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,91 +19,32 @@ from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.connect import connect, lake_folder
 from rootline.demo.example_flights import (
-    CANCELLED,
-    Agreement,
+    LATE,
     as_arrow,
-    corrected,
+    correct_carrier,
+    delete_cancelled,
     expected_rows,
     flights_of_new_york,
     fresh_table,
+    late_rows,
     objects_below,
 )
+from rootline.demo.quick_report import WRITERS, QuickReport
 from rootline.schemas.errors import Invalid
 from rootline.schemas.object_keys import table_prefix
 
 if TYPE_CHECKING:
     import pandas as pd
 
-WRITERS: Final = 4
-CARRIER: Final = "UA"
 _FLUSH_AT_FILES: Final = 16
 _BUCKETS: Final = 4
 
 
-@dataclass
-class DemoReport:
-    """What happened, and whether it was right. Times in milliseconds, append times with writing Parquet."""
-
-    table: str = ""
-    folder: str = ""
-    picture: str = ""
-    rows_expected: int = 0
-    rows_read: int = 0
-    rows_appended: int = 0
-    rows_deleted: int = 0
-    rows_overwritten: int = 0
-    intents: int = 0
-    commits: int = 0
-    objects_per_commit: float = 0.0
-    files_flushed: int = 0
-    append_ms_median: float = 0.0
-    append_ms_max: float = 0.0
-    scan_ms: float = 0.0
-    export_format: int = 0
-    export_objects: int = 0
-    export_ms: float = 0.0
-    rows_read_by_pyiceberg: int = 0
-    elapsed_s: float = 0.0
-    mismatches: list[str] = field(default_factory=list)
-
-    @property
-    def agrees(self) -> bool:
-        """Whether all that was read is what pandas computes."""
-        return not self.mismatches
-
-    def lines(self) -> Iterator[str]:
-        """The report as text."""
-        yield f"rows      expected {self.rows_expected:,}, read {self.rows_read:,}: " + (
-            "the same rows" if self.agrees else "NOT the same"
-        )
-        yield (
-            f"changes   {self.rows_appended:,} rows appended by {WRITERS} writers at once, {self.rows_deleted:,} "
-            f"cancelled flights deleted by vectors, {self.rows_overwritten:,} rows of {CARRIER} overwritten"
-        )
-        yield (
-            f"commits   {self.intents} intents in {self.commits} commits, "
-            f"{self.objects_per_commit:g} object per commit; then one flush moved {self.files_flushed} entries"
-        )
-        yield (
-            f"latency   append {self.append_ms_median:.0f} ms median, {self.append_ms_max:.0f} ms at most, writing "
-            f"Parquet included; scan {self.scan_ms:.0f} ms"
-        )
-        yield (
-            f"engines   PyIceberg read {self.rows_read_by_pyiceberg:,} rows of an export as Iceberg "
-            f"V{self.export_format}: {self.export_objects} objects in {self.export_ms:.0f} ms, no file copied"
-        )
-        yield f"took      {self.elapsed_s:.1f} s"
-        yield f"files     {self.folder} (table {self.table})"
-        yield f"picture   {self.picture}"
-        for mismatch in self.mismatches:
-            yield f"MISMATCH  {mismatch}"
-
-
-def run_demo(url: str, log: str | None, months: int, step_done: Callable[[], None]) -> DemoReport:
-    """Tell the whole story on the lake at `url`; `step_done` is called after each of its 8 steps.
+def run_demo(url: str, log: str | None, months: int, step_done: Callable[[], None]) -> QuickReport:
+    """Run the demo on the lake at `url`; `step_done` is called after each of its 8 steps.
 
     Raises:
-        Invalid: `setting-invalid`, the warehouse is no folder, or the extra `demo` is not installed.
+        Invalid: `setting-invalid`, the warehouse is not a folder, or the extra `demo` is not installed.
 
     """
     began_s = time.perf_counter()
@@ -113,15 +52,15 @@ def run_demo(url: str, log: str | None, months: int, step_done: Callable[[], Non
     step_done()
     folder = lake_folder(url)
     if folder is None:
-        raise Invalid("setting-invalid", f"{url}: this demo keeps its picture in the lake's folder; name a path")
+        raise Invalid("setting-invalid", f"{url}: this demo needs a lake in a folder, for its picture: name a path")
     with connect(url, log=log) as lake:
-        report = _tell(lake, folder, flights, step_done)
+        report = _run(lake, folder, flights, step_done)
     report.elapsed_s = time.perf_counter() - began_s
     return report
 
 
-def _tell(lake: Lake, folder: Path, flights: pd.DataFrame, step_done: Callable[[], None]) -> DemoReport:
-    report = DemoReport(folder=str(folder.absolute()))
+def _run(lake: Lake, folder: Path, flights: pd.DataFrame, step_done: Callable[[], None]) -> QuickReport:
+    report = QuickReport(folder=str(folder.absolute()))
     properties = {"rootline.flush.data-files": str(_FLUSH_AT_FILES)}
     table = fresh_table(lake, as_arrow(flights).schema, buckets=_BUCKETS, properties=properties)
     report.table = table.name
@@ -133,9 +72,9 @@ def _tell(lake: Lake, folder: Path, flights: pd.DataFrame, step_done: Callable[[
     step_done()
 
     before_delete = table.head().version
-    table.delete_where(CANCELLED)
+    report.rows_deleted = delete_cancelled(table, flights)
     step_done()
-    table.overwrite(as_arrow(corrected(flights, CARRIER)), where=f"carrier = '{CARRIER}'")
+    report.rows_overwritten = correct_carrier(table, flights)
     report.intents += 2
     report.commits = table.head().version - version_before
     report.objects_per_commit = (objects_below(lake, metadata) - objects_before) / report.commits
@@ -155,8 +94,8 @@ def _tell(lake: Lake, folder: Path, flights: pd.DataFrame, step_done: Callable[[
     return report
 
 
-def _append(table: TableHandle, flights: pd.DataFrame, report: DemoReport) -> None:
-    """A table of each four days of a month, appended by several writers at once."""
+def _append(table: TableHandle, flights: pd.DataFrame, report: QuickReport) -> None:
+    """Append the flights of every four days, by several writers at once."""
     parts = [part for _, part in flights.groupby(["month", (flights.day - 1) // 4])]
     took_ms: list[float] = []
 
@@ -173,7 +112,7 @@ def _append(table: TableHandle, flights: pd.DataFrame, report: DemoReport) -> No
 
 
 async def _flush(session: Session) -> int:
-    """What `rootline worker` does all day, once; the number of entries that moved into leaves."""
+    """Do once what `rootline worker` does all day; how many entries moved into leaves."""
     from rootline.workers.app import WorkerService
 
     worker = WorkerService(store=session.store, log=session.log)
@@ -184,28 +123,23 @@ async def _flush(session: Session) -> int:
     return moved
 
 
-def _compare(table: TableHandle, flights: pd.DataFrame, before_delete: int, report: DemoReport) -> None:
-    expected = expected_rows(flights, CARRIER)
+def _compare(table: TableHandle, flights: pd.DataFrame, before_delete: int, report: QuickReport) -> None:
+    expected = expected_rows(flights)
     began_s = time.perf_counter()
     read = table.scan().to_arrow().to_pandas()
     report.scan_ms = (time.perf_counter() - began_s) * 1000
     report.rows_expected, report.rows_read = len(expected), len(read)
-    report.rows_deleted, report.rows_overwritten = (
-        int(flights.dep_time.isna().sum()),
-        int((expected.carrier == CARRIER).sum()),
-    )
-    agreement = Agreement(report.mismatches)
+    agreement = report.agreement
     agreement.hold_rows("a scan", expected, read)
-    late = "dep_delay > 60 and month = 1"
-    agreement.hold(late, int(((expected.dep_delay > 60) & (expected.month == 1)).sum()), table.scan(where=late).count())
+    agreement.hold(f"rows where {LATE}", late_rows(expected), table.scan(where=LATE).count())
     agreement.hold("rows before the delete", len(flights), table.scan(version=before_delete).count())
     agreement.hold("objects per commit", 1.0, report.objects_per_commit)
     agreement.hold("findings of a check", [], list(table.check()))
     agreement.hold("whether the flush moved anything", True, report.files_flushed > 0)
 
 
-def _compare_export(table: TableHandle, flights: pd.DataFrame, report: DemoReport) -> None:
-    """What an engine sees that knows nothing of Rootline."""
+def _compare_export(table: TableHandle, flights: pd.DataFrame, report: QuickReport) -> None:
+    """Compare what an engine reads that knows nothing of Rootline."""
     from pyiceberg.table import StaticTable
 
     began_s = time.perf_counter()
@@ -214,4 +148,4 @@ def _compare_export(table: TableHandle, flights: pd.DataFrame, report: DemoRepor
     report.export_format, report.export_objects = int(exported.format_version), exported.cost.puts
     read = StaticTable.from_metadata(exported.metadata_location).scan().to_arrow().to_pandas()
     report.rows_read_by_pyiceberg = len(read)
-    Agreement(report.mismatches).hold_rows("PyIceberg", expected_rows(flights, CARRIER), read)
+    report.agreement.hold_rows("PyIceberg", expected_rows(flights), read)

@@ -1,8 +1,7 @@
-"""Services as the demo needs them: `rootline …` in processes of their own, and single commands of the command line.
+"""The command line in processes of its own: services that run until a block ends, and single commands.
 
-Owns: starting and stopping such processes, their output. Does not own: what they do, what they measured
-(`metrics`).
-Invariants: a service that was started is stopped, whatever happens; it is in no terminal's foreground group, so that
+Owns: starting and stopping such processes, their output. Does not own: what they do, what they measured (`quantiles`).
+Invariants: a service that was started is stopped, whatever happens; it is not in the terminal's foreground group, so
 Ctrl-C reaches the demo alone, which then stops it cleanly.
 """
 
@@ -10,15 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rootline.demo.metrics import Quantiles, quantiles_at
+from rootline.demo.quantiles import Quantiles, quantiles_at
 from rootline.schemas.errors import Unavailable
 
 PROGRAM: Final = (sys.executable, "-c", "from rootline.cli.app import main; main()")
@@ -30,19 +30,19 @@ _COMMAND_PATIENCE_S: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class RunningService:
-    """A service in a process of its own; `url` is where its HTTP listens, empty for one without."""
+    """A service in a process of its own; `url` is where its HTTP listens, empty if it has none."""
 
     process: subprocess.Popen[str]
     url: str
 
     def quantiles(self, histogram: str) -> Quantiles:
-        """What its `/metrics` says of one histogram."""
+        """The quantiles of one histogram in its `/metrics`."""
         return quantiles_at([self.url], histogram)
 
 
 @dataclass(frozen=True, slots=True)
 class ServedLake:
-    """A lake that services work on: where it is, and the HTTP of those of its coordinators that are known."""
+    """A lake that is served: where it is, and the HTTP URLs of its coordinators, as far as they are known."""
 
     warehouse: str
     log: str | None
@@ -59,24 +59,26 @@ class ServedLake:
 
 @contextlib.contextmanager
 def running_service(lake: Path, output: Path) -> Iterator[RunningService]:
-    """Coordinator, worker and HTTP of an embedded lake, until the block ends; their log lines go to the file `output`.
+    """Run coordinator, worker and HTTP of an embedded lake until the block ends; their log goes to the file `output`.
 
     Raises:
-        Unavailable: `log-unavailable`, it did not start, or somebody else serves this lake.
+        Unavailable: `log-unavailable`, they did not start, or another process serves this lake.
 
     """
     with running("up", "--root", str(lake), "--http-port", "0", output=output) as service:
         if not service.url:
-            raise Unavailable("log-unavailable", f"`rootline up` has no HTTP to ask; {output} says why")
+            raise Unavailable("log-unavailable", f"`rootline up` serves no HTTP: the reason is in {output}")
         yield service
 
 
 @contextlib.contextmanager
-def running(*words: str, output: Path) -> Iterator[RunningService]:
-    """`rootline WORDS…`, a service, until the block ends; its log lines go to the file `output`.
+def running(*words: str, output: Path, environment: Mapping[str, str] | None = None) -> Iterator[RunningService]:
+    """Run the service `rootline WORDS…` until the block ends; its log goes to the file `output`.
+
+    `environment`: variables besides those of this process.
 
     Raises:
-        Unavailable: `log-unavailable`, it did not start, or somebody else serves this lake.
+        Unavailable: `log-unavailable`, it did not start, or another process serves this lake.
 
     """
     with output.open("a", encoding="utf-8") as lines:
@@ -87,26 +89,27 @@ def running(*words: str, output: Path) -> Iterator[RunningService]:
             stderr=lines,
             text=True,
             start_new_session=True,
+            env={**os.environ, **(environment or {})},
         )
     try:
         said = _said(process)
         if said["event"] == "waiting":
             holder = said["holder"]
-            said = _said(process, _WAITING_PATIENCE_S)  # whoever only commits something gives way soon
+            said = _said(process, _WAITING_PATIENCE_S)  # a process that only commits something ends soon
             if said["event"] == "ended":
                 raise Unavailable(
                     "log-unavailable",
-                    f"`rootline {' '.join(words)}`: process {holder} serves it already; stop it first",
+                    f"`rootline {' '.join(words)}`: process {holder} serves this lake already; stop it first",
                 )
         if said["event"] != "listening":
-            raise Unavailable("log-unavailable", f"`rootline {words[0]}` did not start; {output} says why")
+            raise Unavailable("log-unavailable", f"`rootline {words[0]}` did not start: the reason is in {output}")
         yield RunningService(process, said["url"] or "")
     finally:
-        _stop(process)
+        stop_process(process, _STOP_PATIENCE_S)
 
 
 def _said(process: subprocess.Popen[str], patience_s: float = _START_PATIENCE_S) -> dict[str, Any]:
-    """The next event that the service announces; it is stopped when it says nothing for so long."""
+    """The next event that the service announces; it is stopped if it announces nothing for so long."""
     assert process.stdout is not None
     impatient = threading.Timer(patience_s, process.terminate)
     impatient.start()
@@ -118,17 +121,18 @@ def _said(process: subprocess.Popen[str], patience_s: float = _START_PATIENCE_S)
     return {"event": "ended"} if said["event"] == "stopped" else said
 
 
-def _stop(process: subprocess.Popen[str]) -> None:
+def stop_process(process: subprocess.Popen[Any], patience_s: float) -> None:
+    """Ask a process to end, and kill it if it does not within `patience_s`; nothing if it has ended."""
     process.terminate()
     try:
-        process.communicate(timeout=_STOP_PATIENCE_S)
+        process.communicate(timeout=patience_s)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
 
 
 def command_line(*words: str, output: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a `rootline` command to its end; stdout goes to the file `output` if one is given."""
+    """Run a `rootline` command to its end; its stdout goes to the file `output` if one is given."""
     with contextlib.ExitStack() as around:
         stdout: Any = subprocess.PIPE if output is None else around.enter_context(output.open("w", encoding="utf-8"))
         return subprocess.run(

@@ -1,12 +1,12 @@
-"""`python -m rootline.demo.spark_demo`: the whole thing on real flights, in one or two minutes.
+"""`python -m rootline.demo.spark_demo`: the whole of Rootline on real flights, with Spark, in one or two minutes.
 
-On an embedded lake that it serves itself (`--root DIR`), or on one that services work on already (`--warehouse URL
---log URL`), wherever that is.
+It runs on an embedded lake that it serves itself (`--root DIR`), or on a lake that is served already, wherever that is
+(`--warehouse URL --log URL`).
 
-Owns: the order of the demo's stages, the terminal, the exit code. Does not own: the steps (`story`), the report
-(`report`).
-Invariants: 1 when anything that was read differs from what pandas computes; what was started is stopped, Ctrl-C and
-SIGTERM included; nothing of the lake is deleted, and each run has a table of its own.
+Owns: the order of the demo's stages, its arguments, the exit code. Does not own: the steps (`spark_story`), the report
+(`spark_report`).
+Invariants: the exit code is 1 when anything that was read differs from what pandas computes; what was started is
+stopped, also after Ctrl-C and SIGTERM; nothing in the lake is deleted, and each run has a table of its own.
 """
 
 from __future__ import annotations
@@ -16,30 +16,29 @@ import contextlib
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from rootline.connect import connect
 from rootline.demo.example_flights import as_arrow, flights_of_new_york, fresh_table
-from rootline.demo.report import Report
 from rootline.demo.service import ServedLake, running_service
-from rootline.demo.story import BUCKETS, Story, flush_at, flush_properties, write_source
+from rootline.demo.spark_report import SparkReport
+from rootline.demo.spark_story import BUCKETS, Story, flush_at, flush_properties, write_source
+from rootline.demo.terminal import interrupt_on, say, stage
 from rootline.schemas.errors import RootlineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FOLDER: Final = "demo-files"
-"""What the demo itself keeps, beside the tables of an embedded lake."""
+"""The folder of the demo's own files, beside the tables of an embedded lake."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the command line asks for: `lake` is a folder to be served, or what is served already."""
+    """The arguments. `lake`: a folder that the demo serves itself, or a lake that is served already."""
 
     lake: Path | ServedLake
     files: Path
@@ -49,15 +48,14 @@ class Wanted:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; the exit code."""
     wanted = _wanted(arguments)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupted)
-    report = Report()
+    interrupt_on((signal.SIGINT, signal.SIGTERM))
+    report = SparkReport()
     try:
         run(wanted, report)
     except KeyboardInterrupt:
         say("stopped")
         sys.stdout.flush()
-        os._exit(130)  # Spark's own handlers must not turn what is over into another exit code
+        os._exit(130)  # so that Spark's own handlers do not change the exit code
     except RootlineError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
@@ -67,8 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if report.agreement.agrees else 1
 
 
-def run(wanted: Wanted, report: Report) -> None:
-    """Tell the whole story.
+def run(wanted: Wanted, report: SparkReport) -> None:
+    """Run all stages.
 
     Raises:
         RootlineError: a service, a store or the table failed.
@@ -77,27 +75,27 @@ def run(wanted: Wanted, report: Report) -> None:
     home = wanted.files
     home.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as around:
-        with stage(report, "flights read"):
+        with stage("flights read", report.stages):
             flights = flights_of_new_york(wanted.months)
         if isinstance(wanted.lake, ServedLake):
             served = wanted.lake
         else:
-            with stage(report, "services up"):
+            with stage("services up", report.stages):
                 served = _serve(around, wanted.lake, home)
-        with stage(report, "table made"):
+        with stage("table made", report.stages):
             lake = around.enter_context(connect(served.warehouse, log=served.log, coordinator="elsewhere"))
             properties = flush_properties(wanted.months)
             table = fresh_table(lake, as_arrow(flights).schema, buckets=BUCKETS, properties=properties)
             files = home / table.name
             write_source(flights, files)
             say(f"  table {table.name}, by month(time_hour) and bucket({BUCKETS}, carrier)")
-        with stage(report, "Spark up"):
+        with stage("Spark up", report.stages):
             spark = around.enter_context(spark_session(home / "spark.log"))
         report.table, report.files, report.lake = table.name, _shown(files), served.warehouse
         if isinstance(wanted.lake, Path):
             report.lake = _shown(wanted.lake)
             report.look = f"rootline history {table.name} --warehouse {report.lake}"
-        story = Story(spark, lake, served, table, files, flights, flush_at(wanted.months), say, report)
+        story = Story(spark, lake, served, table, files, flights, flush_at(wanted.months), report)
         for name, step in (
             ("streamed", story.stream),
             ("deleted and corrected", story.change),
@@ -107,7 +105,7 @@ def run(wanted: Wanted, report: Report) -> None:
             ("read by commands", story.read_with_commands),
             ("drawn", story.draw),
         ):
-            with stage(report, name):
+            with stage(name, report.stages):
                 step()
 
 
@@ -118,21 +116,27 @@ def _serve(around: contextlib.ExitStack, root: Path, home: Path) -> ServedLake:
 
 
 def _wanted(arguments: Sequence[str] | None) -> Wanted:
-    purpose = "The whole thing on real flights, in one or two minutes; everything that is read is held against pandas."
+    purpose = (
+        "Rootline on real flights with Spark, in one or two minutes; everything that is read is compared with pandas."
+    )
     parser = argparse.ArgumentParser(prog="python -m rootline.demo.spark_demo", description=purpose)
-    parser.add_argument("--months", type=int, default=12, choices=range(1, 13), help="so many months of flights")
-    parser.add_argument("--root", type=Path, help="an embedded lake's folder, served by the demo itself; ./demo-lake")
-    parser.add_argument("--warehouse", metavar="URL", help="instead: a lake that services work on already")
+    parser.add_argument("--months", type=int, default=12, choices=range(1, 13), help="how many months of flights")
+    parser.add_argument(
+        "--root", type=Path, help="folder of an embedded lake, which the demo serves itself; default: ./demo-lake"
+    )
+    parser.add_argument("--warehouse", metavar="URL", help="instead of --root: a lake that is served already")
     parser.add_argument("--log", metavar="URL", help="the log of that lake, such as kafka://host:port")
     parser.add_argument(
         "--metrics", metavar="URL", action="append", default=[], help="HTTP of each of its coordinators"
     )
     parser.add_argument(
-        "--files", type=Path, help=f"what the demo itself keeps: ./{FOLDER}, or there in a lake's folder"
+        "--files",
+        type=Path,
+        help=f"folder of the demo's own files; default: {FOLDER} in the lake's folder, or ./{FOLDER}",
     )
     given = parser.parse_args(arguments)
     if given.warehouse is None and (given.log is not None or given.metrics):
-        parser.error("--log and --metrics belong to a lake that is served already: name it with --warehouse")
+        parser.error("--log and --metrics are for a lake that is served already: name it with --warehouse")
     if given.warehouse is not None and given.root is not None:
         parser.error("--root and --warehouse name two lakes: give one of them")
     if given.warehouse is not None:
@@ -143,18 +147,8 @@ def _wanted(arguments: Sequence[str] | None) -> Wanted:
 
 
 @contextlib.contextmanager
-def stage(report: Report, name: str) -> Iterator[None]:
-    """Time one stage, and say when it is done."""
-    began_s = time.perf_counter()
-    yield
-    took_s = time.perf_counter() - began_s
-    report.stages.append((name, took_s))
-    say(f"{name:<22} {took_s:6.1f} s")
-
-
-@contextlib.contextmanager
 def spark_session(output: Path) -> Iterator[SparkSession]:
-    """A local Spark with our data source, until the block ends; what Java says goes to the file `output`."""
+    """A local Spark with our data source, until the block ends; Java's output goes to the file `output`."""
     from pyspark.sql import SparkSession
 
     from rootline.spark.data_source import register
@@ -181,7 +175,7 @@ def spark_session(output: Path) -> Iterator[SparkSession]:
 
 @contextlib.contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """Processes that are started in the block write their stderr to the file."""
+    """Send the stderr of processes that are started in the block to the file."""
     sys.stderr.flush()
     kept = os.dup(2)
     with path.open("ab") as file:
@@ -193,22 +187,11 @@ def _stderr_to(path: Path) -> Iterator[None]:
         os.close(kept)
 
 
-def say(text: str) -> None:
-    """One line of progress or report, at once."""
-    print(text, flush=True)
-
-
 def _shown(path: Path) -> str:
     """`path` as a person would type it here."""
     with contextlib.suppress(ValueError):
         return str(path.relative_to(Path.cwd()))
     return str(path)
-
-
-def _interrupted(_number: int, _frame: FrameType | None) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the stopping, which has its deadlines
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

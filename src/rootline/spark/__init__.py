@@ -2,7 +2,7 @@
 
 Owns: `format("rootline")` for batch reads, batch writes and streaming writes. Does not own: planning, statistics,
 publishing (the library's own rooms do it).
-Invariants: importing this package imports Spark only when a name of it is asked for.
+Invariants: importing this package imports Spark only when one of its names is used.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The driver's side of a write: one intent for all files of a batch, and its verdict.
 
-Owns: from the tasks' messages to a commit, for appends and overwrites, batch and stream. Does not own: writing files
-(`file_sink`), publishing and waiting (`rootline.client`).
+Owns: the way from the tasks' messages to a commit, for appends and overwrites, batch and stream. Does not own: writing
+files (`file_sink`), publishing and waiting (`rootline.client`).
 Invariants: a batch is one intent; a replayed batch (same writer, same sequence) commits once; a rejected batch fails
-the query unless it is asked to go to the dead letters; nothing is ever undone, because a published intent may have
+the query, unless the option sends it to the dead letters; nothing is ever undone, because a published intent may have
 been committed already.
 """
 
@@ -53,7 +53,10 @@ class WrittenBatch:
 
         """
         if len({message.table_uuid for message in written}) != 1:
-            raise Invalid("table-uuid-mismatch", "the table was dropped and made anew while the batch was written")
+            raise Invalid(
+                "table-uuid-mismatch",
+                "the table was dropped and created again while the batch was written: run the write again",
+            )
         files = tuple(data_file for message in written for data_file in message.files)
         schema_id = max(message.schema_id for message in written)
         return WrittenBatch(files, written[0].table_uuid, schema_id, writer_id, sequence)
@@ -86,7 +89,7 @@ def commit_append(batch: WrittenBatch, definition: TableDefinition, options: Sou
 
 
 def commit_overwrite(batch: WrittenBatch, definition: TableDefinition, options: SourceOptions) -> Verdict | None:
-    """Replace every live file by the batch's in one intent, planned anew when somebody changes the table meanwhile.
+    """Replace every live file by the batch's in one intent, planned again when the table changes meanwhile.
 
     Raises:
         Invalid, OutcomeUnknown: as `commit_append`.
@@ -112,7 +115,7 @@ def commit_overwrite(batch: WrittenBatch, definition: TableDefinition, options: 
 
 
 def _carried(lake: Lake, batch: WrittenBatch, definition: TableDefinition, options: SourceOptions) -> NewFiles:
-    """The batch's files as its intent carries them: many are in leaves, which are in the store then."""
+    """The batch's files as its intent carries them; many files go into leaves, which are stored here."""
     return lake.holder.run(lambda session: for_intent(session, options.table, definition, batch.files))
 
 

@@ -1,4 +1,4 @@
-"""Spark's batch read of one table: plan in the driver's Python worker, read on executors.
+"""Spark's batch read of one table: planned in the driver's Python worker, read on executors.
 
 Owns: the partitions of a read, filters pushed by Spark. Does not own: planning (`rootline.client.read.file_plan`),
 reading files (`rootline.storage.rows.scan_executor`), Spark's types (`spark_types`).
@@ -65,7 +65,7 @@ class BatchReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The live, matching rows of a partition's files, as Arrow batches in Spark's own types."""
+        """The live rows of a partition's files that match, as Arrow batches in Spark's own types."""
         assert isinstance(partition, ScanPartition)
         definition = TableDefinition.from_json(partition.definition)
         columns = RowsWanted.of(definition, self.wanted.names)
@@ -77,7 +77,7 @@ class BatchReader(DataSourceReader):
             yield batch_for_spark(batch, target)
 
     def _filter(self) -> BoundFilter:
-        """Option `where` and what Spark pushed, together."""
+        """Option `where` and the filters that Spark pushed, together."""
         schema = TableDefinition.from_json(self.definition).schema
         asked, pushed = bind_filter(self.options.where, schema), bind_filter(self.pushed, schema)
         return BoundFilter(all_of((asked.condition, pushed.condition)), f"({asked.text}) and ({pushed.text})")
@@ -86,18 +86,18 @@ class BatchReader(DataSourceReader):
 class PushingReader(BatchReader):
     """A read that lets Spark push filters down; Spark refuses it while its own setting for that is off.
 
-    Only for whoever asks: up to Spark 4.3 a pushed filter sticks to the DataFrame that was loaded, and later reads of
-    that DataFrame without the filter silently lack the rows that it dropped.
+    Only on request: up to Spark 4.3 a pushed filter stays with the DataFrame that was loaded, and later reads of that
+    DataFrame without the filter silently lack the rows that it dropped.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Keep what can be translated, to prune files and rows early; hand every filter back to be checked again."""
+        """Keep what can be translated, to prune files and rows early; return every filter, so Spark checks it again."""
         self.pushed = translated(filters, TableDefinition.from_json(self.definition).schema)
         return filters
 
 
 def packed(tasks: Iterable[FileTask], partition_bytes: int) -> Iterator[list[FileTask]]:
-    """Tasks in order, in groups of about `partition_bytes`; a file counts at least what opening it costs."""
+    """Tasks in order, in groups of about `partition_bytes`; a file counts for at least the cost of opening it."""
     held: list[FileTask] = []
     size = 0
     for task in tasks:

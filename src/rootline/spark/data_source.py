@@ -57,7 +57,7 @@ class RootlineDataSource(DataSource):
 
     @cached_property
     def _table(self) -> TableAt:
-        """Found once; Spark pickles it with this object after `schema`, so that every later action sees it."""
+        """The version to read, found once; Spark pickles it with this object after `schema`, so that it stays."""
         options = self._options
 
         async def operation(session: Session) -> TableAt:
@@ -70,7 +70,7 @@ class RootlineDataSource(DataSource):
         return spark_schema_of(TableDefinition.from_json(self._table.definition).schema)
 
     def _readable(self) -> StructType:
-        """The table's columns, and the metadata columns, which are read where they are named."""
+        """The table's columns, and the metadata columns, which are read if they are named."""
         definition, whole = TableDefinition.from_json(self._table.definition), self._whole()
         more = [metadata_field(name, definition) for name in METADATA_COLUMNS if name not in whole.names]
         hidden = [field for field in more if field is not None and getattr(field.field_type, "fields", True)]
@@ -105,7 +105,7 @@ class RootlineDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Register the data source with the session's `spark.rootline.*` settings behind its options.
+    """Register the data source; the session's `spark.rootline.*` settings are the defaults of its options.
 
     The settings are read here: set them before.
     """

@@ -1,9 +1,9 @@
-"""Spark's pushed filters in PyIceberg's words.
+"""Spark's pushed filters as expressions of PyIceberg.
 
 Owns: the translation. Does not own: evaluation (`rootline.tree.filter.filters`, `rootline.tree.filter.prune`).
-Invariants: a row that satisfies a filter in Spark satisfies its translation, because rows that do not are never handed
-to Spark; what has no such translation is left out, and costs time only, because Spark asks every filter again. That
-is where the two differ: to Spark NaN is greater than every number, here it satisfies no comparison.
+Invariants: a row that satisfies a filter in Spark satisfies its translation, because other rows are never handed to
+Spark; a filter without such a translation is left out, and costs only time, because Spark checks every filter again.
+The two differ on NaN: in Spark it is greater than every number, here it satisfies no comparison.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark.sql import datasource as spark
 from rootline.schemas.errors import Invalid
 from rootline.tree.filter.filters import bind_filter
 
-_make: Final[Any] = expressions  # its models declare fields that their own constructors name otherwise
+_make: Final[Any] = expressions  # the constructors of its models name some fields differently
 _COMPARISONS: Final[dict[type[spark.Filter], tuple[Any, Any]]] = {
     spark.EqualTo: (_make.EqualTo, _make.NotEqualTo),
     spark.GreaterThan: (_make.GreaterThan, _make.LessThanOrEqual),
@@ -30,7 +30,7 @@ _COMPARISONS: Final[dict[type[spark.Filter], tuple[Any, Any]]] = {
     spark.LessThan: (_make.LessThan, _make.GreaterThanOrEqual),
     spark.LessThanOrEqual: (_make.LessThanOrEqual, _make.GreaterThan),
 }
-"""Spark's filter → what it becomes, and what its negation becomes; both drop nulls, as SQL does."""
+"""Spark's filter → its translation, and the translation of its negation; both drop nulls, as SQL does."""
 
 
 def translated(filters: Iterable[spark.Filter], schema: Schema) -> expressions.BooleanExpression | None:
@@ -98,7 +98,7 @@ def _may_hold_nan(column: str, schema: Schema) -> bool:
 
 
 def _literal(value: Any) -> Any:
-    """A value that PyIceberg can bind to a column; `None` when it has no form for it."""
+    """A value that PyIceberg can bind to a column; `None` if there is none."""
     match value:
         case bool() | int() | str() | bytes() | Decimal():
             return value

@@ -1,4 +1,4 @@
-"""The options of `format("rootline")`, in the words that Iceberg and Delta users know.
+"""The options of `format("rootline")`, named as users of Iceberg and Delta know them.
 
 Owns: names, defaults and checks of options. Does not own: what they mean to a reader or writer.
 Invariants: an option that is not known, does not apply, or has no usable value is refused by name.
@@ -44,7 +44,7 @@ class OnRejected(StrEnum):
 
 
 class PushFilters(StrEnum):
-    """Whether Spark may push its filters down to a read; `docs/spark.md` says why it may not unless asked."""
+    """Whether Spark may push its filters down to a read; `docs/spark.md` says why the default is no."""
 
     ON = "true"
     OFF = "false"
@@ -78,7 +78,7 @@ class SourceOptions:
     target_file_size_bytes: int = DEFAULT_TARGET_BYTES
 
     def checked_for(self, use: Use) -> SourceOptions:
-        """The same options.
+        """The same options, if they fit.
 
         Raises:
             Invalid: `setting-invalid`, one of them has no meaning for `use`, or half of a pair is missing.
@@ -86,19 +86,22 @@ class SourceOptions:
         """
         foreign = sorted(self.given.intersection(_WRITING if use is Use.READ else _READING))
         if foreign:
-            raise Invalid("setting-invalid", f"option {foreign[0]!r} has no meaning for a {use}")
+            raise Invalid("setting-invalid", f"option {foreign[0]!r} has no meaning for a {use}: leave it out")
         if use is Use.STREAM_WRITE and self.writer_sequence is not None:
-            raise Invalid("setting-invalid", "option 'writerSequence': a stream counts by its batch id, leave it out")
+            raise Invalid(
+                "setting-invalid",
+                "option 'writerSequence' has no meaning for a stream, which counts by its batch id: leave it out",
+            )
         if use is Use.BATCH_WRITE and (self.writer_id is None) != (self.writer_sequence is None):
             raise Invalid("setting-invalid", "options 'writerId' and 'writerSequence' come together: give both")
         return self
 
 
 def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | None = None) -> SourceOptions:
-    """The options that Spark hands over (case does not matter), with `ROOTLINE_WAREHOUSE` and `ROOTLINE_LOG` behind.
+    """The options that Spark hands over (in any case), with `ROOTLINE_WAREHOUSE` and `ROOTLINE_LOG` as defaults.
 
     Raises:
-        Invalid: `setting-invalid`, an option is unknown, missing or of the wrong form; the message names it.
+        Invalid: `setting-invalid`, an option is unknown, missing or malformed; the message names it.
 
     """
     variables = os.environ if environment is None else environment
@@ -137,7 +140,7 @@ def _canonical(given: Mapping[str, str]) -> dict[str, str]:
     for name, value in given.items():
         known = canonical.get(name.lower())
         if known is None:
-            raise Invalid("setting-invalid", f"option {name!r} is not known; the options are {', '.join(_KNOWN)}")
+            raise Invalid("setting-invalid", f"option {name!r} does not exist; the options are {', '.join(_KNOWN)}")
         found[known] = value
     return found
 

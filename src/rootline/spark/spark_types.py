@@ -1,8 +1,8 @@
-"""A table's types as Spark's, and Arrow values of one as values of the other.
+"""A table's types as Spark's types, and Arrow values of the one as values of the other.
 
-Owns: both mappings. Does not own: types at rest (`rootline.storage.rows.arrow_types`), checks of rows to write
+Owns: both mappings. Does not own: types in files (`rootline.storage.rows.arrow_types`), checks of rows to write
 (`rootline.storage.rows.row_projection`).
-Invariants: no value changes in silence: a value that Spark's type cannot hold is an error that names the column;
+Invariants: no value changes silently: a value that Spark's type cannot hold is an error that names the column;
 moments are moments, whatever time zone a session shows them in.
 """
 
@@ -45,7 +45,7 @@ _WIDER: Final[dict[type[spark.DataType], tuple[type[spark.DataType], ...]]] = {
 
 
 def spark_schema_of(schema: Schema) -> spark.StructType:
-    """The columns of a table as Spark sees them. Raises `Invalid` (`definition-invalid`) where it has no such type."""
+    """The columns of a table as Spark sees them. Raises `Invalid` (`definition-invalid`) if Spark has no such type."""
     return spark.StructType([_field(field, "") for field in schema.fields])
 
 
@@ -72,10 +72,10 @@ def _type(wanted: iceberg.IcebergType, name: str) -> spark.DataType:
 
 
 def check_columns(wanted: spark.StructType, whole: spark.StructType, table: str) -> None:
-    """Whether a schema that a user gave can be read from a table whose columns are `whole`.
+    """Check that a schema that a user gave can be read from a table whose columns are `whole`.
 
     Raises:
-        Invalid: `column-unknown`; `setting-invalid`, a column is of another type, or is said to be never null.
+        Invalid: `column-unknown`; `setting-invalid`, a column has another type, or is declared never null.
 
     """
     for field in wanted.fields:
@@ -87,7 +87,7 @@ def check_columns(wanted: spark.StructType, whole: spark.StructType, table: str)
             given, own = field.dataType.simpleString(), stored.dataType.simpleString()
             raise Invalid("setting-invalid", f"{table}: column {field.name} is of type {own}, not {given}")
         if stored.nullable and not field.nullable:
-            raise Invalid("setting-invalid", f"{table}: column {field.name} may be null; do not give it as NOT NULL")
+            raise Invalid("setting-invalid", f"{table}: column {field.name} may be null; do not declare it NOT NULL")
 
 
 def _fits(stored: spark.DataType, wanted: spark.DataType) -> bool:
@@ -111,7 +111,7 @@ def _fits(stored: spark.DataType, wanted: spark.DataType) -> bool:
 
 
 def arrow_schema_for_spark(schema: spark.StructType) -> pa.Schema:
-    """The Arrow schema that Spark wants of a reader, to the letter."""
+    """The exact Arrow schema that Spark expects of a reader."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
@@ -142,7 +142,7 @@ def batch_from_spark(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
     """`batch` with the texts of UUID columns as UUIDs; every other column as it is.
 
     Raises:
-        Invalid: `rows-invalid`, a text is no UUID; the message names the column.
+        Invalid: `rows-invalid`, a text is not a UUID; the message names the column.
 
     """
     ids = [field.name for field in schema.fields if isinstance(field.field_type, iceberg.UUIDType)]
@@ -158,5 +158,5 @@ def _with_uuids(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
         try:
             values.append(None if text is None else uuid.UUID(text).bytes)
         except ValueError as error:
-            raise Invalid("rows-invalid", f"rows: column {name} is a uuid, and {text[:40]!r} is none") from error
+            raise Invalid("rows-invalid", f"rows: column {name} is a uuid, and {text[:40]!r} is not a UUID") from error
     return batch.set_column(at, name, pa.array(values, pa.binary(16)))

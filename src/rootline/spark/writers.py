@@ -50,7 +50,7 @@ class BatchWriter(DataSourceArrowWriter):
             commit_append(batch, definition, options)
 
     def abort(self, messages: Messages) -> None:
-        """Nothing: files that no intent names are orphans for the sweep."""
+        """Do nothing: files that no intent names are orphans for the sweep."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -72,14 +72,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
             commit_append(batch, TableDefinition.from_json(self._definition), self._options)
 
     def abort(self, messages: Messages, batchId: int) -> None:
-        """Nothing: the intent may have been published already, and its files with it."""
+        """Do nothing: the intent may have been published already, and its files with it."""
 
     def _writer_id(self, written: Sequence[FilesWritten]) -> str:
         query_id = next((message.query_id for message in written if message.query_id), None)
         if self._options.writer_id is not None:
             return self._options.writer_id
         if query_id is None:
-            raise Invalid("setting-invalid", f"{self._options.table}: Spark named no query; set option 'writerId'")
+            raise Invalid(
+                "setting-invalid", f"{self._options.table}: Spark did not name the query: set option 'writerId'"
+            )
         return f"{QUERY_WRITER_PREFIX}{query_id}"
 
 

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
+from rootline.storage.task_groups import plain_task_group
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -21,9 +23,6 @@ async def few_at_once(items: Iterable[T], work: Callable[[T], Awaitable[R]], at_
         async with slots:
             return await work(item)
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(item)) for item in items]
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
+    async with plain_task_group() as group:
+        tasks = [group.create_task(one(item)) for item in items]
     return [task.result() for task in tasks]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,34 +10,17 @@ import pytest
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import StaticTable
 
-import rootline
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.schemas.content_entry import ContentType, EntryPlace, FileFormat
-from rootline.schemas.identifiers import TableName
-from rootline.workers.by_hand import maintain
 from rootline.workers.jobs.job import JobOutcome, JobReport
-from rootline.workers.kinds import COMPACT, FLUSH, MaintenanceKind
+from rootline.workers.kinds import COMPACT, FLUSH
 from tests.catalog.adopt.test_adopted_deletes import version_2, version_3
 from tests.catalog.adopt.test_adoption import _EVOLVED, arrow, evolved, written
+from tests.catalog.adopted_lake import NAME, maintained
 from tests.catalog.hand_written_table import HandWritten, into_folder, rows
 
-NAME = "new.flights"
 Made = Callable[[Path], tuple[str, set[int]]]
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with rootline.connect(str(tmp_path / "lake")) as opened:
-        yield opened
-
-
-def maintained(lake: Lake, what: MaintenanceKind) -> JobReport:
-    async def operation(session: Session) -> JobReport:
-        return await maintain(session.store, session.log, session.environment, TableName(NAME), what, dry_run=False)
-
-    return lake.holder.run(operation)
 
 
 def compacted(lake: Lake) -> JobReport:

@@ -156,7 +156,7 @@ def test_a_sort_order_of_a_column_that_no_schema_has_is_left_out_with_a_warning(
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ({"format-version": 4}, "format version 4"),
+        ({"format-version": 4}, "format version is 4, and only 1, 2 and 3 are read"),
         ({"encryption-keys": [{"key-id": "a"}]}, "encrypted"),
         ({"schemas": [schema(column(1, "v", "variant"))], "current-schema-id": 0}, "column 'v'"),
         ({"schemas": [schema(column(1, "g", "geometry"), column(2, "at", "date"))], "current-schema-id": 0}, "'g'"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +11,11 @@ import pytest
 
 import rootline
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import TableName
-from rootline.storage.check.chain import check_table
+from tests.catalog.adopted_lake import NAME, findings
 from tests.catalog.hand_written_table import HandWritten, into_folder, rows
-
-NAME = "new.flights"
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with rootline.connect(str(tmp_path / "lake")) as opened:
-        yield opened
 
 
 def old(tmp_path: Path, version: Any) -> HandWritten:
@@ -58,13 +47,6 @@ def ids(table: TableHandle, **more: Any) -> set[int]:
     found = table.scan(**more).to_arrow().column("id").to_pylist()
     assert len(set(found)) == len(found)
     return set(found)
-
-
-def findings(lake: Lake) -> list[tuple[str, str]]:
-    async def check(session: Session) -> list[tuple[str, str]]:
-        return [(found.code, found.reason) async for found in check_table(session.store, TableName(NAME))]
-
-    return lake.holder.run(check)
 
 
 def more_rows(first: int) -> pa.Table:
@@ -135,7 +117,7 @@ def test_vectors_of_files_that_are_gone_are_passed_over(lake: Lake, tmp_path: Pa
     location = table.finish(2)
     plan = lake.adopt(location, NAME).plan
     assert (plan.deletes.vectors, plan.deletes.orphan_vectors) == (1, 1)
-    assert "1 deletion vectors are of data files that are not there" in plan.warnings[0]
+    assert "1 deletion vectors belong to data files that are gone" in plan.warnings[0]
     adopted = lake.table(NAME)
     assert ids(adopted) == {0, 1, 2, *range(4, 10)}
     kinds = [row.entry.content_type for row in adopted.tree().state.root.rows]
@@ -178,8 +160,8 @@ def test_other_branches_and_tags_stay_behind_with_a_warning(lake: Lake, tmp_path
     }
     plan = lake.adopt(table.finish(1, refs=refs), NAME, dry_run=True).plan
     assert plan.warnings == (
-        "branch 'dev' stays behind: only main is adopted",
-        "tag 'v1' stays behind: only main is adopted",
+        "branch 'dev' is left out: only main is adopted",
+        "tag 'v1' is left out: only main is adopted",
     )
 
 

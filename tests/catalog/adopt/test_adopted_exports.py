@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +10,11 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import StaticTable
 
-import rootline
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 from tests.catalog.adopt.test_adopted_deletes import version_2, version_3
 from tests.catalog.adopt.test_adoption import written
-
-NAME = "new.flights"
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with rootline.connect(str(tmp_path / "lake")) as opened:
-        yield opened
+from tests.catalog.adopted_lake import NAME
 
 
 def ids(data: pa.Table) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,22 +19,16 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import DateType, DoubleType, IntegerType, LongType, NestedField, StringType
 
-import rootline
 from rootline.catalog.adopt.adopted_definition import ADOPTED_FROM
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.schemas.content_entry import ContentType, FileFormat
 from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import TableName
-from rootline.storage.check.chain import check_table
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT
-from rootline.workers.by_hand import maintain
-from rootline.workers.jobs.job import JobReport
-from rootline.workers.kinds import COMPACT, FLUSH, MaintenanceKind
+from rootline.workers.kinds import COMPACT, FLUSH
+from tests.catalog.adopted_lake import NAME, findings, maintained
 from tests.catalog.iceberg_tables import FolderCatalog, rows_of
 
-NAME = "new.flights"
 FIRST = Schema(
     NestedField(1, "id", IntegerType(), required=False),
     NestedField(2, "carrier", StringType(), required=False),
@@ -43,12 +36,6 @@ FIRST = Schema(
 )
 _ARROW = {"id": pa.int32(), "carrier": pa.string(), "delay": pa.float64()}
 _EVOLVED = {"id": pa.int64(), "carrier": pa.string(), "late": pa.float64(), "note": pa.string()}
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with rootline.connect(str(tmp_path / "lake")) as opened:
-        yield opened
 
 
 def some(first: int, count: int, **more: Any) -> list[dict[str, Any]]:
@@ -88,20 +75,6 @@ def written(folder: Path, version: int) -> tuple[Table, dict[int, dict[str, Any]
 
 def rows_in(table: TableHandle, where: str | None = None, **more: Any) -> dict[int, dict[str, Any]]:
     return rows_of(table.scan(where=where, **more).to_arrow())
-
-
-def maintained(lake: Lake, what: MaintenanceKind) -> None:
-    async def operation(session: Session) -> JobReport:
-        return await maintain(session.store, session.log, session.environment, TableName(NAME), what, dry_run=False)
-
-    lake.holder.run(operation)
-
-
-def findings(lake: Lake) -> list[tuple[str, str]]:
-    async def check(session: Session) -> list[tuple[str, str]]:
-        return [(found.code, found.reason) async for found in check_table(session.store, TableName(NAME))]
-
-    return lake.holder.run(check)
 
 
 @pytest.mark.parametrize("version", [1, 2])

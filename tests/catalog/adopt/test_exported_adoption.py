@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.table import StaticTable, Table
 
-import rootline
 from rootline.adapters.open import open_store
 from rootline.catalog.adopt.adopted_history import NO_HISTORY, history_of
 from rootline.catalog.export.exporter import ExportedTable, TableExporter
@@ -18,15 +16,10 @@ from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.client.lake import Lake
 from rootline.schemas.identifiers import TableName, Version
 from rootline.workers.kinds import FLUSH
-from tests.catalog.adopt.test_adoption import _EVOLVED, NAME, arrow, evolved, maintained, written
+from tests.catalog.adopt.test_adoption import _EVOLVED, arrow, evolved, written
+from tests.catalog.adopted_lake import NAME, maintained
 from tests.catalog.exported_lake import V2, V3, metadata_of
 from tests.catalog.iceberg_tables import rows_of
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
-    with rootline.connect(str(tmp_path / "lake")) as opened:
-        yield opened
 
 
 def exporter_of(tmp_path: Path) -> TableExporter:

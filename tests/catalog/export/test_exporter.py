@@ -320,8 +320,6 @@ def test_the_table_says_in_which_format_it_is_exported(tmp_path: Path) -> None:
         assert asyncio.run(two.exporter.export(TABLE)).cost == ExportCost(lists=1)
         with pytest.raises(Invalid, match=r"rootline\.export\.format is '4'; it must be 2 or 3"):
             lake.create_table("demo.wrong", SCHEMA, properties={"rootline.export.format": "4"})
-        lake.create_table("demo.other", SCHEMA)
-        assert asyncio.run(two.exporter.tables()) == ["demo.flights", "demo.other"]
 
 
 def test_makings_end_with_their_exporter(grown: ExportedLake) -> None:

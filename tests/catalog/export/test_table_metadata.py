@@ -188,7 +188,7 @@ def test_stored_metadata_is_believed_only_if_it_is_whole_and_its_own(told: Expor
         (folder, Version(version - 1), None),
         (folder, version, uuid.UUID(int=9)),
     ):
-        with pytest.raises(Corrupt, match="it is of "):
+        with pytest.raises(Corrupt, match="it belongs to "):
             read_metadata(found.metadata, *other)
 
 

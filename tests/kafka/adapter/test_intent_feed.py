@@ -13,8 +13,9 @@ from rootline.ports.intent_feed import Assigned, Delivered
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.root_header import PartitionOffset
-from tests.kafka.feeding import PATIENCE_S, Member, append, committed, member_of, numbered
+from tests.kafka.feeding import Member, append, committed, member_of, numbered
 from tests.services.kafka_service import PASSWORD, KafkaService
+from tests.support.feed_driver import PATIENCE_S
 
 pytestmark = pytest.mark.services
 

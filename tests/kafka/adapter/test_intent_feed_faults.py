@@ -16,11 +16,12 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.intent_feed import Delivered
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.root_header import PartitionOffset
-from tests.kafka.decided import verdict_on
-from tests.kafka.feeding import PATIENCE_S, Member, append, committed, member_of, numbered, together
+from tests.kafka.feeding import Member, append, committed, member_of, numbered
 from tests.services.kafka_service import PASSWORD, KafkaBroker, KafkaService
 from tests.services.service_process import HOST, free_port
 from tests.services.toxiproxy import Toxiproxy
+from tests.support.decided import verdict_on
+from tests.support.feed_driver import PATIENCE_S, together
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 CLOSING_S = 15

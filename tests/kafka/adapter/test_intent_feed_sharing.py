@@ -12,17 +12,9 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.intent_feed import Assigned, Delivered, Revoked
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.root_header import PartitionOffset
-from tests.kafka.feeding import (
-    PATIENCE_S,
-    Member,
-    add_partitions,
-    append,
-    committed,
-    member_of,
-    numbered,
-    together,
-)
+from tests.kafka.feeding import Member, add_partitions, append, committed, member_of, numbered
 from tests.services.kafka_service import KafkaService
+from tests.support.feed_driver import PATIENCE_S, together
 
 pytestmark = pytest.mark.services
 ALL = {0, 1, 2, 3}

@@ -16,10 +16,10 @@ from rootline.schemas.bytes.log.intent_codec import decode_intent
 from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.schemas.verdict import VerdictKind
-from tests.kafka.decided import verdict_on
 from tests.kafka.reading import records_on
 from tests.kafka.shared_log import SharedLog
 from tests.services.kafka_service import KafkaService
+from tests.support.decided import verdict_on
 
 pytestmark = pytest.mark.services
 SCHEMA = pa.schema([("id", pa.int64()), ("carrier", pa.string())])

@@ -14,8 +14,8 @@ from rootline.adapters.kafka.writer_log import KafkaWriterLog
 from rootline.schemas.bytes.log.verdict_codec import decode_verdicts, encode_verdicts
 from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.log_position import LogId, LogPosition
-from tests.kafka.decided import letter_on, verdict_on
 from tests.kafka.reading import dead_letters_on, records_on
+from tests.support.decided import letter_on, verdict_on
 
 pytestmark = pytest.mark.services
 

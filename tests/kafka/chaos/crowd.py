@@ -84,7 +84,7 @@ class Crowd:
         for task in done:
             task.result()
         names = [task.get_name() for task in late]
-        assert not late, f"liveness: {patience_s:.0f} s after the faults stopped, nobody has told {names}"
+        assert not late, f"liveness: {patience_s:.0f} s after the faults stopped, no one has told {names}"
 
     async def give_up(self) -> None:
         """Whatever they are at."""

@@ -23,12 +23,12 @@ from tests.services.kafka_service import KafkaBroker
 from tests.services.toxiproxy import Proxy
 
 _MAY_END_WITH = {"store-unavailable", "log-unavailable", "publish-unknown"}
-"""Why a coordinator may give up at its start; whoever runs it starts it again."""
+"""Why a coordinator may give up at its start; its operator starts it again."""
 
 
 @dataclass
 class Faults:
-    """`stores`: each coordinator's way to the store; `brokers`: everybody's way to the log."""
+    """`stores`: each coordinator's way to the store; `brokers`: the way of all to the log."""
 
     coordinators: Sequence[RootlineProcess]
     extra: RootlineProcess
@@ -65,7 +65,7 @@ class Faults:
                 self._revive(process)
 
     def look_after(self) -> None:
-        """Start again whoever has ended by itself."""
+        """Start again every process that has ended by itself."""
         for process in self.coordinators:
             if not process.is_alive:
                 self._revive(process)
@@ -83,7 +83,7 @@ class Faults:
     async def _process(self, process: RootlineProcess, rng: random.Random) -> None:
         while True:
             await elapsed(rng.uniform(3.0, 12.0))  # a dead member holds the whole group up until its session ends
-            self.look_after()  # at most one of us starts it again, whoever comes first
+            self.look_after()  # at most one of us starts it again, the first
             roll = rng.random()
             if roll < 0.4:
                 self._count("kill -9", process.name)
@@ -113,7 +113,7 @@ class Faults:
             kind = rng.choice(("reset", "reset", "cut", "never arrives", "silence", "slow"))
             self._count(f"store: {kind}", proxy.name)
             until_s = time.monotonic() + rng.uniform(0.5, 4.0)
-            while time.monotonic() < until_s:  # a connection that was spared once would be spared for ever
+            while time.monotonic() < until_s:  # a connection that was spared once would always be spared
                 await asyncio.to_thread(_strike, proxy, kind, rng)
                 await elapsed(rng.uniform(0.1, 0.5))
             await asyncio.to_thread(proxy.mend)
@@ -127,7 +127,7 @@ class Faults:
             self.brokers.mend()
 
     async def _members(self, rng: random.Random) -> None:
-        """A coordinator too many, or somebody's stray consumer: either takes partitions from the others."""
+        """One coordinator too many, or a stray consumer: either takes partitions from the others."""
         while True:
             await elapsed(rng.uniform(8.0, 20.0))
             if rng.random() < 0.5:
@@ -176,7 +176,7 @@ def _strike(proxy: Proxy, kind: str, rng: random.Random) -> None:
             proxy.add("reset_peer", stream="downstream", share=0.3, timeout=rng.randint(0, 200))
         case "cut":  # the store has done it, the answer is lost
             proxy.add("limit_data", stream="downstream", share=0.3, bytes=rng.randint(1, 2_000))
-        case "never arrives":  # the store hears nothing, or half of it
+        case "never arrives":  # the store receives nothing, or half of it
             proxy.add("limit_data", stream="upstream", share=0.3, bytes=rng.randint(1, 8_000))
         case "silence":
             proxy.add("timeout", stream="downstream", share=0.2, timeout=rng.choice((0, 500)))

@@ -73,7 +73,7 @@ class Chaos:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run came to."""
+    """The outcome of a run."""
 
     faults: dict[str, int]
     facts: dict[str, int]
@@ -230,7 +230,7 @@ class _World:
         return Summary(dict(self._faults.counts), facts)
 
     async def close_writers(self) -> None:
-        """End whoever still writes, and give back the connections."""
+        """End all that still write, and close the connections."""
         await self._crowd.give_up()
         for lake in self._writing:
             await asyncio.to_thread(lake.close, patience_s=1.0)
@@ -267,7 +267,7 @@ class _World:
         for name, table, version in asked:
             try:
                 root = await read_root(self._store, TableName(table), Version(version))
-            except Corrupt:  # somebody else's attempt has not landed either
+            except Corrupt:  # another attempt has not landed either
                 continue
             landed += root.header.coordinator_id.startswith(f"{name}.")
         return len(asked), landed

@@ -15,10 +15,10 @@ from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.log_position import LogPosition
-from tests.kafka.decided import verdict_on
 from tests.kafka.reading import Found, lower_limit, records_on
 from tests.services.kafka_service import KafkaService
 from tests.services.toxiproxy import Toxiproxy
+from tests.support.decided import verdict_on
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 WRITERS = 16

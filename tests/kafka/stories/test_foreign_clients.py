@@ -20,10 +20,10 @@ import pytest
 
 from rootline.schemas.bytes.log.avro_framing import fingerprint_of, shipped_schema
 from rootline.schemas.bytes.log.intent_codec import decode_intent
-from tests.kafka.decided import APPEND
 from tests.kafka.reading import Found, records_on
 from tests.kafka.shared_log import SharedLog
 from tests.services.kafka_service import KafkaService
+from tests.support.decided import APPEND
 
 pytestmark = pytest.mark.services
 HOUSE = Path(__file__).parents[3]

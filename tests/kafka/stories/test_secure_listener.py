@@ -11,8 +11,8 @@ from rootline.adapters.kafka.topics import check_topics
 from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
 from rootline.schemas.errors import Unavailable
-from tests.kafka.decided import verdict_on
 from tests.services.kafka_service import PASSWORD, KafkaService
+from tests.support.decided import verdict_on
 
 pytestmark = pytest.mark.services
 

@@ -1,1 +1,1 @@
-"""An Iceberg table of V1 to V3 read as a table of ours."""
+"""Reading an Iceberg table of V1 to V3 as a table of ours."""

@@ -1,10 +1,10 @@
-"""The definition of an Iceberg table of V1 to V3, said as ours.
+"""The definition of an Iceberg table of V1 to V3, turned into one of ours.
 
 Owns: schemas, specs, sort orders and properties of a table metadata JSON → `TableDefinition`. Does not own: snapshots
 and manifests (`adoption_plan`), where the JSON comes from, what every definition keeps
 (`rootline.tree.proof.definition_rules`).
-Invariants: pure; ids and names of columns, specs and partition fields stay what they are; an expression's id is above
-every id that a column ever had; what cannot be said is refused by name.
+Invariants: pure; ids and names of columns, specs and partition fields do not change; an expression's id is above
+every id that a column ever had; what our definition has no place for is refused by name.
 
 Source: the Iceberg specification, "Table Metadata" and "Partition Evolution"; docs/decisions/0038.
 """
@@ -24,11 +24,11 @@ from rootline.schemas.table_definition import Expression, PartitionSpec, SortFie
 from rootline.tree.proof.definition_rules import check_definition
 
 ADOPTED_FROM: Final = "rootline.adopted-from"
-"""Table property: where the metadata rests that the table was adopted from; its history until then is there."""
+"""Table property: the location of the metadata that the table was adopted from; the history until then is there."""
 DEFINITION_BYTES_MAX: Final = 800_000
-"""An intent has room for a little more than that."""
+"""An intent has room for a little more than this."""
 _OWN_PROPERTIES: Final = frozenset({"rootline.version", "rootline.table", ADOPTED_FROM})
-"""What an export of ours says of itself; a table adopted from one says it anew."""
+"""Properties in which an export of ours describes itself; a table adopted from one does not keep them."""
 _UUIDS: Final = uuid.UUID("0c7de9a1-6a55-5a52-8f0c-0d5a6f1f9b3e")
 _FIRST_PARTITION_FIELD: Final = 1000
 _IDENTITY: Final = "identity"
@@ -37,28 +37,29 @@ _VOID: Final = "void"
 
 @dataclass(frozen=True, slots=True)
 class AdoptedDefinition:
-    """The definition, and what of the metadata it does not say (sentences for whoever adopts)."""
+    """The definition, and `warnings`: sentences on what it leaves out of the metadata."""
 
     definition: TableDefinition
     warnings: tuple[str, ...]
 
 
 def adopted_definition(metadata: Mapping[str, Any], location: str) -> AdoptedDefinition:
-    """The definition of the table of `metadata`, which rests at `location`.
+    """The definition of the table of `metadata`, which is stored at `location`.
 
     Raises:
-        Invalid: `adoption-unsupported`: what it says has no place here; `metadata-unreadable`: it is none.
+        Invalid: `adoption-unsupported`, our definition has no place for something in it; `metadata-unreadable`, it is
+            not table metadata.
 
     """
     format_version = metadata.get("format-version")
     if format_version not in (1, 2, 3):
-        raise unsupported(location, f"format version {format_version!r:.20} is none of 1, 2 and 3")
+        raise unsupported(location, f"its format version is {format_version!r:.20}, and only 1, 2 and 3 are read")
     if metadata.get("encryption-keys"):
-        raise unsupported(location, "its files are encrypted, which this version does not read")
+        raise unsupported(location, "its files are encrypted, and this version does not read encrypted files")
     try:
         made = _Reading(metadata, location).definition()
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Invalid("metadata-unreadable", f"{location}: no table metadata: {error!r:.200}") from error
+        raise Invalid("metadata-unreadable", f"{location}: this is not table metadata: {error!r:.200}") from error
     try:
         check_definition(made.definition)
     except Invalid as error:
@@ -103,7 +104,7 @@ class _Reading:
         return AdoptedDefinition(self._fitting(definition), tuple(self.warnings))
 
     def _fitting(self, definition: TableDefinition) -> TableDefinition:
-        """Without its oldest schemas, if an intent could not carry all of them; columns that are needed stay known."""
+        """Without its oldest schemas if it is too long for an intent; the columns that are needed stay known."""
         size, kept = len(definition.to_json()), list(definition.schemas)
         needed = {member for spec in definition.partition_specs for member in spec.expr_ids}
         needed |= {item.source_id for order in definition.sort_orders for item in order.fields}
@@ -118,11 +119,13 @@ class _Reading:
                 kept, size = rest, size - len(schema.model_dump_json())
         left_out = len(definition.schemas) - len(kept)
         if left_out:
-            self.warnings.append(f"{left_out} older schemas are left out: all of them are too long for one intent")
+            self.warnings.append(
+                f"{left_out} older schemas are left out: with all of them the definition is too long for one intent"
+            )
         return replace(definition, schemas=tuple(kept))
 
     def _uuid(self) -> uuid.UUID:
-        """The table's own, so that engines see the same table; V1 need not have one."""
+        """The table's own UUID, so that engines see the same table; in V1 it is optional."""
         text = self.metadata.get("table-uuid")
         return uuid.uuid5(_UUIDS, self.location) if text is None else uuid.UUID(text)
 
@@ -148,18 +151,22 @@ class _Reading:
             field_ids.append(field_id)
             names.append(item["name"])
         if len(set(members)) != len(members):
-            raise unsupported(self.location, f"partition spec {body['spec-id']} has one column and transform twice")
+            raise unsupported(
+                self.location, f"partition spec {body['spec-id']} has the same column and transform twice"
+            )
         return PartitionSpec(body["spec-id"], tuple(members), tuple(field_ids), tuple(names))
 
     def _member(self, spec_id: int, item: Mapping[str, Any], field_id: int) -> int:
-        """The id of one partition field's values: the column's by identity, else that of an expression."""
+        """The id of one partition field's values: the column's id for identity, else the id of an expression."""
         sources, transform = item.get("source-ids") or [item["source-id"]], item["transform"]
         if len(sources) != 1:
             where = f"partition spec {spec_id}: field {item['name']!r}"
-            raise unsupported(self.location, f"{where} has {len(sources)} columns, which no transform of Iceberg has")
+            raise unsupported(
+                self.location, f"{where} has {len(sources)} columns, and no transform of Iceberg has more than one"
+            )
         if transform == _IDENTITY:
             return int(sources[0])
-        # A spec of V1 keeps a field that was dropped as void, and may so have several of one column.
+        # In V1 a dropped field stays in its spec as void, so a spec may have several of one column.
         key = (int(sources[0]), transform, field_id if transform == _VOID else 0)
         if key not in self.expressions:
             self.expressions[key] = Expression(self.next_id, (key[0],), transform, item["name"], field_id)
@@ -173,7 +180,9 @@ class _Reading:
                 sources = item.get("source-ids") or [item["source-id"]]
                 fields.append(SortField(sources[0], item["transform"], item["direction"], item["null-order"]))
                 if len(sources) != 1 or sources[0] not in columns:
-                    self.warnings.append(f"sort order {body['order-id']} is left out: {sources} is no column")
+                    self.warnings.append(
+                        f"sort order {body['order-id']} is left out: {sources} is not one column of the table"
+                    )
                     break
             else:
                 yield SortOrder(body["order-id"], tuple(fields))
@@ -186,7 +195,7 @@ class _Reading:
 
 
 def _named(body: Any, path: tuple[int | str, ...]) -> str:
-    """A field by its names instead of its places in the JSON."""
+    """The field at `path` by its names, instead of by its positions in the JSON."""
     names: list[str] = []
     for part in path:
         try:

@@ -1,9 +1,9 @@
-"""What an adopted table's own metadata says of the time before its adoption.
+"""The history of an adopted table before its adoption, from its own metadata.
 
 Owns: which of its snapshots an export names. Does not own: reading that metadata (`adoption_plan`), our snapshots
 (`table_metadata`).
-Invariants: taken word for word, or left out; nothing that an engine reading the export's format could not follow;
-metadata that is gone leaves the history out, never the table.
+Invariants: a snapshot is taken unchanged, or left out; nothing is taken that an engine reading the export's format
+could not follow; when the metadata is gone, the history is missing, never the table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SnapshotJson = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class AdoptedHistory:
-    """Snapshots and their log, the oldest first. `next_row_id`: the next free one at adoption; 0 before V3."""
+    """Snapshots and their log, the oldest first. `next_row_id`: the next free row id at adoption; 0 before V3."""
 
     snapshots: tuple[SnapshotJson, ...] = ()
     log: tuple[Mapping[str, int], ...] = ()
@@ -38,10 +38,10 @@ NO_HISTORY: Final = AdoptedHistory()
 async def read_history(
     store: ObjectStore, table: TableName, definition: TableDefinition, format_version: FormatVersion
 ) -> AdoptedHistory:
-    """The history of a table before it was adopted; nothing for one that never was.
+    """The history of a table before it was adopted; empty for a table that was not adopted.
 
     Raises:
-        Invalid: `file-unreadable`, absolute locations are not read by this store.
+        Invalid: `file-unreadable`, this store does not read absolute locations.
         Unavailable: `store-unavailable`.
 
     """
@@ -57,7 +57,7 @@ async def read_history(
 
 
 def history_of(metadata: Mapping[str, Any], format_version: FormatVersion) -> AdoptedHistory:
-    """What table metadata of another engine says, as far as an export of `format_version` may repeat it.
+    """The history in another engine's table metadata, as far as an export of `format_version` may repeat it.
 
     Snapshots of a newer format are left out, and those of V1 that list their manifests themselves.
     """

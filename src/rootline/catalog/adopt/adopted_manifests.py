@@ -1,9 +1,9 @@
-"""The manifests of a snapshot of Iceberg V1 to V3: read whole, and the rows of a root that name them.
+"""The manifests of a snapshot of Iceberg V1 to V3, and the rows of a root that name them.
 
 Owns: which manifests there are (a list, or V1's own), reading them, statistics and counts that a list lacks. Does not
 own: what entries mean (`manifest_codec`), rows of a list (`manifest_list_codec`), the rules (`rootline.tree`).
-Invariants: reads only; a manifest in which nothing is live is left out; what a list says of a manifest stands in its
-row, and what it does not say follows from the entries.
+Invariants: reads only; a manifest in which nothing is live is left out; what a list says of a manifest is in its row,
+and what it does not say is taken from the entries.
 
 Source: the Iceberg specification, "Manifest Lists" and "Snapshots"; docs/decisions/0038.
 """
@@ -53,7 +53,7 @@ class AdoptedManifests:
     next_row_id: int = 0
 
     def manifest_vector(self, location: str, ordinals: BitMap, snapshot: Snapshot) -> ContentEntry:
-        """The row that says that these entries of a manifest were dead when it was adopted."""
+        """The row of a manifest vector: these entries of a manifest were dead when it was adopted."""
         [leaf] = [row for row in self.rows if row.location == location]
         number = snapshot.sequence_number
         return ContentEntry(
@@ -97,7 +97,10 @@ async def read_manifests(
     live = [row for row in rows if _has_live(row)]
     encrypted = [row.location for row in live if row.key_metadata is not None]
     if encrypted:
-        raise Invalid("adoption-unsupported", f"{encrypted[0]}: the manifest is encrypted, which is not read")
+        raise Invalid(
+            "adoption-unsupported",
+            f"{encrypted[0]}: the manifest is encrypted, and this version does not read encrypted files",
+        )
     leaves = await read_leaves(store, table, live, definition=definition)
     complete = tuple([_completed(row, leaves[row.location], definition) for row in live])
     return AdoptedManifests(complete, leaves, next_row_id)
@@ -109,7 +112,7 @@ def _has_live(row: ContentEntry) -> bool:
 
 
 def _completed(row: ContentEntry, leaf: Leaf, definition: TableDefinition) -> ContentEntry:
-    """The row with statistics of all columns. Of partitions the list knows whether there are nulls and NaNs at all."""
+    """The row with statistics of all columns. Whether a partition has nulls and NaNs comes from the list."""
     found = dict(_aggregates(leaf, row, definition).content_stats)
     for member, said in row.content_stats.items():
         if member in found:
@@ -131,7 +134,7 @@ class _Counting:
     definition: TableDefinition
 
     async def counted(self, manifests: Iterable[ListedManifest]) -> dict[str, ManifestStats]:
-        """Manifest → what its entries count, for lists of V1 that do not say it."""
+        """Manifest → the counts of its entries, for lists of V1 that lack them."""
         slots = asyncio.Semaphore(_READS_AT_ONCE)
 
         async def one(listed: ListedManifest) -> tuple[str, ManifestStats]:

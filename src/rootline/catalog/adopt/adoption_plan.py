@@ -1,10 +1,10 @@
-"""What an Iceberg table of V1 to V3 would be as a table of ours, worked out without writing anything.
+"""What an Iceberg table of V1 to V3 would be as a table of ours, found without writing anything.
 
-Owns: reading metadata, manifest list and manifests; the rows of the root that says it; counts and warnings. Does not
+Owns: reading metadata, manifest list and manifests; the rows of the first root; counts and warnings. Does not
 own: the definition (`adopted_definition`), rows of a list and entries of a manifest (`rootline.schemas`), the rules
 that the coordinator checks (`rootline.tree.proof.adoption`), publishing (`rootline.client`).
-Invariants: reads only; what the coordinator would refuse is refused here, by the same code; the same table read twice
-gives the same root.
+Invariants: reads only; what the coordinator would refuse is refused here, with the same code; a table that is read
+twice gives the same root.
 
 Source: the Iceberg specification, "Table Metadata", "Snapshots" and "Manifest Lists"; docs/decisions/0038.
 """
@@ -42,7 +42,7 @@ _MAIN: Final = "main"
 
 @dataclass(frozen=True, slots=True)
 class DeleteCounts:
-    """Live deletes by kind. `orphan_vectors`: of data files that are not there any more; they have no effect."""
+    """Live deletes by kind. `orphan_vectors`: their data files are gone, so they have no effect."""
 
     vectors: int = 0
     position_delete_files: int = 0
@@ -52,7 +52,7 @@ class DeleteCounts:
 
 @dataclass(frozen=True, slots=True)
 class AdoptionPlan:
-    """What `location` would be as `table`. `snapshot_id`: the one that is current there; `None`: nothing is in it."""
+    """What `location` would be as `table`. `snapshot_id`: the current snapshot there; `None`: the table is empty."""
 
     table: TableName
     location: str
@@ -68,15 +68,15 @@ class AdoptionPlan:
     warnings: tuple[str, ...]
     named: AdoptedRoot
     body: bytes = field(repr=False)
-    """The root that says all this, to be stored as `named` says."""
+    """The first root, to be stored as `named` says."""
 
 
 async def plan_adoption(store: ObjectStore, table: TableName, location: str) -> AdoptionPlan:
-    """Read the Iceberg table whose metadata rests at `location`, an absolute one, and say what it would be.
+    """Read the Iceberg table whose metadata is stored at `location`, which is absolute, and plan its adoption.
 
     Raises:
         Invalid: `adoption-unsupported`, `metadata-unreadable`, `adoption-invalid`, `file-unreadable`.
-        Corrupt: `object-missing`, `leaf-corrupt`: what the metadata names.
+        Corrupt: `object-missing`, `leaf-corrupt`: an object that the metadata names.
 
     """
     metadata = await read_metadata(store, table, location)
@@ -85,7 +85,7 @@ async def plan_adoption(store: ObjectStore, table: TableName, location: str) -> 
         snapshot = _current(metadata)
         warnings = [*adopted.warnings, *_left_behind(metadata)]
     except (KeyError, TypeError, AttributeError) as error:
-        raise Invalid("metadata-unreadable", f"{location}: no table metadata: {error!r:.200}") from error
+        raise Invalid("metadata-unreadable", f"{location}: this is not table metadata: {error!r:.200}") from error
     definition = adopted.definition
     manifests = await read_manifests(store, table, definition, snapshot, _count(metadata, "next-row-id"))
     return await asyncio.to_thread(_plan, table, location, metadata, definition, snapshot, manifests, warnings)
@@ -96,13 +96,16 @@ async def read_metadata(store: ObjectStore, table: TableName, location: str) -> 
     try:
         body = await read_stored(store, table, location, code="metadata-unreadable")
     except Corrupt as error:
-        raise Invalid("metadata-unreadable", f"{location}: there is no such object") from error
+        raise Invalid(
+            "metadata-unreadable",
+            f"{location}: there is no such object; give the location of the table's current metadata.json",
+        ) from error
     try:
         metadata = json.loads(_unzipped(body) if body[:2] == _GZIP else body)
     except (ValueError, RecursionError, zlib.error) as error:
-        raise Invalid("metadata-unreadable", f"{location}: not JSON: {error!s:.200}") from error
+        raise Invalid("metadata-unreadable", f"{location}: this is not JSON: {error!s:.200}") from error
     if not isinstance(metadata, dict) or "format-version" not in metadata:
-        reason = "no table metadata: give the metadata.json that the table's catalog names as its current one"
+        reason = "this is not table metadata: give the metadata.json that the table's catalog names as current"
         raise Invalid("metadata-unreadable", f"{location}: {reason}")
     return metadata
 
@@ -129,14 +132,14 @@ def _current(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _left_behind(metadata: Mapping[str, Any]) -> list[str]:
-    """What of the metadata does not come along, in sentences."""
+    """What the adoption leaves out of the metadata, in sentences."""
     found = [
-        f"{ref['type']} {name!r} stays behind: only {_MAIN} is adopted"
+        f"{ref['type']} {name!r} is left out: only {_MAIN} is adopted"
         for name, ref in sorted((metadata.get("refs") or {}).items())
         if name != _MAIN
     ]
     if metadata.get("statistics") or metadata.get("partition-statistics"):
-        found.append("statistics files (Puffin, partition statistics) stay behind")
+        found.append("statistics files (Puffin, partition statistics) are left out")
     return found
 
 
@@ -161,7 +164,7 @@ def _plan(
     leaves = manifests.leaves
     dead, deletes = _without_effect(manifests)
     if deletes.orphan_vectors:
-        reason = "are of data files that are not there any more; they are passed over"
+        reason = "belong to data files that are gone; they are ignored"
         warnings.append(f"{deletes.orphan_vectors} deletion vectors {reason}")
     rows = [*manifests.rows, *(manifests.manifest_vector(name, gone, snapshot) for name, gone in sorted(dead.items()))]
     tally = Tally()
@@ -171,7 +174,7 @@ def _plan(
     totals = totals_after(Totals(), tally, Tally())
     root, body = encode_adopted(table, definition, snapshot, rows, manifests.next_row_id, totals)
     named = AdoptedRoot(location=adopted_location(root.digest), file_size_in_bytes=len(body), digest=root.digest)
-    try:  # what whoever commits is going to do
+    try:  # what the commit will do
         adopted_state(proven_adopted(body, named, table, definition), definition, leaves)
     except Invalid as error:
         raise unsupported(location, error.message) from error
@@ -194,7 +197,7 @@ def _plan(
 
 
 def _snapshot(metadata: Mapping[str, Any], current: Mapping[str, Any] | None, number: int) -> Snapshot:
-    """The current snapshot as our roots say one; its parent and what it did are in the old metadata."""
+    """The current snapshot as a snapshot of ours; its parent and its operation are in the old metadata."""
     return Snapshot(
         snapshot_id=NO_SNAPSHOT if current is None else SnapshotId(current["snapshot-id"]),
         parent_id=None,
@@ -208,7 +211,7 @@ def _snapshot(metadata: Mapping[str, Any], current: Mapping[str, Any] | None, nu
 
 
 def _without_effect(manifests: AdoptedManifests) -> tuple[dict[str, BitMap], DeleteCounts]:
-    """Leaf → ordinals of vectors whose data files are gone, which engines pass over; and the others, counted."""
+    """Leaf → ordinals of vectors whose data files are gone, which engines ignore; and the counts of the others."""
     leaves = manifests.leaves
     found = list(live_deletes(leaves.values(), {}))
     vectors = [entry.referenced_file or "" for _, _, entry in found if entry.deletion_vector is not None]

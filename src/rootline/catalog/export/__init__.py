@@ -1,1 +1,1 @@
-"""A table's versions made into Iceberg metadata, on demand."""
+"""Making Iceberg metadata of a table's versions, on demand."""

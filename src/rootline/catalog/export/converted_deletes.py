@@ -1,11 +1,11 @@
-"""Deletes that engines would not read rightly, as ones that they do.
+"""Deletes that engines would misread, converted into ones that they read correctly.
 
 Owns: V2: a position delete file for each vector; V3: copies of Puffin files with absolute names in their footers and
 gaps between vectors, where engines need them; both: one vector or position delete file with all dead rows of a data
 file that equality deletes reach. Does not own: which rows are dead (`row_deletes`, `data_file_reader` in storage:
-exactly a scan's), the entries' manifests (`manifest_writer`).
-Invariants: the same inputs have the same name, which says all that an entry needs, so nothing is fetched or written for
-what is known; what a converted delete says is what a scan finds, never more, never less.
+the same as for a scan), the entries' manifests (`manifest_writer`).
+Invariants: the same inputs have the same name, and the name holds all that an entry needs, so nothing is fetched or
+written for what is known; a converted delete removes exactly the rows that a scan leaves out.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from rootline.storage.rows.data_file_reader import RowsWanted, read_rows
 from rootline.storage.rows.field_matching import NAME_MAPPING_PROPERTY
 from rootline.storage.rows.metadata_columns import DELETED, POS, metadata_field
 from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
+from rootline.storage.task_groups import plain_task_group
 from rootline.tree.proof.statistics_rules import partition_statistics
 from rootline.tree.scan.file_task import FileTask
 from rootline.tree.scan.scan_plan import ScanPlan
@@ -59,7 +60,8 @@ PUTS_AT_ONCE: Final = 16
 def files_to_merge(plan: ScanPlan, format_version: FormatVersion) -> list[FileTask]:
     """The data files whose deletes an export cannot hand on as they are.
 
-    Those that equality deletes reach; in V3, where one delete is allowed a file, also those with a vector and another.
+    These are the files that equality deletes reach. In V3, which allows one delete for each file, files with a vector
+    and another delete as well.
     """
     return [task for task in plan.tasks() if task.deletes.equality or _has_too_many(task, format_version)]
 
@@ -71,15 +73,15 @@ def _has_too_many(task: FileTask, format_version: FormatVersion) -> bool:
 
 
 class ConvertedDeletes:
-    """Of one version of a table in one format.
+    """Converts the deletes of one version of a table for one format.
 
     Args:
-        store: where the table rests.
+        store: where the table is stored.
         table: its name.
         definition: that version's.
         format_version: of the export.
         absolute: makes locations absolute, as engines see them.
-        known: what is stored already; learns what is stored here.
+        known: what is stored already; what is stored here is added.
 
     """
 
@@ -104,7 +106,7 @@ class ConvertedDeletes:
         self._wanted = RowsWanted(definition, tuple(field for field in fields if field is not None))
 
     async def vectors(self, entries: Sequence[ContentEntry]) -> list[ContentEntry]:
-        """What stands for each entry, in their order; only vectors change.
+        """The entry that replaces each entry, in their order; only vectors change.
 
         V2: a position delete file. V3: the same vector in a copy of its Puffin file, if engines `needs_copy`.
 
@@ -171,7 +173,7 @@ class ConvertedDeletes:
         return self._format_version is FormatVersion.V2 or needs_copy(entry)
 
     async def _positions_of(self, vectors: Sequence[ContentEntry]) -> list[ContentEntry]:
-        """Vectors of one Puffin file, which is read if a position delete file is missing."""
+        """Convert the vectors of one Puffin file, which is read only if a position delete file is missing."""
         digests = [self._digest_of_vector(entry) for entry in vectors]
         stored = {digest: known for digest in digests if (known := self._known.find(digest)) is not None}
         missing = [pair for pair in zip(vectors, digests, strict=True) if pair[1] not in stored]
@@ -200,9 +202,9 @@ class ConvertedDeletes:
         return hash_of(["positions", self._base, entry.location, offset, entry.referenced_file])
 
     async def _copied(self, vectors: Sequence[ContentEntry]) -> list[ContentEntry]:
-        """Vectors of one Puffin file, in the copy for engines.
+        """The vectors of one Puffin file, in the copy for engines.
 
-        If the entries name their data files by absolute locations, the copy's footer has its names as they are.
+        If the entries name their data files by absolute locations, the copy's footer keeps its names.
         """
         first = vectors[0]
         names = str if is_absolute(first.referenced_file or "") else self._engine_name
@@ -221,7 +223,7 @@ class ConvertedDeletes:
         ]
 
     def _engine_name(self, name: str) -> str:
-        """The absolute location of a data file that a footer names relative, or by an URL of its own of the table."""
+        """The absolute location of a data file that a footer names by a relative location, or by its own URL."""
         if not is_absolute(name):
             return self._absolute(name)
         _, found, location = name.rpartition(f"/{table_prefix(self._table)}")
@@ -256,7 +258,7 @@ class ConvertedDeletes:
             return await asyncio.to_thread(_dead_rows_of, body, entry, self._wanted, found)
         positions = found.positions or BitMap64()
         if positions and positions.max() >= entry.record_count:
-            reason = f"row {positions.max()} is deleted, the file has {entry.record_count} rows"
+            reason = f"it deletes row {positions.max()}, and the data file has {entry.record_count} rows"
             raise Corrupt("vector-corrupt", f"{entry.location}: {reason}")
         return positions
 
@@ -290,7 +292,7 @@ class ConvertedDeletes:
         )
 
     async def _put(self, digest: str, numbers: tuple[int, ...], kind: str, body: bytes) -> Converted:
-        """Store an object. One that is there already is right: its name holds all that went into it."""
+        """Store an object. An object that is there already is right: its name follows from all its inputs."""
         name = name_of(digest, numbers, kind)
         key = key_of(self._table, folder_of(self._format_version) + name)
         async with self._puts:
@@ -323,7 +325,7 @@ def _location(entry: ContentEntry) -> str:
 
 
 def _newest_of(task: FileTask) -> VersionInfo:
-    """Snapshot and numbers of the newest of all that a merged delete stands for; always EXISTING: it was made later."""
+    """Snapshot and numbers of the newest delete that a merged one replaces; EXISTING, because it was made later."""
     entries = (*task.vectors, *task.deletes.positions, *task.deletes.equality)
     newest = max(entries, key=lambda entry: (entry.version_info.sequence_number or 0, entry.location)).version_info
     return VersionInfo(Status.EXISTING, newest.snapshot_id, newest.sequence_number, newest.file_sequence_number)
@@ -337,16 +339,13 @@ def _dead_rows_of(body: bytes, entry: ContentEntry, wanted: RowsWanted, deletes:
 
 
 async def _each(items: Iterable[T], work: Callable[[T], Awaitable[None]], at_once: int) -> None:
-    """`work` on every item, so many at a time; the first failure stops the rest and is raised as it is."""
+    """Do `work` on every item, `at_once` at a time; the first failure stops the rest and is raised as it is."""
     waiting = iter(items)
 
     async def go_on() -> None:
         for item in waiting:
             await work(item)
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(at_once):
-                group.create_task(go_on())
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
+    async with plain_task_group() as group:
+        for _ in range(at_once):
+            group.create_task(go_on())

@@ -1,9 +1,9 @@
-"""Makes the export of one version: what is missing of it, the metadata.json last.
+"""Makes the export of one version: stores what is missing of it, the metadata.json last.
 
-Owns: the order of reads and writes. Does not own: the manifests of one version (`manifest_writer`), the words of the
-metadata (`table_metadata`), what is remembered (`export_memory`).
-Invariants: a manifest list is written when all that it names is stored, the metadata.json when all its lists are; so
-whatever is missing after a crash, nothing that is there is wrong.
+Owns: the order of reads and writes. Does not own: the manifests of one version (`manifest_writer`), the content of
+the metadata (`table_metadata`), what is remembered (`export_memory`).
+Invariants: a manifest list is written after everything that it names, the metadata.json after all its lists; so after
+a crash something may be missing, but nothing that is there is wrong.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rootline.storage.metadata.root_reader import read_root
 
 
 class ExportBuilder:
-    """One making. `reads` goes through the reader's cache where it may, and counts; `root` is of the version asked."""
+    """One export being made. `reads` counts, and uses the reader's cache where it may; `root`: of its version."""
 
     def __init__(
         self, reads: ObjectStore, cache: ReadCache, everything: ExportMemory, memory: TableMemory, root: Root
@@ -51,7 +51,7 @@ class ExportBuilder:
         self._index = Index()
 
     async def build(self) -> StoredMetadata:
-        """Store everything, and remember it.
+        """Store everything that is missing, and remember it.
 
         Raises:
             Invalid: `export-unsupported`, `setting-invalid`, `equality-delete-unread`, `file-unreadable`.
@@ -93,7 +93,7 @@ class ExportBuilder:
         return read_metadata(held, self._folder, version, table_uuid)
 
     async def _snapshot(self, version: Version) -> tuple[SnapshotJson, list[str]]:
-        """The snapshot of one version, its manifest list stored, and the names of its units."""
+        """Store the manifest list of one version; its snapshot, and the names of its units."""
         root = await self._root_of(version)
         header, format_version = root.header, self._folder.format_version
         definition = await self._everything.definition(self._reads, header)

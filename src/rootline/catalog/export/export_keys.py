@@ -3,7 +3,7 @@
 Owns: the layout of `export/` in a table's folder, absolute locations, the hashes in names. Does not own: what the
 objects hold, the names of converted deletes (`converted_deletes`).
 Invariants: a name follows from all inputs of its object, so two processes write the same bytes under the same name; the
-folder says which base the absolute locations in it begin with, so a lake that moved exports anew; newest sorts first.
+folder depends on the base of the absolute locations in it, so a lake that moved exports again; newest sorts first.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import MAX_VERSION, table_prefix
 
 ENCODING: Final = b"rootline export 1"
-"""Begins every hash: changes whenever the same inputs would give other bytes."""
+"""Every hash begins with it; it changes whenever the same inputs would give other bytes."""
 _DIGITS: Final = 16
 _METADATA_NAME: Final = re.compile(r"(?P<inverted>[0-9a-f]{16})-(?P<version>0|[1-9][0-9]{0,18})\.metadata\.json\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class ExportFolder:
-    """Where the exports of one table in one format rest, for readers who know the table as `base`."""
+    """Where the exports of one table in one format are stored, for readers who know the table as `base`."""
 
     table: TableName
     format_version: FormatVersion
@@ -63,7 +63,7 @@ class ExportFolder:
         return f"{self.relative}manifests/{digest}.avro"
 
     def absolute(self, location: str) -> str:
-        """A location as engines see it: relative ones begin with the base, absolute ones stay."""
+        """A location as engines see it: a relative one is put behind the base, an absolute one stays."""
         return location if is_absolute(location) else f"{self.base}/{location}"
 
     def key(self, location: str) -> ObjectKey:
@@ -72,7 +72,7 @@ class ExportFolder:
 
 
 def version_of_metadata(key: str) -> Version | None:
-    """The version in the key of a metadata.json; `None` when the key is no such one's (a foreign object)."""
+    """The version in the key of a metadata.json; `None` if the key is not one of ours (a foreign object)."""
     match = _METADATA_NAME.search(key.rsplit("/", 1)[-1])
     if match is None:
         return None
@@ -81,12 +81,12 @@ def version_of_metadata(key: str) -> Version | None:
 
 
 def is_list_of(location: str, body: bytes) -> bool:
-    """Whether a manifest list's bytes are those that its name says."""
+    """Whether a manifest list has the bytes that its name says."""
     return location.endswith(f"-{hashlib.sha256(body).hexdigest()[:_DIGITS]}.avro")
 
 
 def hash_of(parts: Iterable[bytes | str | int | None]) -> str:
-    """32 hex digits over `parts`; no two lists of parts are joined to the same text."""
+    """32 hex digits over `parts`; two different lists of parts never join to the same text."""
     hashing = hashlib.sha256(ENCODING)
     for part in parts:
         body = part if isinstance(part, bytes) else repr(part).encode()

@@ -2,8 +2,8 @@
 
 Owns: what is remembered and for how long, and taking it from the newest stored export. Does not own: making an export
 (`export_builder`).
-Invariants: bounded: of a table the manifests of its newest export, a few finished ones; the table exported longest ago
-goes first; forgetting costs requests only; what is taken from the store is proven first.
+Invariants: bounded: for each table the manifests of its newest export, and a few finished exports; the table whose
+export is the oldest is forgotten first; forgetting costs only requests; what is taken from the store is proven first.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _LIMITS: Final[tuple[int | None, ...]] = (1, 100, None)
 
 @dataclass(slots=True)
 class Index:
-    """Manifests that are stored, by name; `None`: nothing is in the unit, and there is no manifest. And snapshots."""
+    """The manifests that are stored, by name (`None`: the unit is empty and has no manifest), and snapshots."""
 
     manifests: dict[str, ManifestRecord | None] = field(default_factory=dict)
     snapshots: dict[SnapshotId, SnapshotJson] = field(default_factory=dict)
 
     def copy(self) -> Index:
-        """Another that says the same."""
+        """A copy."""
         return Index(dict(self.manifests), dict(self.snapshots))
 
 
 @dataclass(slots=True)
 class TableMemory:
-    """One table in one format."""
+    """What is remembered of one table in one format."""
 
     folder: ExportFolder
     index: Index = field(default_factory=Index)
@@ -54,9 +54,9 @@ class TableMemory:
     """The version that `index` is of."""
     finished: OrderedDict[Version, StoredMetadata] = field(default_factory=OrderedDict)
     adopted: AdoptedHistory | None = None
-    """The time before the table was adopted; `None` before anybody has looked."""
+    """The history before the table was adopted; `None` until it is read."""
     converted: KnownDeletes | None = None
-    """The converted deletes that are stored; `None` before anybody has asked."""
+    """The converted deletes that are stored; `None` until they are listed."""
     one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def keep(self, version: Version, stored: StoredMetadata) -> None:
@@ -67,11 +67,11 @@ class TableMemory:
             self.finished.popitem(last=False)
 
     def keep_manifests(self, index: Index) -> None:
-        """What a making that failed had stored already."""
+        """Remember what a failed attempt stored."""
         self.index.manifests |= index.manifests
 
     async def history(self, store: ObjectStore, definition: TableDefinition) -> AdoptedHistory:
-        """What was before the adoption; it is read once."""
+        """The history before the adoption; it is read once."""
         if self.adopted is None:
             folder = self.folder
             self.adopted = await read_history(store, folder.table, definition, folder.format_version)
@@ -99,7 +99,7 @@ class TableMemory:
         key = self.folder.key(self.folder.metadata(newest))
         found = await store.get(key)
         if found is None:
-            return  # somebody deletes exports at this moment: they are made anew
+            return  # someone is deleting exports right now: they are made again
         stored = read_metadata(found.body, self.folder, newest, table_uuid)
         location = str(stored.current["manifest-list"])
         name = self.folder.key(location.removeprefix(f"{self.folder.base}/"))
@@ -125,7 +125,7 @@ class TableMemory:
         return None
 
     def advance(self, version: Version, index: Index, names: Iterable[str], ids: Iterable[SnapshotId]) -> None:
-        """`index` is what is known after the export of `version`, whose manifests are `names`; all else goes."""
+        """Keep of `index` what the export of `version` uses, whose manifests are `names`; forget the rest."""
         if self.newest is not None and version <= self.newest:
             return
         self.newest = version
@@ -136,7 +136,7 @@ class TableMemory:
 
 
 class ExportMemory:
-    """Every table that was exported lately."""
+    """The tables that were exported last."""
 
     def __init__(self, warehouse: str, tables_max: int = TABLES_MAX) -> None:
         self._warehouse = warehouse
@@ -148,7 +148,7 @@ class ExportMemory:
         return len(self._tables)
 
     def of(self, table: TableName, format_version: FormatVersion) -> TableMemory:
-        """What is remembered of a table; nothing as yet when it is met for the first time."""
+        """What is remembered of a table; empty for a new one."""
         name = (table, format_version)
         found = self._tables.get(name)
         if found is None:

@@ -1,7 +1,7 @@
-"""What a table's properties say of its exports.
+"""The table properties that concern exports.
 
 Owns: their names, defaults and values. Does not own: what follows from them (`exporter`, `table_metadata`).
-Invariants: a value that cannot be used is refused by name, never replaced in silence.
+Invariants: a value that cannot be used is refused by name, never silently replaced.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SNAPSHOTS_MOST: Final = 1_000
 
 
 def format_of(properties: Mapping[str, str]) -> FormatVersion:
-    """The format that a table is exported in when nobody asks for one: V3 unless its property says otherwise.
+    """The format that a table is exported in by default: V3 unless its property says otherwise.
 
     Raises:
         Invalid: `setting-invalid`.
@@ -43,6 +43,6 @@ def snapshots_of(properties: Mapping[str, str]) -> int:
 
 
 def check_export_properties(properties: Mapping[str, str]) -> None:
-    """Raises `Invalid` (`setting-invalid`) when a property of exports cannot be used."""
+    """Raise `Invalid` (`setting-invalid`) if a property of exports cannot be used."""
     format_of(properties)
     snapshots_of(properties)

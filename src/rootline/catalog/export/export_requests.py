@@ -2,8 +2,8 @@
 
 Owns: the count, storing an object that may be there already. Does not own: the store, names and bytes of objects, when
 what was read may be kept (`rootline.storage.metadata.planning_reads`).
-Invariants: a request is counted exactly if it was sent; `write` returns only when the store holds the object, and then
-what it holds; objects of an export are written once and never overwritten.
+Invariants: exactly the requests that were sent are counted; `write` returns only when the store holds the object, and
+returns what it holds; objects of an export are written once and never overwritten.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ExportCost:
 
 
 class ExportRequests:
-    """An object store that counts what is asked of it."""
+    """An object store that counts its requests."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -44,7 +44,7 @@ class ExportRequests:
 
     @property
     def cost(self) -> ExportCost:
-        """Up to now."""
+        """The cost so far."""
         return ExportCost(self._lists, self._gets, self._puts, self._bytes)
 
     async def get(self, key: ObjectKey) -> StoredObject | None:
@@ -69,7 +69,7 @@ class ExportRequests:
         return await self._store.put_if_absent(key, body, after=after)
 
     async def close(self) -> None:
-        """The store stays open: it is its owner's."""
+        """Do nothing: the store belongs to the caller."""
 
 
 async def write(

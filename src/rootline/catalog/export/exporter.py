@@ -1,9 +1,9 @@
-"""A table's versions as Iceberg metadata: found when they are stored, else made.
+"""A table's versions as Iceberg metadata: found if they are stored, else made.
 
-Owns: which version and format is meant, one making at a time for each, what callers get. Does not own: making
-(`export_builder`), what is remembered (`export_memory`), serving it (`catalog`).
-Invariants: concurrent callers for the same version share one making; one that failed is not remembered; a version that
-the head does not address is never made.
+Owns: which version and format is meant, one export at a time for each, what callers get. Does not own: making an
+export (`export_builder`), what is remembered (`export_memory`), serving it (`rootline.catalog.rest`).
+Invariants: concurrent callers for the same version share one export; a failure is not remembered; a version that the
+head does not address is never exported.
 """
 
 from __future__ import annotations
@@ -26,16 +26,15 @@ from rootline.storage.metadata.head_finder import find_head
 from rootline.storage.metadata.planning_reads import PlanningReads
 from rootline.storage.metadata.read_cache import ReadCache
 from rootline.storage.metadata.root_reader import read_root
-from rootline.storage.metadata.table_names import list_tables
 from rootline.tree.state.addressable import Addressable
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedTable:
-    """One version in one format. `metadata` is the metadata.json, `metadata_location` where it rests, absolute.
+    """One version in one format. `metadata` is the metadata.json, `metadata_location` its absolute location.
 
-    `snapshot_timestamp_ms`: when the version was committed. `cost`: requests that this call sent; a caller who waited
-    for another's making sent none for it.
+    `snapshot_timestamp_ms`: when the version was committed. `cost`: the requests that this call sent; a caller that
+    waited for the export of another caller sent none for it.
     """
 
     table: TableName
@@ -54,16 +53,12 @@ class TableExporter:
     """Exports tables of one warehouse; used on one event loop. What it keeps in memory is bounded."""
 
     def __init__(self, store: ObjectStore, base_url: str, *, cache: ReadCache | None = None) -> None:
-        """`base_url`: the warehouse's as engines know it, absolute: `file:///dir`, `s3://bucket/prefix`."""
+        """`base_url`: the absolute URL by which engines know the warehouse: `file:///dir`, `s3://bucket/prefix`."""
         self._store = store
         self._cache = ReadCache() if cache is None else cache
         self._memory = ExportMemory(base_url)
         self._formats: OrderedDict[TableName, tuple[Version, FormatVersion]] = OrderedDict()
         self._making: dict[_Wanted, asyncio.Task[StoredMetadata]] = {}
-
-    async def tables(self) -> list[TableName]:
-        """Every table of the warehouse, by name. Raises `Unavailable`."""
-        return await list_tables(self._store)
 
     async def export(
         self, table: TableName, format_version: FormatVersion | None = None, version: Version | None = None
@@ -105,7 +100,7 @@ class TableExporter:
         )
 
     async def close(self) -> None:
-        """End the makings under way: what they stored is right, and whoever asks again goes on from there."""
+        """Stop the exports under way: what they stored is right, and the next request goes on from there."""
         makings = list(self._making.values())
         for making in makings:
             making.cancel()
@@ -114,7 +109,7 @@ class TableExporter:
     async def _format(
         self, reads: PlanningReads, table: TableName, version: Version, head: Version | None
     ) -> FormatVersion:
-        """What the table's property says; asked for once a version."""
+        """The format that the table's property names; it is read once for each version."""
         known = self._formats.pop(table, None)
         if known is None or known[0] != version:
             root = await self._root(reads, table, version, head)
@@ -128,7 +123,7 @@ class TableExporter:
     async def _shared(
         self, reads: PlanningReads, memory: TableMemory, version: Version, head: Version | None
     ) -> StoredMetadata:
-        """What the making under way yields, or a new one; it goes on when the caller is cancelled."""
+        """The result of the export under way, or of a new one; it goes on when the caller is cancelled."""
         wanted = (memory.folder.table, memory.folder.format_version, version)
         making = self._making.get(wanted)
         if making is None:
@@ -140,7 +135,7 @@ class TableExporter:
     def _forget(self, wanted: _Wanted, done: asyncio.Task[StoredMetadata]) -> None:
         del self._making[wanted]
         if not done.cancelled():
-            done.exception()  # whoever still waits gets it; nobody may
+            done.exception()  # the callers that still wait get it; there may be none
 
     async def _found_or_made(
         self, reads: PlanningReads, memory: TableMemory, version: Version, head: Version | None
@@ -161,7 +156,7 @@ class TableExporter:
             return stored
 
     async def _root(self, reads: PlanningReads, table: TableName, version: Version, head: Version | None) -> Root:
-        """The root of `version`, which is addressable; `head`: the newest version, if it was just looked for."""
+        """The root of `version`, which is addressable; `head`: the newest version, if it was just looked up."""
         known = self._cache.root(table)
         if head is None:
             head = await _head(reads, table)

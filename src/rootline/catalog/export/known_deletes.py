@@ -1,9 +1,9 @@
-"""Which converted deletes are stored already, and the names that say all that an entry needs of them.
+"""Which converted deletes are stored already, and their names, which hold all that an entry needs.
 
 Owns: the folder and the form of the names. Does not own: what goes into a name's hash, and the objects
 (`converted_deletes`).
-Invariants: a name is 32 hex digits of the inputs' hash and then numbers, so whoever sees it in a LIST need not open the
-object; of several names with one hash (libraries of other versions) everybody takes the first; about 200 bytes each.
+Invariants: a name is 32 hex digits of the inputs' hash and then numbers, so a LIST is enough and the object need not be
+opened; of several names with one hash (from other versions of a library) the first counts; about 200 bytes each.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _NAME: Final = re.compile(
     r"(?P<hash>[0-9a-f]{32})(?P<numbers>(?:-(?:0|[1-9][0-9]{0,18}))+)\.(?P<kind>parquet|puffin|none)\Z"
 )
 NOTHING: Final = "none"
-"""The kind of an empty object: delete files were looked at, and delete no row of the data file."""
+"""The kind of an empty object: the delete files were read, and they delete no row of the data file."""
 
 
 def folder_of(format_version: FormatVersion) -> str:
-    """Where converted deletes of a format rest, relative to the table; ends in `/`."""
+    """Where converted deletes of a format are stored, relative to the table; ends in `/`."""
     return _FOLDERS[format_version]
 
 
@@ -56,7 +56,7 @@ class KnownDeletes:
 
     @staticmethod
     def listed(format_version: FormatVersion, keys: Iterable[str]) -> KnownDeletes:
-        """Those that a LIST of `listed_prefix` names; other objects there are passed over."""
+        """The deletes that a LIST of `listed_prefix` names; other objects there are ignored."""
         found = KnownDeletes(format_version)
         for key in keys:
             found.add(key.rpartition("/")[2])

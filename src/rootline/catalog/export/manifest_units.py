@@ -4,7 +4,7 @@ Owns: cutting a root and its leaves into units, their names, which entries belon
 and writing manifests (`export_builder`), their bytes (`manifest_encoder`), deletes that are converted
 (`converted_deletes`).
 Invariants: pure; every live data file, vector and position delete file is in exactly one unit, unless a converted
-delete stands for it; what did not change from one root to the next has the same units, which nobody needs to open; an
+delete replaces it; what did not change from one root to the next has the same units, which need not be opened; an
 equality delete is in none.
 
 A unit is the rows of one block of the root, or 4,096 consecutive ordinals of a leaf without the dead ones, or the
@@ -61,7 +61,7 @@ class RemovedFromLeaf:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What one manifest holds. `name`: 32 hex digits that all of it goes into."""
+    """What one manifest holds. `name`: 32 hex digits over all of it."""
 
     name: str
     spec_id: int
@@ -71,7 +71,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Deletes that were converted: `entries` stand for all that deletes rows of the data files `locations`.
+    """Deletes that were converted: `entries` replace everything that deletes rows of the data files `locations`.
 
     `leaves`: location → delete leaf, all of them, when there are such data files.
     """
@@ -95,8 +95,8 @@ def units_of(
     Args:
         root: of any version.
         exported: the definition of that version.
-        stored_vectors: the manifest vectors that rest in Puffin files; ours are inline.
-        merged: the converted deletes; what they stand for is in no other unit.
+        stored_vectors: the manifest vectors in Puffin files; the others are inline.
+        merged: the converted deletes; what they replace is in no other unit.
 
     Raises:
         Corrupt: `vector-corrupt`, a manifest vector cannot be decoded.
@@ -124,7 +124,7 @@ def entries_of_chunk(chunk: LeafChunk, leaf: Leaf) -> list[int]:
 
 
 def removed_entries(part: RemovedFromLeaf, leaf: Leaf) -> list[ContentEntry]:
-    """The entries that went, as DELETED ones of the snapshot; what it added itself was never live before."""
+    """The removed entries, as DELETED entries of the snapshot; what it added itself was never live before."""
     found: list[ContentEntry] = []
     for entry in leaf.entries_at(sorted(part.ordinals)):
         info = entry.version_info
@@ -139,9 +139,9 @@ def removed_entries(part: RemovedFromLeaf, leaf: Leaf) -> list[ContentEntry]:
 
 
 def is_exported(entry: ContentEntry) -> bool:
-    """Whether an entry of a file or delete stands in an export at all.
+    """Whether an entry of a file or delete is in an export at all.
 
-    Equality deletes never do. A vector that went does not either: what stood for it is no engine's concern any more.
+    Equality deletes never are. A removed vector is not either: engines no longer need what replaced it.
     """
     if entry.content_type is ContentType.DATA:
         return True
@@ -218,7 +218,7 @@ class _Cut:
                 yield Unit(name, spec_id, LeafContent.DELETE, Given(tuple(part)))
 
     def _is_replaced(self, entry: ContentEntry) -> bool:
-        """Whether a converted delete stands for a vector."""
+        """Whether a converted delete replaces a vector."""
         return (
             entry.content_type is ContentType.POSITION_DELETE
             and entry.deletion_vector is not None

@@ -2,16 +2,16 @@
 
 Owns: reading what the missing units need, how much runs at once. Does not own: which units there are
 (`manifest_units`), their bytes (`manifest_encoder`), converted deletes (`converted_deletes`).
-Invariants: a leaf is read only for a unit that is missing, or to convert deletes; what the index says is stored, is
-stored; encoding never holds up the event loop.
+Invariants: a leaf is read only for a unit that is missing, or to convert deletes; what the index names is stored;
+encoding never blocks the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from rootline.catalog.export.converted_deletes import ConvertedDeletes, files_to_merge
 from rootline.catalog.export.export_memory import Index, TableMemory
@@ -39,6 +39,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.leaf_reader import read_leaf
 from rootline.storage.metadata.read_cache import ReadCache
 from rootline.storage.metadata.table_loader import plan_scan, read_stored_manifest_vectors
+from rootline.storage.task_groups import plain_task_group
 from rootline.tree.filter.prune import PruningFilter
 from rootline.tree.scan.scan_plan import DeletesFor
 
@@ -47,7 +48,7 @@ PUTS_AT_ONCE: Final = 16
 
 
 class ManifestWriter:
-    """Of one version in one format. `reads` goes through `cache` where it may."""
+    """The manifests of one version in one format. `reads` uses `cache` where it may."""
 
     def __init__(self, reads: ObjectStore, cache: ReadCache, memory: TableMemory, definition: TableDefinition) -> None:
         self._reads = reads
@@ -81,16 +82,15 @@ class ManifestWriter:
                     given.append(unit)
                 else:
                     missing.setdefault(unit.part.row.location, []).append(unit)
-        await all_of(
-            [
-                *(self._make(unit, None, index) for unit in given),
-                *(self._of_leaf(of_leaf, index) for of_leaf in missing.values()),
-            ]
-        )
+        async with plain_task_group() as group:
+            for unit in given:
+                group.create_task(self._make(unit, None, index))
+            for of_leaf in missing.values():
+                group.create_task(self._of_leaf(of_leaf, index))
         return [unit.name for unit in units]
 
     async def _merged(self, root: Root) -> Merged:
-        """Deletes that no engine reads as they are, converted."""
+        """The deletes that no engine reads as they are, converted."""
         if not _may_merge(root, self._folder.format_version):
             return NOTHING_MERGED
         everything = PruningFilter.of(None, self._definition)
@@ -111,7 +111,9 @@ class ManifestWriter:
             first = units[0].part
             assert not isinstance(first, Given)
             leaf = await self._leaf(first.row)
-            await all_of([self._make(unit, leaf, index) for unit in units])
+            async with plain_task_group() as group:
+                for unit in units:
+                    group.create_task(self._make(unit, leaf, index))
 
     async def _leaf(self, row: ContentEntry) -> Leaf:
         table = self._folder.table
@@ -134,7 +136,7 @@ class ManifestWriter:
             index.manifests[unit.name] = replace(encoded.record, path=path, length=len(held))
 
     async def _encoded(self, unit: Unit, leaf: Leaf | None) -> EncodedManifest | None:
-        """The manifest, `None` when nothing is in it."""
+        """The manifest; `None` if it would be empty."""
         part = unit.part
         sync = bytes.fromhex(unit.name)
         if isinstance(part, Given):
@@ -146,7 +148,7 @@ class ManifestWriter:
         ordinals = await asyncio.to_thread(entries_of_chunk, part, leaf)
         if not ordinals:
             return None
-        if unit.content is LeafContent.DELETE:  # where they rest may be another place for engines
+        if unit.content is LeafContent.DELETE:  # engines may need them in another place
             return await self._of_entries(unit, await asyncio.to_thread(leaf.entries_at, ordinals), sync)
         return await asyncio.to_thread(
             encode_leaf_chunk,
@@ -175,7 +177,7 @@ class ManifestWriter:
         )
 
     async def _readable(self, deletes: Sequence[ContentEntry]) -> Sequence[ContentEntry]:
-        """Vectors as engines of the format find them."""
+        """The deletes, with vectors where engines of the format find them."""
         if not any(entry.deletion_vector is not None for entry in deletes):
             return deletes
         return await (await self._conversion()).vectors(deletes)
@@ -189,16 +191,6 @@ class ManifestWriter:
                     self._reads, table, self._definition, self._folder.format_version, absolute, known
                 )
         return self._converted
-
-
-async def all_of(work: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Carry all of it out at the same time; the first failure cancels the others and is raised as it is."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for each in work:
-                group.create_task(each)
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
 
 
 def _may_merge(root: Root, format_version: FormatVersion) -> bool:

@@ -1,7 +1,7 @@
-"""The metadata.json of an export: which snapshots it names, what it says of them, and whether a stored one is whole.
+"""The metadata.json of an export: which snapshots it names, what it says of them, and whether a stored one is intact.
 
 Owns: the table metadata's members besides those of the definition, the snapshots' JSON, the digest in it. Does not own:
-schemas and specs (`exported_definition`), manifest lists (`manifest_list_encoder`), where the object rests
+schemas and specs (`exported_definition`), manifest lists (`manifest_list_encoder`), where the object is stored
 (`export_keys`).
 Invariants: pure; the same roots give the same bytes; the snapshot log has no gap and ends in the current snapshot; the
 snapshot of every tag is among the snapshots; no engine is told that it may delete a file.
@@ -32,7 +32,7 @@ from rootline.schemas.table_definition import TableDefinition
 VERSION: Final = "rootline.version"
 TABLE: Final = "rootline.table"
 DIGEST: Final = "rootline.export-digest"
-"""In the properties: the SHA-256 of the metadata.json, these 64 digits being zeros."""
+"""The property with the SHA-256 of the metadata.json, taken while these 64 digits are zeros."""
 _MAIN: Final = "main"
 _ZEROS: Final = "0" * 64
 _STATED: Final = re.compile(rb'("rootline\.export-digest":")([0-9a-f]{64})"')
@@ -42,7 +42,7 @@ SnapshotJson = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class StoredMetadata:
-    """A metadata.json that is whole: its bytes, and what an exporter takes from it."""
+    """A metadata.json that is intact: its bytes, and what an exporter takes from it."""
 
     body: bytes
     table_uuid: uuid.UUID
@@ -55,7 +55,7 @@ def versions_of(header: RootHeader, definition: TableDefinition) -> list[Version
     """The versions whose snapshots the export of `header`'s version names, ascending: the newest, and tagged ones.
 
     Raises:
-        Invalid: `setting-invalid`, the property that says how many is no number.
+        Invalid: `setting-invalid`, the property that says how many is not a number.
 
     """
     oldest = max(header.oldest_version, header.version - snapshots_of(definition.properties) + 1)
@@ -70,7 +70,7 @@ def snapshot_json(
 
     Args:
         header: of the version's root.
-        parent_next_row_id: of the root before it, 0 where there is none; V2 says nothing of it.
+        parent_next_row_id: of the root before it, 0 if there is none; V2 does not state it.
         manifest_list: absolute location.
         schema_id: the schema that was current.
         format_version: of the export.
@@ -93,7 +93,7 @@ def snapshot_json(
 
 
 def next_row_id_after(snapshot: SnapshotJson) -> int | None:
-    """The next free row id after a snapshot; `None` where its JSON does not say it."""
+    """The next free row id after a snapshot; `None` if its JSON does not state it."""
     first, added = snapshot.get("first-row-id"), snapshot.get("added-rows")
     return None if first is None or added is None else int(first) + int(added)
 
@@ -143,9 +143,9 @@ def metadata_json(
 
 
 def _log(snapshots: Sequence[SnapshotJson], before: AdoptedHistory) -> list[dict[str, int]]:
-    """What was current when, without gaps: engines answer with the last entry before a time.
+    """Which snapshot was current when, without gaps: engines answer with the last entry before a time.
 
-    So what is older than a version that is not listed, tagged or adopted, is a snapshot, and not in the log.
+    So everything older than a version that is not listed is left out of the log, tagged and adopted snapshots included.
     """
     versions = [int(snapshot["summary"][VERSION]) for snapshot in snapshots]
     start = len(versions) - 1
@@ -158,13 +158,13 @@ def _log(snapshots: Sequence[SnapshotJson], before: AdoptedHistory) -> list[dict
 
 
 def read_metadata(body: bytes, folder: ExportFolder, version: Version, table_uuid: uuid.UUID | None) -> StoredMetadata:
-    """What a stored metadata.json says, if it is whole and this export's.
+    """What a stored metadata.json says, if it is intact and belongs to this export.
 
     Args:
         body: the object.
         folder: where it was found.
         version: of its name.
-        table_uuid: the table's, where it is known.
+        table_uuid: of the table, if it is known.
 
     Raises:
         Corrupt: `export-corrupt`.
@@ -189,19 +189,21 @@ def read_metadata(body: bytes, folder: ExportFolder, version: Version, table_uui
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged(name, f"it is not the metadata of an export: {error!s:.200}") from error
     if facts != (folder.base, int(folder.format_version), str(int(version))):
-        raise damaged(name, f"it is of {facts[0]}, format {facts[1]}, version {facts[2]}")
+        raise damaged(name, f"it belongs to {facts[0]}, format {facts[1]}, version {facts[2]}")
     if table_uuid is not None and read.table_uuid != table_uuid:
-        raise damaged(name, f"it is of table {read.table_uuid}, this one is {table_uuid}")
+        raise damaged(name, f"it belongs to table {read.table_uuid}, and this table is {table_uuid}")
     return read
 
 
 def damaged(name: str, reason: str, *, named_by: str | None = None) -> Corrupt:
-    """The error about an object of an export: it says what to do, because exports alone may be deleted.
+    """The error about an object of an export. It says to delete it: exports, and only exports, may be deleted.
 
-    `named_by`: the metadata.json that has to go with it, so that both are made anew.
+    `named_by`: the metadata.json that must be deleted with it, so that both are made again.
     """
     what = "this object" if named_by is None else f"this object and {named_by}"
-    return Corrupt("export-corrupt", f"{name}: {reason}; delete {what} and export again: exports are made anew")
+    return Corrupt(
+        "export-corrupt", f"{name}: {reason}; delete {what} and export again: an export is made from the table"
+    )
 
 
 def _with_digest(body: bytes, digest: str) -> bytes:

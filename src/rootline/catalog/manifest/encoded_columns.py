@@ -1,8 +1,8 @@
-"""Columns of Avro encodings: for each row the bytes of one of its values, made for all rows at once.
+"""Columns of Avro encodings: for each row the bytes of one value, made for all rows at once.
 
 Owns: numbers, texts and fixed-size values as columns of bytes, and joining them into rows. Does not own: which values
 a row has (`leaf_chunk_encoder`).
-Invariants: row by row the same bytes as `rootline.schemas.bytes.values.avro_primitives` makes.
+Invariants: each row has the same bytes that `rootline.schemas.bytes.values.avro_primitives` makes.
 
 Source: the Avro 1.12 specification, "Binary encoding".
 """
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 Mask = npt.NDArray[np.bool_]
 Piece: TypeAlias = "pa.Array | pa.Scalar"
-"""A column of bytes, or the same bytes in every row; null is no byte."""
+"""A column of bytes, or the same bytes in every row; null stands for no byte."""
 
 _VARINT_BYTES_MAX: Final = 10
 _LONG_BYTES: Final = 8
@@ -38,7 +38,7 @@ def validity(column: pa.Array) -> Mask:
 
 
 def longs(column: pa.Array, *, prefix: bytes = b"", null: bytes = b"", where: Mask | None = None) -> pa.Array:
-    """Varints of an integer column, each after `prefix`; `null` where there is no value, or `where` says so."""
+    """Varints of an integer column, each after `prefix`; `null` if there is no value, or where `where` is false."""
     valid = validity(column) if where is None else where
     values = _numbers(column).astype(np.int64, copy=False)
     zigzag = ((values << 1) ^ (values >> 63)).view(np.uint64)
@@ -59,7 +59,7 @@ def longs(column: pa.Array, *, prefix: bytes = b"", null: bytes = b"", where: Ma
 
 
 def fixed(values: npt.NDArray[Any], prefix: bytes, where: Mask) -> pa.Array:
-    """The little-endian bytes of each number after `prefix`; none where `where` says so."""
+    """The little-endian bytes of each number after `prefix`; none where `where` is false."""
     size = values.dtype.itemsize
     plain = values.view(np.uint8).reshape(len(values), size)
     matrix = np.empty((len(values), len(prefix) + size), np.uint8)
@@ -69,7 +69,7 @@ def fixed(values: npt.NDArray[Any], prefix: bytes, where: Mask) -> pa.Array:
 
 
 def short_decimals(unscaled: npt.NDArray[np.int64], prefix: bytes, where: Mask) -> pa.Array:
-    """Length and least big-endian bytes of each unscaled value after `prefix`; none where `where` says so."""
+    """Length and fewest big-endian bytes of each unscaled value after `prefix`; none where `where` is false."""
     magnitude = np.where(unscaled < 0, ~unscaled, unscaled)
     sizes = np.ones(len(unscaled), np.int64)
     for place in range(1, _LONG_BYTES):
@@ -94,7 +94,7 @@ def texts(column: pa.Array, *, prefix: bytes = b"", null: bytes = b"", where: Ma
 
 
 def looked_up(column: pa.Array, encode: Callable[[Any], bytes | None]) -> pa.Array:
-    """What `encode` makes of each value, called once for each that is different; null is a value."""
+    """The result of `encode` for each value; it is called once for each different value, null included."""
     coded = column.dictionary_encode(null_encoding="encode")
     made = [encode(value) for value in coded.dictionary.to_pylist()]
     return pa.array(made, pa.binary()).take(coded.indices)

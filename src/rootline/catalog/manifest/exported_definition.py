@@ -1,10 +1,10 @@
-"""A table definition in the words of Iceberg's table metadata, as far as other engines can read it.
+"""A table definition in the form of Iceberg's table metadata, as far as other engines can read it.
 
-Owns: schemas, partition specs, sort orders and properties of an export, and what a format version cannot say. Does not
-own: snapshots and the rest of the metadata (`table_metadata`), partition values (`manifest_encoder`).
+Owns: schemas, partition specs, sort orders and properties of an export, and what a format version has no place for.
+Does not own: snapshots and the rest of the metadata (`table_metadata`), partition values (`manifest_encoder`).
 Invariants: pure and deterministic; the same source and transform have the same partition field id in every spec, and
 what is left out later changes no id; a member that engines cannot read is left out of its spec, because partitions
-only prune; what would make an engine read a table wrongly is refused.
+only prune; what would make an engine misread a table is refused.
 
 Source: the Iceberg specification, "Schemas and Data Types", "Default values", "Partition Specs", "Sort Orders" and
 Appendix C.
@@ -62,7 +62,7 @@ _DEFAULTS: Final = ("initial-default", "write-default")
 _NOT_IN_TUPLES: Final = (
     FixedType, UUIDType, TimestampNanoType, TimestamptzNanoType, UnknownType, GeometryType, GeographyType,
 )  # fmt: skip
-"""Types of partition values that an engine reads wrongly from manifests: Iceberg's Java cannot read fixed, and compares
+"""Types of partition values that some engine misreads in manifests: Iceberg's Java cannot read fixed, and compares
 the halves of UUIDs as signed numbers; PyIceberg cannot read nanoseconds; the others have no values."""
 _V2_TYPES: Final = (
     BooleanType, IntegerType, LongType, FloatType, DoubleType, DecimalType, DateType, TimeType, TimestampType,
@@ -72,7 +72,7 @@ _V2_TYPES: Final = (
 
 @dataclass(frozen=True)
 class ExportedField:
-    """A member of a partition spec as engines see it; `tracked_id` is that of its values among our statistics."""
+    """A member of a partition spec as engines see it; `tracked_id`: the id of its values in our statistics."""
 
     field_id: int
     name: str
@@ -92,7 +92,7 @@ class _Member:
 
 
 class ExportedDefinition:
-    """What an export says of a table besides its files. Two of the same definition and format are alike."""
+    """What an export says of a table besides its files. Two of the same definition and format are the same."""
 
     def __init__(self, definition: TableDefinition, format_version: FormatVersion) -> None:
         self.definition = definition
@@ -100,10 +100,10 @@ class ExportedDefinition:
 
     @staticmethod
     def of(definition: TableDefinition, format_version: FormatVersion) -> ExportedDefinition:
-        """The definition in the words of `format_version`.
+        """The definition in the form of `format_version`.
 
         Raises:
-            Invalid: `export-unsupported`, the format has no word for a type or a default value of a column.
+            Invalid: `export-unsupported`, the format does not have a type or a default value of a column.
 
         """
         if format_version is FormatVersion.V2:
@@ -164,7 +164,7 @@ class ExportedDefinition:
         }
 
     def manifest_inputs(self, spec_id: int) -> bytes:
-        """A digest of all that manifests of a spec take from the definition: the name of such a manifest needs it."""
+        """A digest of all that manifests of a spec take from the definition; it goes into their names."""
         said = [
             int(self.format_version),
             self.schema_json(),
@@ -215,21 +215,21 @@ class ExportedDefinition:
             yield ExportedField(field_id, name, member.source_ids[0], member.transform, member.tracked_id, tracked.type)
 
     def _is_readable(self, member: _Member) -> bool:
-        """One known transform of one column that the current schema has: any other breaks a reader of the metadata."""
+        """Whether it is a known transform of one column of the current schema: others break readers of the metadata."""
         if len(member.source_ids) != 1 or self._source_type(member.source_ids[0]) is None:
             return False
         expression = self.definition.expressions_by_id.get(member.tracked_id)
         return expression is None or self.definition.function_of(expression) is Function.TRANSFORM
 
     def _source_type(self, field_id: int) -> PrimitiveType | None:
-        """The type of a column that can be partitioned or sorted by: primitive, reached through structs alone."""
+        """The type of a column to partition or sort by: primitive, and inside structs only."""
         if field_id not in self.definition.tracked_by_id or self.definition.schema.find_column_name(field_id) is None:
             return None
         found = self.definition.schema.find_type(field_id)
         return found if isinstance(found, PrimitiveType) else None
 
     def _name(self, member: _Member, kept: str | None, taken: set[str]) -> str:
-        """A name that no earlier member and no other column has: engines refuse a spec with such a name."""
+        """A name that no earlier member and no other column has: engines refuse a spec where two share a name."""
         expression = self.definition.expressions_by_id.get(member.tracked_id)
         column = self.definition.schema.find_column_name(member.source_ids[0]) or ""
         name = kept or (column if expression is None else expression.name) or column
@@ -245,7 +245,7 @@ class ExportedDefinition:
 
     @cached_property
     def _field_ids(self) -> Mapping[tuple[int, int], int]:
-        """(spec id, place of the member in it) → partition field id."""
+        """(spec id, position of the member in it) → partition field id."""
         used = {field_id for spec in self.definition.partition_specs for field_id in spec.field_ids}
         used |= {one.partition_field_id for one in self.definition.expressions if one.partition_field_id is not None}
         following = _FIRST_PARTITION_FIELD
@@ -312,18 +312,18 @@ def _check_v2(schema: Schema, name: str, field: NestedField) -> None:
     if isinstance(field.field_type, PrimitiveType) and not isinstance(field.field_type, _V2_TYPES):
         raise Invalid(
             "export-unsupported",
-            f"{where} is of type {field.field_type}, which format version 2 does not have: export version 3",
+            f"{where} is of type {field.field_type}, which format version 2 does not have: export format version 3",
         )
     if field.initial_default is not None:
         raise Invalid(
             "export-unsupported",
             f"{where} has the default value {field.initial_default!r:.80} in older files, where a reader of format "
-            "version 2 would read null: export version 3",
+            "version 2 would read null: export format version 3",
         )
 
 
 def _without_defaults(body: Any) -> Any:
-    """Schema JSON without what only writers of a later format know. Defaults that readers need were refused before."""
+    """Schema JSON without what V2 does not know; defaults that readers need were refused before."""
     if isinstance(body, dict):
         return {key: _without_defaults(value) for key, value in body.items() if key not in _DEFAULTS}
     return [_without_defaults(item) for item in body] if isinstance(body, list) else body

@@ -1,7 +1,7 @@
 """The formats of Iceberg in which a table is exported.
 
-Owns: their numbers. Does not own: what can be said in which (`exported_definition`, `manifest_schema`).
-Invariants: an export is labelled with the version that its bytes are of, and never 4.
+Owns: their numbers. Does not own: what each format can express (`exported_definition`, `manifest_schema`).
+Invariants: an export is labelled with the version of its bytes, and never with 4.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns: columns of a leaf → the rows of a manifest. Does not own: what a row looks like (`manifest_encoder`, whose bytes
 these are), how a column becomes bytes (`encoded_columns`).
-Invariants: the same bytes as the entries one by one; no entry is made.
+Invariants: the bytes are the same as if the entries were encoded one by one; no entry object is made.
 
 Source: the Iceberg specification, "Manifests".
 """
@@ -101,7 +101,7 @@ def encode_leaf_chunk(
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Columns of some entries: all but statistics, absolute names of what deletes reference, statistics by id."""
+    """The columns of some entries: all but statistics, the absolute names that deletes reference, statistics by id."""
 
     rows: pa.Table
     referenced: pa.Array
@@ -161,7 +161,7 @@ def _partitions(chunk: _Chunk, fields: Sequence[ExportedField]) -> tuple[list[Pi
 
 
 def _member(statistics: pa.StructArray, name: str) -> pa.Array:
-    """A member of a struct, null where the struct is."""
+    """A member of a struct, null where the struct is null."""
     return statistics.flatten()[statistics.type.get_field_index(name)]
 
 
@@ -173,7 +173,7 @@ class _Map:
         self._pairs: list[Piece] = []
 
     def add(self, pieces: Sequence[Piece], present: Mask) -> None:
-        """`pieces` hold no byte where the pair is not present."""
+        """One pair of a map; `pieces` hold no byte in rows that do not have the pair."""
         if present.any():
             self._counts += present
             self._pairs += pieces

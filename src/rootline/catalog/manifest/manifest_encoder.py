@@ -2,8 +2,8 @@
 
 Owns: content entry → manifest entry, and the file. Does not own: schemas (`manifest_schema`), values
 (`manifest_values`), many entries of one leaf at once (`leaf_chunk_encoder`, the same bytes), which entries.
-Invariants: entries keep status and numbers as they stand; a partition value that nobody knows is refused, because null
-would make an engine pass the file over; the same entries make the same bytes.
+Invariants: entries keep their status and numbers; an entry whose partition value is not known is refused, because null
+would make an engine skip the file; the same entries make the same bytes.
 
 Source: the Iceberg specification, "Manifests"; the Single File Commits proposal, "How existing manifest fields map to
 Proposed V4 content entry fields", read backwards.
@@ -34,19 +34,19 @@ NO_COLUMN_SIZES: Final = PRESENT + b"\x00"
 """An empty map: PyIceberg's `inspect.entries` fails on null."""
 
 Absolute = Callable[[str], str]
-"""A location of an entry → the absolute one that engines read."""
+"""The location of an entry → the absolute location that engines read."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedManifest:
-    """A manifest to store; `record` is what lists say of it, its path left to the caller."""
+    """A manifest to store; `record` is what lists say of it, without the path, which the caller adds."""
 
     body: bytes
     record: ManifestRecord
 
 
 class Column(NamedTuple):
-    """A column whose statistics are written: its id as Avro has it, and how its bounds are."""
+    """A column whose statistics are written: its encoded id, and the encoders of its bounds."""
 
     tracked_id: int
     key: bytes
@@ -74,7 +74,7 @@ def encode_manifest(
         sync: 16 bytes, the same for the same manifest.
 
     Raises:
-        Invalid: `export-unsupported`, an entry has no partition value, or is nothing that the format knows.
+        Invalid: `export-unsupported`, an entry has no partition value, or the format does not have its kind.
 
     """
     fields, columns = exported.fields(spec_id), columns_of(exported)
@@ -108,16 +108,16 @@ def columns_of(exported: ExportedDefinition) -> tuple[Column, ...]:
 
 
 def unknown_partition(location: str, field: ExportedField) -> Invalid:
-    """The refusal of an entry whose partition nobody knows."""
+    """The refusal of an entry whose partition is not known."""
     return Invalid(
         "export-unsupported",
         f"{location!r}: its statistics hold no value of partition field {field.name!r} (id {field.field_id}), and any "
-        "that an export stated could make engines pass the file over: rewrite the file",
+        "that an export stated could make engines skip the file: rewrite the file",
     )
 
 
 def unexported_vector(location: str) -> Invalid:
-    """The refusal of a deletion vector where there are none."""
+    """The refusal of a deletion vector in a format without them."""
     return Invalid(
         "export-unsupported",
         f"{location!r}: a deletion vector, which format version 2 does not have: convert it first",
@@ -220,7 +220,7 @@ def _map(items: Sequence[tuple[Column, bytes | None]]) -> bytes:
 
 
 def _of_deletes(entry: ContentEntry, absolute: Absolute) -> list[bytes]:
-    """No counts; as bounds of the column `file_path` the one file that is referenced: some readers match by them."""
+    """No counts; the bounds of the column `file_path` are the one referenced file: some readers match by them."""
     if entry.referenced_file is None:
         return [NULL] * 5
     path = encode_string(absolute(entry.referenced_file))

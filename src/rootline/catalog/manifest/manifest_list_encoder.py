@@ -1,8 +1,8 @@
 """Manifest lists of V2 and V3.
 
 Owns: records of manifests ↔ the bytes of a list. Does not own: the records (`manifest_record`), which manifests a
-snapshot has, where the list rests.
-Invariants: the same records make the same bytes; what is read back is what was written.
+snapshot has, where the list is stored.
+Invariants: the same records make the same bytes; what is read is what was written.
 
 Source: the Iceberg specification, "Manifest Lists".
 """
@@ -42,13 +42,13 @@ def decode_manifest_list_records(body: bytes, *, name: str) -> tuple[ManifestRec
     """The records of a list of ours.
 
     Raises:
-        Corrupt: `leaf-corrupt`, not a manifest list of V2 or V3; `name` is what the error calls it.
+        Corrupt: `leaf-corrupt`, it is not a manifest list of V2 or V3; the error calls it `name`.
 
     """
     try:
         return tuple(map(_record_of, read_avro(body, name=name).records))
     except (KeyError, ValueError, TypeError, IndexError) as error:
-        raise Corrupt("leaf-corrupt", f"{name}: not a manifest list of this version: {error!s:.200}") from error
+        raise Corrupt("leaf-corrupt", f"{name}: this is not a manifest list of V2 or V3: {error!s:.200}") from error
 
 
 def _row(record: ManifestRecord, format_version: FormatVersion) -> bytes:

@@ -1,9 +1,9 @@
 """What a manifest list says of one manifest.
 
-Owns: the record, and its making from what a manifest holds. Does not own: the bytes of the list
+Owns: the record, and making it from what a manifest holds. Does not own: the bytes of the list
 (`manifest_list_encoder`), the manifest's own (`manifest_encoder`).
-Invariants: deterministic from the entries; a summary never leaves out a partition value that an entry has; row ids are
-handed to readers only where every live entry states its own.
+Invariants: deterministic from the entries; a summary never leaves out a partition value that an entry has; readers
+get row ids only if every live entry states its own.
 
 Source: the Iceberg specification, "Manifest Lists" and "First Row ID Assignment".
 """
@@ -23,7 +23,7 @@ from rootline.schemas.content_entry import Status
 
 @dataclass(frozen=True, slots=True)
 class PartitionSummary:
-    """Of one partition field over all entries: single-value bounds, NaN and null left out of them."""
+    """One partition field over all entries: single-value bounds, which leave out NaN and null."""
 
     contains_null: bool
     contains_nan: bool | None
@@ -73,7 +73,7 @@ def manifest_record(
 ) -> ManifestRecord:
     """The record of a manifest of `length` bytes.
 
-    Its snapshot is the deleting one where an entry is DELETED, else the one that brought the youngest entry.
+    Its snapshot is the deleting one if an entry is DELETED, else the one that added the newest entry.
     """
     files, rows = [0, 0, 0], [0, 0, 0]
     youngest, snapshot_id, deleting = -1, 0, None
@@ -114,9 +114,9 @@ def manifest_record(
 
 
 def partition_summary(kind: PrimitiveType, values: Sequence[Any]) -> PartitionSummary:
-    """The summary of a partition field's physical values, of which each distinct one need be there only once.
+    """The summary of a partition field's physical values; each distinct value is enough once.
 
-    Without bounds it says that no value can be compared: engines pass over such a manifest.
+    A summary without bounds says that no value can be compared: engines skip such a manifest.
     """
     is_float = isinstance(kind, FloatType | DoubleType)
     ordered = [value for value in values if value is not None and value == value]

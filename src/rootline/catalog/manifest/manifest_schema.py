@@ -3,7 +3,7 @@
 Owns: names, types and field ids as Iceberg's own writers have them. Does not own: rows (`manifest_encoder`,
 `manifest_list_encoder`), the file around them (`avro_container`).
 Invariants: the fields of a row are written in the order of these schemas; every optional field is `["null", T]`; each
-named type is defined once, and used where it is defined, because some readers know no references.
+named type is defined once, and used where it is defined, because some readers do not know references.
 
 Source: the Iceberg specification, "Manifests", "Manifest Lists" and Appendix A (Avro).
 """
@@ -21,7 +21,7 @@ from rootline.schemas.bytes.leaf.leaf import LeafContent
 from rootline.schemas.bytes.values.entry_schema import AvroType, avro_type_of
 
 CONTENT_NAMES: Final = {LeafContent.DATA: "data", LeafContent.DELETE: "deletes"}
-"""What a manifest holds, in the word of its file metadata."""
+"""What a manifest holds, as its file metadata calls it."""
 _SCHEMA_KEY: Final = "avro.schema"
 
 
@@ -131,7 +131,7 @@ def _partition_field(field: ExportedField) -> dict[str, Any]:
 
 
 def _map(key_id: int, value_id: int, values: str) -> dict[str, Any]:
-    """Avro's maps have strings as keys: Iceberg's are arrays of pairs."""
+    """A map as Iceberg has it: an array of pairs, because Avro's maps have only strings as keys."""
     pair = _record(f"k{key_id}_v{value_id}", _required("key", "int", key_id), _required("value", values, value_id))
     return {"type": "array", "logicalType": "map", "items": pair}
 

@@ -2,8 +2,8 @@
 
 Owns: physical value → single-value bytes, and → Avro value of a partition tuple. Does not own: reading them back
 (`rootline.schemas.bytes.values.single_values`), which values an entry has.
-Invariants: NaN is never a bound; a zero that is a bound has the sign with which it bounds both zeros; UUIDs bound
-nothing.
+Invariants: NaN is never a bound; a zero that is a bound has the sign with which it bounds both zeros; UUIDs have
+no bounds.
 
 Source: the Iceberg specification, Appendix D (binary single-value serialization), Appendix A (Avro) and "Bounds".
 """
@@ -46,7 +46,7 @@ LAYOUTS: Final[dict[type[PrimitiveType], str]] = {
 
 
 class BoundBytes(NamedTuple):
-    """Encoders of a type's lower and upper bounds: single-value bytes, `None` for what is no bound."""
+    """Encoders of a type's lower and upper bounds: single-value bytes, `None` for a value that cannot be a bound."""
 
     lower: Callable[[Any], bytes | None]
     upper: Callable[[Any], bytes | None]
@@ -54,7 +54,7 @@ class BoundBytes(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def bound_bytes(kind: PrimitiveType) -> BoundBytes:
-    """The encoders for bounds of a column of type `kind`, whose values are physical ones."""
+    """The encoders for bounds of a column of type `kind`; they take physical values."""
     if isinstance(kind, FloatType | DoubleType):
         pack = struct.Struct(LAYOUTS[type(kind)]).pack
         return BoundBytes(
@@ -66,7 +66,7 @@ def bound_bytes(kind: PrimitiveType) -> BoundBytes:
 
 
 def has_bounds(kind: PrimitiveType) -> bool:
-    """Whether bounds of the type are written. Iceberg's Java misreads those of UUIDs: as signed numbers, or texts."""
+    """Whether bounds of the type are written. Iceberg's Java misreads those of UUIDs, as signed numbers or as texts."""
     return kind_of(kind) != COUNTS_ONLY and not isinstance(kind, UUIDType)
 
 

@@ -3,7 +3,7 @@
 Owns: the bytes. Does not own: which rows are deleted (`converted_deletes`), reading such files
 (`rootline.storage.rows.delete_file_reader`).
 Invariants: the columns carry the reserved ids and are required; rows are sorted by path, then position, and none occurs
-twice; the same rows and the same library make the same bytes; footers hold the path in full as both bounds.
+twice; the same rows and the same library make the same bytes; footers hold the full path as both bounds.
 
 Source: the Iceberg specification, "Position Delete Files".
 """
@@ -32,7 +32,7 @@ _SCHEMA: Final = pa.schema(
 
 
 def encode_position_deletes(path: str, positions: BitMap64) -> bytes:
-    """The file that deletes the rows `positions`, of which there is one at least, of the data file `path`."""
+    """The file that deletes the rows `positions`, at least one, of the data file `path`."""
     numbers = np.asarray(positions.to_array(), dtype=np.int64)  # ascending
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(

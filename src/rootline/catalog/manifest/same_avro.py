@@ -1,7 +1,7 @@
 """Whether two Avro files say the same.
 
 Owns: the comparison. Does not own: what the files mean (the encoders).
-Invariants: what cannot be read says nothing that anything else says; how blocks are cut and compressed does not count.
+Invariants: a file that cannot be read is never the same as another; how blocks are cut and compressed does not count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def same_avro(stored: bytes, made: bytes) -> bool:
     """Whether both have the same schema, the same metadata and the same records."""
     try:
         return _said(stored) == _said(made)
-    except Exception:  # whatever fastavro makes of foreign bytes
+    except Exception:  # fastavro raises anything on foreign bytes
         return False
 
 

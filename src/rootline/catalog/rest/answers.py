@@ -2,7 +2,7 @@
 
 Owns: their JSON, pages of lists, ETags, which snapshots `refs` leaves. Does not own: routes and statuses
 (`routes`), what is in a table's metadata (`table_metadata`).
-Invariants: metadata goes out as the very bytes that are stored, unless snapshots are left out; an ETag stands for one
+Invariants: metadata is sent with the same bytes that are stored, unless snapshots are left out; an ETag stands for one
 metadata location, one mode of snapshots and one set of storage settings.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PAGE_SIZE_MAX: Final = 1_000
 WAREHOUSES: Final = {"v2": FormatVersion.V2, "v3": FormatVersion.V3}
-"""What an engine may name as warehouse, and then finds in the path: the format that it wants."""
+"""The warehouse names that an engine may give, which then are in the path: the format that it wants."""
 
 _PREFIX: Final = "/v1/{prefix}/namespaces"
 ENDPOINTS: Final = (
@@ -38,7 +38,7 @@ ENDPOINTS: Final = (
     f"GET {_PREFIX}/{{namespace}}/views/{{view}}",
     f"HEAD {_PREFIX}/{{namespace}}/views/{{view}}",
 )
-"""What is served; an engine that knows this list does not try the rest."""
+"""The routes that are served; an engine that knows this list does not try others."""
 
 
 class SnapshotMode(StrEnum):
@@ -49,7 +49,7 @@ class SnapshotMode(StrEnum):
 
 
 def config_body(warehouse: str | None) -> bytes:
-    """What an engine is told first; `warehouse` is what it was set up with.
+    """The first answer to an engine; `warehouse` is what it was configured with.
 
     Raises:
         Refusal: there is no warehouse of this name.
@@ -59,8 +59,8 @@ def config_body(warehouse: str | None) -> bytes:
         raise Refusal(
             404,
             "NoSuchWarehouseException",
-            f"warehouse {warehouse[:80]!r} does not exist; use v2 or v3, the format of Iceberg to read all tables in, "
-            "or none for the format that each table names (rootline.export.format, else 3)",
+            f"warehouse {warehouse[:80]!r} does not exist; use v2 or v3, the Iceberg format to read all tables in, "
+            "or none, for the format that each table names (rootline.export.format; default 3)",
         )
     overrides = {"prefix": warehouse} if warehouse else {}
     return _json({"defaults": {}, "overrides": overrides, "endpoints": list(ENDPOINTS)})
@@ -73,7 +73,7 @@ def namespaces_body(names: Sequence[str], token: str | None, size: str | None) -
 
 
 def namespace_body(namespace: str) -> bytes:
-    """A namespace: it has a name and nothing else."""
+    """A namespace: a name and nothing else."""
     return _json({"namespace": [namespace], "properties": {}})
 
 
@@ -96,13 +96,13 @@ def table_body(exported: ExportedTable, mode: SnapshotMode, storage: Mapping[str
 
 def etag_of(exported: ExportedTable, mode: SnapshotMode, storage: Mapping[str, str]) -> str:
     """The strong entity tag of `table_body`, from its inputs."""
-    # the timestamp tells a table from one that was removed by hand and made again under the same name
+    # the timestamp distinguishes a table from one that was removed by hand and made again under the same name
     inputs = [exported.metadata_location, exported.snapshot_timestamp_ms, mode, sorted(storage.items())]
     return f'"{hashlib.sha256(_json(inputs)).hexdigest()[:32]}"'
 
 
 def is_known(etag: str, if_none_match: str | None) -> bool:
-    """Whether the header names `etag`; compared weakly, as a cache does."""
+    """Whether the header names `etag`; the comparison is weak, as in caches."""
     named = [part.strip().removeprefix("W/") for part in (if_none_match or "").split(",")]
     return etag in named or "*" in named
 
@@ -116,7 +116,7 @@ def snapshot_mode(text: str | None) -> SnapshotMode:
 
 
 def _referenced(metadata: bytes) -> bytes:
-    """The metadata with those snapshots only that a branch or tag names; all else, the log too, stays as it is."""
+    """The metadata with only those snapshots that a branch or tag names; everything else stays, the log too."""
     found: dict[str, Any] = json.loads(metadata)
     named = {reference["snapshot-id"] for reference in found.get("refs", {}).values()}
     named.add(found.get("current-snapshot-id"))
@@ -125,9 +125,9 @@ def _referenced(metadata: bytes) -> bytes:
 
 
 def _page(names: Sequence[str], token: str | None, size: str | None) -> tuple[Sequence[str], str | None]:
-    """The names of the page that `token` begins, and the next one's token; without a token: all, as the protocol says.
+    """The names of the page that `token` begins, and the token of the next page; without a token all names.
 
-    A token says after which name the page begins, so that a list that changes meanwhile loses and repeats nothing.
+    A token names the last name before the page, so a list that changes meanwhile loses and repeats nothing.
     """
     limit = _size(size)
     if token is None:
@@ -152,7 +152,7 @@ def _name_of(token: str) -> str:
         return base64.b64decode(token, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         raise bad_request(
-            f"pageToken={token[:40]}: this is no token that an earlier answer gave; begin again with an empty one"
+            f"pageToken={token[:40]}: no earlier answer gave this token; begin again with an empty one"
         ) from None
 
 

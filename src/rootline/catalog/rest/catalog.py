@@ -2,8 +2,8 @@
 
 Owns: what each question costs, its deadline, what is counted. Does not own: HTTP (`routes`), making exports
 (`exporter`), finding tables (`table_directory`).
-Invariants: read-only but for the exports themselves; a table is answered from its newest version as of the question;
-who gives up waiting does not stop what others may wait for.
+Invariants: read-only but for the exports themselves; the answer on a table is its newest version at the time of the
+request; a caller that stops waiting does not stop what others wait for.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from rootline.catalog.export.exporter import ExportedTable, TableExporter
 
 _LARGE_BYTES: Final = 100_000
-"""From here on metadata is taken apart in a thread."""
+"""Metadata of this size or more is parsed in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedTable:
-    """A table's answer; `body` is `None` when the asker has it already."""
+    """The answer on a table; `body` is `None` if the engine has it already."""
 
     etag: str
     body: bytes | None
 
 
 class RestCatalog:
-    """One warehouse. All methods run on the loop that `store` lives on."""
+    """One warehouse. All methods run on the event loop of `store`."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class RestCatalog:
         default_format: FormatVersion | None = None,
         request_timeout_s: float = 60.0,
     ) -> None:
-        """`storage`: settings of the store that engines get; `default_format`: when an engine names none."""
+        """`storage`: the store's settings that engines get; `default_format`: for an engine that names none."""
         self.metrics = metrics
         self._store = store
         self._exporter = exporter
@@ -76,7 +76,7 @@ class RestCatalog:
         return found
 
     async def table_exists(self, namespace: str, name: str) -> None:
-        """Return if the table is there. Raises `Refusal`: it is not."""
+        """Return if the table exists. Raises `Refusal`: it does not."""
         if not await self._directory.exists(_table(namespace, name)):
             raise no_such_table(namespace, name)
 
@@ -87,7 +87,7 @@ class RestCatalog:
     async def load(
         self, namespace: str, name: str, format_version: FormatVersion | None, mode: SnapshotMode, known: str | None
     ) -> LoadedTable:
-        """A table's newest version; `known`: entity tags that the asker has.
+        """A table's newest version; `known`: the entity tags that the engine has.
 
         Raises:
             Refusal: there is no such table.
@@ -104,7 +104,7 @@ class RestCatalog:
         if not done:
             raise Unavailable(
                 "export-unfinished",
-                f"{table}: its export is not done after {self._timeout_s:g} s; it goes on",
+                f"{table}: its export is not done after {self._timeout_s:g} s; it goes on: ask again",
             )
         exported = making.result()
         etag = etag_of(exported, mode, self._storage)
@@ -115,7 +115,7 @@ class RestCatalog:
         return LoadedTable(etag, table_body(exported, mode, self._storage))
 
     async def close(self) -> None:
-        """Give up what is still being made; the store stays open."""
+        """Stop the exports under way; the store stays open."""
         for making in self._making:
             making.cancel()
         await asyncio.gather(*self._making, return_exceptions=True)
@@ -139,7 +139,7 @@ class RestCatalog:
     def _made(self, making: asyncio.Task[ExportedTable]) -> None:
         self._making.discard(making)
         if not making.cancelled():
-            making.exception()  # whoever asked has heard it, or has gone
+            making.exception()  # the caller was told, or is gone
 
 
 def _table(namespace: str, name: str) -> TableName:

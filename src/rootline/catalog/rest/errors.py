@@ -1,9 +1,9 @@
-"""What an engine hears when a request cannot be answered.
+"""The answer when a request cannot be carried out.
 
 Owns: which error becomes which status and type of the Iceberg REST catalog, and its JSON shape. Does not own: codes and
 their explanations (`rootline.schemas.error_codes`).
-Invariants: a message names object, reason and next step; no stack trace and no secret goes out; whoever may try again
-is told when.
+Invariants: a message names object, reason and next step; no stack trace and no secret is sent; a client that may try
+again is told when.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Refusal(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """What goes with the status."""
+        """The headers besides the status."""
         if self.status == 503:
             return {"Retry-After": str(RETRY_AFTER_S)}
         return {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
 
     @property
     def body(self) -> bytes:
-        """The error model as JSON."""
+        """The error as JSON in the protocol's error model."""
         error = {"message": self.message, "type": self.kind, "code": self.status}
         return json.dumps({"error": error}, ensure_ascii=False).encode()
 
@@ -47,7 +47,7 @@ def no_such_table(namespace: str, table: str) -> Refusal:
     return Refusal(
         404,
         "NoSuchTableException",
-        f"table {_shown(namespace, table)} does not exist in this warehouse; `rootline table list` shows what there is",
+        f"table {_shown(namespace, table)} does not exist in this warehouse; `rootline table list` shows what exists",
     )
 
 
@@ -57,12 +57,12 @@ def no_such_namespace(namespace: str) -> Refusal:
         404,
         "NoSuchNamespaceException",
         f"namespace {_shown(namespace)} does not exist: no table of this warehouse is in it; namespaces have one "
-        "level, and come into being with their first table",
+        "level, and begin to exist with their first table",
     )
 
 
 def no_such_view(namespace: str, view: str) -> Refusal:
-    """There are no views at all."""
+    """A warehouse has no views."""
     return Refusal(
         404, "NoSuchViewException", f"view {_shown(namespace, view)} does not exist: a Rootline warehouse has no views"
     )
@@ -74,7 +74,7 @@ def bad_request(message: str) -> Refusal:
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """What an engine is told of `error`."""
+    """The answer for `error`."""
     match error:
         case Refusal():
             return error
@@ -90,12 +90,12 @@ def refusal_of(error: Exception) -> Refusal:
             return Refusal(
                 500,
                 "InternalServerError",
-                f"this is a fault of Rootline ({type(error).__name__}); the log of the server says more: report it",
+                f"this is a bug in Rootline ({type(error).__name__}); the server's log says more: please report it",
             )
 
 
 def _shown(*names: str) -> str:
-    """Names as people write them; parts of a namespace come joined by a control character."""
+    """Names as people write them; the parts of a namespace arrive joined by a control character."""
     return ".".join(names).replace("\x1f", ".")[:_NAME_CHARS_MAX]
 
 

@@ -1,9 +1,9 @@
-"""Metrics of exports and of the REST catalog, a contract with those who watch it.
+"""Metrics of exports and of the REST catalog: a contract with those who monitor it.
 
 Owns: their names, labels and buckets, and how far exports are behind. Does not own: the registry they are in, other
 metrics (`rootline.coordinator.runtime.metrics`).
 Invariants: a `table` label stands for at most `TABLES_MAX` tables, and only for tables that were exported here; may be
-told from one thread and read from another.
+set in one thread and read in another.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Freshness:
 
 
 class CatalogMetrics:
-    """What one process exports and answers; in `registry`, which may hold other metrics too."""
+    """The metrics of one process, in `registry`, which may hold other metrics too."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
@@ -42,19 +42,19 @@ class CatalogMetrics:
         self._fresh: dict[TableName, _Freshness] = {}
         self._lag = Gauge(
             "rootline_export_lag_seconds",
-            "For how long a table's newest version has been newer than the newest one exported here; also when nobody "
+            "For how long a table's newest version has been newer than the newest one exported here; also if no one "
             "reads it any more.",
             ("table",),
             registry=registry,
         )
         self._seconds = Histogram(
             "rootline_export_seconds",
-            "Making what an export lacked; what was there already is not counted.",
+            "Time to make what an export lacked; exports that were complete are not counted.",
             registry=registry,
             buckets=_SECONDS,
         )
         self._requests = Counter(
-            "rootline_export_requests_total", "Requests to the store that exports took.", ("kind",), registry=registry
+            "rootline_export_requests_total", "Requests to the store for exports.", ("kind",), registry=registry
         )
         self._failures = Counter(
             "rootline_export_failures_total", "Exports that could not be made.", ("code",), registry=registry
@@ -71,7 +71,7 @@ class CatalogMetrics:
         self._answers.labels(route, str(status)).inc()
 
     def exported(self, table: TableName, version: Version, cost: ExportCost, elapsed_s: float) -> None:
-        """Count an export of the newest version; `cost` is what this one took, nothing when it was there."""
+        """Count an export of the newest version; `cost`: the requests for it, none if it was complete."""
         for kind, count in (("list", cost.lists), ("get", cost.gets), ("put", cost.puts)):
             if count:
                 self._requests.labels(kind).inc(count)
@@ -92,7 +92,7 @@ class CatalogMetrics:
         self._failures.labels(code).inc()
 
     def head_seen(self, table: TableName, version: Version, timestamp_ms: int) -> None:
-        """The newest version of `table` and when it was committed; of interest only once it was exported here."""
+        """Note the newest version of `table` and when it was committed; only tables that were exported here matter."""
         with self._guard:
             fresh = self._fresh.get(table)
             if fresh is None or version <= fresh.head:
@@ -102,10 +102,10 @@ class CatalogMetrics:
                 fresh.behind_since_ms = timestamp_ms
 
     def measure(self, now_ms: int, heads: Mapping[TableName, tuple[Version, int]] | None = None) -> None:
-        """Bring the gauge up to date; called when it is about to be read.
+        """Bring the gauge up to date, before it is read.
 
-        `heads`: the newest versions, and when they were committed, of the tables whose commits this process sees; what
-        becomes of others is not known here, so they have no lag. `None`: it sees no commits, only what it is asked.
+        `heads`: the newest versions, and when they were committed, of the tables whose commits this process sees; other
+        tables have no lag. `None`: this process sees no commits, only requests.
         """
         for table, (version, timestamp_ms) in (heads or {}).items():
             self.head_seen(table, version, timestamp_ms)

@@ -2,8 +2,8 @@
 
 Owns: paths, methods, statuses, the bearer token. Does not own: bodies (`answers`), what they are made from
 (`catalog`), errors' shapes (`errors`).
-Invariants: nothing is changed by any route; every answer that is not a success has the error model's shape; a wrong
-token learns nothing, not even which tables there are.
+Invariants: no route changes anything; every answer that is not a success is in the protocol's error model; a wrong
+token learns nothing, not even which tables exist.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WRITES: Final = ["POST", "PUT", "PATCH", "DELETE"]
 
 
 class Carrier(Protocol):
-    """Takes work to the loop that the catalog lives on, and its result back."""
+    """Takes work to the event loop of the catalog, and its result back."""
 
     def __call__(self, work: Coroutine[Any, Any, T], /) -> Awaitable[T]:
         """Await what `work` returns."""
@@ -45,13 +45,13 @@ class Carrier(Protocol):
 
 
 def in_place(work: Coroutine[Any, Any, T], /) -> Awaitable[T]:
-    """The carrier of a catalog that lives on the server's own loop."""
+    """The carrier of a catalog on the server's own event loop."""
     return work
 
 
 @dataclass(frozen=True, slots=True)
 class ServedCatalog:
-    """A catalog, who may ask it (without `token` whoever reaches it), and the way to the loop that it lives on."""
+    """A catalog, the token that clients need (`None`: anyone may ask), and the way to its event loop."""
 
     catalog: RestCatalog
     token: str | None = None
@@ -87,7 +87,7 @@ def catalog_app(served: ServedCatalog) -> FastAPI:
 
 
 class _Routes:
-    """The handlers; each is told of its request by path and query alone."""
+    """The handlers; each uses only the path, the query and the headers of its request."""
 
     def __init__(self, catalog: RestCatalog, carry: Carrier) -> None:
         self._catalog = catalog
@@ -147,7 +147,7 @@ async def _refuse_write(request: Request) -> Response:
     raise Refusal(
         406,
         "UnsupportedOperationException",
-        f"{request.method} {request.url.path[:200]}: this catalog is for reading; tables of Rootline are changed by "
+        f"{request.method} {request.url.path[:200]}: this catalog is read-only; tables of Rootline are changed by "
         "intents: with rootline.connect in Python, with Spark's format('rootline'), or through the log from any "
         "language (docs/intents.md, docs/foreign-clients.md)",
     )
@@ -157,18 +157,18 @@ async def _refuse_unknown(request: Request) -> Response:
     raise Refusal(
         404,
         "NotFoundException",
-        f"{request.url.path[:200]} is no route of this catalog; GET /v1/config names those it has",
+        f"{request.url.path[:200]} is not a route of this catalog; GET /v1/config names its routes",
     )
 
 
 async def _refuse_method(request: Request) -> Response:
     raise Refusal(
-        405, "BadRequestException", f"{request.method[:20]} is no method of this catalog; it answers GET and HEAD"
+        405, "BadRequestException", f"{request.method[:20]} is not a method of this catalog; it answers GET and HEAD"
     )
 
 
 def _guarded(served: ServedCatalog, route: str, handler: Handler) -> Handler:
-    """`handler` behind the token, its errors in the error model's shape, its answers counted."""
+    """`handler` behind the token, its errors in the protocol's error model, its answers counted."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -195,7 +195,7 @@ def _authorize(request: Request, token: str) -> None:
         raise Refusal(
             401,
             "NotAuthorizedException",
-            "this catalog asks for its bearer token; give the engine the token that ROOTLINE_CATALOG__TOKEN sets here",
+            "this catalog needs its bearer token; give the engine the token that ROOTLINE_CATALOG__TOKEN sets here",
         )
 
 
@@ -208,7 +208,7 @@ def _format_in(request: Request) -> FormatVersion | None:
         raise Refusal(
             404,
             "NoSuchWarehouseException",
-            f"prefix {prefix[:80]!r} does not exist; GET /v1/config?warehouse=v2 (or v3) answers the one to use",
+            f"prefix {prefix[:80]!r} does not exist; GET /v1/config?warehouse=v2 (or v3) names the one to use",
         )
     return WAREHOUSES[prefix]
 

@@ -1,8 +1,9 @@
 """Serving an application inside a running event loop, until a block ends.
 
 Owns: the listener and the server's life; the application of a catalog that is served alone. Does not own: routes under
-`/v1` (`routes`), signals: they are left to whoever runs the process.
-Invariants: port 0 lets the system pick; a client that does not read its answer holds the process for seconds only.
+`/v1` (`routes`), signals: the process handles them.
+Invariants: port 0 lets the system pick; a client that does not read its answer delays the end of the process by
+seconds only.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ _GRACE_S: Final = 5
 
 
 def alone_app(served: ServedCatalog) -> FastAPI:
-    """/healthz, /readyz, /metrics and the catalog under /v1; only the last asks for the token."""
+    """/healthz, /readyz, /metrics and the catalog under /v1; only the catalog needs the token."""
     catalog = served.catalog
     app = FastAPI(title="Rootline catalog", docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.get("/healthz")
     async def healthz() -> PlainTextResponse:
-        """The event loop turns."""
+        """Answer: the event loop runs."""
         return PlainTextResponse("ok\n")
 
     @app.get("/readyz")
     async def readyz() -> JSONResponse:
-        """Whether the store answers; 503 and the reason when not."""
+        """Whether the store answers; if not, 503 and the reason."""
         try:
             await served.carry(catalog.reach())
         except RootlineError as error:

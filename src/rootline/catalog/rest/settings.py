@@ -2,7 +2,7 @@
 
 Owns: names, defaults, units and bounds of `ROOTLINE_CATALOG__*`. Does not own: how the store is reached
 (`ROOTLINE_S3__*`), whether a coordinator serves the catalog (`ROOTLINE_COORDINATOR__HTTP_CATALOG`).
-Invariants: a secret is never printed; keys of the store are given to nobody unless a token is asked for.
+Invariants: a secret is never printed; no one is given the store's keys unless the catalog needs a token.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PREFIX = "ROOTLINE_CATALOG__"
 
 
 class CatalogSettings(BaseSettings):
-    """Units stand last in each name. A file named `rootline_catalog__…` in `ROOTLINE_SECRETS_DIR` says it as well."""
+    """A unit is the last part of its name. A file `rootline_catalog__…` in `ROOTLINE_SECRETS_DIR` sets it as well."""
 
     model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="forbid", frozen=True)
 
@@ -30,15 +30,19 @@ class CatalogSettings(BaseSettings):
         default=8_181, ge=0, le=65_535, description="Port of `rootline catalog serve`; 0: the system picks one."
     )
     token: SecretStr | None = Field(
-        default=None, min_length=1, description="What engines send as bearer token; none: whoever reaches it may read."
+        default=None,
+        min_length=1,
+        description="The bearer token that engines send; none: anyone who can connect may read.",
     )
-    token_file: Path | None = Field(default=None, description="A file that holds the token instead.")
+    token_file: Path | None = Field(default=None, description="A file that holds the token, instead of `TOKEN`.")
     share_s3_keys: bool = Field(
         default=False,
         description="Give the keys of `ROOTLINE_S3__` to every engine that has the token, so that it needs none.",
     )
     request_timeout_s: float = Field(
-        default=60.0, gt=0, description="Then an answer is 503; what is being made goes on, and is there for the next."
+        default=60.0,
+        gt=0,
+        description="After this time the answer is 503; the export goes on, and is there for the next request.",
     )
 
     @model_validator(mode="after")
@@ -46,7 +50,7 @@ class CatalogSettings(BaseSettings):
         if self.token is not None and self.token_file is not None:
             raise ValueError("give token or token_file, not both")
         if self.share_s3_keys and self.token is None and self.token_file is None:
-            raise ValueError("share_s3_keys gives the store's keys to everybody who can connect: set a token as well")
+            raise ValueError("share_s3_keys gives the store's keys to anyone who can connect: set a token as well")
         return self
 
     def secret(self) -> str | None:

@@ -1,7 +1,7 @@
 """Which namespaces and tables a warehouse shows to engines.
 
 Owns: finding them with few requests, and remembering those that were seen. Does not own: their exports (`exporter`).
-Invariants: a namespace is there when it holds a table; every answer lists folders anew, so what was removed is gone.
+Invariants: a namespace exists if it holds a table; every answer lists the folders again, so what was removed is gone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOOKS_AT_ONCE: Final = 16
 
 
 class TableDirectory:
-    """The tables of one warehouse. A folder is looked into once; after that its listing is enough."""
+    """The tables of one warehouse. A folder is opened once; after that it only needs to be listed."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -41,7 +41,7 @@ class TableDirectory:
         return sorted(set(names) - empty)
 
     async def tables(self, namespace: str) -> list[str]:
-        """The names of the tables of `namespace`, without it, ascending; none when there is no such namespace.
+        """The names of the tables in `namespace`, without it, ascending; none if there is no such namespace.
 
         Raises:
             Unavailable: `store-unavailable`.

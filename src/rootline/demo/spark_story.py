@@ -1,9 +1,9 @@
-"""The demo's story: flights are streamed in, deleted, corrected and flushed, and read back in two ways.
+"""The steps of the demo with Spark: flights are streamed in, deleted, corrected and flushed, and read back in two ways.
 
-Owns: the steps, and what each adds to the report. Does not own: services (`service`), the source and what is
-expected of it (`rootline.demo.example_flights`), the order and the terminal (`demo`).
-Invariants: nothing is faked: services run in processes of their own, what is read comes through public doors; what is
-expected comes from the source alone; nothing depends on where the lake is.
+Owns: the steps, and what each adds to the report. Does not own: services (`service`), the flights and what is expected
+of them (`example_flights`), the order of the steps and the terminal (`spark_demo`).
+Invariants: nothing is faked: services run in processes of their own, and reads use the public interfaces; nothing
+depends on where the lake is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -23,18 +22,22 @@ import pyarrow.parquet as pq
 
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
+from rootline.demo.agreement import rows_by_carrier, rows_digest
 from rootline.demo.example_flights import (
     CANCELLED,
+    CARRIER,
+    LATE,
     as_arrow,
-    corrected,
+    correct_carrier,
+    delete_cancelled,
     expected_rows,
+    late_rows,
     objects_below,
-    rows_by_carrier,
-    rows_digest,
 )
-from rootline.demo.metrics import quantiles_at
-from rootline.demo.report import Flush, Report
+from rootline.demo.quantiles import quantiles_at
 from rootline.demo.service import ServedLake, command_line
+from rootline.demo.spark_report import Flush, SparkReport
+from rootline.demo.terminal import say
 from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.object_keys import table_prefix
 from rootline.spark.spark_types import spark_schema_of
@@ -45,25 +48,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-CARRIER: Final = "UA"
 BUCKETS: Final = 8
-_LATE: Final = "dep_delay > 60 and carrier = 'UA'"
 _FLUSH_PATIENCE_S: Final = 90.0
 
 
 def flush_at(months: int) -> int:
-    """Data files, or vectors, that the root may hold before the worker moves them into leaves; a month makes 16."""
+    """How many data files, or vectors, the root may hold before the worker flushes them; a month makes 16."""
     return 24 if months > 1 else 8
 
 
 def flush_properties(months: int) -> dict[str, str]:
-    """The table's properties that say so."""
+    """The properties of the table that set `flush_at`."""
     return {f"rootline.flush.{what}": str(flush_at(months)) for what in ("data-files", "vectors")}
 
 
 @dataclass
 class Story:
-    """The demo on one table. `files`: its folder for everything that is not the lake's."""
+    """The demo on one table. `files`: its folder for everything that is not part of the lake."""
 
     spark: SparkSession
     lake: Lake
@@ -72,8 +73,7 @@ class Story:
     files: Path
     flights: pd.DataFrame
     flush_at: int
-    say: Callable[[str], None]
-    report: Report
+    report: SparkReport
     version_streamed: int = 0
 
     @property
@@ -81,7 +81,7 @@ class Story:
         return self.files / "source"
 
     def stream(self) -> None:
-        """Every month as a micro-batch: one file of the source, one intent, one commit."""
+        """Stream each month as a micro-batch: one file of the source, one intent, one commit."""
         definition = self.table.definition()
         stream = (
             self.spark.readStream.schema(spark_schema_of(definition.schema))
@@ -112,32 +112,32 @@ class Story:
                 self.report.rows_streamed += progress["numInputRows"]
                 took_ms = progress["durationMs"]["triggerExecution"]
                 self.report.batches_ms.append(took_ms)
-                self.say(
+                say(
                     f"  micro-batch {progress['batchId']:>2}  {progress['numInputRows']:>7,} rows  "
                     f"{took_ms / 1000:5.1f} s  the table is at version {self.table.head().version}"
                 )
 
     def change(self) -> None:
-        """Delete the cancelled flights by vectors, then replace one carrier's flights by corrected ones."""
-        self.table.delete_where(CANCELLED)
-        self.report.rows_deleted = int(self.flights.dep_time.isna().sum())
-        self.say(f"  deleted the flights where {CANCELLED}: {self.report.rows_deleted:,} rows, no file rewritten")
-        right = corrected(self.flights, CARRIER)
-        self.table.overwrite(as_arrow(right), where=f"carrier = '{CARRIER}'")
-        self.report.rows_corrected = len(right)
-        self.say(f"  replaced the flights where carrier = '{CARRIER}': {len(right):,} rows")
+        """Delete the cancelled flights by vectors, then replace one carrier's flights with corrected ones."""
+        self.report.rows_deleted = delete_cancelled(self.table, self.flights)
+        say(f"  deleted the flights where {CANCELLED}: {self.report.rows_deleted:,} rows, no file rewritten")
+        self.report.rows_corrected = correct_carrier(self.table, self.flights)
+        say(f"  replaced the flights where carrier = '{CARRIER}': {self.report.rows_corrected:,} rows")
 
     def await_flush(self) -> None:
-        """Wait until the worker has moved what is due out of the root.
+        """Wait until the worker has flushed what is due.
 
         Raises:
-            OutcomeUnknown: `verdict-timeout`, it did not in time.
+            OutcomeUnknown: `verdict-timeout`, it did not do so in time.
 
         """
         deadline_s = time.monotonic() + _FLUSH_PATIENCE_S
         while any(group.files >= self.flush_at for group in self.table.tree().outline().groups):
             if time.monotonic() > deadline_s:
-                raise OutcomeUnknown("verdict-timeout", f"{self.table.name}: the worker did not flush it in time")
+                raise OutcomeUnknown(
+                    "verdict-timeout",
+                    f"{self.table.name}: no flush within {_FLUSH_PATIENCE_S:.0f} s: look at the worker's log",
+                )
             time.sleep(0.1)
         head = self.table.head().version
         trees = [self.table.tree(version=version).outline() for version in range(head + 1)]
@@ -146,10 +146,10 @@ class Story:
         ]
         self.report.commits = head
         for flush in self.report.flushes:
-            self.say(f"  version {flush.after.version} moved entries out of the root")
+            say(f"  version {flush.after.version} moved entries out of the root")
 
     def count_objects(self) -> None:
-        """Objects under `metadata/` that commits wrote which are no flush: one each, their root."""
+        """Count the objects under `metadata/` that commits other than flushes wrote: one each, their root."""
         report, metadata = self.report, f"{table_prefix(self.table.name)}metadata/"
         report.small_commits = report.commits - len(report.flushes)
         others = sum(objects_below(self.lake, f"{metadata}{folder}/") for folder in ("definitions", "leaves"))
@@ -163,8 +163,8 @@ class Story:
         report.agreement.hold("whether the worker flushed", True, bool(report.flushes))
 
     def read_with_spark(self) -> None:
-        """All rows, a selective query, and the table as it was before the delete."""
-        agreement, expected = self.report.agreement, expected_rows(self.flights, CARRIER)
+        """Read all rows, a selective query, and the table as it was before the delete."""
+        agreement, expected = self.report.agreement, expected_rows(self.flights)
         read = self._load().toArrow().to_pandas()
         read = read.assign(time_hour=read.time_hour.dt.tz_convert("UTC"))
         self.report.rows_expected, self.report.rows_by_spark = len(expected), len(read)
@@ -172,32 +172,32 @@ class Story:
         agreement.hold_rows("Spark", expected, read)
         counted = self._load(columns="carrier").groupBy("carrier").count().collect()
         agreement.hold("Spark's count of each carrier", rows_by_carrier(expected), {row[0]: row[1] for row in counted})
-        late = self._load(columns="carrier", where=_LATE).count()
-        agreement.hold(f"Spark's rows where {_LATE}", self._late(expected), late)
+        late = self._load(columns="carrier", where=LATE).count()
+        agreement.hold(f"Spark's rows where {LATE}", late_rows(expected), late)
         before = self._load(columns="carrier", versionAsOf=self.version_streamed).count()
         agreement.hold("Spark's rows before the delete", len(self.flights), before)
-        self.say(f"  Spark read {len(read):,} rows, {late:,} of them where {_LATE}")
+        say(f"  Spark read {len(read):,} rows, {late:,} of them where {LATE}")
 
     def read_with_commands(self) -> None:
-        """The same with `rootline scan`; and `rootline check` reads the whole chain."""
-        agreement, expected = self.report.agreement, expected_rows(self.flights, CARRIER)
+        """Read the same with `rootline scan`; and let `rootline check` read the whole chain."""
+        agreement, expected = self.report.agreement, expected_rows(self.flights)
         rows = self.files / "scan.csv"
         done = command_line("scan", self.table.name, *self.served.words(), output=rows)
         agreement.hold("exit code of rootline scan", (0, ""), (done.returncode, done.stderr))
         read = _read_csv(rows, as_arrow(self.flights).schema)
         self.report.rows_by_command = len(read)
         agreement.hold_rows("rootline scan", expected, read)
-        late = command_line("scan", self.table.name, *self.served.words(), "--where", _LATE, "--count", "--json")
+        late = command_line("scan", self.table.name, *self.served.words(), "--where", LATE, "--count", "--json")
         agreement.hold(
-            f"rootline scan --where {_LATE}", self._late(expected), json.loads(late.stdout or "{}").get("rows")
+            f"rootline scan --where {LATE}", late_rows(expected), json.loads(late.stdout or "{}").get("rows")
         )
-        self.say(f"  rootline scan read {len(read):,} rows")
+        say(f"  rootline scan read {len(read):,} rows")
         checked = command_line("check", self.table.name, *self.served.words())
         agreement.hold("rootline check", (0, f"{self.table.name}: no findings\n"), (checked.returncode, checked.stdout))
-        self.say(f"  rootline check says: {checked.stdout.strip()}")
+        say(f"  rootline check says: {checked.stdout.strip()}")
 
     def draw(self) -> None:
-        """Pictures of the tree: before the last flush, and now."""
+        """Draw the tree before the last flush, and now."""
         views = {"tree.svg": self.table.tree()}
         if self.report.flushes:
             views["tree-before-flush.svg"] = self.table.tree(version=self.report.flushes[-1].before.version)
@@ -211,13 +211,9 @@ class Story:
         reader = self.spark.read.format("rootline").options(**self.served.options()).options(**options)
         return reader.load(self.table.name)
 
-    @staticmethod
-    def _late(rows: pd.DataFrame) -> int:
-        return int(((rows.dep_delay > 60) & (rows.carrier == "UA")).sum())
-
 
 def write_source(flights: pd.DataFrame, files: Path) -> None:
-    """One Parquet file for each month, the months' order being that of the files' times."""
+    """Write one Parquet file for each month; the files' times are in the order of the months."""
     source = files / "source"
     source.mkdir(parents=True)
     began_s = int(time.time()) - 3600

@@ -1,4 +1,4 @@
-"""An intent as anybody would write it; verdicts and dead letters on given positions."""
+"""An intent as any client would write it; verdicts and dead letters on given positions."""
 
 from __future__ import annotations
 

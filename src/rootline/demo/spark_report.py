@@ -1,7 +1,7 @@
-"""What the demo reports in the end.
+"""What the demo with Spark reports at the end.
 
-Owns: the facts that the demo gathers, and their form as text. Does not own: gathering them (`story`).
-Invariants: says plainly when anything differs from what pandas computes.
+Owns: the facts that the demo gathers, and their form as text. Does not own: gathering them (`spark_story`).
+Invariants: it says plainly when anything differs from what pandas computes.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rootline.demo.example_flights import Agreement
-from rootline.demo.metrics import Quantiles
+from rootline.demo.agreement import Agreement
+from rootline.demo.quantiles import Quantiles
 from rootline.tree.view.outline import LeafOutline, TreeOutline
 
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """One commit of the worker's, and the trees on both sides of it."""
+    """One flush: the trees before and after its commit."""
 
     before: TreeOutline
     after: TreeOutline
 
 
 @dataclass
-class Report:
-    """Filled in while the demo goes on. Stages in seconds; `commit` and `visible` are `None` where nobody measured."""
+class SparkReport:
+    """Filled in while the demo runs. Stages in seconds; `commit` and `visible` are `None` if nothing measured them."""
 
     table: str = ""
     lake: str = ""
@@ -76,13 +76,12 @@ class Report:
         for number, picture in enumerate(self.pictures):
             yield f"{'pictures' if number == 0 else '':<10}{picture}"
         yield f"files     {self.files}"
-        yield f"lake      {self.lake} (table {self.table})" + ("; look at it with" if self.look else "")
+        yield f"lake      {self.lake} (table {self.table})" + ("; to look at it:" if self.look else "")
         if self.look:
             yield f"          {self.look}"
         took = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.stages)
         yield f"took      {sum(seconds for _, seconds in self.stages):.1f} s: {took}"
-        for mismatch in self.agreement.mismatches:
-            yield f"MISMATCH  {mismatch}"
+        yield from self.agreement.lines()
 
     def _latency(self) -> str:
         parts = []

@@ -1,0 +1,34 @@
+"""Maintenance and checks of a lake's adopted table."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rootline.client.lake import Lake
+from rootline.client.session.session import Session
+from rootline.schemas.identifiers import TableName
+from rootline.storage.check.chain import check_table
+from rootline.workers.by_hand import maintain
+from rootline.workers.jobs.job import JobReport
+from rootline.workers.kinds import MaintenanceKind
+
+NAME: Final = "new.flights"
+"""The table, as it is called after its adoption."""
+
+
+def maintained(lake: Lake, what: MaintenanceKind) -> JobReport:
+    """Carry out one kind of maintenance."""
+
+    async def operation(session: Session) -> JobReport:
+        return await maintain(session.store, session.log, session.environment, TableName(NAME), what, dry_run=False)
+
+    return lake.holder.run(operation)
+
+
+def findings(lake: Lake) -> list[tuple[str, str]]:
+    """Code and reason of everything that a check finds."""
+
+    async def check(session: Session) -> list[tuple[str, str]]:
+        return [(found.code, found.reason) async for found in check_table(session.store, TableName(NAME))]
+
+    return lake.holder.run(check)
