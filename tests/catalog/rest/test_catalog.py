@@ -169,7 +169,7 @@ async def test_a_store_that_is_away_is_a_503_that_says_when_to_come_back() -> No
                 error = answer.json()["error"]
                 assert (answer.status_code, error["type"]) == (503, "ServiceUnavailableException")
                 assert int(answer.headers["retry-after"]) > 0
-                assert "Check that it runs" in error["message"]
+                assert "Check that it is running" in error["message"]
             ready = await client.get("/readyz")
             assert (ready.status_code, ready.json()["ready"]) == (503, False)
             assert (await client.get("/healthz")).status_code == 200

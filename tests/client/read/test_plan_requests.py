@@ -153,5 +153,5 @@ def test_a_lake_may_be_told_to_keep_nothing(folder: Path) -> None:
         table = lake.create_table("demo.flights", SCHEMA)
         table.append({"id": [1], "carrier": ["UA"], "delay": [0.5]})
         assert [table.scan().plan().requests.gets for _ in range(2)] == [2, 2]
-    with pytest.raises(Invalid, match="cache_bytes -1"):
+    with pytest.raises(Invalid, match="cache_bytes is -1"):
         connect(folder, cache_bytes=-1)
