@@ -10,14 +10,13 @@ Source: format page, "Row ids" and "Leaf manifest".
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rootline.schemas.content_entry import ContentEntry, Status
-
-_NUMBERS: Final = ("snapshot_id", "sequence_number", "file_sequence_number")
+from rootline.schemas.entry_rule_table import NUMBERS
 
 
 class Inherited(NamedTuple):
@@ -38,7 +37,7 @@ def inherited_from(row: ContentEntry) -> Inherited:
 def inherited_rows(rows: pa.Table, inherited: Inherited) -> pa.Table:
     """`rows`, flat and one chunk a column, with what they inherit."""
     added: pa.Array | None = None
-    for name in _NUMBERS:
+    for name in NUMBERS:
         column, value = rows.column(name), getattr(inherited, name)
         if value is None or not column.null_count:
             continue
@@ -62,7 +61,7 @@ def may_inherit(table: pa.Table) -> bool:
         if field.name == "first_row_id" and column.null_count:
             return True
         if field.name == "version_info":
-            members = [pc.struct_field(column, child.name) for child in field.type if child.name in _NUMBERS]
+            members = [pc.struct_field(column, child.name) for child in field.type if child.name in NUMBERS]
             if any(member.null_count for member in members):
                 return True
     return False

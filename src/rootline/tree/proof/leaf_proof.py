@@ -22,7 +22,8 @@ import pyarrow.compute as pc
 from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
 from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS
 from rootline.schemas.content_entry import ContentType, Status
-from rootline.schemas.entry_rules import ManifestKind, entry_violations
+from rootline.schemas.entry_rule_table import NUMBERS, ManifestKind
+from rootline.schemas.entry_rules import entry_violations
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.intent_limits import DEFAULT_LIMITS
 from rootline.schemas.location_rules import PLAIN_PATTERN, check_location
@@ -34,7 +35,6 @@ from rootline.tree.state.leaf_tally import tally_of_leaf
 from rootline.tree.state.totals import Tally
 
 _INVALID: Final = "leaf-invalid"
-_NUMBERS: Final = ("snapshot_id", "sequence_number", "file_sequence_number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def _numbers(columns: dict[str, pa.Array]) -> Iterator[Fault]:
     yield from _where(
         pc.not_equal(status, int(Status.ADDED)), _INVALID, "its status is not ADDED, which all that an intent adds is"
     )
-    for name in _NUMBERS:
+    for name in NUMBERS:
         yield from _where(
             pc.struct_field(info, name).is_valid(),
             _INVALID,
