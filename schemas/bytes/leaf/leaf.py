@@ -65,10 +65,15 @@ class LeafContent(StrEnum):
     DELETE = "delete"
 
 
+def place_key(place: EntryPlace) -> EntryPlace | str:
+    """What a place is looked up by: data files, which are many, by their location alone."""
+    return place[1] if not place[0] and place[2] is None else place
+
+
 class Leaf:
     """A proven leaf. `location` as the root names it, `size_in_bytes` of the file, `inherited` by its root row.
 
-    `body` is Parquet, and `metadata` its parsed footer. Any thread may use a leaf: each reading opens the bytes anew, a
+    `body` is Parquet, and `metadata` its parsed footer. Any thread may use a leaf: each read opens the bytes again, a
     tenth of a millisecond, because Arrow's reader crashes the process when two threads read by it at once.
     """
 
@@ -102,7 +107,7 @@ class Leaf:
     def kept_by(self, keep: Callable[[bytes], bytes | pa.Buffer]) -> Leaf:
         """The same leaf, its bytes where `keep` puts them; itself if they were put somewhere before.
 
-        The parsed footer, a megabyte of a large leaf, is not kept: parsing it anew takes a millisecond.
+        The parsed footer, a megabyte of a large leaf, is not kept: parsing it again takes a millisecond.
         """
         if not isinstance(self._body, bytes):
             return self
@@ -115,7 +120,7 @@ class Leaf:
         return self.inheriting(inherited_from(row))
 
     def inheriting(self, inherited: Inherited) -> Leaf:
-        """The same leaf, its entries inheriting what is `inherited`. A row lends the same as long as it stands."""
+        """The same leaf, its entries inheriting what is `inherited`, the same as long as the row is in the tree."""
         if inherited == self.inherited:
             return self
         return self._copy(inherited)
@@ -133,7 +138,7 @@ class Leaf:
         return self._with_inherited(self._read(None))
 
     def columns(self, names: Sequence[str]) -> pa.Table:
-        """Only these columns, decoded anew; names as in Parquet paths, such as `content_stats._3.lower_bound`."""
+        """Only these columns, decoded each time; names as in Parquet paths, such as `content_stats._3.lower_bound`."""
         return self._with_inherited(self._read(list(names)))
 
     @cached_property
@@ -168,17 +173,16 @@ class Leaf:
             yield from self._entries_between(start, min(start + _CHUNK_ROWS, self.length))
 
     def ordinal_of(self, place: EntryPlace) -> int | None:
-        """Where the entry of this place stands, `None` when there is none; DELETED rows are not found."""
-        return self._ordinals.get(place if place[2] is not None or place[0] else place[1])
+        """The ordinal of the entry at `place`, `None` when there is none; DELETED rows are not found."""
+        return self._ordinals.get(place_key(place))
 
     def ordinals_of(self, places: Iterable[EntryPlace]) -> list[int | None]:
         """`ordinal_of` for many places at once."""
-        keys = [place if place[2] is not None or place[0] else place[1] for place in places]
-        return list(map(self._ordinals.get, keys))
+        return list(map(self._ordinals.get, map(place_key, places)))
 
     @cached_property
     def _ordinals(self) -> Mapping[EntryPlace | str, int]:
-        """Data files by location alone, all else by the whole place."""
+        """By `place_key`. For many entries; `rootline.tree.state.leaf_keys` finds one without 250 bytes for each."""
         _KEPT.add(self)
         columns = [self._rows.column(name).to_pylist() for name in ("content_type", "location", "status", "offset")]
         return {

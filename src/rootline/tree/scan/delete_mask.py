@@ -1,9 +1,9 @@
 """Which files of a leaf may have delete files at all, for many files at once.
 
-Owns: the vectorised form of `delete_index`, over columns of the leaf. Does not own: which deletes a file has: that is
-asked of the index, for the files that are left.
-Invariants: says "none" of a file only if the index does; reads sequence numbers, and of the statistics those columns
-only that deletes are by.
+Owns: the vectorised form of `delete_index` and `equality_reach`, over columns of the leaf; it is coarser, so the two
+share no table. Does not own: which deletes a file has: that is asked of the index, for the files that are left.
+Invariants: says "none" of a file only if the index does (`tests/tree/scan/test_delete_mask.py` holds the two together);
+reads sequence numbers, and of the statistics only those of the columns that deletes are by.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rootline.tree.scan.delete_index import DeleteIndex
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 _ONE_BY_ONE: Final = 64
-"""Of more deletes than these only the sequence numbers are looked at here."""
+"""With more deletes than these, only the sequence numbers are looked at here."""
 
 
 def may_have_deletes(index: DeleteIndex, leaf: Leaf, leaf_row: ContentEntry) -> Mask:

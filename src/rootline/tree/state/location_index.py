@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rootline.schemas.bytes.leaf.hashed_keys import Hashes, hashes_of
+from rootline.tree.state.hashed_keys import Hashes, hashes_of
 from rootline.tree.state.leaf_lookup import LeafLookup
 
 
