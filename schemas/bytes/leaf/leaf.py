@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from rootline.schemas.bytes.leaf.arrow_columns import one_chunk
 from rootline.schemas.bytes.leaf.kept_columns import KeptColumns
 from rootline.schemas.bytes.leaf.leaf_inheritance import (
     Inherited,
@@ -212,7 +213,7 @@ class Leaf:
         flat: dict[str, pa.Array] = {}
         table = self._read(_ROW_COLUMNS)
         for name in table.column_names:
-            column = _one_chunk(table.column(name))
+            column = one_chunk(table.column(name))
             if pa.types.is_struct(column.type):
                 flat[name] = column.is_valid()
                 flat |= {field.name: child for field, child in zip(column.type, column.flatten(), strict=True)}
@@ -271,7 +272,7 @@ class Leaf:
         opened = self._open_group
         if opened is None or opened[0] != group:
             _KEPT.add(self)
-            opened = self._open_group = group, _one_chunk(self._read([CONTENT_STATS], group).column(0))
+            opened = self._open_group = group, one_chunk(self._read([CONTENT_STATS], group).column(0))
         return opened[1]
 
 
@@ -373,7 +374,3 @@ def _statistics_of(rows: pa.StructArray) -> list[dict[int, FieldStatistics]]:
             if is_present:
                 target[tracked_id] = FieldStatistics(*row)
     return found
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

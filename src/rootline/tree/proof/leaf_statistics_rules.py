@@ -43,6 +43,13 @@ def first_true(mask: pa.Array) -> int | None:
     return found
 
 
+def first_fault(mask: pa.Array, code: str, reason: str) -> Iterator[Fault]:
+    """The fault of the first entry where `mask` is true, if there is one."""
+    ordinal = first_true(mask)
+    if ordinal is not None:
+        yield Fault(code, ordinal, reason)
+
+
 def statistics_fault(
     statistics: pa.StructArray | None, record_counts: pa.Array, definition: TableDefinition, spec_ids: tuple[int, ...]
 ) -> Fault | None:
@@ -96,15 +103,17 @@ def _faults(
             yield from _of_member(tracked_id, column, lower, upper)
         elif pa.types.is_floating(lower.type):
             is_nan = pc.or_kleene(pc.is_nan(lower), pc.is_nan(upper))
-            yield from _fault(is_nan, _INVALID, f"id {tracked_id}: a bound is NaN")
+            yield from first_fault(is_nan, _INVALID, f"id {tracked_id}: a bound is NaN")
         yield from _at_most(tracked_id, {"lower_bound": lower, "upper_bound": upper})
 
 
 def _of_counts(tracked_id: int, counts: Mapping[str, pa.Array], record_counts: pa.Array) -> Iterator[Fault]:
     for name, column in counts.items():
         if column.null_count < len(column) and pc.min(column).as_py() < 0:
-            yield from _fault(pc.less(column, 0), _INVALID, f"id {tracked_id}: {name} is negative")
-    yield from _fault(pc.greater(counts["value_count"], record_counts), _INVALID, f"id {tracked_id}: {MORE_VALUES}")
+            yield from first_fault(pc.less(column, 0), _INVALID, f"id {tracked_id}: {name} is negative")
+    yield from first_fault(
+        pc.greater(counts["value_count"], record_counts), _INVALID, f"id {tracked_id}: {MORE_VALUES}"
+    )
 
 
 def _at_most(tracked_id: int, columns: Mapping[str, pa.Array]) -> Iterator[Fault]:
@@ -118,23 +127,17 @@ def _at_most(tracked_id: int, columns: Mapping[str, pa.Array]) -> Iterator[Fault
         else:  # a sum might not fit 64 bits
             part, other = pc.fill_null(part, 0), pc.fill_null(columns[rule.other_part], 0)
             is_more = pc.or_(pc.greater(part, whole), pc.greater(other, pc.subtract(whole, part)))
-        yield from _fault(is_more, _INVALID, f"id {tracked_id}: {rule.sentence}")
+        yield from first_fault(is_more, _INVALID, f"id {tracked_id}: {rule.sentence}")
 
 
 def _of_member(tracked_id: int, column: pa.StructArray, lower: pa.Array, upper: pa.Array) -> Iterator[Fault]:
     """The rules of partition values."""
     absent = pc.or_(column.is_null(), pc.and_(lower.is_null(), upper.is_valid()))
-    yield from _fault(absent, _MISSING, f"id {tracked_id}: {NO_PARTITION_VALUE}")
+    yield from first_fault(absent, _MISSING, f"id {tracked_id}: {NO_PARTITION_VALUE}")
     differ = pc.not_equal(lower, upper)
     if pa.types.is_floating(lower.type):
         differ = pc.and_not(differ, pc.and_(pc.is_nan(lower), pc.is_nan(upper)))
-    yield from _fault(differ, _INVALID, f"id {tracked_id}: {UNEQUAL_BOUNDS}")
+    yield from first_fault(differ, _INVALID, f"id {tracked_id}: {UNEQUAL_BOUNDS}")
 
 
-def _fault(mask: pa.Array, code: str, reason: str) -> Iterator[Fault]:
-    ordinal = first_true(mask)
-    if ordinal is not None:
-        yield Fault(code, ordinal, reason)
-
-
-__all__ = ["Fault", "first_true", "statistics_fault"]
+__all__ = ["Fault", "first_fault", "first_true", "statistics_fault"]

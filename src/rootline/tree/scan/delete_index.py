@@ -125,7 +125,8 @@ def _partition(entry: ContentEntry, definition: TableDefinition) -> tuple[int, P
     if values is None:
         raise Invalid(
             "equality-delete-unread",
-            f"{entry.location}: its statistics do not tell its partition, so no one can tell which deletes go with it",
+            f"{entry.location}: its statistics lack a partition value, so the deletes that apply to it are unknown: "
+            "write the file again with the lower_bound of each partition value",
         )
     return entry.partition_spec_id, values
 

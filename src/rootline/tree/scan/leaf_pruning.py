@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rootline.schemas.bytes.leaf.arrow_columns import Mask, mask_of, one_chunk
 from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS
 from rootline.tree.filter.column_predicates import COMPARISONS, scalar_of
@@ -35,7 +36,6 @@ from rootline.tree.filter.range_rules import (
     Flags,
 )
 
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 _MEMBERS: Final = ("lower_bound", "upper_bound", "value_count", "null_value_count", "nan_value_count")
 _VALUES_ONE_BY_ONE: Final = 100
 
@@ -60,9 +60,9 @@ def prune_leaf(pruning: PruningFilter, leaf: Leaf, spec_id: int) -> LeafPruning:
     )
     names = [f"{CONTENT_STATS}._{field_id}.{member}" for field_id in ids for member in _MEMBERS]
     table = leaf.columns(["record_count", *names])
-    counts = _one_chunk(table.column("record_count"))
+    counts = one_chunk(table.column("record_count"))
     members = pruning.members_of(spec_id)
-    stats = _one_chunk(table.column(CONTENT_STATS)) if ids else None
+    stats = one_chunk(table.column(CONTENT_STATS)) if ids else None
     columns = {
         field_id: _ranges(
             pc.struct_field(stats, f"_{field_id}"), counts, field_id in members, field_id in pruning.float_ids
@@ -71,16 +71,7 @@ def prune_leaf(pruning: PruningFilter, leaf: Leaf, spec_id: int) -> LeafPruning:
     }
     may = _evaluated(pruning.inclusive, columns, len(leaf), _may, unknown=True)
     must = _evaluated(pruning.strict, columns, len(leaf), _must, unknown=False)
-    return LeafPruning(_numpy(may) & _numpy(pc.not_equal(counts, 0)), _numpy(must))
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-
-
-def _numpy(mask: pa.Array) -> Mask:
-    found: Mask = mask.to_numpy(zero_copy_only=False)
-    return found
+    return LeafPruning(mask_of(may) & mask_of(pc.not_equal(counts, 0)), mask_of(must))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ class HashedKeys:
         self._ordinals = places.astype(np.uint32)
 
     def candidates(self, key: Hashable) -> list[int]:
-        """The ordinals that may hold `key`, ascending; hardly ever one that does not."""
+        """The ordinals that may hold `key`, ascending; very rarely one that does not."""
         wanted = np.int64(hash(key))
         start, stop = np.searchsorted(self.hashes, wanted, "left"), np.searchsorted(self.hashes, wanted, "right")
         held: list[int] = self._ordinals[start:stop].tolist()

@@ -13,12 +13,12 @@ from collections.abc import Hashable
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent, place_key
-from rootline.schemas.content_entry import ContentType, EntryPlace, FileFormat, Status
+from rootline.schemas.content_entry import ContentType, EntryPlace, FileFormat
 from rootline.tree.state.hashed_keys import NO_KEYS, HashedKeys, Hashes
+from rootline.tree.state.live_mask import live_mask
 
 _DATA_COLUMNS: Final = ["location", "version_info.status"]
 _DELETE_COLUMNS: Final = [
@@ -67,7 +67,7 @@ class LeafKeys:
 
 def _data_places(leaf: Leaf) -> HashedKeys:
     columns = leaf.columns(_DATA_COLUMNS)
-    alive = _alive(columns)
+    alive = live_mask(columns)
     locations = columns.column("location")
     if alive.null_count == 0 and pc.all(alive).as_py() is True:
         return HashedKeys(locations.to_pylist())
@@ -77,7 +77,7 @@ def _data_places(leaf: Leaf) -> HashedKeys:
 
 def _deletes(leaf: Leaf) -> tuple[HashedKeys, HashedKeys]:
     columns = leaf.columns(_DELETE_COLUMNS)
-    ordinals = pc.indices_nonzero(_alive(columns))
+    ordinals = pc.indices_nonzero(live_mask(columns))
     rows = columns.take(ordinals)
     types, locations, formats, targets = (
         rows.column(name).to_pylist() for name in ("content_type", "location", "file_format", "referenced_file")
@@ -94,10 +94,6 @@ def _deletes(leaf: Leaf) -> tuple[HashedKeys, HashedKeys]:
         if kind == ContentType.POSITION_DELETE and file_format == FileFormat.PUFFIN and target is not None
     ]
     return HashedKeys(places, at), HashedKeys([key for key, _ in vectors], [ordinal for _, ordinal in vectors])
-
-
-def _alive(columns: pa.Table) -> pa.ChunkedArray:
-    return pc.not_equal(pc.struct_field(columns.column("version_info"), "status"), int(Status.DELETED))
 
 
 __all__ = ["LeafKeys", "place_key", "vector_key"]

@@ -6,9 +6,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
+from rootline.schemas.bytes.leaf.arrow_columns import one_chunk
 from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
-from rootline.schemas.content_entry import ContentType, Status
+from rootline.schemas.content_entry import ContentType
 from rootline.tree.state.aggregates import exact_sum
+from rootline.tree.state.live_mask import live_mask
 from rootline.tree.state.totals import SIZE_OF, Tally
 
 
@@ -22,20 +24,15 @@ def tally_of_leaf(leaf: Leaf, dead: BitMap | None = None) -> Tally:
     table = leaf.columns(
         ["content_type", "version_info.status", "record_count", *sorted({SIZE_OF[kind] for kind in types})]
     )
-    live = pc.not_equal(_column(table, "version_info.status"), int(Status.DELETED))
-    if dead:
-        positions = pa.array(range(leaf.length), pa.int64())
-        live = pc.and_not(live, pc.is_in(positions, value_set=pa.array(dead, pa.int64())))
+    live = live_mask(table, dead)
     tally = Tally()
     for content_type in types:
         chosen = live if is_data else pc.and_(live, pc.equal(_column(table, "content_type"), int(content_type)))
         records, sizes = (_column(table, name).filter(chosen) for name in ("record_count", SIZE_OF[content_type]))
-        tally.add(content_type, len(records), exact_sum(records), exact_sum(sizes))
+        tally.add(content_type, len(records), exact_sum(one_chunk(records)), exact_sum(one_chunk(sizes)))
     return tally
 
 
-def _column(table: pa.Table, name: str) -> pa.Array:
-    name, _, member = name.partition(".")
-    column = table.column(name)
-    whole = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-    return pc.struct_field(whole, member) if member else whole
+def _column(table: pa.Table, path: str) -> pa.ChunkedArray:
+    name, _, member = path.partition(".")
+    return pc.struct_field(table.column(name), member) if member else table.column(name)

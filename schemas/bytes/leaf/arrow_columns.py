@@ -1,0 +1,22 @@
+"""Steps over Arrow columns that all readers of leaves take: one chunk of several, and a mask for NumPy."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+"""One flag an entry."""
+
+
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """The values of `column` as one array; copied only where there are several chunks."""
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def mask_of(flags: pa.Array) -> Mask:
+    """Flags without nulls, for NumPy."""
+    found: Mask = flags.to_numpy(zero_copy_only=False)
+    return found
