@@ -12,8 +12,10 @@ Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """The values of `column` as one array; copied only where there are several chunks."""
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    """The values of `column` as one array; copied only where there are several chunks. A filter may leave none."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def mask_of(flags: pa.Array) -> Mask:

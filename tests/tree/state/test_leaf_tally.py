@@ -6,6 +6,7 @@ import uuid
 from dataclasses import replace
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given, settings
 from pyroaring import BitMap
 
@@ -48,6 +49,13 @@ def test_the_tally_of_columns_is_the_tally_of_entries(found: list[ContentEntry],
         if ordinal not in dead and entry.version_info.status is not Status.DELETED:
             one_by_one.count(entry)
     assert tally_of_leaf(leaf_of(found), BitMap(dead)) == one_by_one
+
+
+@pytest.mark.parametrize("found", [[DATA], [DATA, DATA], [VECTOR, EQUALITY]])
+def test_a_leaf_that_is_dead_as_a_whole_counts_for_nothing(found: list[ContentEntry]) -> None:
+    leaf = leaf_of(found)
+    assert tally_of_leaf(leaf, BitMap(range(len(found)))) == Tally()
+    assert tally_of_leaf(leaf.of_row(LEAF), BitMap(range(len(found)))) == Tally()
 
 
 def test_what_is_taken_away_again_leaves_nothing() -> None:
