@@ -120,10 +120,10 @@ def _numbers(columns: dict[str, pa.Array]) -> Iterator[Fault]:
         yield from first_fault(
             pc.struct_field(info, name).is_valid(),
             _INVALID,
-            f"it has a {name}, which only the commit gives: write null",
+            f"it says a {name}, which only the commit gives: write null",
         )
     yield from first_fault(
-        columns["first_row_id"].is_valid(), _INVALID, "it has a first_row_id, which only the commit gives: write null"
+        columns["first_row_id"].is_valid(), _INVALID, "it says a first_row_id, which only the commit gives: write null"
     )
 
 

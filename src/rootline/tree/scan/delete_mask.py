@@ -31,7 +31,7 @@ def may_have_deletes(index: DeleteIndex, leaf: Leaf, leaf_row: ContentEntry) -> 
     """One flag an entry of a data leaf."""
     numbers = leaf.columns(["version_info.sequence_number"]).column(0).combine_chunks().field("sequence_number")
     inherited = leaf_row.version_info.sequence_number or 0
-    ages = numbers.fill_null(inherited).tomask_of(zero_copy_only=False)
+    ages = numbers.fill_null(inherited).to_numpy(zero_copy_only=False)
     deletes = index.reaching(leaf_row.partition_spec_id)
     found: Mask = np.zeros(len(leaf), dtype=np.bool_)
     if deletes.positions:
