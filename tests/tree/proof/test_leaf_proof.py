@@ -22,6 +22,7 @@ from rootline.schemas.content_entry import (
     VersionInfo,
 )
 from rootline.schemas.errors import Invalid
+from rootline.schemas.intent import DataFile
 from rootline.schemas.location_rules import check_location
 from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.tree.proof.leaf_proof import prove_leaf
@@ -65,13 +66,17 @@ def leaf_of(*entries: ContentEntry) -> Leaf:
     return decode_leaf(leaf.body, location=leaf.location)
 
 
-def passes_alone(found: ContentStats) -> bool:
+def refusal_of(file: DataFile) -> Invalid | None:
+    """Why an intent may not add `file` with its statistics."""
     try:
-        file = data_file("a", rows=ROWS, content_stats=CODEC.statistics.encode(found))
         examined_statistics(file, DEFINITION, EntryCodec.of_definition(DEFINITION))
-    except Invalid:
-        return False
-    return True
+    except Invalid as error:
+        return error
+    return None
+
+
+def passes_alone(found: ContentStats) -> bool:
+    return refusal_of(data_file("a", rows=ROWS, content_stats=CODEC.statistics.encode(found))) is None
 
 
 @settings(deadline=None, max_examples=300)
@@ -80,6 +85,27 @@ def test_statistics_pass_in_a_leaf_where_they_pass_in_an_intent(found: ContentSt
     file = replace(new_entry(data_file("a", rows=ROWS)), content_stats=found)
     sound = new_entry(data_file("b"))
     assert (prove_leaf(leaf_of(sound, file), DEFINITION).fault is None) == passes_alone(found)
+
+
+few = st.one_of(st.none(), st.integers(0, ROWS + 2))
+numbers = st.one_of(st.none(), st.integers(-2, 2))
+no_negative_count = st.builds(FieldStatistics, numbers, numbers, st.none(), few, few, few, few, few)
+
+
+@settings(deadline=None, max_examples=200)
+@given(no_negative_count, no_negative_count)
+def test_the_same_rule_is_named_in_the_same_words(of_id: FieldStatistics, of_carrier: FieldStatistics) -> None:
+    upper = None if of_carrier.upper_bound is None else "AA" if of_carrier.upper_bound >= 0 else "UA"  # type: ignore[operator]
+    found = {ID: of_id, CARRIER: replace(of_carrier, lower_bound="AA", upper_bound=upper)}
+    file = data_file("a", rows=ROWS, content_stats=CODEC.statistics.encode(found))
+    fault = prove_leaf(leaf_of(replace(new_entry(file), content_stats=found)), DEFINITION).fault
+    alone = refusal_of(file)
+    assert (fault is None) == (alone is None)
+    if fault is not None and alone is not None:
+        assert fault.code == alone.code
+        rule = fault.message.partition("): ")[2]
+        assert rule
+        assert rule in alone.message
 
 
 @settings(deadline=None, max_examples=300)

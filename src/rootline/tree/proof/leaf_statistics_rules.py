@@ -1,8 +1,8 @@
 """What must hold for the statistics in a leaf that a writer wrote: `statistics_rules` over whole columns.
 
 Owns: the evaluator over columns, one column or expression after the other. Does not own: the same rules for one file
-(`statistics_rules`), what the members of one column's statistics may say together (`AT_MOST`, which both read), the
-columns' shape and field ids (`leaf_codec`), rules about other fields (`leaf_proof`).
+(`statistics_rules`, and `statistics_violations` for the members of one column), the columns' shape and field ids
+(`leaf_codec`), rules about other fields (`leaf_proof`).
 Invariants: whatever passes would pass file by file (`tests/tree/proof/test_leaf_proof.py`); no loop over entries; the
 first fault names its entry.
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rootline.schemas.bytes.leaf.leaf_schema import COUNT_FIELDS, arrow_type_of_bound, physical_column
-from rootline.schemas.statistics import AT_MOST
+from rootline.schemas.statistics import CROSSED_BOUNDS, GREATER_MEAN, MORE_NULLS
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.proof.statistics_rules import MORE_VALUES, NO_PARTITION_VALUE, UNEQUAL_BOUNDS
 
@@ -96,7 +96,6 @@ def _faults(
         return
     counts = {name: members[name] for name in _COUNTS}
     yield from _of_counts(tracked_id, counts, record_counts)
-    yield from _at_most(tracked_id, counts)
     if expected is not None:
         lower, upper = physical_column(members["lower_bound"]), physical_column(members["upper_bound"])
         if is_member:
@@ -104,30 +103,20 @@ def _faults(
         elif pa.types.is_floating(lower.type):
             is_nan = pc.or_kleene(pc.is_nan(lower), pc.is_nan(upper))
             yield from first_fault(is_nan, _INVALID, f"id {tracked_id}: a bound is NaN")
-        yield from _at_most(tracked_id, {"lower_bound": lower, "upper_bound": upper})
+        yield from first_fault(pc.greater(lower, upper), _INVALID, f"id {tracked_id}: {CROSSED_BOUNDS}")
 
 
 def _of_counts(tracked_id: int, counts: Mapping[str, pa.Array], record_counts: pa.Array) -> Iterator[Fault]:
     for name, column in counts.items():
         if column.null_count < len(column) and pc.min(column).as_py() < 0:
             yield from first_fault(pc.less(column, 0), _INVALID, f"id {tracked_id}: {name} is negative")
-    yield from first_fault(
-        pc.greater(counts["value_count"], record_counts), _INVALID, f"id {tracked_id}: {MORE_VALUES}"
-    )
-
-
-def _at_most(tracked_id: int, columns: Mapping[str, pa.Array]) -> Iterator[Fault]:
-    """The rules of `AT_MOST` among these columns, none of whose numbers is negative."""
-    for rule in AT_MOST:
-        if rule.whole not in columns:
-            continue
-        part, whole = columns[rule.part], columns[rule.whole]
-        if rule.other_part is None:
-            is_more = pc.greater(part, whole)
-        else:  # a sum might not fit 64 bits
-            part, other = pc.fill_null(part, 0), pc.fill_null(columns[rule.other_part], 0)
-            is_more = pc.or_(pc.greater(part, whole), pc.greater(other, pc.subtract(whole, part)))
-        yield from first_fault(is_more, _INVALID, f"id {tracked_id}: {rule.sentence}")
+    values = counts["value_count"]
+    yield from first_fault(pc.greater(values, record_counts), _INVALID, f"id {tracked_id}: {MORE_VALUES}")
+    nulls, nans = pc.fill_null(counts["null_value_count"], 0), pc.fill_null(counts["nan_value_count"], 0)
+    more = pc.or_(pc.greater(nulls, values), pc.greater(nans, pc.subtract(values, nulls)))  # a sum might not fit
+    yield from first_fault(more, _INVALID, f"id {tracked_id}: {MORE_NULLS}")
+    means, greatest = counts["avg_value_size_in_bytes"], counts["max_value_size_in_bytes"]
+    yield from first_fault(pc.greater(means, greatest), _INVALID, f"id {tracked_id}: {GREATER_MEAN}")
 
 
 def _of_member(tracked_id: int, column: pa.StructArray, lower: pa.Array, upper: pa.Array) -> Iterator[Fault]:
