@@ -22,7 +22,6 @@ from rootline.schemas.content_entry import (
     VersionInfo,
 )
 from rootline.schemas.errors import Invalid
-from rootline.schemas.intent import DataFile
 from rootline.schemas.location_rules import check_location
 from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.tree.proof.leaf_proof import prove_leaf
@@ -66,17 +65,14 @@ def leaf_of(*entries: ContentEntry) -> Leaf:
     return decode_leaf(leaf.body, location=leaf.location)
 
 
-def refusal_of(file: DataFile) -> Invalid | None:
-    """Why an intent may not add `file` with its statistics."""
+def refusal_of(found: ContentStats) -> Invalid | None:
+    """Why an intent may not add a file with these statistics."""
     try:
+        file = data_file("a", rows=ROWS, content_stats=CODEC.statistics.encode(found))
         examined_statistics(file, DEFINITION, EntryCodec.of_definition(DEFINITION))
     except Invalid as error:
         return error
     return None
-
-
-def passes_alone(found: ContentStats) -> bool:
-    return refusal_of(data_file("a", rows=ROWS, content_stats=CODEC.statistics.encode(found))) is None
 
 
 @settings(deadline=None, max_examples=300)
@@ -84,7 +80,7 @@ def passes_alone(found: ContentStats) -> bool:
 def test_statistics_pass_in_a_leaf_where_they_pass_in_an_intent(found: ContentStats) -> None:
     file = replace(new_entry(data_file("a", rows=ROWS)), content_stats=found)
     sound = new_entry(data_file("b"))
-    assert (prove_leaf(leaf_of(sound, file), DEFINITION).fault is None) == passes_alone(found)
+    assert (prove_leaf(leaf_of(sound, file), DEFINITION).fault is None) == (refusal_of(found) is None)
 
 
 few = st.one_of(st.none(), st.integers(0, ROWS + 2))
@@ -97,9 +93,8 @@ no_negative_count = st.builds(FieldStatistics, numbers, numbers, st.none(), few,
 def test_the_same_rule_is_named_in_the_same_words(of_id: FieldStatistics, of_carrier: FieldStatistics) -> None:
     upper = None if of_carrier.upper_bound is None else "AA" if of_carrier.upper_bound >= 0 else "UA"  # type: ignore[operator]
     found = {ID: of_id, CARRIER: replace(of_carrier, lower_bound="AA", upper_bound=upper)}
-    file = data_file("a", rows=ROWS, content_stats=CODEC.statistics.encode(found))
-    fault = prove_leaf(leaf_of(replace(new_entry(file), content_stats=found)), DEFINITION).fault
-    alone = refusal_of(file)
+    file = replace(new_entry(data_file("a", rows=ROWS)), content_stats=found)
+    fault, alone = prove_leaf(leaf_of(file), DEFINITION).fault, refusal_of(found)
     assert (fault is None) == (alone is None)
     if fault is not None and alone is not None:
         assert fault.code == alone.code
