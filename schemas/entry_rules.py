@@ -1,8 +1,9 @@
-"""Which fields an entry must have and must not have, by what it describes and where it stands.
+"""The rules that one entry keeps: the table of its fields, and what its own fields say together.
 
 Owns: the predicates on one entry: those of its *shape*, refused when a root is written and when it is read, and the
-others, which only `check` reports. Does not own: the same shape over a leaf's columns (`leaf_rules`), rules that need
-other entries, the definition or the bytes (`rootline.tree`, `rootline.storage`).
+others, which only `check` reports. Does not own: which fields an entry has (`entry_rule_table`), the evaluator over a
+leaf's columns (`leaf_rules`; `tests/schemas/test_rule_twins.py` holds the two together), rules that need other entries,
+the definition or the bytes (`rootline.tree`, `rootline.storage`).
 Invariants: pure; an entry that our writers make breaks none; every sentence names the field.
 
 Source: the Single File Commits proposal, "V4 content entry structure"; format page, "Root manifest".
@@ -11,37 +12,33 @@ Source: the Single File Commits proposal, "V4 content entry structure"; format p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import Enum
 from itertools import pairwise
 from typing import Final
 
-from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat, Status
+from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVector, FileFormat, Status
+from rootline.schemas.entry_rule_table import (
+    DESCENDING,
+    FIELD_RULES,
+    IN_LEAVES,
+    INHERITING,
+    INLINE_MANIFEST_VECTOR,
+    LEAST,
+    NO_NUMBER,
+    NUMBERS,
+    POSITION_DELETE_FILE,
+    ROOTS_ONLY,
+    FieldRules,
+    Least,
+    ManifestKind,
+    negative_number,
+)
 from rootline.schemas.errors import Corrupt
-from rootline.schemas.statistics import FieldStatistics
+from rootline.schemas.statistics import statistics_violations
 
-
-class ManifestKind(Enum):
-    """Where an entry stands."""
-
-    ROOT = "root"
-    LEAF = "leaf"
-    ADOPTED_LEAF = "adopted leaf"
-    """A manifest of Iceberg V1 to V3: its position delete files have no vector, what is DELETED may have no numbers."""
-
-
-_FILES: Final = frozenset({ContentType.DATA, ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE})
 _MANIFESTS: Final = frozenset({ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST})
-_VECTORS: Final = frozenset({ContentType.POSITION_DELETE, ContentType.MANIFEST_DV})
-_READABLE: Final = frozenset({FileFormat.PARQUET, FileFormat.AVRO, FileFormat.ORC})
-_FORMATS: Final = {
-    ContentType.DATA: _READABLE,
-    ContentType.POSITION_DELETE: frozenset({FileFormat.PUFFIN}),
-    ContentType.EQUALITY_DELETE: _READABLE,
-    ContentType.DATA_MANIFEST: frozenset({FileFormat.AVRO, FileFormat.PARQUET}),
-    ContentType.DELETE_MANIFEST: frozenset({FileFormat.AVRO, FileFormat.PARQUET}),
-    ContentType.MANIFEST_DV: frozenset({FileFormat.PUFFIN}),
-}
 _MANIFEST_VECTOR_CARDINALITY_MAX: Final = 2**32
+_EMPTY: Final = ("", ())
+_READABLE: Final = FIELD_RULES[ContentType.DATA].formats
 
 
 def entry_violations(entry: ContentEntry, kind: ManifestKind) -> list[str]:
@@ -51,17 +48,65 @@ def entry_violations(entry: ContentEntry, kind: ManifestKind) -> list[str]:
 
 def shape_rules(entry: ContentEntry, kind: ManifestKind) -> Iterator[str]:
     """The rules of shape that `entry` breaks: fields that its type needs, has not, or may not have there."""
+    rules = _rules_of(entry, kind)
+    if kind is not ManifestKind.ROOT and entry.content_type not in IN_LEAVES:
+        yield f"content_type {entry.content_type.name} {ROOTS_ONLY}"
+    if not entry.location:
+        yield "location is empty"
     yield from _version_info(entry, kind)
-    yield from _file(entry, kind)
-    if not (kind is ManifestKind.ADOPTED_LEAF and _is_position_delete_file(entry)):
-        yield from _vector(entry)
-        yield from _references(entry)
-    yield from _content_specific(entry)
+    yield from _fields(entry, rules)
+    if entry.split_offsets is not None and any(late < early for early, late in pairwise(entry.split_offsets)):
+        yield DESCENDING
+    if entry.content_type in _MANIFESTS:
+        yield from _of_a_manifest(entry)
+    elif entry.content_type is ContentType.MANIFEST_DV:
+        if entry.record_count > _MANIFEST_VECTOR_CARDINALITY_MAX:
+            yield "a manifest vector has more than 2^32 positions"
+        if rules is INLINE_MANIFEST_VECTOR and entry.location != entry.referenced_file:
+            yield "location and referenced_file of an inline manifest vector differ"
 
 
-def _is_position_delete_file(entry: ContentEntry) -> bool:
-    is_file = entry.file_format is not FileFormat.PUFFIN and entry.deletion_vector is None
-    return entry.content_type is ContentType.POSITION_DELETE and is_file
+def _rules_of(entry: ContentEntry, kind: ManifestKind) -> FieldRules:
+    vector = entry.deletion_vector
+    if entry.content_type is ContentType.MANIFEST_DV and vector is not None and vector.inline_content is not None:
+        return INLINE_MANIFEST_VECTOR
+    if kind is ManifestKind.ADOPTED_LEAF and entry.content_type is ContentType.POSITION_DELETE:
+        is_file = entry.file_format is not FileFormat.PUFFIN and vector is None
+        return POSITION_DELETE_FILE if is_file else FIELD_RULES[ContentType.POSITION_DELETE]
+    return FIELD_RULES[entry.content_type]
+
+
+def _fields(entry: ContentEntry, rules: FieldRules) -> Iterator[str]:
+    if entry.file_format not in rules.formats:
+        yield rules.format_sentence(entry.file_format.value)
+    for name in rules.required:
+        if getattr(entry, name) is None:
+            yield rules.required_sentence(name)
+    for name in rules.null:
+        if getattr(entry, name) is not None:
+            yield rules.null_sentence(name)
+    for name in rules.not_empty:
+        if getattr(entry, name) in _EMPTY:
+            yield f"{name} is empty"
+    yield from _too_small(entry, LEAST)
+    if rules.least:
+        yield from _too_small(entry, rules.least)
+    vector = entry.deletion_vector
+    if vector is not None:
+        for name in rules.vector.required:
+            if getattr(vector, name) is None:
+                yield rules.required_sentence(f"deletion_vector.{name}")
+        for name in rules.vector.null:
+            if getattr(vector, name) is not None:
+                yield rules.null_sentence(f"deletion_vector.{name}")
+        yield from _too_small(vector, rules.vector.least)
+
+
+def _too_small(item: ContentEntry | DeletionVector, rules: tuple[Least, ...]) -> Iterator[str]:
+    for rule in rules:
+        number = getattr(item, rule.field)
+        if number is not None and number < rule.value:
+            yield rule.sentence
 
 
 def fault_of_row(entry: ContentEntry) -> str | None:
@@ -95,25 +140,19 @@ def fault_of_row(entry: ContentEntry) -> str | None:
 
 def _version_info(entry: ContentEntry, kind: ManifestKind) -> Iterator[str]:
     info = entry.version_info
-    numbers = {
-        "snapshot_id": info.snapshot_id,
-        "sequence_number": info.sequence_number,
-        "file_sequence_number": info.file_sequence_number,
-    }
-    inherits = kind is not ManifestKind.ROOT and info.status is Status.ADDED
-    inherits = inherits or (kind is ManifestKind.ADOPTED_LEAF and info.status is Status.DELETED)
-    for name, number in numbers.items():
-        if number is None and not inherits:
-            yield f"{name} is null: only an ADDED entry of a leaf may inherit it"
-        if number is not None and number < 0:
-            yield f"{name} {number} is negative"
-    if entry.content_type in _MANIFESTS and info.sequence_number != info.file_sequence_number:
-        yield "sequence_number and file_sequence_number of a leaf differ"
+    inherits = info.status in INHERITING[kind]
+    for name in NUMBERS:
+        number: int | None = getattr(info, name)
+        if number is None:
+            if not inherits:
+                yield f"{name} {NO_NUMBER}"
+        elif number < 0:
+            yield negative_number(name, number)
 
 
 def _beyond_shape(entry: ContentEntry) -> Iterator[str]:
     info, stats = entry.version_info, entry.manifest_stats
-    if info.status is Status.DELETED and entry.content_type not in _FILES:
+    if info.status is Status.DELETED and entry.content_type not in IN_LEAVES:
         yield f"status is DELETED, which an entry of type {entry.content_type.name} never is"
     if (
         info.sequence_number is not None
@@ -131,110 +170,29 @@ def _beyond_shape(entry: ContentEntry) -> Iterator[str]:
     yield from _statistics(entry)
 
 
-def _file(entry: ContentEntry, kind: ManifestKind) -> Iterator[str]:
-    if kind is not ManifestKind.ROOT and entry.content_type not in _FILES:
-        yield f"content_type {entry.content_type.name} occurs in roots only"
-    if not entry.location:
-        yield "location is empty"
-    is_old = kind is ManifestKind.ADOPTED_LEAF and _is_position_delete_file(entry)
-    if entry.file_format not in (_READABLE if is_old else _FORMATS[entry.content_type]):
-        yield f"file_format {entry.file_format.value} does not go with content_type {entry.content_type.name}"
-    if entry.partition_spec_id < 0:
-        yield "partition_spec_id is negative"
-    if entry.record_count < 0:
-        yield "record_count is negative"
-    inline = entry.deletion_vector is not None and entry.deletion_vector.inline_content is not None
-    if inline:
-        if entry.file_size_in_bytes is not None:
-            yield "file_size_in_bytes is set although the vector is inline"
-    elif entry.file_size_in_bytes is None:
-        yield "file_size_in_bytes is null"
-    elif entry.file_size_in_bytes < 0:
-        yield "file_size_in_bytes is negative"
-
-
-def _vector(entry: ContentEntry) -> Iterator[str]:
-    vector = entry.deletion_vector
-    if entry.content_type not in _VECTORS:
-        if vector is not None:
-            yield f"deletion_vector is set on content_type {entry.content_type.name}"
-        return
-    if vector is None:
-        yield "deletion_vector is null"
-        return
-    if entry.record_count < 1:
-        yield "record_count, the vector's cardinality, is not positive"
-    if vector.inline_content is not None:
-        if entry.content_type is ContentType.POSITION_DELETE:
-            yield "the vector of a data file is inline"
-        if vector.offset is not None or vector.size_in_bytes is not None:
-            yield "an inline vector has an offset or a size"
-    elif vector.offset is None or vector.size_in_bytes is None:
-        yield "a vector in a Puffin file lacks its offset or size"
-    elif vector.offset < 0 or vector.size_in_bytes <= 0:
-        yield "a vector's offset is negative or its size not positive"
-    if entry.content_type is ContentType.MANIFEST_DV and entry.record_count > _MANIFEST_VECTOR_CARDINALITY_MAX:
-        yield "a manifest vector has more than 2^32 positions"
-
-
-def _references(entry: ContentEntry) -> Iterator[str]:
-    referenced = entry.referenced_file
-    if entry.content_type in _VECTORS and not referenced:
-        yield "referenced_file is null on a vector"
-    if entry.content_type not in _VECTORS | {ContentType.DELETE_MANIFEST} and referenced is not None:
-        yield f"referenced_file is set on content_type {entry.content_type.name}"
-    inline = entry.deletion_vector is not None and entry.deletion_vector.inline_content is not None
-    if entry.content_type is ContentType.MANIFEST_DV and inline and entry.location != referenced:
-        yield "location and referenced_file of an inline manifest vector differ"
-
-
-def _content_specific(entry: ContentEntry) -> Iterator[str]:
-    content_type = entry.content_type
-    stats = entry.manifest_stats
-    if (stats is not None) != (content_type in _MANIFESTS):
-        yield f"manifest_stats is {'null' if stats is None else 'set'} on content_type {content_type.name}"
+def _of_a_manifest(entry: ContentEntry) -> Iterator[str]:
+    info, stats = entry.version_info, entry.manifest_stats
+    if info.sequence_number != info.file_sequence_number:
+        yield "sequence_number and file_sequence_number of a leaf differ"
     if stats is not None:
         counts = (stats.added_files_count, stats.existing_files_count, stats.deleted_files_count)
         rows = (stats.added_rows_count, stats.existing_rows_count, stats.deleted_rows_count)
         if min(*counts, *rows, stats.min_sequence_number) < 0:
             yield "manifest_stats has a negative count"
-    if (entry.equality_ids is not None) != (content_type is ContentType.EQUALITY_DELETE):
-        yield f"equality_ids is {'null' if entry.equality_ids is None else 'set'} on content_type {content_type.name}"
-    if entry.equality_ids is not None and not entry.equality_ids:
-        yield "equality_ids is empty"
-    if entry.sort_order_id is not None and content_type is not ContentType.DATA:
-        yield f"sort_order_id is set on content_type {content_type.name}"
-    if entry.first_row_id is not None:
-        if content_type not in (ContentType.DATA, ContentType.DATA_MANIFEST):
-            yield f"first_row_id is set on content_type {content_type.name}"
-        if entry.first_row_id < 0:
-            yield "first_row_id is negative"
-    offsets = entry.split_offsets
-    if offsets is not None and any(late < early for early, late in pairwise(offsets)):
-        yield "split_offsets do not ascend"
 
 
 def _statistics(entry: ContentEntry) -> Iterator[str]:
     statistics = entry.content_stats
     try:
         present = bool(statistics)
-    except Corrupt as error:  # bytes that nobody has looked at before
+    except Corrupt as error:  # bytes that no one has looked at before
         yield f"content_stats cannot be read: {error.message}"
         return
     if present and entry.content_type is ContentType.MANIFEST_DV:
         yield "content_stats are set on a manifest vector"
     for tracked_id, field in statistics.items():
-        for sentence in _field_statistics(field):
+        for sentence in statistics_violations(field):
             yield f"content_stats of id {tracked_id}: {sentence}"
 
 
-def _field_statistics(field: FieldStatistics) -> Iterator[str]:
-    values, nulls, nans = field.value_count, field.null_value_count, field.nan_value_count
-    if values is not None and (nulls or 0) + (nans or 0) > values:
-        yield "more nulls and NaNs than values"
-    lower, upper = field.lower_bound, field.upper_bound
-    if lower is not None and upper is not None and lower > upper:  # type: ignore[operator]
-        yield "the lower bound is above the upper bound"
-    average, greatest = field.avg_value_size_in_bytes, field.max_value_size_in_bytes
-    if average is not None and greatest is not None and average > greatest:
-        yield "avg_value_size_in_bytes is greater than max_value_size_in_bytes"
+__all__ = ["ManifestKind", "entry_violations", "fault_of_row", "shape_rules"]

@@ -1,7 +1,8 @@
 """Statistics of one column or expression over the rows of a file, or over the entries of a leaf.
 
-Owns: the value type and its meaning. Does not own: encodings (`statistics_codec`, `leaf_codec`), aggregation and
-pruning (`rootline.tree`).
+Owns: the value type, its meaning, and what its members may not say together. Does not own: encodings
+(`statistics_codec`, `leaf_codec`), the same rules over columns (`leaf_statistics_rules`), aggregation and pruning
+(`rootline.tree`).
 Invariants: bounds are *physical* values: date = days, time and timestamps = micro- or nanoseconds since the epoch
 (int), uuid and fixed = bytes, decimal = `decimal.Decimal`, string = str, binary = bytes. NaN is never a bound
 outside partition values. A struct that is absent means "unknown".
@@ -9,9 +10,10 @@ outside partition values. A struct that is absent means "unknown".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Final
 
 Bound = bool | int | float | str | bytes | Decimal
 
@@ -32,3 +34,25 @@ class FieldStatistics:
 
 ContentStats = Mapping[int, FieldStatistics]
 """Column or expression id → statistics. Partition values are statistics too: the lower bound of the spec's ids."""
+
+
+MORE_NULLS: Final = "more nulls and NaNs than values"
+GREATER_MEAN: Final = "avg_value_size_in_bytes is greater than max_value_size_in_bytes"
+CROSSED_BOUNDS: Final = "the lower bound is above the upper bound"
+
+
+def statistics_violations(item: FieldStatistics) -> Iterator[str]:
+    """What the members of one column's statistics may not say together, a sentence for each rule that `item` breaks.
+
+    Written out, not read from a table, which would take more than twice as long; `leaf_statistics_rules` is the same
+    over columns, and `tests/tree/proof/test_leaf_proof.py` holds the two together.
+    """
+    values = item.value_count
+    if values is not None and (item.null_value_count or 0) + (item.nan_value_count or 0) > values:
+        yield MORE_NULLS
+    mean, greatest = item.avg_value_size_in_bytes, item.max_value_size_in_bytes
+    if mean is not None and greatest is not None and mean > greatest:
+        yield GREATER_MEAN
+    lower, upper = item.lower_bound, item.upper_bound
+    if lower is not None and upper is not None and lower > upper:  # type: ignore[operator]
+        yield CROSSED_BOUNDS

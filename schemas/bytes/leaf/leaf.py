@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from rootline.schemas.bytes.leaf.arrow_columns import one_chunk
 from rootline.schemas.bytes.leaf.kept_columns import KeptColumns
 from rootline.schemas.bytes.leaf.leaf_inheritance import (
     Inherited,
@@ -65,11 +66,16 @@ class LeafContent(StrEnum):
     DELETE = "delete"
 
 
+def place_key(place: EntryPlace) -> EntryPlace | str:
+    """What a place is looked up by: data files, which are many, by their location alone."""
+    return place[1] if not place[0] and place[2] is None else place
+
+
 class Leaf:
     """A proven leaf. `location` as the root names it, `size_in_bytes` of the file, `inherited` by its root row.
 
-    `body` is Parquet, and `metadata` its parsed footer. Any thread may use a leaf: each reading opens the bytes again,
-    in a tenth of a millisecond, because Arrow's reader crashes the process when two threads read by it at once.
+    `body` is Parquet, and `metadata` its parsed footer. Any thread may use a leaf: each read opens the bytes again, a
+    tenth of a millisecond, because Arrow's reader crashes the process when two threads read by it at once.
     """
 
     _open_group: tuple[int, pa.StructArray] | None = None
@@ -115,7 +121,7 @@ class Leaf:
         return self.inheriting(inherited_from(row))
 
     def inheriting(self, inherited: Inherited) -> Leaf:
-        """The same leaf, its entries inheriting what is `inherited`, which never changes for one root row."""
+        """The same leaf, its entries inheriting what is `inherited`, the same as long as the row is in the tree."""
         if inherited == self.inherited:
             return self
         return self._copy(inherited)
@@ -133,7 +139,7 @@ class Leaf:
         return self._with_inherited(self._read(None))
 
     def columns(self, names: Sequence[str]) -> pa.Table:
-        """Only these columns, decoded again; names as in Parquet paths, such as `content_stats._3.lower_bound`."""
+        """Only these columns, decoded each time; names as in Parquet paths, such as `content_stats._3.lower_bound`."""
         return self._with_inherited(self._read(list(names)))
 
     @cached_property
@@ -168,17 +174,16 @@ class Leaf:
             yield from self._entries_between(start, min(start + _CHUNK_ROWS, self.length))
 
     def ordinal_of(self, place: EntryPlace) -> int | None:
-        """The ordinal of the entry of this place, `None` when there is none; DELETED rows are not found."""
-        return self._ordinals.get(place if place[2] is not None or place[0] else place[1])
+        """The ordinal of the entry at `place`, `None` when there is none; DELETED rows are not found."""
+        return self._ordinals.get(place_key(place))
 
     def ordinals_of(self, places: Iterable[EntryPlace]) -> list[int | None]:
         """`ordinal_of` for many places at once."""
-        keys = [place if place[2] is not None or place[0] else place[1] for place in places]
-        return list(map(self._ordinals.get, keys))
+        return list(map(self._ordinals.get, map(place_key, places)))
 
     @cached_property
     def _ordinals(self) -> Mapping[EntryPlace | str, int]:
-        """Data files by location alone, all else by the whole place."""
+        """By `place_key`. For many entries; `rootline.tree.state.leaf_keys` finds one without 250 bytes for each."""
         _KEPT.add(self)
         columns = [self._rows.column(name).to_pylist() for name in ("content_type", "location", "status", "offset")]
         return {
@@ -208,7 +213,7 @@ class Leaf:
         flat: dict[str, pa.Array] = {}
         table = self._read(_ROW_COLUMNS)
         for name in table.column_names:
-            column = _one_chunk(table.column(name))
+            column = one_chunk(table.column(name))
             if pa.types.is_struct(column.type):
                 flat[name] = column.is_valid()
                 flat |= {field.name: child for field, child in zip(column.type, column.flatten(), strict=True)}
@@ -267,7 +272,7 @@ class Leaf:
         opened = self._open_group
         if opened is None or opened[0] != group:
             _KEPT.add(self)
-            opened = self._open_group = group, _one_chunk(self._read([CONTENT_STATS], group).column(0))
+            opened = self._open_group = group, one_chunk(self._read([CONTENT_STATS], group).column(0))
         return opened[1]
 
 
@@ -369,7 +374,3 @@ def _statistics_of(rows: pa.StructArray) -> list[dict[int, FieldStatistics]]:
             if is_present:
                 target[tracked_id] = FieldStatistics(*row)
     return found
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

@@ -1,27 +1,27 @@
 """What the entries of a leaf inherit from its root row, over columns.
 
 Owns: snapshot id, sequence numbers and row ids of entries that were written without. Does not own: the columns
-(`leaf`), what hands row ids out (`rootline.tree`).
+(`leaf`), which row ids are free (`rootline.tree`).
 Invariants: only an ADDED entry inherits numbers; row ids are a running counter over entries without one, DELETED ones
-left out and manifest vectors not looked at, so they stay what they are; what an entry says of itself is kept.
+and manifest vectors ignored, so they never change; a value that an entry has itself is kept.
 
 Source: format page, "Row ids" and "Leaf manifest".
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rootline.schemas.bytes.leaf.arrow_columns import one_chunk
 from rootline.schemas.content_entry import ContentEntry, Status
-
-_NUMBERS: Final = ("snapshot_id", "sequence_number", "file_sequence_number")
+from rootline.schemas.entry_rule_table import NUMBERS
 
 
 class Inherited(NamedTuple):
-    """What entries inherit from their leaf's root row; the same as long as the leaf is in the tree."""
+    """What the entries of a leaf inherit from its root row; the same as long as the leaf is in the tree."""
 
     snapshot_id: int | None
     sequence_number: int | None
@@ -30,7 +30,7 @@ class Inherited(NamedTuple):
 
 
 def inherited_from(row: ContentEntry) -> Inherited:
-    """What entries inherit from this root row of their leaf."""
+    """What entries inherit from the root row of their leaf."""
     info = row.version_info
     return Inherited(info.snapshot_id, info.sequence_number, info.file_sequence_number, row.first_row_id)
 
@@ -38,7 +38,7 @@ def inherited_from(row: ContentEntry) -> Inherited:
 def inherited_rows(rows: pa.Table, inherited: Inherited) -> pa.Table:
     """`rows`, flat and one chunk a column, with what they inherit."""
     added: pa.Array | None = None
-    for name in _NUMBERS:
+    for name in NUMBERS:
         column, value = rows.column(name), getattr(inherited, name)
         if value is None or not column.null_count:
             continue
@@ -56,13 +56,13 @@ def inherited_rows(rows: pa.Table, inherited: Inherited) -> pa.Table:
 
 
 def may_inherit(table: pa.Table) -> bool:
-    """Whether a column of `table`, read from a leaf, lacks values that entries inherit from a root row."""
+    """Whether a column of `table`, read from a leaf, lacks values that its entries may inherit."""
     for field in table.schema:
         column = table.column(field.name)
         if field.name == "first_row_id" and column.null_count:
             return True
         if field.name == "version_info":
-            members = [pc.struct_field(column, child.name) for child in field.type if child.name in _NUMBERS]
+            members = [pc.struct_field(column, child.name) for child in field.type if child.name in NUMBERS]
             if any(member.null_count for member in members):
                 return True
     return False
@@ -72,7 +72,7 @@ def inherited_columns(table: pa.Table, rows: pa.Table) -> pa.Table:
     """`table`, read with or without all members of its structs, with the values of flat `rows`."""
     for index, field in enumerate(table.schema):
         if field.name == "version_info":
-            children = [_one(rows.column(child.name)) for child in field.type]
+            children = [one_chunk(rows.column(child.name)) for child in field.type]
             table = table.set_column(index, field, pa.StructArray.from_arrays(children, fields=list(field.type)))
         elif field.name == "first_row_id":
             table = table.set_column(index, field, rows.column("first_row_id"))
@@ -81,7 +81,3 @@ def inherited_columns(table: pa.Table, rows: pa.Table) -> pa.Table:
 
 def _with(rows: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
     return rows.set_column(rows.schema.get_field_index(name), name, column)
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

@@ -1,22 +1,39 @@
-"""Which fields the entries of a leaf must have and must not have, over its columns.
+"""The rules of shape over the columns of a leaf.
 
-Owns: the rules of shape for a whole leaf at once. Does not own: the same rules for one entry (`entry_rules`), the
-leaf's schema (`leaf_schema`), what contradicts other entries or the root (`rootline.tree`, `rootline.storage`).
-Invariants: says of a leaf what `entry_rules.shape_rules` says of its entries; a leaf that breaks one is neither written
-nor read; statistics are not looked at.
+Owns: the evaluator for a whole leaf at once. Does not own: the rules (`entry_rule_table`), the evaluator for one entry
+(`entry_rules`), the leaf's schema (`leaf_schema`), what contradicts other entries or the root (`rootline.tree`,
+`rootline.storage`).
+Invariants: says of a leaf what `entry_rules.shape_rules` says of its entries (`tests/schemas/test_rule_twins.py`); a
+leaf that breaks a rule is neither written nor read; statistics and locations are not looked at.
 
 Source: the Single File Commits proposal, "V4 content entry structure"; format page, "Root manifest".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rootline.schemas.content_entry import ContentType, FileFormat, Status
+from rootline.schemas.content_entry import ContentType
+from rootline.schemas.entry_rule_table import (
+    DESCENDING,
+    FIELD_RULES,
+    IN_LEAVES,
+    INHERITING,
+    LEAST,
+    NO_NUMBER,
+    NO_VECTOR_RULES,
+    NUMBERS,
+    ROOTS_ONLY,
+    FieldRules,
+    Least,
+    ManifestKind,
+    negative_number,
+)
 
 RULED_COLUMNS: Final = (
     "content_type",
@@ -34,23 +51,8 @@ RULED_COLUMNS: Final = (
 )
 """What `column_violation` looks at; `location`, the largest column, is left to `entry_rules`."""
 
-_READABLE: Final = (FileFormat.PARQUET.value, FileFormat.AVRO.value, FileFormat.ORC.value)
-_FORMATS: Final = {
-    ContentType.DATA: _READABLE,
-    ContentType.POSITION_DELETE: (FileFormat.PUFFIN.value,),
-    ContentType.EQUALITY_DELETE: _READABLE,
-}
-_NUMBERS: Final = ("snapshot_id", "sequence_number", "file_sequence_number")
-_NULL_ON: Final = {
-    ContentType.DATA: ("deletion_vector", "referenced_file", "equality_ids"),
-    ContentType.POSITION_DELETE: ("sort_order_id", "equality_ids", "first_row_id"),
-    ContentType.EQUALITY_DELETE: ("deletion_vector", "sort_order_id", "referenced_file", "first_row_id"),
-}
-_SET_ON: Final = {
-    ContentType.DATA: ("file_size_in_bytes",),
-    ContentType.POSITION_DELETE: ("file_size_in_bytes", "deletion_vector", "referenced_file"),
-    ContentType.EQUALITY_DELETE: ("file_size_in_bytes", "equality_ids"),
-}
+_ABSENT: Final = frozenset({"manifest_stats"})
+"""Fields of an entry that a leaf has no column for: null in every row."""
 
 
 def column_violation(table: pa.Table) -> str | None:
@@ -58,61 +60,68 @@ def column_violation(table: pa.Table) -> str | None:
     types = table.column("content_type")
     found = pc.unique(types).to_pylist()
     for number in found:
-        if number not in _FORMATS:
-            return f"content_type {number} occurs in roots only"
-        content_type = ContentType(number)
+        if number not in IN_LEAVES:
+            return f"content_type {number} {ROOTS_ONLY}"
         rows = table if len(found) == 1 else table.filter(pc.equal(types, number))
-        for sentence in _of_type(rows, content_type):
-            return f"{content_type.name}: {sentence}"
+        for sentence in _of_type(rows, FIELD_RULES[ContentType(number)]):
+            return sentence
     return next(_of_all(table), None)
 
 
-def _of_type(rows: pa.Table, content_type: ContentType) -> Iterator[str]:
-    for name in _SET_ON[content_type]:
+def _of_type(rows: pa.Table, rules: FieldRules) -> Iterator[str]:
+    for name in rules.required:
         if rows.column(name).null_count:
-            yield f"{name} is null"
-    for name in _NULL_ON[content_type]:
-        if rows.column(name).null_count != len(rows):
-            yield f"{name} is set"
-    for name in pc.unique(rows.column("file_format")).to_pylist():
-        if name not in _FORMATS[content_type]:
-            yield f"file_format {str(name)[:20]} does not go with it"
-    if content_type is ContentType.POSITION_DELETE:
-        yield from _vectors(rows)
-    if content_type is ContentType.EQUALITY_DELETE and _any(pc.equal(pc.list_value_length(_ids(rows)), 0)):
-        yield "equality_ids is empty"
+            yield rules.required_sentence(name)
+    for name in rules.null:
+        if name not in _ABSENT and rows.column(name).null_count != len(rows):
+            yield rules.null_sentence(name)
+    for file_format in pc.unique(rows.column("file_format")).to_pylist():
+        if file_format not in rules.formats:
+            yield rules.format_sentence(str(file_format))
+    for name in rules.not_empty:
+        if _any(pc.equal(_lengths(rows.column(name)), 0)):
+            yield f"{name} is empty"
+    yield from _too_small(rows.column, rules.least)
+    if rules.vector is not NO_VECTOR_RULES:
+        yield from _vectors(rows, rules)
 
 
-def _vectors(rows: pa.Table) -> Iterator[str]:
-    vector = rows.column("deletion_vector")
-    offset, size, inline = (pc.struct_field(vector, name) for name in ("offset", "size_in_bytes", "inline_content"))
-    if inline.null_count != len(rows):
-        yield "the vector of a data file is inline"
-    if offset.null_count or size.null_count:
-        yield "a vector in a Puffin file lacks its offset or size"
-    if _any(pc.less(offset, 0)) or _any(pc.less(size, 1)):
-        yield "a vector's offset is negative or its size not positive"
-    if _any(pc.less(rows.column("record_count"), 1)):
-        yield "record_count, the vector's cardinality, is not positive"
-    if _any(pc.equal(rows.column("referenced_file"), "")):
-        yield "referenced_file is empty"
+def _vectors(rows: pa.Table, rules: FieldRules) -> Iterator[str]:
+    members = partial(pc.struct_field, rows.column("deletion_vector"))
+    for name in rules.vector.required:
+        if members(name).null_count:
+            yield rules.required_sentence(f"deletion_vector.{name}")
+    for name in rules.vector.null:
+        if members(name).null_count != len(rows):
+            yield rules.null_sentence(f"deletion_vector.{name}")
+    yield from _too_small(members, rules.vector.least)
 
 
 def _of_all(table: pa.Table) -> Iterator[str]:
     info = table.column("version_info")
-    added = pc.equal(pc.struct_field(info, "status"), int(Status.ADDED))
-    for name in _NUMBERS:
+    inherits: pa.ChunkedArray | None = None
+    for name in NUMBERS:
         column = pc.struct_field(info, name)
-        if column.null_count and _any(pc.and_(pc.invert(added), pc.is_null(column))):
-            yield f"{name} is null: only an ADDED entry of a leaf may inherit it"
-        if _any(pc.less(column, 0)):
-            yield f"{name} is negative"
-    for name in ("partition_spec_id", "record_count", "file_size_in_bytes", "first_row_id"):
-        if _any(pc.less(table.column(name), 0)):
-            yield f"{name} is negative"
+        if column.null_count:
+            if inherits is None:
+                statuses = pa.array(map(int, INHERITING[ManifestKind.LEAF]), pa.int32())
+                inherits = pc.is_in(pc.struct_field(info, "status"), value_set=statuses)
+            if _any(pc.and_not(pc.is_null(column), inherits)):
+                yield f"{name} {NO_NUMBER}"
+        least = pc.min(column).as_py()
+        if least is not None and least < 0:
+            yield negative_number(name, least)
+    yield from _too_small(table.column, LEAST)
     offsets = table.column("split_offsets")
     if offsets.null_count != len(table) and _descend(offsets):
-        yield "split_offsets do not ascend"
+        yield DESCENDING
+
+
+def _too_small(column: Callable[[str], pa.ChunkedArray], rules: tuple[Least, ...]) -> Iterator[str]:
+    for rule in rules:
+        least = pc.min(column(rule.field)).as_py()
+        if least is not None and least < rule.value:
+            yield rule.sentence
 
 
 def _descend(offsets: pa.ChunkedArray) -> bool:
@@ -125,8 +134,8 @@ def _descend(offsets: pa.ChunkedArray) -> bool:
     return _any(pc.and_(same, pc.less(values.slice(1), values.slice(0, len(values) - 1))))
 
 
-def _ids(rows: pa.Table) -> pa.ChunkedArray:
-    return rows.column("equality_ids")
+def _lengths(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.list_value_length(column) if pa.types.is_list(column.type) else pc.binary_length(column)
 
 
 def _any(flags: pa.Array | pa.ChunkedArray) -> bool:

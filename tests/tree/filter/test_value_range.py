@@ -8,7 +8,7 @@ import pytest
 
 from rootline.schemas.statistics import FieldStatistics as Stats
 from rootline.tree.filter.filters import Operator, Predicate
-from rootline.tree.filter.value_range import may_satisfy, must_satisfy, range_of
+from rootline.tree.filter.value_range import may_test, must_test, range_of
 
 EQ5 = Predicate(1, Operator.EQ, (5,))
 NE5 = Predicate(1, Operator.NE, (5,))
@@ -21,7 +21,7 @@ def verdict(
 ) -> tuple[bool, bool]:
     """(may, must)"""
     known = range_of(stats, rows, is_partition_value=is_partition_value, is_float=is_float)
-    return may_satisfy(test, known), must_satisfy(test, known)
+    return may_test(test)(known), must_test(test)(known)
 
 
 @pytest.mark.parametrize("test", [EQ5, NE5, IS_NULL, NOT_NULL])

@@ -7,7 +7,7 @@ is enough, except those that a rewrite has just written.
 
 Theory. Our writers show a leaf's change by its ADDED vector. Others may (change detection in the proposal)
 - drop a leaf, and its vectors, as DELETED: its ADDED vector is the change, else its entries minus the prior vectors;
-- write leaves anew as ADDED: their EXISTING entries are carried over, their ADDED ones came, their DELETED ones went;
+- write leaves again as ADDED: their EXISTING entries are carried over, their ADDED ones came, their DELETED ones went;
 - do both at once: what a dropped leaf still held and a new one carries over has only moved.
 
 Source: format page, "Status", "Manifest vectors" and "Reading must also understand".
@@ -28,7 +28,7 @@ from rootline.tree.scan.file_task import inherited
 from rootline.tree.state.live_index import StoredAt, ordinals_of_vector
 
 StoredOrdinals = Mapping[StoredAt, BitMap]
-"""The manifest vectors that rest in Puffin files."""
+"""The manifest vectors that are stored in Puffin files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def diff(root: Root, leaves: Mapping[str, Leaf], stored: StoredOrdinals | None =
     Args:
         root: any root.
         leaves: at least those that `RootDiff` names as `changed` and `carriers`.
-        stored: the manifest vectors that rest in Puffin files.
+        stored: the manifest vectors in Puffin files.
 
     Raises:
         Corrupt: `object-missing`, such a leaf is not in `leaves`; `vector-corrupt`.
@@ -192,7 +192,7 @@ def _living(manifest: ContentEntry, leaf: Leaf, ordinals: Iterable[int]) -> Iter
 def _leaf(manifest: ContentEntry, leaves: Mapping[str, Leaf]) -> Leaf:
     leaf = leaves.get(manifest.location)
     if leaf is None:
-        raise Corrupt("object-missing", f"leaf {manifest.location} is needed to tell what its root changed")
+        raise Corrupt("object-missing", f"leaf {manifest.location} is needed to find what its root changed")
     return leaf
 
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -20,29 +22,33 @@ from pyroaring import BitMap
 
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf
 from rootline.schemas.bytes.root.root_codec import Row
-from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
+from rootline.schemas.content_entry import ContentType, EntryPlace, Status
 from rootline.schemas.errors import Invalid
 from rootline.tree.draft.draft import Draft
 from rootline.tree.state.leaf_lookup import LeafLookup
 
 _KEYS: Final = ("content_type", "location", "offset", "status", "file_sequence_number")
 _TYPES: Final = {int(content_type): content_type for content_type in ContentType}
-_COMPARED: Final = (
-    "file_format",
-    "snapshot_id",
-    "sequence_number",
-    "partition_spec_id",
-    "record_count",
-    "file_size_in_bytes",
-    "size_in_bytes",
-    "inline_content",
-    "referenced_file",
-    "first_row_id",
-    "sort_order_id",
-    "key_metadata",
-    "split_offsets",
-    "equality_ids",
-)
+_COMPARED: Final = {
+    "file_format": ("file_format",),
+    "version_info.snapshot_id": ("snapshot_id",),
+    "version_info.sequence_number": ("sequence_number",),
+    "partition_spec_id": ("partition_spec_id",),
+    "record_count": ("record_count",),
+    "file_size_in_bytes": ("file_size_in_bytes",),
+    "deletion_vector": ("size_in_bytes", "inline_content"),  # the offset is part of the place
+    "referenced_file": ("referenced_file",),
+    "first_row_id": ("first_row_id",),
+    "sort_order_id": ("sort_order_id",),
+    "key_metadata": ("key_metadata",),
+    "split_offsets": ("split_offsets",),
+    "equality_ids": ("equality_ids",),
+}
+"""What an entry and its source say alike: member of an entry → columns of a leaf's rows.
+
+All but status and statistics: comparing those would cost more than the commit.
+"""
+_of_entry: Final = attrgetter(*_COMPARED)
 
 
 class Origin(NamedTuple):
@@ -135,34 +141,14 @@ class LeafSources:
         rows = [(ordinal, origin.row) for ordinal, origin in enumerate(found) if origin is not None and origin.row]
         entries = leaf.entries_at([ordinal for ordinal, _ in rows])
         for (_, row), entry in zip(rows, entries, strict=True):
-            if not _says_the_same(row.entry, entry):
+            if _of_entry(row.entry) != _of_entry(entry):
                 raise Invalid("leaf-invalid", f"{leaf.location!r}: {entry.location!r} differs from its row in the root")
 
     def _compare_with_leaf(self, leaf: Leaf, mine: list[int], source: LeafLookup, theirs: list[int]) -> None:
-        for name in _COMPARED:
+        for name in chain.from_iterable(_COMPARED.values()):
             ours = leaf.rows.column(name).take(pa.array(mine, pa.int64()))
             if not ours.equals(source.leaf.rows.column(name).take(pa.array(theirs, pa.int64()))):
                 raise Invalid(
                     "leaf-invalid",
                     f"{leaf.location!r}: the {name} of an entry differs from that in {source.location!r}",
                 )
-
-
-def _says_the_same(row: ContentEntry, entry: ContentEntry) -> bool:
-    """All but status and statistics: comparing those would cost more than the commit."""
-    ours, theirs = row.version_info, entry.version_info
-    return (
-        ours.snapshot_id == theirs.snapshot_id
-        and ours.sequence_number == theirs.sequence_number
-        and row.record_count == entry.record_count
-        and row.file_size_in_bytes == entry.file_size_in_bytes
-        and row.file_format is entry.file_format
-        and row.partition_spec_id == entry.partition_spec_id
-        and row.deletion_vector == entry.deletion_vector
-        and row.referenced_file == entry.referenced_file
-        and row.first_row_id == entry.first_row_id
-        and row.sort_order_id == entry.sort_order_id
-        and row.key_metadata == entry.key_metadata
-        and row.split_offsets == entry.split_offsets
-        and row.equality_ids == entry.equality_ids
-    )

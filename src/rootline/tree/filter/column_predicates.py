@@ -20,7 +20,7 @@ from rootline.tree.filter.filters import AllOf, Condition, Operator, Predicate
 ArrayOf = Callable[[int], pa.Array]
 """Field id → its column."""
 
-_COMPARISONS: Final[dict[Operator, Callable[[pa.Array, pa.Scalar], pa.Array]]] = {
+COMPARISONS: Final[dict[Operator, Callable[[pa.Array, pa.Scalar], pa.Array]]] = {
     Operator.EQ: pc.equal,
     Operator.NE: pc.not_equal,
     Operator.LT: pc.less,
@@ -68,7 +68,7 @@ def satisfied(predicate: Predicate, column: pa.Array) -> pa.Array:
         values = pa.array([scalar_of(value, array.type) for value in (*predicate.values, *zeros)], array.type)
         held = pc.if_else(array.is_valid(), pc.is_in(array, value_set=values), pa.scalar(None, pa.bool_()))
         return held if operator is Operator.IN else pc.invert(held)
-    return _COMPARISONS[operator](array, scalar_of(predicate.values[0], array.type))
+    return COMPARISONS[operator](array, scalar_of(predicate.values[0], array.type))
 
 
 def scalar_of(value: Bound, arrow_type: pa.DataType) -> pa.Scalar:

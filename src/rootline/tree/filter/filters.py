@@ -111,7 +111,7 @@ class BoundFilter:
 
     @property
     def is_always_true(self) -> bool:
-        """Whether every row satisfies it, whatever is in the row."""
+        """Whether every row satisfies it, no matter what is in the row."""
         return self.condition == ALWAYS
 
     @property

@@ -24,7 +24,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.filter.expression_predicates import project_single, project_together
 from rootline.tree.filter.filter_projection import project_inclusive, project_strict
 from rootline.tree.filter.filters import AllOf, AnyOf, BoundFilter, Condition, Predicate, all_of, any_of, bind_filter
-from rootline.tree.filter.value_range import ValueRange, may_satisfy, must_satisfy, range_of
+from rootline.tree.filter.value_range import Test, may_test, must_test, range_of
 
 Check = Callable[[ContentStats, int | None, Collection[int]], bool]
 _NO_PARTITION: Final[frozenset[int]] = frozenset()
@@ -72,12 +72,12 @@ class PruningFilter:
     @cached_property
     def may(self) -> Check:
         """`may_match`, compiled: (statistics, row count or `None`, ids that are partition values)."""
-        return _compiled(self.inclusive, self.float_ids, may_satisfy, unknown=True)
+        return _compiled(self.inclusive, self.float_ids, may_test, unknown=True)
 
     @cached_property
     def must(self) -> Check:
         """`must_match`, compiled: arguments as of `may`."""
-        return _compiled(self.strict, self.float_ids, must_satisfy, unknown=False)
+        return _compiled(self.strict, self.float_ids, must_test, unknown=False)
 
     @cached_property
     def _checks(self) -> dict[Predicate, tuple[Check, Check]]:
@@ -90,8 +90,8 @@ class PruningFilter:
             inclusive = _expanded(predicate, self.definition, is_strict=False)
             strict = _expanded(predicate, self.definition, is_strict=True)
             known = self._checks[predicate] = (
-                _compiled(inclusive, self.float_ids, may_satisfy, unknown=True),
-                _compiled(strict, self.float_ids, must_satisfy, unknown=False),
+                _compiled(inclusive, self.float_ids, may_test, unknown=True),
+                _compiled(strict, self.float_ids, must_test, unknown=False),
             )
         return known
 
@@ -154,24 +154,22 @@ def _expanded(condition: Condition, definition: TableDefinition, *, is_strict: b
 def _compiled(
     condition: Condition,
     float_ids: frozenset[int],
-    satisfies: Callable[[Predicate, ValueRange], bool],
+    test_of: Callable[[Predicate], Test],
     *,
     unknown: bool,
 ) -> Check:
     if isinstance(condition, Predicate):
-        predicate, field_id, is_float = condition, condition.field_id, condition.field_id in float_ids
+        test, field_id, is_float = test_of(condition), condition.field_id, condition.field_id in float_ids
 
         def check(stats: ContentStats, row_count: int | None, partition_ids: Collection[int]) -> bool:
             found = stats.get(field_id)
             if found is None:
                 return unknown
             is_partition_value = field_id in partition_ids
-            return satisfies(
-                predicate, range_of(found, row_count, is_partition_value=is_partition_value, is_float=is_float)
-            )
+            return test(range_of(found, row_count, is_partition_value=is_partition_value, is_float=is_float))
 
         return check
-    checks = [_compiled(part, float_ids, satisfies, unknown=unknown) for part in condition.parts]
+    checks = [_compiled(part, float_ids, test_of, unknown=unknown) for part in condition.parts]
     if isinstance(condition, AllOf):
         return lambda stats, count, ids: all(check(stats, count, ids) for check in checks)
     return lambda stats, count, ids: any(check(stats, count, ids) for check in checks)

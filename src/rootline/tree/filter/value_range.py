@@ -1,18 +1,32 @@
 """What statistics say about one column's values in one file, and which tests follow from that.
 
-Owns: the meaning of absent, null and NaN in statistics (format page, "Absent and null"). Does not own: conditions of
-several tests (`prune`).
-Invariants: `may_satisfy` is False only if no row can satisfy the test; `must_satisfy` is True only if every row does.
+Owns: the meaning of absent, null and NaN in statistics (format page, "Absent and null"), and tests on one range. Does
+not own: which flag or bound decides a test (`range_rules`), conditions of several tests (`prune`), the same over a
+leaf's columns (`rootline.tree.scan.leaf_pruning`; `tests/tree/filter/test_prune.py` holds the two together).
+Invariants: a `may_test` is False only if no row can satisfy the test; a `must_test` is True only if every row does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import ge, gt, le, lt
 from typing import Any, Final
 
 from rootline.schemas.statistics import FieldStatistics
 from rootline.tree.filter.filters import Operator, Predicate
+from rootline.tree.filter.range_rules import (
+    DIFFERING,
+    EQUALLING,
+    MAY_BOUND,
+    MAY_COMPARE,
+    MAY_DIFFER,
+    MAY_FLAGS,
+    MUST_BOUND,
+    MUST_COMPARE,
+    MUST_FLAGS,
+    Flags,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +47,7 @@ ALL_NAN: Final = ValueRange(None, None, False, True, False, True, True)
 
 
 def range_of(stats: FieldStatistics, row_count: int | None, *, is_partition_value: bool, is_float: bool) -> ValueRange:
-    """What `stats` say; `row_count` stands in for a value count that is absent (`None`: unknown too)."""
+    """What `stats` say; `row_count` is used for a value count that is absent (`None`: unknown too)."""
     lower, upper = stats.lower_bound, stats.upper_bound
     if is_partition_value:
         if lower is None and upper is None:
@@ -61,98 +75,95 @@ def range_of(stats: FieldStatistics, row_count: int | None, *, is_partition_valu
     )
 
 
-_May = Callable[[ValueRange, tuple[Any, ...]], bool]
-
-
-def _may_in(known: ValueRange, values: tuple[Any, ...]) -> bool:
-    lower, upper = known.lower, known.upper
-    return any((lower is None or lower <= value) and (upper is None or value <= upper) for value in values)
-
-
-def _may_differ(known: ValueRange, values: tuple[Any, ...]) -> bool:
-    return known.may_hold_nan or known.lower is None or known.lower != known.upper or known.lower not in values
-
-
-def _may_start(known: ValueRange, values: tuple[Any, ...]) -> bool:
-    prefix, size = values[0], len(values[0])
-    return (known.lower is None or known.lower[:size] <= prefix) and (
-        known.upper is None or known.upper[:size] >= prefix
-    )
-
-
-def _may_start_otherwise(known: ValueRange, values: tuple[Any, ...]) -> bool:
-    if known.lower is None or known.upper is None:
-        return True
-    return not (known.lower.startswith(values[0]) and known.upper.startswith(values[0]))
-
-
-_MAY: Final[dict[Operator, _May]] = {
-    Operator.EQ: _may_in,
-    Operator.IN: _may_in,
-    Operator.NE: _may_differ,
-    Operator.NOT_IN: _may_differ,
-    Operator.LT: lambda known, values: known.lower is None or known.lower < values[0],
-    Operator.LE: lambda known, values: known.lower is None or known.lower <= values[0],
-    Operator.GT: lambda known, values: known.upper is None or known.upper > values[0],
-    Operator.GE: lambda known, values: known.upper is None or known.upper >= values[0],
-    Operator.STARTS_WITH: _may_start,
-    Operator.NOT_STARTS_WITH: _may_start_otherwise,
+Test = Callable[[ValueRange], bool]
+_COMPARISONS: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
+    Operator.LT: lt,
+    Operator.LE: le,
+    Operator.GT: gt,
+    Operator.GE: ge,
 }
 
 
-def may_satisfy(predicate: Predicate, known: ValueRange) -> bool:
-    """Whether a row may satisfy `predicate`."""
-    operator = predicate.operator
-    if operator is Operator.IS_NULL:
-        return known.may_hold_null
-    if known.is_all_null:
-        return False
-    if operator is Operator.NOT_NULL:
-        return True
-    if operator is Operator.IS_NAN:
-        return known.may_hold_nan
-    if operator is Operator.NOT_NAN:
-        return not known.is_without_values
-    if known.is_without_values:  # NaN differs from every value and satisfies no other test
-        return operator in (Operator.NE, Operator.NOT_IN) and known.may_hold_nan
-    return _MAY[operator](known, predicate.values)
+def may_test(predicate: Predicate) -> Test:
+    """Whether a row may satisfy `predicate`, compiled."""
+    flags = MAY_FLAGS.get(predicate.operator)
+    if flags is not None:
+        return _flag_test(flags)
+    compared, has_values = _may_compare(predicate.operator, predicate.values), _flag_test(MAY_COMPARE)
+    if predicate.operator in DIFFERING:
+        may_differ = _flag_test(MAY_DIFFER)
+        return lambda known: may_differ(known) or (has_values(known) and compared(known))
+    return lambda known: has_values(known) and compared(known)
 
 
-def must_satisfy(predicate: Predicate, known: ValueRange) -> bool:
-    """Whether every row satisfies `predicate`."""
-    operator = predicate.operator
-    if operator is Operator.IS_NULL:
-        return known.is_all_null
-    if known.may_hold_null:
-        return False
-    if operator is Operator.NOT_NULL:
-        return True
-    if operator is Operator.IS_NAN:
-        return known.is_all_nan
-    if known.may_hold_nan:
-        return False
-    if operator is Operator.NOT_NAN:
-        return True
-    if known.lower is None and known.upper is None:
-        return False
-    return _must(operator, known.lower, known.upper, predicate.values)
+def must_test(predicate: Predicate) -> Test:
+    """Whether every row satisfies `predicate`, compiled."""
+    flags = MUST_FLAGS.get(predicate.operator)
+    if flags is not None:
+        return _flag_test(flags)
+    compared, has_only_values = _must_compare(predicate.operator, predicate.values), _flag_test(MUST_COMPARE)
+    return lambda known: has_only_values(known) and compared(known)
 
 
-def _must(operator: Operator, lower: Any, upper: Any, values: tuple[Any, ...]) -> bool:
-    first = values[0]
-    if operator is Operator.LT:
-        return upper is not None and upper < first
-    if operator is Operator.LE:
-        return upper is not None and upper <= first
-    if operator is Operator.GT:
-        return lower is not None and lower > first
-    if operator is Operator.GE:
-        return lower is not None and lower >= first
-    if operator in (Operator.EQ, Operator.IN):
-        return lower is not None and lower == upper and lower in values
-    if operator in (Operator.NE, Operator.NOT_IN):
-        return all((lower is not None and lower > value) or (upper is not None and upper < value) for value in values)
+def _flag_test(flags: Flags) -> Test:
+    held, not_held = flags.held, flags.not_held
+    if held is None and len(not_held) == 1:
+        (name,) = not_held
+        return lambda known: not getattr(known, name)
+    return lambda known: (held is None or getattr(known, held)) and not any(getattr(known, name) for name in not_held)
+
+
+def _bound_test(operator: Operator, bound: str, value: Any, *, unknown: bool) -> Test:
+    compare = _COMPARISONS[operator]
+
+    def test(known: ValueRange) -> bool:
+        found = getattr(known, bound)
+        return unknown if found is None else compare(found, value)
+
+    return test
+
+
+def _may_compare(operator: Operator, values: tuple[Any, ...]) -> Test:
+    bound = MAY_BOUND.get(operator)
+    if bound is not None:
+        return _bound_test(operator, bound, values[0], unknown=True)
+    if operator in EQUALLING:
+        return lambda known: any(
+            (known.lower is None or known.lower <= value) and (known.upper is None or value <= known.upper)
+            for value in values
+        )
+    if operator in DIFFERING:
+        return lambda known: known.lower is None or known.lower != known.upper or known.lower not in values
+    prefix, size = values[0], len(values[0])
     if operator is Operator.STARTS_WITH:
-        return lower is not None and upper is not None and lower.startswith(first) and upper.startswith(first)
-    size = len(first)
-    return (lower is not None and lower[:size] > first) or (upper is not None and upper[:size] < first)
+        return lambda known: (
+            (known.lower is None or known.lower[:size] <= prefix)
+            and (known.upper is None or known.upper[:size] >= prefix)
+        )
+    return lambda known: not _starts(known, prefix)
+
+
+def _must_compare(operator: Operator, values: tuple[Any, ...]) -> Test:
+    bound = MUST_BOUND.get(operator)
+    if bound is not None:
+        return _bound_test(operator, bound, values[0], unknown=False)
+    if operator in EQUALLING:
+        return lambda known: known.lower is not None and known.lower == known.upper and known.lower in values
+    if operator in DIFFERING:
+        return lambda known: all(
+            (known.lower is not None and known.lower > value) or (known.upper is not None and known.upper < value)
+            for value in values
+        )
+    prefix, size = values[0], len(values[0])
+    if operator is Operator.STARTS_WITH:
+        return lambda known: _starts(known, prefix)
+    return lambda known: (
+        (known.lower is not None and known.lower[:size] > prefix)
+        or (known.upper is not None and known.upper[:size] < prefix)
+    )
+
+
+def _starts(known: ValueRange, prefix: str) -> bool:
+    """Whether both bounds start with `prefix`, hence every value; False when unknown."""
+    lower, upper = known.lower, known.upper
+    return lower is not None and upper is not None and lower.startswith(prefix) and upper.startswith(prefix)

@@ -31,7 +31,7 @@ VERSION_FORGOTTEN: Final = Version(-1)
 RUNS_MAX: Final = 64
 """Of a writer in the header, as far as runs touch."""
 PAGE_RUNS_MAX: Final = 16
-"""Of a writer in a page: commits of long ago seldom need their version, and pages of many writers are made anew."""
+"""Of a writer in a page: commits of long ago seldom need their version, and pages of many writers are rewritten."""
 REJECTED_MAX: Final = 32
 
 
@@ -48,7 +48,7 @@ def committed_version(parts: Iterable[WriterRecord], sequence: int) -> Version |
 
 
 def rejection_of(parts: Iterable[WriterRecord], intent_id: str) -> RejectedSequence | None:
-    """The rejection that this very intent got before, if it is one of the newest `REJECTED_MAX` of all `parts`."""
+    """The rejection that the same intent got before, if it is one of the newest `REJECTED_MAX` of all `parts`."""
     left = REJECTED_MAX
     for record in parts:
         for rejected in record.rejected[-left:]:
@@ -158,7 +158,7 @@ def lost_runs(old: Iterable[CommittedRun], kept: Sequence[WriterRecord]) -> list
 
 
 def _is_kept(run: CommittedRun, kept: Sequence[WriterRecord]) -> bool:
-    """Whether a run that is none of theirs lies in one of theirs, or can be told together from theirs."""
+    """Whether a run that is not theirs is inside one of theirs, or follows from theirs together."""
     sequence = run.first
     while sequence <= run.last:
         found = next((each for record in kept if (each := _run_of(record, sequence)) is not None), None)
@@ -208,7 +208,7 @@ class LedgerDraft:
         idle: list[WriterId] = []
         for writer, record in self._parent.records.items():
             if record.last_seen_ms >= oldest_ms:
-                break  # they stand in the order in which they were seen
+                break  # they are in the order in which they were seen
             if writer.startswith(PROCESS_WRITER_PREFIX):
                 idle.append(writer)
         if not idle and not self._touched:

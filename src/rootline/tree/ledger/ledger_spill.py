@@ -47,7 +47,7 @@ def fit_ledger(
     """`ledger` within `limit_bytes`.
 
     Args:
-        ledger: as it would stand in the header.
+        ledger: as it would be in the header.
         pages: of the parent.
         limit_bytes: of the header's part, encoded.
         oldest_ms: `process/` writers that were last seen before may leave the pages that are merged.

@@ -1,7 +1,7 @@
 """Which pages a new one takes in.
 
 Owns: the rule. Does not own: how pages are merged (`ledger_spill`, `outcome_spill`).
-Invariants: pages stand from the oldest to the newest, each at least `GROWTH` times as large as the next; only
+Invariants: pages are in order from the oldest to the newest, each at least `GROWTH` times as large as the next; only
 neighbours are merged, the newest ones, so that the order stays that of time.
 
 Theory. A page that is at least `GROWTH` times the next makes the number of pages logarithmic: all pages hold at least

@@ -1,1 +1,1 @@
-"""What can be told of a leaf or an adopted table without the live set."""
+"""What can be decided about a leaf or an adopted table without the live set."""

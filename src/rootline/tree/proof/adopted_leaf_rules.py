@@ -28,6 +28,7 @@ from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.proof.adopted_rows import faults_of_adopted
 from rootline.tree.state.aggregates import aggregates_of
+from rootline.tree.state.live_mask import live_mask
 from rootline.tree.state.table_state import TableState
 
 _CONTENT: Final = {ContentType.DATA_MANIFEST: LeafContent.DATA, ContentType.DELETE_MANIFEST: LeafContent.DELETE}
@@ -77,7 +78,7 @@ def fault_across(state: TableState) -> str | None:
 def _faults_across(state: TableState) -> Iterator[str]:
     for location, dead in state.live.dead.items():
         columns = state.leaves[location].columns(["version_info.status"])
-        if not dead <= BitMap(pc.indices_nonzero(_alive(columns, None)).to_pylist()):
+        if not dead <= BitMap(pc.indices_nonzero(live_mask(columns)).to_pylist()):
             yield f"manifest {location}: its vector names entries that it does not have, or that are deleted anyway"
     files = live_files(state.leaves.values(), state.live.dead)
     twice = _first_twice(files)
@@ -111,7 +112,7 @@ def live_files(leaves: Iterable[Leaf], dead: Mapping[str, BitMap]) -> pa.Chunked
     for leaf in leaves:
         if leaf.content is LeafContent.DATA:
             columns = leaf.columns(["location", "version_info.status"])
-            chunks += columns.column("location").filter(_alive(columns, dead.get(leaf.location))).chunks
+            chunks += columns.column("location").filter(live_mask(columns, dead.get(leaf.location))).chunks
     return pa.chunked_array(chunks, pa.string())
 
 
@@ -140,14 +141,6 @@ def _first_twice(files: pa.ChunkedArray) -> str | None:
     twice = counts.filter(pc.greater(pc.struct_field(counts, "counts"), 1))
     found: str = twice[0]["values"].as_py()
     return found
-
-
-def _alive(columns: pa.Table, dead: BitMap | None) -> pa.ChunkedArray:
-    alive = pc.not_equal(pc.struct_field(columns.column("version_info"), "status"), int(Status.DELETED))
-    if not dead:
-        return alive
-    ordinals = pa.array(range(len(columns)), pa.int64())
-    return pc.and_not(alive, pc.is_in(ordinals, value_set=pa.array(dead, pa.int64())))
 
 
 __all__ = [

@@ -24,7 +24,7 @@ def is_adopted(row: ContentEntry) -> bool:
 
 
 def has_older_deletes(leaf_rows: Iterable[ContentEntry]) -> bool:
-    """Whether some leaf of these rows may hold position delete files, whose rows nobody counts without reading them."""
+    """Whether a leaf of these rows may hold position delete files, whose rows only count once they are read."""
     return any(row.content_type is ContentType.DELETE_MANIFEST and is_adopted(row) for row in leaf_rows)
 
 

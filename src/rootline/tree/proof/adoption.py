@@ -1,9 +1,9 @@
-"""A table that goes on from one of Iceberg V1 to V3: what its root 0 stands on.
+"""A table that continues one of Iceberg V1 to V3: what its root 0 is made from.
 
-Owns: the root that says what is adopted (made by whoever adopts, proven by whoever commits), and its rules. Does not
+Owns: the root that says what is adopted, which the client makes and the coordinator proves, and its rules. Does not
 own: reading the Iceberg table (`rootline.catalog`), its manifests (`manifest_codec`), root 0 itself (`apply`).
 Invariants: pure; every rule that later roots must keep holds of what is adopted, or it is refused by name; nothing that
-the other side says of entries is believed, all of it is counted again; its blocks are made anew.
+the other side says of entries is believed, all of it is counted again; its blocks are made again.
 
 Source: docs/decisions/0038; invariants page, numbers 10, 11, 20, 21.
 """
@@ -34,7 +34,7 @@ from rootline.tree.state.totals import Tally, totals_after
 
 ADOPTED_PREFIX: Final = "metadata/adopted/"
 ADOPTED_SNAPSHOT: Final = "rootline.adopted-snapshot"
-"""In the summary of root 0: the Iceberg snapshot that the table goes on from, its parent; absent if there was none."""
+"""In the summary of root 0: the Iceberg snapshot that the table continues, its parent; absent if there was none."""
 NO_SNAPSHOT: Final = SnapshotId(0)
 """Of an Iceberg table in which nothing was ever committed."""
 LEAVES_MAX: Final = 100_000
@@ -49,7 +49,7 @@ _LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 
 
 def adopted_location(digest: bytes) -> str:
-    """Where the root that says what is adopted rests, relative to the new table's folder."""
+    """Where the root that says what is adopted is stored, relative to the new table's folder."""
     return f"{ADOPTED_PREFIX}{digest.hex()[:32]}.avro"
 
 
@@ -57,7 +57,9 @@ def check_named(named: AdoptedRoot) -> None:
     """Raises `Invalid` (`location-invalid`, `intent-too-large`) unless an intent may name such a root."""
     if named.location != adopted_location(named.digest):
         where = adopted_location(named.digest)
-        raise Invalid("location-invalid", f"adopted root {named.location[:120]!r}: by its digest it rests at {where}")
+        raise Invalid(
+            "location-invalid", f"adopted root {named.location[:120]!r}: by its digest it is stored at {where}"
+        )
     if named.file_size_in_bytes > ROOT_BYTES_MAX:
         size = named.file_size_in_bytes
         raise Invalid("intent-too-large", f"the adopted root has {size} bytes, {ROOT_BYTES_MAX} are allowed")
@@ -103,7 +105,7 @@ def encode_adopted(
 def proven_adopted(body: bytes, named: AdoptedRoot, table: TableName, definition: TableDefinition) -> Root:
     """The root in `body`, if it is the one that an intent names, and its header and rows keep every rule.
 
-    Its leaves are not looked at; the blocks and the rows' bytes are made anew.
+    Its leaves are not looked at; the blocks and the rows' bytes are made again.
 
     Raises:
         Invalid: `adoption-invalid`, `location-invalid`, `spec-unknown`.
@@ -132,7 +134,7 @@ def leaves_of(root: Root) -> list[ContentEntry]:
 
 
 def adopted_state(root: Root, definition: TableDefinition, leaves: Mapping[str, Leaf]) -> TableState:
-    """What the new table stands on; every entry of the leaves has been looked at.
+    """What the new table is made from; every entry of the leaves has been looked at.
 
     Raises:
         Invalid: `adoption-invalid`, which names leaf, entry and rule.
@@ -173,7 +175,7 @@ def _dead_before(state: TableState, location: str) -> BitMap | None:
 
 
 def faults_of_first(header: RootHeader, leaf_rows: Iterable[ContentEntry]) -> Iterable[str]:
-    """What is wrong with what a first root says of the table that it goes on from."""
+    """What is wrong with what a first root says of the table that it continues."""
     said, parent = header.snapshot.summary.get(ADOPTED_SNAPSHOT), header.snapshot.parent_id
     if header.version != 0 or header.parent_digest is not None:
         yield f"root {header.version} has no earlier root, yet it is not 0, or names a parent"

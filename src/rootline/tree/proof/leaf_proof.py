@@ -1,10 +1,10 @@
-"""The proof of a leaf that a writer wrote: everything about it that can be told without the table's live set.
+"""The proof of a leaf that a writer wrote: everything about it that can be decided without the table's live set.
 
 Owns: the rules of its entries over columns, its aggregates and counts. Does not own: the rules of statistics
 (`leaf_statistics_rules`), of shape (`leaf_rules`, which every leaf that was read keeps), what needs the live set
 (`writer_leaves`), the leaf's bytes and digests (`leaf_codec`).
 Invariants: pure, so it can be worked out as soon as the leaf has been read; no loop over the entries of a data leaf;
-an entry that passes says nothing of its own about snapshot, sequence numbers or row ids: it inherits them.
+an entry that passes has no snapshot, sequence numbers or row ids of its own: it inherits them.
 
 Source: format page, "Leaf manifest"; protocol page, section 2, "Validation".
 """
@@ -19,22 +19,23 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rootline.schemas.bytes.leaf.arrow_columns import one_chunk
 from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent
 from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS
 from rootline.schemas.content_entry import ContentType, Status
-from rootline.schemas.entry_rules import ManifestKind, entry_violations
+from rootline.schemas.entry_rule_table import NUMBERS, ManifestKind
+from rootline.schemas.entry_rules import entry_violations
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.intent_limits import DEFAULT_LIMITS
 from rootline.schemas.location_rules import PLAIN_PATTERN, check_location
 from rootline.schemas.object_keys import RESERVED_PREFIXES
 from rootline.schemas.table_definition import TableDefinition
-from rootline.tree.proof.leaf_statistics_rules import Fault, first_true, statistics_fault
+from rootline.tree.proof.leaf_statistics_rules import Fault, first_fault, first_true, statistics_fault
 from rootline.tree.state.aggregates import LeafAggregates, aggregates_in, exact_sum
 from rootline.tree.state.leaf_tally import tally_of_leaf
 from rootline.tree.state.totals import Tally
 
 _INVALID: Final = "leaf-invalid"
-_NUMBERS: Final = ("snapshot_id", "sequence_number", "file_sequence_number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class LeafProof:
 
 
 def prove_leaf(leaf: Leaf, definition: TableDefinition) -> LeafProof:
-    """The proof of `leaf`; a fault stands in it, nothing is raised for what the leaf holds."""
+    """The proof of `leaf`; a fault is part of it, nothing is raised for what the leaf holds."""
     spec_id = -1
     try:
         table = leaf.columns(_COLUMNS if not leaf.tracked_ids else [*_COLUMNS, CONTENT_STATS]).combine_chunks()
@@ -62,7 +63,7 @@ def prove_leaf(leaf: Leaf, definition: TableDefinition) -> LeafProof:
         fault = _first_fault(leaf, table, definition, spec_ids)
         if fault is not None:
             return LeafProof(definition, spec_id, _invalid(leaf, fault))
-        rows = exact_sum(_one(table.column("record_count")))
+        rows = exact_sum(one_chunk(table.column("record_count")))
         return LeafProof(definition, spec_id, None, aggregates_in(table, spec_ids), tally_of_leaf(leaf), rows)
     except (Corrupt, Invalid) as error:
         code = error.code if isinstance(error, Invalid) else _INVALID
@@ -95,7 +96,7 @@ def _invalid(leaf: Leaf, fault: Fault) -> Invalid:
 
 
 def _first_fault(leaf: Leaf, table: pa.Table, definition: TableDefinition, spec_ids: tuple[int, ...]) -> Fault | None:
-    columns = {name: _one(table.column(name)) for name in table.column_names}
+    columns = {name: one_chunk(table.column(name)) for name in table.column_names}
     faults = chain(
         _numbers(columns),
         _files(columns, definition),
@@ -110,16 +111,18 @@ def _first_fault(leaf: Leaf, table: pa.Table, definition: TableDefinition, spec_
 def _numbers(columns: dict[str, pa.Array]) -> Iterator[Fault]:
     info = columns["version_info"]
     status = pc.struct_field(info, "status")
-    yield from _where(
-        pc.not_equal(status, int(Status.ADDED)), _INVALID, "its status is not ADDED, which all that an intent adds is"
+    yield from first_fault(
+        pc.not_equal(status, int(Status.ADDED)),
+        _INVALID,
+        "its status is not ADDED: write every entry of a new leaf as ADDED",
     )
-    for name in _NUMBERS:
-        yield from _where(
+    for name in NUMBERS:
+        yield from first_fault(
             pc.struct_field(info, name).is_valid(),
             _INVALID,
             f"it says a {name}, which only the commit gives: write null",
         )
-    yield from _where(
+    yield from first_fault(
         columns["first_row_id"].is_valid(), _INVALID, "it says a first_row_id, which only the commit gives: write null"
     )
 
@@ -129,7 +132,7 @@ def _files(columns: dict[str, pa.Array], definition: TableDefinition) -> Iterato
     if orders.null_count < len(orders):
         known = pa.array([0, *(order.order_id for order in definition.sort_orders)], orders.type)
         strange = pc.and_not(orders.is_valid(), pc.is_in(orders, value_set=known))
-        yield from _where(strange, _INVALID, "the table has no sort order of its sort_order_id")
+        yield from first_fault(strange, _INVALID, "the table has no sort order with its sort_order_id")
     offsets = columns["split_offsets"]
     if offsets.null_count < len(offsets):
         negative = first_true(pc.less(pc.list_flatten(offsets), 0))
@@ -141,7 +144,7 @@ def _files(columns: dict[str, pa.Array], definition: TableDefinition) -> Iterato
 def _locations(locations: pa.StringArray, content: LeafContent) -> Iterator[Fault]:
     for prefix in RESERVED_PREFIXES:
         reason = f"its location is in {prefix}, which holds the table's own objects: use data/"
-        yield from _where(pc.starts_with(locations, pattern=prefix), "location-invalid", reason)
+        yield from first_fault(pc.starts_with(locations, pattern=prefix), "location-invalid", reason)
     plain = pc.match_substring_regex(locations, pattern=PLAIN_PATTERN)
     plain = pc.and_(plain, pc.less_equal(pc.utf8_length(locations), DEFAULT_LIMITS.max_location_chars))
     for ordinal in pc.indices_nonzero(pc.invert(plain)).to_pylist():
@@ -168,21 +171,11 @@ def _deletes(leaf: Leaf) -> Iterator[Fault]:
             return
         is_vector = entry.content_type is ContentType.POSITION_DELETE
         if entry.place in seen or (is_vector and entry.referenced_file in targets):
-            yield Fault("file-named-twice", ordinal, "it, or its data file, stands in the leaf twice")
+            yield Fault("file-named-twice", ordinal, "it, or its data file, is in the leaf twice")
             return
         seen.add(entry.place)
         if is_vector:
             targets.add(entry.referenced_file)
-
-
-def _where(mask: pa.Array, code: str, reason: str) -> Iterator[Fault]:
-    ordinal = first_true(mask)
-    if ordinal is not None:
-        yield Fault(code, ordinal, reason)
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
 __all__ = ["LeafProof", "prove_leaf"]

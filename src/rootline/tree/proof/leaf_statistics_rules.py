@@ -1,8 +1,10 @@
 """What must hold for the statistics in a leaf that a writer wrote: `statistics_rules` over whole columns.
 
-Owns: the vectorised rules, one column or expression after the other. Does not own: the same rules for one file
-(`statistics_rules`), the columns' shape and field ids (`leaf_codec`), rules about other fields (`leaf_proof`).
-Invariants: whatever passes would pass file by file; no loop over entries; the first fault names its entry.
+Owns: the evaluator over columns, one column or expression after the other. Does not own: the same rules for one file
+(`statistics_rules`, and `statistics_violations` for the members of one column), the columns' shape and field ids
+(`leaf_codec`), rules about other fields (`leaf_proof`).
+Invariants: whatever passes would pass file by file (`tests/tree/proof/test_leaf_proof.py`); no loop over entries; the
+first fault names its entry.
 
 Source: format page, "Absent and null" and "Partition values are statistics".
 """
@@ -16,7 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rootline.schemas.bytes.leaf.leaf_schema import COUNT_FIELDS, arrow_type_of_bound, physical_column
+from rootline.schemas.statistics import CROSSED_BOUNDS, GREATER_MEAN, MORE_NULLS
 from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.proof.statistics_rules import MORE_VALUES, NO_PARTITION_VALUE, UNEQUAL_BOUNDS
 
 _INVALID: Final = "statistics-invalid"
 _MISSING: Final = "statistics-missing"
@@ -39,6 +43,13 @@ def first_true(mask: pa.Array) -> int | None:
     return found
 
 
+def first_fault(mask: pa.Array, code: str, reason: str) -> Iterator[Fault]:
+    """The fault of the first entry where `mask` is true, if there is one."""
+    ordinal = first_true(mask)
+    if ordinal is not None:
+        yield Fault(code, ordinal, reason)
+
+
 def statistics_fault(
     statistics: pa.StructArray | None, record_counts: pa.Array, definition: TableDefinition, spec_ids: tuple[int, ...]
 ) -> Fault | None:
@@ -56,10 +67,10 @@ def statistics_fault(
         for field, column in zip(statistics.type, statistics.flatten(), strict=True):
             columns[int(field.name[1:])] = column
         if len(columns) != statistics.type.num_fields:
-            return Fault(_INVALID, None, "statistics of one id stand in it twice")
+            return Fault(_INVALID, None, "it has statistics of one id twice")
     for spec_id in spec_ids:
         if spec_id not in columns:
-            return Fault(_MISSING, 0, f"no partition value of id {spec_id}: write its lower_bound")
+            return Fault(_MISSING, 0, f"id {spec_id}: {NO_PARTITION_VALUE}")
     for tracked_id, column in columns.items():
         fault = next(_faults(tracked_id, column, record_counts, definition, tracked_id in spec_ids), None)
         if fault is not None:
@@ -83,55 +94,39 @@ def _faults(
         reason = f"bounds of id {tracked_id} are {found}, the table's type {tracked.type} needs {expected}"
         yield Fault(_INVALID, None, f"{reason}: load the table again and write the leaf with its types")
         return
-    yield from _of_counts(tracked_id, members, record_counts)
+    counts = {name: members[name] for name in _COUNTS}
+    yield from _of_counts(tracked_id, counts, record_counts)
     if expected is not None:
         lower, upper = physical_column(members["lower_bound"]), physical_column(members["upper_bound"])
         if is_member:
             yield from _of_member(tracked_id, column, lower, upper)
-        yield from _of_bounds(tracked_id, lower, upper, is_member)
+        elif pa.types.is_floating(lower.type):
+            is_nan = pc.or_kleene(pc.is_nan(lower), pc.is_nan(upper))
+            yield from first_fault(is_nan, _INVALID, f"id {tracked_id}: a bound is NaN")
+        yield from first_fault(pc.greater(lower, upper), _INVALID, f"id {tracked_id}: {CROSSED_BOUNDS}")
 
 
-def _of_counts(tracked_id: int, members: Mapping[str, pa.Array], record_counts: pa.Array) -> Iterator[Fault]:
-    for name in _COUNTS:
-        column = members[name]
+def _of_counts(tracked_id: int, counts: Mapping[str, pa.Array], record_counts: pa.Array) -> Iterator[Fault]:
+    for name, column in counts.items():
         if column.null_count < len(column) and pc.min(column).as_py() < 0:
-            yield from _fault(pc.less(column, 0), _INVALID, f"{name} of id {tracked_id} is negative")
-    values = members["value_count"]
-    nulls, nans = pc.fill_null(members["null_value_count"], 0), pc.fill_null(members["nan_value_count"], 0)
-    yield from _fault(
-        pc.greater(values, record_counts), _INVALID, f"id {tracked_id} has more values than the file has rows"
-    )
-    hollow = pc.or_(pc.greater(nulls, values), pc.greater(nans, pc.subtract(values, nulls)))
-    yield from _fault(hollow, _INVALID, f"id {tracked_id} has more nulls and NaNs than values")
-    means, greatest = members["avg_value_size_in_bytes"], members["max_value_size_in_bytes"]
-    yield from _fault(pc.greater(means, greatest), _INVALID, f"id {tracked_id} has a mean size above its greatest size")
+            yield from first_fault(pc.less(column, 0), _INVALID, f"id {tracked_id}: {name} is negative")
+    values = counts["value_count"]
+    yield from first_fault(pc.greater(values, record_counts), _INVALID, f"id {tracked_id}: {MORE_VALUES}")
+    nulls, nans = pc.fill_null(counts["null_value_count"], 0), pc.fill_null(counts["nan_value_count"], 0)
+    more = pc.or_(pc.greater(nulls, values), pc.greater(nans, pc.subtract(values, nulls)))  # a sum might not fit
+    yield from first_fault(more, _INVALID, f"id {tracked_id}: {MORE_NULLS}")
+    means, greatest = counts["avg_value_size_in_bytes"], counts["max_value_size_in_bytes"]
+    yield from first_fault(pc.greater(means, greatest), _INVALID, f"id {tracked_id}: {GREATER_MEAN}")
 
 
 def _of_member(tracked_id: int, column: pa.StructArray, lower: pa.Array, upper: pa.Array) -> Iterator[Fault]:
     """The rules of partition values."""
     absent = pc.or_(column.is_null(), pc.and_(lower.is_null(), upper.is_valid()))
-    yield from _fault(
-        absent, _MISSING, f"no partition value of id {tracked_id}: write its lower_bound (both bounds null for null)"
-    )
+    yield from first_fault(absent, _MISSING, f"id {tracked_id}: {NO_PARTITION_VALUE}")
     differ = pc.not_equal(lower, upper)
     if pa.types.is_floating(lower.type):
         differ = pc.and_not(differ, pc.and_(pc.is_nan(lower), pc.is_nan(upper)))
-    yield from _fault(
-        differ, _INVALID, f"id {tracked_id} is a partition value, so its bounds must be equal (or the upper one null)"
-    )
+    yield from first_fault(differ, _INVALID, f"id {tracked_id}: {UNEQUAL_BOUNDS}")
 
 
-def _of_bounds(tracked_id: int, lower: pa.Array, upper: pa.Array, is_member: bool) -> Iterator[Fault]:
-    if pa.types.is_floating(lower.type) and not is_member:
-        is_nan = pc.or_kleene(pc.is_nan(lower), pc.is_nan(upper))
-        yield from _fault(is_nan, _INVALID, f"id {tracked_id} has a bound that is NaN")
-    yield from _fault(pc.greater(lower, upper), _INVALID, f"id {tracked_id} has a lower bound above its upper bound")
-
-
-def _fault(mask: pa.Array, code: str, reason: str) -> Iterator[Fault]:
-    ordinal = first_true(mask)
-    if ordinal is not None:
-        yield Fault(code, ordinal, reason)
-
-
-__all__ = ["Fault", "first_true", "statistics_fault"]
+__all__ = ["Fault", "first_fault", "first_true", "statistics_fault"]

@@ -1,7 +1,9 @@
 """What must hold for the statistics that a writer sends: present where partition values are, and without contradiction.
 
-Owns: the rules, and turning what came into what an entry carries. Does not own: encodings (`statistics_codec`,
-`generic_statistics`), what statistics are used for (`prune`).
+Owns: the rules for one file, and turning what came into what an entry carries. Does not own: encodings
+(`statistics_codec`, `generic_statistics`), what the members of one column's statistics may say together
+(`statistics_violations`), the same rules over columns (`leaf_statistics_rules`; `tests/tree/proof/test_leaf_proof.py`
+holds the two together), what statistics are used for (`prune`).
 Invariants: whatever passes can be read back with the table's types; statistics that came encoded are kept as bytes,
 and are not decoded where their bytes alone prove them sound (`statistics_proof`).
 
@@ -10,13 +12,19 @@ Source: format page, "Absent and null" and "Partition values are statistics".
 
 from __future__ import annotations
 
+from typing import Final
+
 from rootline.schemas.bytes.log.generic_statistics import from_generic
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.statistics_codec import LazyStats
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile
-from rootline.schemas.statistics import ContentStats, FieldStatistics
+from rootline.schemas.statistics import ContentStats, FieldStatistics, statistics_violations
 from rootline.schemas.table_definition import TableDefinition
+
+MORE_VALUES: Final = "more values than the file has rows"
+NO_PARTITION_VALUE: Final = "no partition value: give its lower_bound (both bounds null for null)"
+UNEQUAL_BOUNDS: Final = "a partition value's bounds must be equal, or the upper one null"
 
 
 def statistics_of(data_file: DataFile, definition: TableDefinition, codec: EntryCodec) -> ContentStats:
@@ -79,36 +87,19 @@ def _decoded(encoded: bytes, codec: EntryCodec, location: str) -> tuple[ContentS
 
 
 def _check_one(item: FieldStatistics, tracked_id: int, record_count: int, location: str) -> None:
-    values = item.value_count
-    if values is not None:
-        if values > record_count:
-            raise Invalid(
-                "statistics-invalid",
-                f"{location!r}: id {tracked_id} has value_count {values}, the file has {record_count} rows",
-            )
-        if (item.null_value_count or 0) + (item.nan_value_count or 0) > values:
-            raise Invalid(
-                "statistics-invalid",
-                f"{location!r}: id {tracked_id} has more nulls and NaNs than values ({values})",
-            )
-    mean, greatest = item.avg_value_size_in_bytes, item.max_value_size_in_bytes
-    if mean is not None and greatest is not None and mean > greatest:
-        raise Invalid("statistics-invalid", f"{location!r}: id {tracked_id} has a mean size above its greatest size")
-    lower, upper = item.lower_bound, item.upper_bound
-    if lower is not None and upper is not None and lower > upper:  # type: ignore[operator]
-        raise Invalid("statistics-invalid", f"{location!r}: id {tracked_id} has a lower bound above its upper bound")
+    if item.value_count is not None and item.value_count > record_count:
+        raise Invalid(
+            "statistics-invalid",
+            f"{location!r}: id {tracked_id}: {MORE_VALUES}: value_count {item.value_count}, {record_count} rows",
+        )
+    for sentence in statistics_violations(item):
+        raise Invalid("statistics-invalid", f"{location!r}: id {tracked_id}: {sentence}")
 
 
 def _check_partition_value(item: FieldStatistics | None, expr_id: int, location: str) -> None:
     if item is None or (item.lower_bound is None and item.upper_bound is not None):
-        raise Invalid(
-            "statistics-missing",
-            f"{location!r}: no partition value of id {expr_id}: send its lower_bound (both bounds null for null)",
-        )
+        raise Invalid("statistics-missing", f"{location!r}: id {expr_id}: {NO_PARTITION_VALUE}")
     lower, upper = item.lower_bound, item.upper_bound
     both_nan = lower != lower and upper != upper  # NaN, whatever the type
     if upper is not None and lower != upper and not both_nan:
-        raise Invalid(
-            "statistics-invalid",
-            f"{location!r}: id {expr_id} is a partition value, so its bounds must be equal (or the upper one null)",
-        )
+        raise Invalid("statistics-invalid", f"{location!r}: id {expr_id}: {UNEQUAL_BOUNDS}")

@@ -1,10 +1,10 @@
 """Which delete files apply to a data file.
 
 Owns: finding them among all live delete files of a plan: by sequence number, partition and statistics. Does not own:
-deletion vectors (`file_task`: an entry names its data file), reading delete files
-(`rootline.storage.rows.row_deletes`).
-Invariants: a delete file that may remove a row which the scan asks for is never left out; one that is left out cannot;
-where a partition cannot be told the plan is refused, because both answers may be wrong.
+deletion vectors (`file_task`: an entry names its data file), the same for many files at once (`delete_mask`), reading
+delete files (`rootline.storage.rows.row_deletes`).
+Invariants: a delete file that may remove a row which the scan asks for is never left out; one that is left out cannot
+remove any; where the partition of a file is unknown the plan is refused, because both answers may be wrong.
 
 Source: the Iceberg specification, "Scan Planning": a position delete file applies to data files of its partition that
 are as old or older, an equality delete to strictly older ones of its partition, or of every partition when its spec is
@@ -125,7 +125,8 @@ def _partition(entry: ContentEntry, definition: TableDefinition) -> tuple[int, P
     if values is None:
         raise Invalid(
             "equality-delete-unread",
-            f"{entry.location}: its statistics do not tell its partition, so nobody can tell which deletes go with it",
+            f"{entry.location}: its statistics lack a partition value, so the deletes that apply to it are unknown: "
+            "write the file again with the lower_bound of each partition value",
         )
     return entry.partition_spec_id, values
 

@@ -1,9 +1,9 @@
 """Which files of a leaf may have delete files at all, for many files at once.
 
-Owns: the vectorised form of `delete_index`, over columns of the leaf. Does not own: which deletes a file has: that is
-asked of the index, for the files that are left.
-Invariants: says "none" of a file only if the index does; reads sequence numbers, and of the statistics those columns
-only that deletes are by.
+Owns: the vectorised form of `delete_index` and `equality_reach`, over columns of the leaf; it is coarser, so the two
+share no table. Does not own: which deletes a file has: that is asked of the index, for the files that are left.
+Invariants: says "none" of a file only if the index does (`tests/tree/scan/test_delete_mask.py` holds the two together);
+reads sequence numbers, and of the statistics only those of the columns that deletes are by.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rootline.schemas.bytes.leaf.arrow_columns import Mask, mask_of
 from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS
 from rootline.schemas.content_entry import ContentEntry
@@ -22,9 +23,8 @@ from rootline.schemas.statistics import FieldStatistics
 from rootline.tree.filter.column_predicates import scalar_of
 from rootline.tree.scan.delete_index import DeleteIndex
 
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 _ONE_BY_ONE: Final = 64
-"""Of more deletes than these only the sequence numbers are looked at here."""
+"""With more deletes than these, only the sequence numbers are looked at here."""
 
 
 def may_have_deletes(index: DeleteIndex, leaf: Leaf, leaf_row: ContentEntry) -> Mask:
@@ -76,22 +76,17 @@ def _beyond_bounds(leaf: Leaf, column_id: int, delete: FieldStatistics) -> Mask:
         above = pc.greater(stats[0], scalar_of(upper, stats[0].type))
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):  # a type that Arrow does not order
         return np.zeros(len(leaf), dtype=np.bool_)
-    return _numpy(pc.or_(pc.fill_null(below, False), pc.fill_null(above, False)))
+    return mask_of(pc.or_(pc.fill_null(below, False), pc.fill_null(above, False)))
 
 
 def _other_value(leaf: Leaf, member: int, value: Any) -> Mask:
     if value is None or value != value:
         return np.zeros(len(leaf), dtype=np.bool_)
     (lower,) = _statistics(leaf, member, ["lower_bound"])
-    return _numpy(pc.fill_null(pc.not_equal(lower, scalar_of(value, lower.type)), False))
+    return mask_of(pc.fill_null(pc.not_equal(lower, scalar_of(value, lower.type)), False))
 
 
 def _statistics(leaf: Leaf, tracked_id: int, names: list[str]) -> list[pa.Array]:
     column = leaf.columns([f"{CONTENT_STATS}._{tracked_id}.{name}" for name in names]).column(0).combine_chunks()
     stats = pc.struct_field(column, 0)
     return [pc.struct_field(stats, name) for name in names]
-
-
-def _numpy(mask: pa.Array) -> Mask:
-    found: Mask = mask.to_numpy(zero_copy_only=False)
-    return found

@@ -1,6 +1,7 @@
 """Which equality deletes may delete rows of which data files, as far as statistics tell.
 
-Owns: the bounds' part of the rule. Does not own: sequence numbers and partitions (`equality_rules`), reading rows.
+Owns: the bounds' part of the rule. Does not own: sequence numbers and partitions (`equality_rules`), the coarser form
+over a leaf's columns (`delete_mask`; `tests/tree/scan/test_delete_mask.py` holds the two together), reading rows.
 Invariants: "no" is certain, "yes" is a possibility; missing statistics mean "yes".
 """
 

@@ -2,7 +2,7 @@
 
 Owns: the rule of sequence numbers and partitions for one pair. Does not own: what bounds say (`equality_reach`),
 finding the deletes of a file among many (`delete_index`), carrying them out (`rootline.storage.rows.row_deletes`).
-Invariants: "no" is certain; what the statistics do not tell is a "yes".
+Invariants: "no" is certain; what the statistics do not say is a "yes".
 
 Source: the Iceberg specification, "Scan Planning" (equality deletes apply to older data files of their partition, or
 of every partition when their spec is unpartitioned).

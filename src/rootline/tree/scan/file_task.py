@@ -1,8 +1,8 @@
-"""One data file of a scan, and many of them that stand in one leaf.
+"""One data file of a scan, and many of them that are in one leaf.
 
 Owns: tasks, and finding a file's vectors. Does not own: which files are in a plan (`scan_plan`), which delete files
 apply to a file (`delete_index`), what is left of a filter (`residuals`).
-Invariants: a task made from a leaf decodes its entry only when somebody looks at it; entries that a task shows carry
+Invariants: a task made from a leaf decodes its entry only when it is looked at; entries that a task shows carry
 the sequence numbers that they inherit; a task can be pickled, then with its partition values as its only statistics.
 """
 
@@ -111,7 +111,7 @@ class FileTask:
     def of_plan(
         context: TaskContext, data: ContentEntry, vectors: Sequence[ContentEntry | VectorSource], *, is_whole: bool
     ) -> FileTask:
-        """The task of a file that stands in the root."""
+        """The task of a file that is in the root."""
         task = FileTask(data, vectors)
         task.is_whole, task._of_plan, task._deletes = is_whole, context, None
         return task
@@ -126,7 +126,7 @@ class FileTask:
         is_whole: bool,
         deletes: FileDeletes | None,
     ) -> FileTask:
-        """The task of the file `index` of `files`; `deletes` of `None` are looked up when somebody asks."""
+        """The task of the file `index` of `files`; `deletes` of `None` are looked up when they are asked for."""
         task = FileTask.__new__(FileTask)
         task.location, task.record_count, task.is_whole = location, record_count, is_whole
         task._data, task._from, task._index, task._vectors = None, files, index, vectors
@@ -249,7 +249,7 @@ class VectorsOfLeaf:
 
 @dataclass(frozen=True)
 class FilesOfLeaf:
-    """The files of a plan that stand in one data leaf: at `ordinals`; `all_match` says whether all their rows do."""
+    """The files of a plan that are in one data leaf: at `ordinals`; `all_match` says whether all their rows do."""
 
     leaf: Leaf
     leaf_row: ContentEntry

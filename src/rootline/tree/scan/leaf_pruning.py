@@ -1,9 +1,9 @@
 """A pruning filter over all entries of a leaf at once.
 
-Owns: the vectorised form of `value_range`, and which columns of the leaf it reads. Does not own: conditions on single
-entries (`prune`), which entries are live (`scan_plan`).
-Invariants: says of every entry what `prune` says of it (of lists of more than 100 values less, never more); reads
-only the statistics that the filter needs.
+Owns: the vectorised form of `value_range`, and which columns of the leaf it reads. Does not own: which flag or bound
+decides a test (`range_rules`), conditions on single entries (`prune`), which entries are live (`scan_plan`).
+Invariants: says of every entry what `prune` says of it (of lists of more than 100 values less, never more), which
+`tests/tree/filter/test_prune.py` holds it to; reads only the statistics that the filter needs.
 """
 
 from __future__ import annotations
@@ -17,13 +17,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rootline.schemas.bytes.leaf.arrow_columns import Mask, mask_of, one_chunk
 from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS
-from rootline.tree.filter.column_predicates import scalar_of
+from rootline.tree.filter.column_predicates import COMPARISONS, scalar_of
 from rootline.tree.filter.filters import AllOf, Condition, Operator, Predicate, predicates_of
 from rootline.tree.filter.prune import PruningFilter
+from rootline.tree.filter.range_rules import (
+    DIFFERING,
+    EQUALLING,
+    MAY_BOUND,
+    MAY_COMPARE,
+    MAY_DIFFER,
+    MAY_FLAGS,
+    MUST_BOUND,
+    MUST_COMPARE,
+    MUST_FLAGS,
+    Flags,
+)
 
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 _MEMBERS: Final = ("lower_bound", "upper_bound", "value_count", "null_value_count", "nan_value_count")
 _VALUES_ONE_BY_ONE: Final = 100
 
@@ -48,9 +60,9 @@ def prune_leaf(pruning: PruningFilter, leaf: Leaf, spec_id: int) -> LeafPruning:
     )
     names = [f"{CONTENT_STATS}._{field_id}.{member}" for field_id in ids for member in _MEMBERS]
     table = leaf.columns(["record_count", *names])
-    counts = _one_chunk(table.column("record_count"))
+    counts = one_chunk(table.column("record_count"))
     members = pruning.members_of(spec_id)
-    stats = _one_chunk(table.column(CONTENT_STATS)) if ids else None
+    stats = one_chunk(table.column(CONTENT_STATS)) if ids else None
     columns = {
         field_id: _ranges(
             pc.struct_field(stats, f"_{field_id}"), counts, field_id in members, field_id in pruning.float_ids
@@ -59,16 +71,7 @@ def prune_leaf(pruning: PruningFilter, leaf: Leaf, spec_id: int) -> LeafPruning:
     }
     may = _evaluated(pruning.inclusive, columns, len(leaf), _may, unknown=True)
     must = _evaluated(pruning.strict, columns, len(leaf), _must, unknown=False)
-    return LeafPruning(_numpy(may) & _numpy(pc.not_equal(counts, 0)), _numpy(must))
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-
-
-def _numpy(mask: pa.Array) -> Mask:
-    found: Mask = mask.to_numpy(zero_copy_only=False)
-    return found
+    return LeafPruning(mask_of(may) & mask_of(pc.not_equal(counts, 0)), mask_of(must))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,11 @@ def _is_one_of(known: _Ranges, values: tuple[Any, ...]) -> pa.Array:
     return pc.and_(meets, pc.fill_null(pc.equal(known.lower, known.upper), False))
 
 
+def _is_apart(known: _Ranges, value: Any) -> pa.Array:
+    """Whether `value` is outside of the bounds; False when unknown."""
+    return pc.or_(_bound_test(pc.greater, known.lower, value, False), _bound_test(pc.less, known.upper, value, False))
+
+
 def _prefix(bound: pa.Array, prefix: str) -> pa.Array:
     return pc.utf8_slice_codeunits(bound, 0, len(prefix))
 
@@ -157,34 +165,32 @@ def _starts(known: _Ranges, prefix: str) -> pa.Array:
     return pc.fill_null(both, False)
 
 
+def _of_flags(flags: Flags, known: _Ranges) -> pa.Array:
+    without = reduce(pc.or_, (getattr(known, name) for name in flags.not_held)) if flags.not_held else None
+    if flags.held is None:
+        return pc.invert(without)
+    held = getattr(known, flags.held)
+    return held if without is None else pc.and_not(held, without)
+
+
 def _may(predicate: Predicate, known: _Ranges) -> pa.Array:
     operator, values = predicate.operator, predicate.values
-    if operator is Operator.IS_NULL:
-        return known.may_hold_null
-    if operator is Operator.NOT_NULL:
-        return pc.invert(known.is_all_null)
-    if operator is Operator.IS_NAN:
-        return pc.and_not(known.may_hold_nan, known.is_all_null)
-    if operator is Operator.NOT_NAN:
-        return pc.invert(known.is_without_values)
-    if operator in (Operator.NE, Operator.NOT_IN):
+    flags = MAY_FLAGS.get(operator)
+    if flags is not None:
+        return _of_flags(flags, known)
+    if operator in DIFFERING:
         if len(values) > _VALUES_ONE_BY_ONE:
-            return pc.invert(known.is_all_null)
-        holds_other = pc.and_not(pc.invert(_is_one_of(known, values)), known.is_without_values)
-        return pc.or_(holds_other, pc.and_not(known.may_hold_nan, known.is_all_null))
-    return pc.and_not(_may_compare(operator, values, known), known.is_without_values)
+            return _of_flags(MAY_FLAGS[Operator.NOT_NULL], known)
+        holds_other = pc.and_not(_of_flags(MAY_COMPARE, known), _is_one_of(known, values))
+        return pc.or_(holds_other, _of_flags(MAY_DIFFER, known))
+    return pc.and_(_may_compare(operator, values, known), _of_flags(MAY_COMPARE, known))
 
 
 def _may_compare(operator: Operator, values: tuple[Any, ...], known: _Ranges) -> pa.Array:
-    if operator is Operator.LT:
-        return _bound_test(pc.less, known.lower, values[0], True)
-    if operator is Operator.LE:
-        return _bound_test(pc.less_equal, known.lower, values[0], True)
-    if operator is Operator.GT:
-        return _bound_test(pc.greater, known.upper, values[0], True)
-    if operator is Operator.GE:
-        return _bound_test(pc.greater_equal, known.upper, values[0], True)
-    if operator in (Operator.EQ, Operator.IN):
+    bound = MAY_BOUND.get(operator)
+    if bound is not None:
+        return _bound_test(COMPARISONS[operator], getattr(known, bound), values[0], True)
+    if operator in EQUALLING:
         if len(values) > _VALUES_ONE_BY_ONE:
             return _within(known, values[0], values[-1])
         return reduce(pc.or_, (_within(known, value, value) for value in values))
@@ -198,42 +204,22 @@ def _may_compare(operator: Operator, values: tuple[Any, ...], known: _Ranges) ->
 
 
 def _must(predicate: Predicate, known: _Ranges) -> pa.Array:
-    operator = predicate.operator
-    if operator is Operator.IS_NULL:
-        return known.is_all_null
-    if operator is Operator.NOT_NULL:
-        return pc.invert(known.may_hold_null)
-    if operator is Operator.IS_NAN:
-        return pc.and_not(known.is_all_nan, known.may_hold_null)
-    if operator is Operator.NOT_NAN:
-        return pc.invert(pc.or_(known.may_hold_null, known.may_hold_nan))
-    held = _must_compare(operator, predicate.values, known)
-    return pc.and_not(pc.and_not(held, known.may_hold_null), known.may_hold_nan)
+    flags = MUST_FLAGS.get(predicate.operator)
+    if flags is not None:
+        return _of_flags(flags, known)
+    return pc.and_(_must_compare(predicate.operator, predicate.values, known), _of_flags(MUST_COMPARE, known))
 
 
 def _must_compare(operator: Operator, values: tuple[Any, ...], known: _Ranges) -> pa.Array:
-    if operator is Operator.LT:
-        return _bound_test(pc.less, known.upper, values[0], False)
-    if operator is Operator.LE:
-        return _bound_test(pc.less_equal, known.upper, values[0], False)
-    if operator is Operator.GT:
-        return _bound_test(pc.greater, known.lower, values[0], False)
-    if operator is Operator.GE:
-        return _bound_test(pc.greater_equal, known.lower, values[0], False)
+    bound = MUST_BOUND.get(operator)
+    if bound is not None:
+        return _bound_test(COMPARISONS[operator], getattr(known, bound), values[0], False)
     if len(values) > _VALUES_ONE_BY_ONE:
         return pa.repeat(pa.scalar(False), len(known.may_hold_null))
-    if operator in (Operator.EQ, Operator.IN):
+    if operator in EQUALLING:
         return _is_one_of(known, values)
-    if operator in (Operator.NE, Operator.NOT_IN):
-        return reduce(
-            pc.and_,
-            (
-                pc.or_(
-                    _bound_test(pc.greater, known.lower, value, False), _bound_test(pc.less, known.upper, value, False)
-                )
-                for value in values
-            ),
-        )
+    if operator in DIFFERING:
+        return reduce(pc.and_, (_is_apart(known, value) for value in values))
     prefix = values[0]
     if operator is Operator.STARTS_WITH:
         return _starts(known, prefix)

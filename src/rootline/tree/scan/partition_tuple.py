@@ -3,7 +3,7 @@
 Owns: the tuple as a value that can be compared and hashed, and what counts as unpartitioned. Does not own: computing
 partition values when writing (`rootline.schemas.bytes.values.transform_values`).
 Invariants: two files are in one partition exactly if their specs are the same and their tuples are equal; null equals
-null and NaN equals NaN; a value that the statistics do not tell is `None` for the whole tuple, never a guess.
+null and NaN equals NaN; a value that the statistics lack makes the whole tuple `None`, never a guess.
 
 Source: format page, "Partition values are statistics"; the Single File Commits proposal, "How do we remove partition
 tuple".

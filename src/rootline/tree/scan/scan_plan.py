@@ -34,7 +34,7 @@ class DeletesFor(Enum):
     """Which rows the delete files of a plan must be right for."""
 
     MATCHING_ROWS = "matching rows"  # delete files that touch no row which matches the filter are left out
-    EVERY_ROW = "every row"  # of the planned files: for whoever rewrites the rows that do not match
+    EVERY_ROW = "every row"  # of the planned files: for callers that rewrite the rows that do not match
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class ScanPlan:
 def manifest_vectors(root: Root, stored: Mapping[tuple[str, int], BitMap] | None = None) -> dict[str, BitMap]:
     """Leaf location → dead ordinals, EXISTING and ADDED vectors together.
 
-    `stored`: (location, offset) → the vectors that rest in Puffin files; ours are inline.
+    `stored`: (location, offset) → the vectors that are stored in Puffin files; ours are inline.
 
     Raises:
         Corrupt: `vector-corrupt`, a vector cannot be decoded or is not in `stored`.

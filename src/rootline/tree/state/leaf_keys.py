@@ -1,7 +1,8 @@
 """Find one entry in a leaf without keeping the names of all of them.
 
 Owns: hashed keys of places and of vectors' data files. Does not own: which entries are dead (`live_index`), which leaf
-to ask (`location_index`), lookups of many entries at once (`leaf_lookup`).
+to ask (`location_index`), lookups of many entries at once (`leaf`: a dictionary answers those sooner, and is dropped
+when its room is needed).
 Invariants: what is found has exactly the place that was asked for; DELETED entries are not found; twelve bytes an
 entry stay in memory.
 """
@@ -12,12 +13,12 @@ from collections.abc import Hashable
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from rootline.schemas.bytes.leaf.hashed_keys import NO_KEYS, HashedKeys, Hashes
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent
-from rootline.schemas.content_entry import ContentType, EntryPlace, FileFormat, Status
+from rootline.schemas.bytes.leaf.leaf import Leaf, LeafContent, place_key
+from rootline.schemas.content_entry import ContentType, EntryPlace, FileFormat
+from rootline.tree.state.hashed_keys import NO_KEYS, HashedKeys, Hashes
+from rootline.tree.state.live_mask import live_mask
 
 _DATA_COLUMNS: Final = ["location", "version_info.status"]
 _DELETE_COLUMNS: Final = [
@@ -26,13 +27,8 @@ _DELETE_COLUMNS: Final = [
 ]
 
 
-def place_key(place: EntryPlace) -> Hashable:
-    """What stands for a place: data files, which are many, have their location alone."""
-    return place[1] if not place[0] and place[2] is None else place
-
-
 def vector_key(data_location: str) -> Hashable:
-    """What stands for the vector of a data file."""
+    """What the vector of a data file is looked up by."""
     return "vector of", data_location
 
 
@@ -71,7 +67,7 @@ class LeafKeys:
 
 def _data_places(leaf: Leaf) -> HashedKeys:
     columns = leaf.columns(_DATA_COLUMNS)
-    alive = _alive(columns)
+    alive = live_mask(columns)
     locations = columns.column("location")
     if alive.null_count == 0 and pc.all(alive).as_py() is True:
         return HashedKeys(locations.to_pylist())
@@ -81,7 +77,7 @@ def _data_places(leaf: Leaf) -> HashedKeys:
 
 def _deletes(leaf: Leaf) -> tuple[HashedKeys, HashedKeys]:
     columns = leaf.columns(_DELETE_COLUMNS)
-    ordinals = pc.indices_nonzero(_alive(columns))
+    ordinals = pc.indices_nonzero(live_mask(columns))
     rows = columns.take(ordinals)
     types, locations, formats, targets = (
         rows.column(name).to_pylist() for name in ("content_type", "location", "file_format", "referenced_file")
@@ -100,5 +96,4 @@ def _deletes(leaf: Leaf) -> tuple[HashedKeys, HashedKeys]:
     return HashedKeys(places, at), HashedKeys([key for key, _ in vectors], [ordinal for _, ordinal in vectors])
 
 
-def _alive(columns: pa.Table) -> pa.ChunkedArray:
-    return pc.not_equal(pc.struct_field(columns.column("version_info"), "status"), int(Status.DELETED))
+__all__ = ["LeafKeys", "place_key", "vector_key"]

@@ -26,7 +26,7 @@ class LeafLookup:
         return self.leaf.location
 
     def holds(self, content_type: ContentType) -> bool:
-        """Whether entries of this type can stand in the leaf at all."""
+        """Whether the leaf can hold entries of this type at all."""
         return (content_type is ContentType.DATA) == (self.leaf.content is LeafContent.DATA)
 
     @cached_property

@@ -6,7 +6,7 @@ Invariants: an entry is live in one place; DELETED rows are in no index; dead = 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,7 +17,7 @@ from rootline.schemas.bytes.root.root_codec import Root, Row
 from rootline.schemas.bytes.vector.vector_codec import decode_inline
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.errors import Corrupt
-from rootline.tree.state.leaf_keys import place_key, vector_key
+from rootline.tree.state.leaf_keys import LeafKeys, place_key, vector_key
 from rootline.tree.state.leaf_lookup import LeafLookup
 from rootline.tree.state.location_index import LocationIndex
 
@@ -40,7 +40,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class LiveIndex:
-    """The lookups of one version. The dictionaries belong to the index: nobody else changes them."""
+    """The lookups of one version. The dictionaries belong to the index: no one else changes them."""
 
     rows: dict[EntryPlace, Row] = field(default_factory=dict)
     """Live root rows of content types 0-2."""
@@ -61,7 +61,7 @@ class LiveIndex:
     unsettled: tuple[int, ...] = ()
     """Ordinals of the root's blocks that the next root must rewrite: they show this snapshot's own change."""
     stored: Mapping[StoredAt, BitMap] = field(default_factory=dict)
-    """The manifest vectors that rest in Puffin files."""
+    """The manifest vectors that are stored in Puffin files."""
     orphans: list[Row] = field(default_factory=list)
     """Vectors of leaves that the root, another writer's, shows as DELETED: they leave with the next root."""
 
@@ -127,19 +127,18 @@ class LiveIndex:
         row = self.rows.get(place)
         if row is not None:
             return Live(row.entry, row=row)
-        for lookup in self.leaves_of(place_key(place)):
-            ordinal = lookup.keys.find(place)
-            if ordinal is not None and not self.is_dead(lookup.location, ordinal):
-                return Live(lookup.entry(ordinal), leaf=lookup.location, ordinal=ordinal)
-        return None
+        return self._in_leaves(place_key(place), lambda keys: keys.find(place))
 
     def vector_of(self, data_location: str) -> Live | None:
         """The live vector of a data file, in the root or in a leaf."""
         row = self.vectors.get(data_location)
         if row is not None:
             return Live(row.entry, row=row)
-        for lookup in self.leaves_of(vector_key(data_location)):
-            ordinal = lookup.keys.find_vector(data_location)
+        return self._in_leaves(vector_key(data_location), lambda keys: keys.find_vector(data_location))
+
+    def _in_leaves(self, key: Hashable, ordinal_in: Callable[[LeafKeys], int | None]) -> Live | None:
+        for lookup in self.leaves_of(key):
+            ordinal = ordinal_in(lookup.keys)
             if ordinal is not None and not self.is_dead(lookup.location, ordinal):
                 return Live(lookup.entry(ordinal), leaf=lookup.location, ordinal=ordinal)
         return None
@@ -166,7 +165,7 @@ class LiveIndex:
 
 
 def ordinals_of_vector(entry: ContentEntry, stored: Mapping[StoredAt, BitMap] | None = None) -> BitMap:
-    """The ordinals that a manifest vector's row holds; `stored`: those that rest in Puffin files.
+    """The ordinals that a manifest vector's row holds; `stored`: those in Puffin files.
 
     Raises:
         Corrupt: `vector-corrupt`, it cannot be decoded, or is not in `stored`.

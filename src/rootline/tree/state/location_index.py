@@ -1,9 +1,9 @@
 """Which leaves of a table may hold a key: one sorted array for all of them.
 
-Owns: the array, and following a change of leaves without building it anew. Does not own: where in a leaf the key is
+Owns: the array, and following a change of leaves without building it again. Does not own: where in a leaf the key is
 (`leaf_lookup`), which keys there are.
-Invariants: no leaf that holds the key is ever missed; twelve bytes an entry; built when first asked, then advanced by
-what changed; a version's index never changes, whatever later versions do.
+Invariants: no leaf that holds the key is ever missed; twelve bytes an entry; built when first asked for, then advanced
+by what changed; a version's index never changes, no matter what later versions do.
 
 Source: architecture page, `location_index`: an append to a table of a million files asks one array, not every leaf.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rootline.schemas.bytes.leaf.hashed_keys import Hashes, hashes_of
+from rootline.tree.state.hashed_keys import Hashes, hashes_of
 from rootline.tree.state.leaf_lookup import LeafLookup
 
 
@@ -31,7 +31,7 @@ class _Built:
 
 
 class LocationIndex:
-    """Of the leaves in `lookups`, which stay as they are once somebody asks; `before`: of mostly the same leaves."""
+    """The index of `lookups`, which must not change once it was asked; `before`: of mostly the same leaves."""
 
     __slots__ = ("_before", "_built", "_lookups")
 
@@ -45,7 +45,7 @@ class LocationIndex:
         return self if lookups.keys() == self._lookups.keys() else LocationIndex(lookups, self)
 
     def leaves_of(self, key: Hashable) -> Sequence[str]:
-        """The leaves that may hold `key`, hardly ever one that does not."""
+        """The leaves that may hold `key`, very rarely one that does not."""
         built = self.build()
         wanted, keys = hash(key), built.keys
         at = bisect_left(keys, wanted)

@@ -3,7 +3,7 @@
 Owns: the value that a state carries them in. Does not own: pages (`rootline.schemas.bytes.root.ledger_page`,
 `outcome_page`), how they are loaded (`rootline.storage.metadata.page_reader`) or made (`ledger_spill`,
 `outcome_spill`).
-Invariants: pages stand in the order of the header's references, from the oldest to the newest.
+Invariants: pages are in the order of the header's references, from the oldest to the newest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rootline.schemas.root_header import PageReference, RootHeader
 
 @dataclass(frozen=True, slots=True)
 class TablePages:
-    """Everything that a header's page references name; empty, too, when whoever loaded the table did not need it."""
+    """Everything that a header's page references name; also empty when the caller loaded the table without."""
 
     ledger: tuple[LedgerPage, ...] = ()
     outcomes: tuple[OutcomePage, ...] = ()

@@ -61,7 +61,7 @@ class TableState:
 
     @property
     def known_pages(self) -> TablePages:
-        """The pages, for whoever decides by them. Raises `Internal` when the state was loaded without."""
+        """The pages, for callers that decide by them. Raises `Internal` when the state was loaded without."""
         if not self.pages.are_those_of(self.header):
             raise Internal("invariant-broken", f"{self.header.table}: root {self.header.version} without its pages")
         return self.pages

@@ -1,9 +1,4 @@
-"""Which ordinals may hold a key, in twelve bytes an entry, however long the keys are.
-
-Owns: hashing and the search. Does not own: whether the key is really there (the caller compares), what keys mean.
-Invariants: no ordinal whose entry has the key is ever missed; hashes are valid in this process only and are never
-stored.
-"""
+"""Which ordinals may hold a key, in twelve bytes an entry, however long the keys are; hashes are this process's own."""
 
 from __future__ import annotations
 
@@ -13,7 +8,6 @@ from typing import Final, TypeAlias
 import numpy as np
 
 Hashes: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
-_NOTHING: Final = np.zeros(0, np.int64)
 
 
 class HashedKeys:

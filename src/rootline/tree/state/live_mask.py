@@ -1,0 +1,21 @@
+"""Which entries of a leaf are live, over columns."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap
+
+from rootline.schemas.content_entry import Status
+
+
+def live_mask(columns: pa.Table, dead: BitMap | None = None) -> pa.ChunkedArray:
+    """A flag an entry: neither DELETED nor among the `dead` ordinals.
+
+    `columns`: of every entry of a leaf; `version_info.status` is among them.
+    """
+    live = pc.not_equal(pc.struct_field(columns.column("version_info"), "status"), int(Status.DELETED))
+    if not dead:
+        return live
+    ordinals = pa.array(range(len(columns)), pa.int64())
+    return pc.and_not(live, pc.is_in(ordinals, value_set=pa.array(dead, pa.int64())))
