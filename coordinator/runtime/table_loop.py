@@ -16,7 +16,7 @@ from typing import Protocol
 
 import structlog
 
-from rootline.coordinator.protocol.commit_machine import step
+from rootline.coordinator.protocol.commit_machine import quarantine, step
 from rootline.coordinator.protocol.effects import ArmTimer, Effect, PublishVerdicts, Report
 from rootline.coordinator.protocol.events import (
     Arrived,
@@ -26,7 +26,6 @@ from rootline.coordinator.protocol.events import (
     TimerFired,
     VerdictsPublished,
 )
-from rootline.coordinator.protocol.machine_moves import quarantined
 from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
 from rootline.coordinator.runtime.effect_runner import EffectRunner, StoreEffect
 from rootline.coordinator.runtime.leaf_shelf import LeafShelf
@@ -205,7 +204,7 @@ class TableLoop:
             self._machine, effects = step(self._machine, event, tick)
         except Exception as error:  # a bug of our own: this table commits nothing more, its neighbours go on
             structlog.get_logger().exception("table failed", action="quarantine", table=self._context.table)
-            self._machine, effects = quarantined(self._machine, f"{type(error).__name__}: {error}")
+            self._machine, effects = quarantine(self._machine, f"{type(error).__name__}: {error}")
         if self._machine.phase is Phase.QUARANTINED and self._held_since_ms is None:
             arrived = event.records if isinstance(event, Arrived) else ()
             dropped = (*before.batch, *before.queue, *arrived)
