@@ -28,10 +28,12 @@ from rootline.coordinator.protocol import machine_moves as moves
 from rootline.coordinator.protocol.effects import Effect
 from rootline.coordinator.protocol.events import (
     Arrived,
+    EncodingFailed,
     Event,
     Fetched,
     HeadListed,
     HeadLoaded,
+    LeavesEncoded,
     LoadFailed,
     ObjectsStored,
     PutReplied,
@@ -175,6 +177,8 @@ _ANSWERS: Final = (
     PutReplied,
     RootReadBack,
     HeadListed,
+    LeavesEncoded,
+    EncodingFailed,
 )
 _Rows = dict[tuple[Phase, type[Event]], Transition]
 
@@ -241,6 +245,21 @@ TRANSITIONS: Final[Mapping[tuple[Phase, type[Event]], Transition]] = {
         {Decision.NEXT: "no longer held", Phase.GATHERING: "not held, or held still"},
     ),
     **_staying(_ALL - {Phase.GATHERING}, VerdictsPublished, handlers.published),
+    # leaves of its own, which a root that is too long needs
+    **_rows(
+        [Phase.GATHERING],
+        LeavesEncoded,
+        handlers.leaves_encoded_gathering,
+        {Decision.NEXT: "no longer held", Phase.GATHERING: "not held, or held still"},
+    ),
+    **_rows(
+        [Phase.GATHERING],
+        EncodingFailed,
+        handlers.encoding_failed_gathering,
+        {Decision.NEXT: "no longer held", Phase.GATHERING: "not held, or held still"},
+    ),
+    **_staying(_ALL - ENDED - {Phase.GATHERING}, LeavesEncoded, handlers.leaves_encoded),
+    **_staying(_ALL - ENDED - {Phase.GATHERING}, EncodingFailed, handlers.encoding_failed),
     # trouble
     **_rows(
         [Phase.LOADING],

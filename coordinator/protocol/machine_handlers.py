@@ -11,10 +11,12 @@ from rootline.coordinator.protocol import machine_moves as moves
 from rootline.coordinator.protocol.effects import Effect, Noted, Report
 from rootline.coordinator.protocol.events import (
     Arrived,
+    EncodingFailed,
     Event,
     Fetched,
     HeadListed,
     HeadLoaded,
+    LeavesEncoded,
     LoadFailed,
     ObjectsStored,
     PutReplied,
@@ -29,6 +31,7 @@ from rootline.coordinator.protocol.group_window import is_full
 from rootline.coordinator.protocol.machine_moves import Move
 from rootline.coordinator.protocol.machine_state import Decision, Phase, TableMachine
 from rootline.coordinator.protocol.put_rules import Outcome, outcome_of_put, outcome_of_read_back
+from rootline.coordinator.protocol.self_flush_rules import ask_for_leaves, with_leaves, without_leaves
 
 
 def arrived(machine: TableMachine, event: Arrived, tick: Tick) -> Move:
@@ -70,7 +73,8 @@ def head_loaded(machine: TableMachine, event: HeadLoaded, tick: Tick) -> Move:
         )
     loaded = machine._replace(head=found, base_ms=event.store_ms, failures=0)
     note = Report(Noted.HEAD_LOADED, version=None if found is None else found.root.header.version)
-    return Move(Decision.BUILD, loaded, [note])
+    loaded, more = ask_for_leaves(loaded, tick)
+    return Move(Decision.BUILD, loaded, [note, *more])
 
 
 def fetched(machine: TableMachine, event: Fetched, tick: Tick) -> Move:
@@ -143,6 +147,30 @@ def _released(before: TableMachine, after: TableMachine, effects: list[Effect] |
     """Go on, if the open batch was held until now."""
     is_free = moves.is_held(before) and not moves.is_held(after)
     return Move(Decision.NEXT if is_free else Phase.GATHERING, after, effects or [])
+
+
+def leaves_encoded(machine: TableMachine, event: LeavesEncoded, tick: Tick) -> Move:
+    """The next batch takes the leaves over."""
+    return Move(machine.phase, with_leaves(machine, event.flush, tick))
+
+
+def leaves_encoded_gathering(machine: TableMachine, event: LeavesEncoded, tick: Tick) -> Move:
+    """The same; and a batch that was held for them goes on."""
+    return _released(machine, with_leaves(machine, event.flush, tick))
+
+
+def encoding_failed(machine: TableMachine, event: EncodingFailed, tick: Tick) -> Move:
+    """Commits go on without leaves, which are asked for again later."""
+    return Move(machine.phase, without_leaves(machine, tick), [_note_of(event)])
+
+
+def encoding_failed_gathering(machine: TableMachine, event: EncodingFailed, tick: Tick) -> Move:
+    """The same; and a batch that was held for them goes on."""
+    return _released(machine, without_leaves(machine, tick), [_note_of(event)])
+
+
+def _note_of(event: EncodingFailed) -> Report:
+    return Report(Noted.ENCODING_FAILED, event.detail)
 
 
 def load_failed(machine: TableMachine, event: LoadFailed, tick: Tick) -> Move:

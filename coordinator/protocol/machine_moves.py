@@ -31,6 +31,7 @@ from rootline.coordinator.protocol.events import Tick
 from rootline.coordinator.protocol.group_window import moving_average, next_window, take
 from rootline.coordinator.protocol.machine_state import Attempt, Decision, Node, Phase, TableMachine
 from rootline.coordinator.protocol.put_rules import is_confirmed
+from rootline.coordinator.protocol.self_flush_rules import after_root, ask_for_leaves, is_awaited
 from rootline.ports.object_store import Predecessor
 from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import Version
@@ -67,12 +68,14 @@ def what_next(machine: TableMachine, tick: Tick) -> Move:
 
 
 def is_held(machine: TableMachine) -> bool:
-    """Whether verdicts must be acknowledged before another root.
+    """Whether something must come before another root: leaves for one that is far too long, or acknowledgements.
 
-    Without a table, any: its first root's offset would pass rejections that no root records, and after a crash
+    Without a table, any of these: its first root's offset would pass rejections that no root records, and after a crash
     no one could give their verdict again.
     """
-    return machine.publishing >= (1 if machine.head is None else machine.policy.unpublished_roots_max)
+    return is_awaited(machine) or machine.publishing >= (
+        1 if machine.head is None else machine.policy.unpublished_roots_max
+    )
 
 
 def load(machine: TableMachine) -> Move:
@@ -129,7 +132,13 @@ def _built(machine: TableMachine, tick: Tick) -> Move:
 def _begun(machine: TableMachine, applied: Applied, tick: Tick) -> Move:
     """A root is built: store what it references, then put it."""
     header = applied.state.root.header
-    attempt = Attempt(applied, header.version, root_key(machine.table, header.version), header.commit_id)
+    attempt = Attempt(
+        applied,
+        header.version,
+        root_key(machine.table, header.version),
+        header.commit_id,
+        takes_leaves=machine.flush.ready is not None,
+    )
     machine = machine._replace(attempt=attempt)
     return store_objects(machine) if applied.objects else put(machine, tick)
 
@@ -187,8 +196,10 @@ def confirmed(machine: TableMachine, tick: Tick) -> Move:
         failures=0,
         publishing=machine.publishing + 1,
         served=served,
+        flush=after_root(machine.flush, attempt),
     )
-    return Move(Decision.NEXT, after, [publish, note])
+    after, more = ask_for_leaves(after, tick)
+    return Move(Decision.NEXT, after, [publish, note, *more])
 
 
 def lost(machine: TableMachine, tick: Tick) -> Move:

@@ -15,6 +15,7 @@ from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.schemas.identifiers import CommitId, ObjectKey, TableName, Version
 from rootline.tree.draft.batch import Applied, FetchedObjects, Record
+from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
 from rootline.tree.state.table_state import TableState
@@ -67,7 +68,7 @@ class Attempt(NamedTuple):
     """The root in flight: what its batch came to, its name, and when its PUT went out (monotonic seconds).
 
     Once it has landed: the store's date of the answer that says so (`answered_ms`), and the date that the root has as
-    the base of the next one (`dated_ms`).
+    the base of the next one (`dated_ms`). `takes_leaves`: it was built with the coordinator's own leaves.
     """
 
     applied: Applied
@@ -77,6 +78,16 @@ class Attempt(NamedTuple):
     put_at_s: float = 0.0
     answered_ms: int | None = None
     dated_ms: int | None = None
+    takes_leaves: bool = False
+
+
+class SelfFlush(NamedTuple):
+    """A root that is too long: whether its leaves are being encoded, those that are ready, when to ask again (s)."""
+
+    is_encoding: bool = False
+    ready: OwnFlush | None = None
+    failures: int = 0
+    not_before_s: float = 0.0
 
 
 class TableMachine(NamedTuple):
@@ -94,6 +105,7 @@ class TableMachine(NamedTuple):
     batch: tuple[Record, ...] = ()
     attempt: Attempt | None = None
     fetched: FetchedObjects = FetchedObjects()
+    flush: SelfFlush = SelfFlush()
     acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED
     publishing: int = 0
     served: int = 0

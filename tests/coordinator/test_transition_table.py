@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -13,10 +13,12 @@ from rootline.coordinator.protocol import batch_builder
 from rootline.coordinator.protocol.commit_machine import CHOICES, TRANSITIONS, path, step
 from rootline.coordinator.protocol.events import (
     Arrived,
+    EncodingFailed,
     Event,
     Fetched,
     HeadListed,
     HeadLoaded,
+    LeavesEncoded,
     LoadFailed,
     ObjectsStored,
     PutReplied,
@@ -28,7 +30,7 @@ from rootline.coordinator.protocol.events import (
     VerdictsPublished,
 )
 from rootline.coordinator.protocol.group_window import BatchLimits
-from rootline.coordinator.protocol.machine_state import Decision, Node, Phase, Policy, TableMachine
+from rootline.coordinator.protocol.machine_state import Decision, Node, Phase, Policy, SelfFlush, TableMachine
 from rootline.coordinator.protocol.put_rules import CONFIRMED_FOR_MS
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.ports.object_store import PutAnswer, PutReply
@@ -37,6 +39,7 @@ from rootline.schemas.identifiers import CommitId, Version
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind
 from rootline.schemas.log_position import LogPosition
 from rootline.tree.draft.batch import FetchedObjects, Record
+from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.state.table_state import TableState
 from tests.coordinator.machine_driver import LOG, TABLE, append_intent, create_intent, with_table
 
@@ -77,7 +80,7 @@ class Explorer:
         signature = (
             *(machine.phase, machine.resume, machine.stopping, kinds[:2], len(machine.queue) > 1),
             *(machine.head is None, machine.attempt is None, min(machine.publishing, 2), min(machine.losses, 2)),
-            *(bool(machine.fetched.leaves), machine.expected > 1, machine.put_s is None),
+            *(bool(machine.fetched.leaves), machine.expected > 1, machine.put_s is None, machine.flush.is_encoding),
         )
         if signature not in self._seen:
             self._seen.add(signature)
@@ -96,6 +99,7 @@ class Explorer:
         own = machine.attempt
         late_ms = 10 * CONFIRMED_FOR_MS
         always: list[Event] = [
+            *(LeavesEncoded(OwnFlush()), EncodingFailed("no memory")),
             *(VerdictsPublished(()), StopRequested(), TimerFired(machine.timer), TimerFired(machine.timer - 1)),
             *(HeadLoaded(head, 1_000) for head in self.heads),
             *(LoadFailed(False, "503"), LoadFailed(True, "corrupt"), RequestFailed("503"), ObjectsStored()),
@@ -131,10 +135,11 @@ def of_a_leaf(offset: int) -> Intent:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Two versions of a table, and the offset after them."""
+    """Two versions of a table, one of a table whose root is long, and the offset after them."""
 
     old: TableState | None
     young: TableState | None
+    long: TableState | None
     offset: int
 
 
@@ -143,13 +148,21 @@ def a_world() -> World:
     old = driver.machine.head
     driver.arrive(append_intent("one"))
     driver.put_answers(PutAnswer.CREATED)
-    return World(old, driver.machine.head, driver.offset)
+    short, head = driver.machine.head, driver.machine.head
+    assert head is not None
+    definition = replace(head.definition, properties={"rootline.flush.hard-entries": "1"})
+    driver.machine = driver.machine._replace(head=replace(head, definition=definition))
+    driver.arrive(append_intent("two"))
+    driver.put_answers(PutAnswer.CREATED)
+    return World(old, short, driver.machine.head, driver.offset)
 
 
 def arrows_taken(world: World) -> set[Arrow]:
     cold = TableMachine(TABLE, POLICY)
     idle = TableMachine(TABLE, POLICY, head=world.young, base_ms=1_000, phase=Phase.IDLE, put_s=0.1)
-    return Explorer([None, world.old, world.young]).explore((cold, 0), (idle, world.offset))
+    # the head is far past a limit of one row, and its leaves are being encoded: commits wait for them
+    held = idle._replace(head=world.long, flush=SelfFlush(is_encoding=True))
+    return Explorer([None, world.old, world.young]).explore((cold, 0), (idle, world.offset), (held, world.offset))
 
 
 def stated() -> set[Arrow]:
