@@ -23,6 +23,7 @@ from benchmarks import (
     leaf_commit,
     many_files,
     next_root,
+    self_flush,
     takeover,
 )
 from benchmarks.commit_latency import on_local_files, on_s3
@@ -75,6 +76,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "backlog": backlog_memory.measure,
     "takeover": takeover.measure,
     "idle-tables": idle_tables.measure,
+    "self-flush": self_flush.measure,
     "many-files": many_files.measure,
     "export": export_cost.measure,
 }

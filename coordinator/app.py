@@ -20,6 +20,7 @@ from rootline.coordinator.protocol.machine_state import Phase, Policy
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.coordinator.runtime.consumer_loop import ConsumerLoop
 from rootline.coordinator.runtime.effect_runner import EffectRunner
+from rootline.coordinator.runtime.leaf_encoder import LeafEncoder, ThreadLeafEncoder
 from rootline.coordinator.runtime.metrics import CoordinatorMetrics
 from rootline.coordinator.runtime.partition_assignment import AssignmentSettings
 from rootline.coordinator.runtime.table_loop import TableContext, TableLoop, TableOwner
@@ -62,6 +63,7 @@ class CoordinatorService:
         self._environment = environment or SystemEnvironment()
         self._logger = structlog.get_logger()
         self.metrics = CoordinatorMetrics()
+        self._encoder: LeafEncoder = ThreadLeafEncoder()
         self._policy = _policy(self._settings, self._environment)
         self._consumer = ConsumerLoop(
             log=log,
@@ -170,7 +172,7 @@ class CoordinatorService:
                 self.metrics.lag(await self._consumer.lag())
 
     def _make_loop(self, table: TableName, acknowledged: Acknowledged, owner: TableOwner) -> TableLoop:
-        runner = EffectRunner(self._store, table, self._settings.request_timeout_s, self._check_head)
+        runner = EffectRunner(self._store, table, self._settings.request_timeout_s, self._check_head, self._encoder)
         context = TableContext(
             table=table,
             policy=self._policy,
@@ -207,6 +209,8 @@ class CoordinatorService:
                 log.error("table quarantined", reason=note.detail, **what)
             case Noted.STORE_FAILED | Noted.YIELDED | Noted.PUT_ASKED:
                 log.warning("commit delayed", reason=note.detail, **what)
+            case Noted.ENCODING_FAILED:
+                log.warning("the table's own leaves were not encoded, commits go on", reason=note.detail, **what)
             case _:
                 log.debug("commit", detail=note.detail, elapsed_s=note.elapsed_s, **what)
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from rootline.coordinator.protocol.effects import Decided
 from rootline.coordinator.protocol.events import Tick
 from rootline.coordinator.protocol.machine_state import TableMachine
-from rootline.maintenance.self_flush_plan import own_leaves
 from rootline.schemas.identifiers import CommitId
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import PartitionOffset
@@ -74,7 +73,7 @@ def build(machine: TableMachine, tick: Tick) -> Applied | Needs | NoTable | str:
         stamp,
         acknowledged=machine.acknowledged,
         limits=limits,
-        relief=own_leaves,
+        relief=machine.flush.ready,
     )
     if isinstance(result, Applied):
         rules = violations(machine.head, result.state, acknowledged=machine.acknowledged, limits=limits)

@@ -1,53 +1,150 @@
-"""The commit machine's diagram, generated from its transition table.
+"""The commit machine's diagrams, generated from its transition table.
 
 Owns: the text of `docs/commit-machine.md`. Does not own: the table (`commit_machine`).
-Invariants: nothing is drawn that the table does not hold; a test keeps the page in step.
+Invariants: nothing is drawn that the table does not hold, and every row of it is in the page; a test keeps the page in
+step.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
-from rootline.coordinator.protocol.commit_machine import TRANSITIONS
-from rootline.coordinator.protocol.machine_state import Phase
+from rootline.coordinator.protocol.commit_machine import CHOICES, IN_FLIGHT, TRANSITIONS
+from rootline.coordinator.protocol.events import StopRequested
+from rootline.coordinator.protocol.machine_state import Decision, Node, Phase
 
-_HEADER = """# The commit machine
+_HEADER: Final = """# The commit machine
 
 One per table. This page is generated from the transition table (`python -m rootline.coordinator.protocol.diagram`);
-a test keeps it in step. The theory stands in `coordinator/protocol/commit_machine.py`.
+a test keeps it in step. The theory is in `coordinator/protocol/commit_machine.py`.
 
+Boxes are *phases*: the machine waits there for an event. Diamonds are *decisions*: it goes on at once, by what it
+knows. An arrow from a phase names the event that it follows from, an arrow from a decision says when it is taken.
 Events that change no phase (records that arrive while something is in flight, acknowledged verdicts, timers that no
-longer count) are left out of the picture and listed in the table below it.
+longer count) are in the table only.
 """
+
+_TROUBLE: Final = frozenset({Decision.FAILED, Decision.AGAIN, Phase.WAITING, Phase.QUARANTINED, Phase.STOPPED})
+"""Nodes that a commit in which nothing goes wrong does not meet."""
+
+
+class Arrow(NamedTuple):
+    """From a node, or from any phase in flight (`None`), to a node or back into such a phase."""
+
+    source: Node | None
+    target: Node | None
+    why: str
 
 
 def page() -> str:
-    """The Markdown page: a state diagram, and every (phase, event) with what may follow."""
-    return f"{_HEADER}\n```mermaid\n{mermaid()}\n```\n\n{_table()}"
+    """The Markdown page: a commit, what may go wrong, and every row of the table."""
+    return "\n".join(
+        [
+            _HEADER,
+            "## A commit",
+            "",
+            *_mermaid(commit_arrows(), start=Phase.COLD),
+            "",
+            "## When something fails",
+            "",
+            "`in flight` is each of " + ", ".join(phase for phase in Phase if phase in IN_FLIGHT) + ".",
+            "",
+            *_mermaid(trouble_arrows(), end=Phase.STOPPED),
+            "",
+            "## The table",
+            "",
+            *_table(),
+            "",
+            "## The decisions",
+            "",
+            *_decisions(),
+            "",
+        ]
+    )
 
 
-def mermaid() -> str:
-    """The state diagram."""
-    arrows: dict[tuple[Phase, Phase], list[str]] = defaultdict(list)
+def commit_arrows() -> list[Arrow]:
+    """Arrows between the nodes of a commit in which nothing fails."""
+    return _joined(arrow for arrow in _arrows() if not _TROUBLE & {arrow.source, arrow.target})
+
+
+def trouble_arrows() -> list[Arrow]:
+    """The other arrows, those of all phases in flight as one; a stop that is asked for at rest is left to the table."""
+    arrows: list[Arrow] = []
+    for source, target, why in _arrows():
+        if not _TROUBLE & {source, target} or (why.startswith(StopRequested.__name__) and source not in _TROUBLE):
+            continue
+        back = target in IN_FLIGHT or (source is Decision.AGAIN and target is Decision.BUILD)
+        arrows.append(
+            Arrow(
+                None if source in IN_FLIGHT else source,
+                None if back else target,
+                "where it failed" if source is Decision.AGAIN else why,
+            )
+        )
+    return _joined(arrows)
+
+
+def _arrows() -> Iterator[Arrow]:
     for (phase, event), transition in TRANSITIONS.items():
-        for following in transition.leads_to - {phase}:
-            arrows[phase, following].append(event.__name__)
-    lines = ["stateDiagram-v2", f"    [*] --> {Phase.COLD}"]
-    for phase, following in sorted(arrows):
-        lines.append(f"    {phase} --> {following}: {', '.join(sorted(set(arrows[phase, following])))}")
-    lines.append(f"    {Phase.STOPPED} --> [*]")
-    return "\n".join(lines)
+        for following, when in transition.leads_to.items():
+            if following is not phase:
+                yield Arrow(phase, following, f"{event.__name__}: {when}" if when else event.__name__)
+    for decision, choice in CHOICES.items():
+        for following, why in choice.leads_to.items():
+            yield Arrow(decision, following, why)
 
 
-def _table() -> str:
-    rows = ["| phase | event | may lead to |", "|---|---|---|"]
-    order = list(Phase)
+def _joined(arrows: Iterable[Arrow]) -> list[Arrow]:
+    """One arrow between two nodes, in a fixed order."""
+    whys: dict[tuple[Node | None, Node | None], list[str]] = defaultdict(list)
+    for source, target, why in arrows:
+        whys[source, target].append(why)
+    order: list[Node | None] = [*Phase, *Decision, None]
+    pairs = sorted(whys, key=lambda pair: (order.index(pair[0]), order.index(pair[1])))
+    return [Arrow(source, target, "<br>".join(sorted(set(whys[source, target])))) for source, target in pairs]
+
+
+def _mermaid(arrows: list[Arrow], *, start: Phase | None = None, end: Phase | None = None) -> Iterator[str]:
+    yield "```mermaid"
+    yield "flowchart TD"
+    nodes = {node for arrow in arrows for node in arrow[:2]}
+    for phase in Phase:
+        if phase in nodes:
+            yield f"    {_name(phase)}[{phase}]" if phase not in (start, end) else f"    {_name(phase)}([{phase}])"
+    for decision in Decision:
+        if decision in nodes:
+            yield f"    {_name(decision)}{{{decision}}}"
+    if None in nodes:
+        yield f"    {_name(None)}[[in flight]]"
+    for arrow in arrows:
+        yield f'    {_name(arrow.source)} -->|"{arrow.why}"| {_name(arrow.target)}'
+    yield "```"
+
+
+def _name(node: Node | None) -> str:
+    return "in_flight" if node is None else node.name.lower()
+
+
+def _table() -> Iterator[str]:
+    order: list[Node] = [*Phase, *Decision]
+    yield "| phase | event | leads to | when |"
+    yield "|---|---|---|---|"
     for (phase, event), transition in sorted(
         TRANSITIONS.items(), key=lambda item: (order.index(item[0][0]), item[0][1].__name__)
     ):
-        following = ", ".join(known for known in order if known in transition.leads_to)
-        rows.append(f"| {phase} | {event.__name__} | {following} |")
-    return "\n".join(rows) + "\n"
+        for following, when in transition.leads_to.items():
+            yield f"| {phase} | {event.__name__} | {following} | {when} |"
+
+
+def _decisions() -> Iterator[str]:
+    yield "| decision | leads to | when |"
+    yield "|---|---|---|"
+    for decision, choice in CHOICES.items():
+        for following, why in choice.leads_to.items():
+            yield f"| {decision} | {following} | {why} |"
 
 
 if __name__ == "__main__":

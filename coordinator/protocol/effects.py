@@ -65,6 +65,13 @@ class ListHead:
 
 
 @dataclass(frozen=True, slots=True)
+class EncodeLeaves:
+    """Plan and encode leaves for the rows of `head`; the answer may come in any phase, many roots later."""
+
+    head: TableState
+
+
+@dataclass(frozen=True, slots=True)
 class Decided:
     """One record with its verdict."""
 
@@ -99,6 +106,7 @@ class Noted(StrEnum):
     STORE_FAILED = "store_failed"
     YIELDED = "yielded"
     QUARANTINED = "quarantined"
+    ENCODING_FAILED = "encoding_failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,4 +119,6 @@ class Report:
     elapsed_s: float | None = None
 
 
-Effect = LoadHead | Fetch | StoreObjects | PutRoot | ReadBack | ListHead | PublishVerdicts | ArmTimer | Report
+Effect = (
+    LoadHead | Fetch | StoreObjects | PutRoot | ReadBack | ListHead | EncodeLeaves | PublishVerdicts | ArmTimer | Report
+)

@@ -12,6 +12,7 @@ from rootline.ports.object_store import PutReply
 from rootline.schemas.identifiers import CommitId, Version
 from rootline.schemas.root_header import PartitionOffset
 from rootline.tree.draft.batch import FetchedObjects, Record
+from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.state.table_state import TableState
 
 
@@ -99,6 +100,20 @@ class VerdictsPublished:
 
 
 @dataclass(frozen=True, slots=True)
+class LeavesEncoded:
+    """Leaves for the rows of the head that was asked about; none when there is nothing that a leaf could take over."""
+
+    flush: OwnFlush
+
+
+@dataclass(frozen=True, slots=True)
+class EncodingFailed:
+    """There are no leaves, and why."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class TimerFired:
     """The timer with this token ran out; a token that is no longer armed means nothing."""
 
@@ -121,6 +136,8 @@ Event = (
     | RootReadBack
     | HeadListed
     | VerdictsPublished
+    | LeavesEncoded
+    | EncodingFailed
     | TimerFired
     | StopRequested
 )

@@ -15,13 +15,14 @@ from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.schemas.identifiers import CommitId, ObjectKey, TableName, Version
 from rootline.tree.draft.batch import Applied, FetchedObjects, Record
+from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
 from rootline.tree.state.table_state import TableState
 
 
 class Phase(StrEnum):
-    """Where a table stands between two events."""
+    """What a table waits for between two events."""
 
     COLD = "cold"  # nothing is known of the table
     LOADING = "loading"  # LIST and GETs of the head are out
@@ -37,6 +38,21 @@ class Phase(StrEnum):
     STOPPED = "stopped"  # the end
 
 
+class Decision(StrEnum):
+    """Where the machine goes on at once, by what it knows: no event is waited for here."""
+
+    NEXT = "next"  # nothing is in flight: what follows?
+    BUILD = "build"  # a batch is closed: what is settled already, and what does the tree make of the rest?
+    LANDED = "landed"  # the own root is in the store: does the answer's date confirm it?
+    CONFIRMED = "confirmed"  # the own root is the head: its verdicts may go out
+    LOST = "lost"  # the version is another's: take the batch to the new head
+    FAILED = "failed"  # the store did not answer: when to try again
+    AGAIN = "again"  # the pause is over: take up what failed
+
+
+Node = Phase | Decision
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The process's settings as the machine needs them."""
@@ -49,17 +65,36 @@ class Policy:
 
 
 class Attempt(NamedTuple):
-    """The root in flight: what its batch came to, its name, and when its PUT went out (monotonic seconds)."""
+    """The root in flight: what its batch came to, its name, and when its PUT went out (monotonic seconds).
+
+    Once it has landed: the store's date of the answer that says so (`answered_ms`), and the date that the root has as
+    the base of the next one (`dated_ms`). `takes_leaves`: it was built with the coordinator's own leaves.
+    """
 
     applied: Applied
     version: Version
     key: ObjectKey
     commit_id: CommitId
     put_at_s: float = 0.0
+    answered_ms: int | None = None
+    dated_ms: int | None = None
+    takes_leaves: bool = False
+
+
+class SelfFlush(NamedTuple):
+    """A root that is too long: whether its leaves are being encoded, those that are ready, when to ask again (s)."""
+
+    is_encoding: bool = False
+    ready: OwnFlush | None = None
+    failures: int = 0
+    not_before_s: float = 0.0
 
 
 class TableMachine(NamedTuple):
-    """One table. `base_ms` is the store's date at which the head was confirmed (`None`: the store has no dates)."""
+    """One table. `base_ms` is the store's date at which the head was confirmed (`None`: the store has no dates).
+
+    `served`: intents of the root that was just confirmed. `resume`: the phase that a pause interrupts.
+    """
 
     table: TableName
     policy: Policy
@@ -70,8 +105,10 @@ class TableMachine(NamedTuple):
     batch: tuple[Record, ...] = ()
     attempt: Attempt | None = None
     fetched: FetchedObjects = FetchedObjects()
+    flush: SelfFlush = SelfFlush()
     acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED
     publishing: int = 0
+    served: int = 0
     expected: int = 1
     put_s: float | None = None
     timer: int = 0

@@ -11,22 +11,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
-from rootline.coordinator.protocol.effects import Fetch, ListHead, LoadHead, PutRoot, ReadBack, StoreObjects
+from rootline.coordinator.protocol.effects import (
+    EncodeLeaves,
+    Fetch,
+    ListHead,
+    LoadHead,
+    PutRoot,
+    ReadBack,
+    StoreObjects,
+)
 from rootline.coordinator.protocol.events import (
+    EncodingFailed,
     Event,
     Fetched,
     HeadListed,
     HeadLoaded,
+    LeavesEncoded,
     LoadFailed,
     ObjectsStored,
     PutReplied,
     RequestFailed,
     RootReadBack,
 )
+from rootline.coordinator.runtime.leaf_encoder import LeafEncoder, ThreadLeafEncoder
 from rootline.coordinator.runtime.object_fetcher import LeavesAhead, fetch_objects
 from rootline.ports.object_store import ObjectStore, PutAnswer, PutReply
 from rootline.schemas.bytes.root.root_codec import decode_root
@@ -40,30 +51,37 @@ from rootline.storage.metadata.table_loader import load_to_build_on
 from rootline.storage.metadata.timed_reads import TimedReads
 from rootline.tree.state.pending_object import PendingObject
 
-StoreEffect = LoadHead | Fetch | StoreObjects | PutRoot | ReadBack | ListHead
+StoreEffect = LoadHead | Fetch | StoreObjects | PutRoot | ReadBack | ListHead | EncodeLeaves
 HeadCheck = Callable[[RootHeader], Awaitable[None]]
 """Raises `Fenced` when a head names offsets that the log has not reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class EffectRunner:
-    """The store requests of one table. `timeout_s` bounds each effect, and of those that read much, each request."""
+    """The store requests of one table. `timeout_s` bounds each effect, and of those that read much, each request.
+
+    `encoder` is the process's own, with a deadline of its own.
+    """
 
     store: ObjectStore
     table: TableName
     timeout_s: float
     check_head: HeadCheck
+    encoder: LeafEncoder = field(default_factory=ThreadLeafEncoder)
 
     async def run(self, effect: StoreEffect, ahead: LeavesAhead | None = None) -> Event:
         """The event that answers `effect`; `ahead` lends leaves that were read already. Only cancellation escapes."""
         try:
-            async with asyncio.timeout(None if isinstance(effect, LoadHead | Fetch) else self.timeout_s):
+            async with asyncio.timeout(None if isinstance(effect, LoadHead | Fetch | EncodeLeaves) else self.timeout_s):
                 try:
                     return await self._carry_out(effect, ahead)
                 except Corrupt:
                     return await self._carry_out(effect, ahead)
         except TimeoutError:
-            return _failed(effect, f"no answer within {self.timeout_s} s")
+            return _failed(
+                effect,
+                "it took too long" if isinstance(effect, EncodeLeaves) else f"no answer within {self.timeout_s} s",
+            )
         except (Unavailable, OutcomeUnknown) as error:
             return _failed(effect, str(error))
         except RootlineError as error:
@@ -88,6 +106,8 @@ class EffectRunner:
                 return PutReplied(await self.store.put_if_absent(effect.key, effect.body, after=effect.after))
             case ReadBack():
                 return await self._read_back(effect)
+            case EncodeLeaves():
+                return LeavesEncoded(await self.encoder.encode(effect.head))
             case ListHead():
                 head = await find_head(self.store, self.table)
                 return HeadListed(None, None) if head is None else HeadListed(head.version, head.store_ms)
@@ -125,5 +145,7 @@ def _failed(effect: StoreEffect, detail: str) -> Event:
             return PutReplied(PutReply(PutAnswer.NO_ANSWER, detail=detail))
         case LoadHead():
             return LoadFailed(False, detail)
+        case EncodeLeaves():
+            return EncodingFailed(detail)
         case _:
             return RequestFailed(detail)

@@ -79,7 +79,7 @@ class CoordinatorMetrics:
             case Noted.STORE_FAILED:
                 # a name alone earns no label: a writer may name as many tables as it likes
                 self._failures.labels(table if table in self._tables else _OTHER).inc()
-            case Noted.HEAD_LOADED | Noted.QUARANTINED:
+            case Noted.HEAD_LOADED | Noted.QUARANTINED | Noted.ENCODING_FAILED:
                 pass
 
     def published(self, publication: Publication, now_ms: int) -> None:

@@ -2,7 +2,8 @@
 
 Owns: the table's inbox, its timer, the tasks of its effects, leaves read ahead. Does not own: any decision
 (`rootline.coordinator.protocol.commit_machine`), the requests (`effect_runner`), publishing (`verdict_outbox`).
-Invariants: events are handled one at a time; whoever delivers never waits; verdicts are published in the order of
+Invariants: events are handled one at a time; a step that is heavy is made on a thread and outside the turn; the caller
+that delivers never waits; verdicts are published in the order of
 their roots, again and again until the log has acknowledged them; a stop waits for the root in flight.
 """
 
@@ -12,21 +13,21 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 
-from rootline.coordinator.protocol.commit_machine import step
-from rootline.coordinator.protocol.effects import ArmTimer, Effect, PublishVerdicts, Report
+from rootline.coordinator.protocol.commit_machine import Step, quarantine, step
+from rootline.coordinator.protocol.effects import ArmTimer, Effect, EncodeLeaves, PublishVerdicts, Report
 from rootline.coordinator.protocol.events import (
     Arrived,
     Event,
+    Fetched,
     StopRequested,
     Tick,
     TimerFired,
     VerdictsPublished,
 )
-from rootline.coordinator.protocol.machine_moves import quarantined
 from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
 from rootline.coordinator.runtime.effect_runner import EffectRunner, StoreEffect
 from rootline.coordinator.runtime.leaf_shelf import LeafShelf
@@ -36,6 +37,9 @@ from rootline.ports.intent_log import VerdictSink
 from rootline.schemas.identifiers import TableName
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.outcomes import Acknowledged
+
+HEAVY_ENTRIES: Final = 1_000
+"""Of leaves that a step may have to match with the root: more than these take longer than others should wait."""
 
 Observer = Callable[[TableName, Report | Publication], None]
 """Told of everything that people want to know; metrics and log lines follow from it."""
@@ -93,6 +97,7 @@ class TableLoop:
         )
         self._shelf = LeafShelf(context.runner.store, context.table)
         self._timer: asyncio.TimerHandle | None = None
+        self._encoding: asyncio.Task[None] | None = None
         self._delivered = 0
         self._delivered_bytes = 0
         self._queued_bytes = 0
@@ -181,31 +186,51 @@ class TableLoop:
             try:
                 while self._machine.phase is not Phase.STOPPED:
                     event = await self._inbox.get()
-                    async with self._context.owner.turn:
-                        self._handle(event, tasks)
+                    await self._take(event, tasks)
                 await self._outbox.drained()
                 while not self._inbox.empty():  # the last acknowledgements: who keeps account must hear of them
-                    self._handle(self._inbox.get_nowait(), tasks)
+                    await self._take(self._inbox.get_nowait(), tasks)
             finally:
                 self._disarm()
+                if self._encoding is not None:
+                    self._encoding.cancel()
                 self._shelf.close()
                 publisher.cancel()
                 self._tell_held(0)
 
-    def _handle(self, event: Event, tasks: asyncio.TaskGroup) -> None:
+    async def _take(self, event: Event, tasks: asyncio.TaskGroup) -> None:
+        if not is_heavy(self._machine, event):
+            async with self._context.owner.turn:
+                tick = self._begin(event, tasks)
+                self._end(event, tick, self._stepped(event, tick), tasks)
+            return
+        async with self._context.owner.turn:
+            tick = self._begin(event, tasks)
+        after = await asyncio.to_thread(self._stepped, event, tick)
+        async with self._context.owner.turn:
+            self._end(event, tick, after, tasks)
+
+    def _begin(self, event: Event, tasks: asyncio.TaskGroup) -> Tick:
+        if isinstance(event, Arrived):
+            head = self._machine.head
+            self._shelf.expect(event.records, None if head is None else head.definition, tasks)
         environment = self._context.environment
-        tick = Tick(environment.now_ms(), environment.monotonic_s(), environment.fresh_id(), environment.jitter())
+        return Tick(environment.now_ms(), environment.monotonic_s(), environment.fresh_id(), environment.jitter())
+
+    def _stepped(self, event: Event, tick: Tick) -> Step:
+        """On any thread: the machine is a value, and nothing else is touched."""
+        try:
+            return step(self._machine, event, tick)
+        except Exception as error:  # a bug of our own: this table commits nothing more, its neighbours go on
+            structlog.get_logger().exception("table failed", action="quarantine", table=self._context.table)
+            return quarantine(self._machine, f"{type(error).__name__}: {error}")
+
+    def _end(self, event: Event, tick: Tick, stepped: Step, tasks: asyncio.TaskGroup) -> None:
         if isinstance(event, Arrived):
             self._delivered -= len(event.records)
             self._delivered_bytes -= sum(record.held_bytes for record in event.records)
-            head = self._machine.head
-            self._shelf.expect(event.records, None if head is None else head.definition, tasks)
         before = self._machine
-        try:
-            self._machine, effects = step(self._machine, event, tick)
-        except Exception as error:  # a bug of our own: this table commits nothing more, its neighbours go on
-            structlog.get_logger().exception("table failed", action="quarantine", table=self._context.table)
-            self._machine, effects = quarantined(self._machine, f"{type(error).__name__}: {error}")
+        self._machine, effects = stepped
         if self._machine.phase is Phase.QUARANTINED and self._held_since_ms is None:
             arrived = event.records if isinstance(event, Arrived) else ()
             dropped = (*before.batch, *before.queue, *arrived)
@@ -232,6 +257,8 @@ class TableLoop:
                 self._outbox.publish(effect)
             case Report():
                 self._context.observe(self._context.table, effect)
+            case EncodeLeaves():
+                self._encoding = tasks.create_task(self._run(effect), name=f"encoding leaves of {self._context.table}")
             case _:
                 tasks.create_task(self._run(effect), name=f"{type(effect).__name__} of {self._context.table}")
 
@@ -251,3 +278,12 @@ class TableLoop:
     def _acknowledged(self, publication: Publication) -> None:
         self._context.observe(self._context.table, publication)
         self._inbox.put_nowait(VerdictsPublished(publication.up_to))
+
+
+def is_heavy(machine: TableMachine, event: Event) -> bool:
+    """Whether the step may match leaves of many entries with the root: such leaves came with the event, or before."""
+    leaves = [*machine.fetched.leaves.values(), *(event.fetched.leaves.values() if isinstance(event, Fetched) else ())]
+    entries: int = sum(leaf.length for leaf in leaves if leaf is not None)
+    if machine.flush.ready is not None:
+        entries += machine.flush.ready.entries
+    return entries >= HEAVY_ENTRIES

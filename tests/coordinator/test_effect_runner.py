@@ -8,7 +8,14 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
-from rootline.coordinator.protocol.effects import Fetch, ListHead, LoadHead, PutRoot, ReadBack, StoreObjects
+from rootline.coordinator.protocol.effects import (
+    Fetch,
+    ListHead,
+    LoadHead,
+    PutRoot,
+    ReadBack,
+    StoreObjects,
+)
 from rootline.coordinator.protocol.events import (
     Event,
     Fetched,

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -50,7 +50,7 @@ from rootline.storage.check.chain import check_table
 from rootline.storage.check.findings import DataFiles
 from rootline.tree.commit.apply import apply_batch
 from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, Record, Stamp, VectorAt
-from rootline.tree.intents.self_flush import Relief
+from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.ledger.header_limits import HEADER_LIMITS
 from rootline.tree.proof.statistics_rules import statistics_of
 from rootline.tree.state.table_state import TableState
@@ -131,7 +131,7 @@ class TableBuilder:
         self._offset = self._intents = self._names = 0
         self.now_ms = 1_700_000_000_000
         self.limits = HEADER_LIMITS
-        self.relief: Relief | None = None
+        self.relief: Callable[[TableState], OwnFlush] | None = None
 
     @property
     def state(self) -> TableState:
@@ -307,10 +307,9 @@ class TableBuilder:
         self.now_ms += 1_000
         version = 0 if self._state is None else self._state.header.version + 1
         stamp = Stamp(CommitId(uuid.uuid5(self.table_uuid, f"commit {version}").hex), "tests", self.now_ms)
+        relief = None if self.relief is None or self._state is None else self.relief(self._state)
         while True:
-            answer = apply_batch(
-                self._state, self.table, records, fetched, stamp, limits=self.limits, relief=self.relief
-            )
+            answer = apply_batch(self._state, self.table, records, fetched, stamp, limits=self.limits, relief=relief)
             if not isinstance(answer, Needs):
                 break
             fetched = await self._fetched(fetched, answer)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
+from dataclasses import replace
+
 import pytest
 
 from rootline.maintenance.flush_limits import FlushLimits
-from rootline.maintenance.self_flush_plan import own_leaves
+from rootline.maintenance.self_flush_plan import own_flush
+from rootline.schemas.bytes.leaf import stepwise_encoding
+from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, encode_leaf
 from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.intent import IntentKind
 from rootline.tree.check.root_diff import diff
@@ -15,7 +20,7 @@ from tests.maintenance.table_builder import TableBuilder, data_file, location_of
 async def a_table(**properties: str) -> TableBuilder:
     """Whose coordinator flushes by itself from ten rows of the root on."""
     builder = TableBuilder(**{"rootline.flush.hard-entries": "10", **properties})
-    builder.relief = own_leaves
+    builder.relief = own_flush
     await builder.create()
     return builder
 
@@ -111,9 +116,9 @@ async def test_a_worker_s_flush_and_the_coordinators_own_in_one_root_move_each_r
 async def test_the_same_head_gives_the_same_leaves_under_the_same_names() -> None:
     builder = await a_table()
     await builder.append(*range(10))
-    first, second = own_leaves(builder.state), own_leaves(builder.state)
-    assert [(leaf.manifest, leaf.body) for leaf in first] == [(leaf.manifest, leaf.body) for leaf in second]
-    assert len(first) == 1
+    first, second = own_flush(builder.state), own_flush(builder.state)
+    assert (first.manifests, first.encoded) == (second.manifests, second.encoded)
+    assert len(first.manifests) == len(first.encoded) == 1
 
 
 async def test_a_root_that_is_large_in_bytes_is_relieved_too() -> None:
@@ -139,3 +144,28 @@ async def test_a_threshold_that_cannot_be_read_stops_no_commit() -> None:
     await builder.append(*range(12))
     await builder.append(13)
     assert len(builder.live_files()) == 13
+
+
+@pytest.mark.parametrize("step_entries", [1, 4, 100])
+async def test_a_leaf_that_is_encoded_in_steps_is_the_same_byte_by_byte(
+    step_entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = await a_table()
+    await builder.append(*range(9))
+    rows = [row.entry for row in builder.state.live.rows.values()]
+    some = [entry if number % 3 else replace(entry, content_stats={}) for number, entry in enumerate(rows)]
+    monkeypatch.setattr(stepwise_encoding, "STEP_ENTRIES", step_entries)
+    for entries in (rows, some, [replace(entry, content_stats={}) for entry in rows]):
+        steps = stepwise_encoding.encode_in_steps(
+            entries, builder.definition, leaf_uuid=uuid.UUID(int=5), content=LeafContent.DATA
+        )
+        pauses = 0
+        while True:
+            try:
+                next(steps)
+                pauses += 1
+            except StopIteration as end:
+                leaf = end.value
+                break
+        assert pauses >= len(rows) // step_entries
+        assert leaf == encode_leaf(entries, builder.definition, leaf_uuid=uuid.UUID(int=5), content=LeafContent.DATA)

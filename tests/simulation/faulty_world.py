@@ -55,6 +55,7 @@ class World:
     trace: Trace
     roughness: float = 1.0
     rereads: int = 0
+    encoded: int = 0
     late: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def chance(self, probability: float) -> bool:

@@ -9,16 +9,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from dataclasses import dataclass, field, replace
 
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
+from rootline.maintenance.self_flush_plan import own_flush
 from rootline.testing.seeded_environment import SeededEnvironment
+from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
+from rootline.tree.state.table_state import TableState
 from rootline.workers.app import WorkerService
 from rootline.workers.settings import WorkerSettings
 from tests.simulation.faulty_log import CoordinatorsLog, WorkersLog
 from tests.simulation.faulty_world import ProcessStore, World
+
+
+class SlowEncoder:
+    """Leaves take a while, in which their table goes on, or fail; every choice follows from the process's name."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world, self._name, self._rng = world, name, random.Random(f"leaves of {name}")
+
+    async def encode(self, head: TableState) -> OwnFlush:
+        await asyncio.sleep(self._rng.expovariate(1 / 0.2) * self._world.roughness)
+        if self._rng.random() < 0.2 * self._world.roughness:
+            self._world.trace.note(self._name, "leaves fail", head.header.table, head.header.version)
+            raise MemoryError
+        self._world.trace.note(self._name, "leaves are ready", head.header.table, head.header.version)
+        self._world.encoded += 1
+        return own_flush(head)
 
 
 @dataclass(slots=True)
@@ -56,6 +76,7 @@ class Process:
             )
             log = CoordinatorsLog(world, name, self.running, world.log.member(self.name))
             coordinator = CoordinatorService(store=store, log=log, environment=environment, settings=settings)
+            coordinator._encoder = SlowEncoder(world, name)
             coordinator._policy = replace(coordinator._policy, header_limits=self.limits)
             self._service = coordinator
         else:

@@ -65,6 +65,7 @@ class Outcome:
     vector_compactions: int
     restores: int
     rewrites: int
+    encoded: int
 
 
 def simulate(
@@ -211,6 +212,7 @@ async def _outcome(seed: int, world: World, processes: Sequence[Process], states
         kills=sum(process.kills for process in processes) - len(processes),
         rebalances=world.log.group.generation,
         rereads=world.rereads,
+        encoded=world.encoded,
         virtual_s=asyncio.get_running_loop().time(),
         leaves=sum(len(state.leaves) for state in states),
         pages=pages,

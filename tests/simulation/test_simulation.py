@@ -38,6 +38,7 @@ def test_a_worker_that_compacts_leaves_beside_the_writers_loses_and_doubles_noth
     outcomes = [simulate(seed, 150) for seed in (31, 105, 106)]
     assert sum(outcome.compactions for outcome in outcomes) >= 3
     assert sum(outcome.vector_compactions for outcome in outcomes) >= 1
+    assert sum(outcome.encoded for outcome in outcomes) >= 3, "no coordinator had to write leaves itself"
     assert all(outcome.leaves > 0 for outcome in outcomes)
 
 

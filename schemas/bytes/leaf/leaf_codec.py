@@ -81,9 +81,15 @@ def encode_leaf(
         Invalid: `leaf-invalid`, a leaf cannot hold these entries; `statistics-invalid`, a bound is of another type.
 
     """
-    _check_entries(entries, content)
-    tracked = _tracked_in(entries, definition)
-    table = _table_of(entries, tracked)
+    check_entries(entries, content)
+    tracked = tracked_in(entries, definition)
+    return encoded_rows(entries, table_of(entries, tracked), leaf_uuid, content)
+
+
+def encoded_rows(
+    entries: Sequence[ContentEntry], table: pa.Table, leaf_uuid: UUID, content: LeafContent
+) -> EncodedLeaf:
+    """The leaf of `entries`, of which `table` has the columns. Raises as `encode_leaf`."""
     violations = column_violation(table)
     if violations is not None:
         raise Invalid("leaf-invalid", _named(entries, violations))
@@ -153,7 +159,7 @@ def leaf_of_entries(
         Invalid: `leaf-invalid`, `statistics-invalid`, a value is not of its column's type.
 
     """
-    table = _table_of(entries, _tracked_in(entries, definition))
+    table = table_of(entries, tracked_in(entries, definition))
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, row_group_size=ROW_GROUP_ENTRIES, compression="lz4", write_statistics=False)
     held = sink.getvalue()
@@ -172,7 +178,7 @@ def _repeating(schema: pa.Schema, path: str = "") -> list[str]:
     return found
 
 
-def _check_entries(entries: Sequence[ContentEntry], content: LeafContent) -> None:
+def check_entries(entries: Sequence[ContentEntry], content: LeafContent) -> None:
     if not 0 < len(entries) <= MAX_ENTRIES:
         raise Invalid("leaf-invalid", f"a leaf holds 1 to {MAX_ENTRIES} entries, not {len(entries)}")
     if len({entry.partition_spec_id for entry in entries}) > 1:
@@ -192,7 +198,8 @@ def _named(entries: Sequence[ContentEntry], violations: str) -> str:
     return f"an entry cannot be in a leaf: {violations}"
 
 
-def _tracked_in(entries: Sequence[ContentEntry], definition: TableDefinition) -> list[TrackedField]:
+def tracked_in(entries: Sequence[ContentEntry], definition: TableDefinition) -> list[TrackedField]:
+    """The columns and expressions that some entry has statistics of. Raises as `encode_leaf`."""
     used = sorted(set().union(*(entry.content_stats for entry in entries)))
     unknown = [tracked_id for tracked_id in used if tracked_id not in definition.tracked_by_id]
     if unknown:
@@ -200,7 +207,8 @@ def _tracked_in(entries: Sequence[ContentEntry], definition: TableDefinition) ->
     return [definition.tracked_by_id[tracked_id] for tracked_id in used]
 
 
-def _table_of(entries: Sequence[ContentEntry], tracked: Sequence[TrackedField]) -> pa.Table:
+def table_of(entries: Sequence[ContentEntry], tracked: Sequence[TrackedField]) -> pa.Table:
+    """The entries as columns of `leaf_schema`. Raises as `encode_leaf`."""
     schema = leaf_schema(tracked)
     arrays = [_row_column(entries, field) for field in ROW_FIELDS]
     if tracked:
@@ -331,4 +339,12 @@ def _corrupt(location: str, reason: str) -> Corrupt:
     return Corrupt("leaf-corrupt", f"{location}: {reason}")
 
 
-__all__ = ["MAX_ENTRIES", "EncodedLeaf", "Leaf", "LeafContent", "decode_leaf", "encode_columns", "encode_leaf"]
+__all__ = [
+    "MAX_ENTRIES",
+    "EncodedLeaf",
+    "Leaf",
+    "LeafContent",
+    "decode_leaf",
+    "encode_columns",
+    "encode_leaf",
+]

@@ -188,6 +188,10 @@ class LazyStats(Mapping[int, FieldStatistics]):
         self.name = name
         self._decoded = decoded
 
+    def read_once(self) -> LazyStats:
+        """The same, apart: what is decoded by looking at it is freed with it. Itself when it is decoded already."""
+        return self if self._decoded is not None else LazyStats(self.codec, self.encoded, self.name)
+
     def _items(self) -> ContentStats:
         if self._decoded is None:
             try:

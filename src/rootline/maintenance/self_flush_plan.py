@@ -2,50 +2,98 @@
 
 Owns: that choice, and the leaves' names and bytes. Does not own: thresholds (`flush_limits`), how the leaves become
 part of a root (`rootline.tree.intents.self_flush`).
-Invariants: pure: the same head gives the same leaves under the same names, so a commit that is tried again stores
-nothing twice; a root that cannot be made shorter is left alone.
+Invariants: pure: the same head gives the same leaves under the same names; a root that cannot be made shorter is left
+alone; it is made in steps, so that a thread may give way between them.
 
-Source: architecture page, "The way of a flush"; decision 0025.
+Source: architecture page, "The way of a flush"; decisions 0025 and 0039.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Generator
 from dataclasses import replace
+from enum import Enum
 from typing import Final
 
 from rootline.maintenance.flush_limits import FlushLimits
 from rootline.maintenance.flush_plan import plan_flush
-from rootline.maintenance.planned_leaf import PlannedLeaf, manifest_of
-from rootline.schemas.bytes.leaf.leaf_codec import decode_leaf, encode_leaf
+from rootline.maintenance.planned_leaf import manifest_of
+from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, Leaf, decode_leaf
+from rootline.schemas.bytes.leaf.stepwise_encoding import encode_in_steps
 from rootline.schemas.errors import Invalid
-from rootline.tree.intents.self_flush import OwnLeaf
+from rootline.schemas.intent import AddedManifest
+from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.state.table_state import TableState
 
 DELETE_LEAVES: Final = 4
 """Of single data leaves: each leaf is a request before the root's."""
+FAR_PAST: Final = 2
+"""Times a hard limit: so long a root waits for its leaves."""
 _FEW: Final = 10
 """A large root with less than a tenth of the entries that are too many is large for another reason."""
 
 
-def own_leaves(state: TableState) -> tuple[OwnLeaf, ...]:
-    """The leaves that the commit after `state` writes; none while its root is short enough.
+class RootLength(Enum):
+    """How long a root is, by the table's hard limits."""
+
+    SHORT = "short"
+    PAST_LIMIT = "past its limit"  # the coordinator flushes
+    FAR_PAST_LIMIT = "far past its limit"  # commits wait for that
+
+
+def root_length(state: TableState) -> RootLength:
+    """How long the head's root is."""
+    limits = _limits(state)
+    if _is_past(state, limits, FAR_PAST):
+        return RootLength.FAR_PAST_LIMIT
+    return RootLength.PAST_LIMIT if _is_past(state, limits, 1) else RootLength.SHORT
+
+
+def own_flush(state: TableState) -> OwnFlush:
+    """The leaves for the rows of `state`; none while its root is short enough. Raises as `flush_in_steps`."""
+    steps = flush_in_steps(state)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: OwnFlush = end.value
+            return found
+
+
+def flush_in_steps(state: TableState) -> Generator[None, None, OwnFlush]:
+    """The same, with a pause for the caller after each plan and after every thousand entries.
 
     Raises:
         Corrupt: a manifest vector or a leaf of the table cannot be read.
 
     """
     limits = _limits(state)
-    rows = len(state.live.rows)
-    is_large = state.root.size_in_bytes >= limits.hard_bytes and rows * _FEW >= limits.hard_entries
-    if rows < limits.hard_entries and not is_large:
-        return ()
+    if not _is_past(state, limits, 1):
+        return OwnFlush()
     now = replace(limits, data_files=1, vectors=1, delete_leaves=DELETE_LEAVES)
     plan = plan_flush(state.root, state.definition, now, leaves=state.leaves, dead=state.live.dead)
-    written: list[OwnLeaf] = []
+    manifests: list[AddedManifest] = []
+    encoded: list[EncodedLeaf] = []
+    leaves: dict[str, Leaf] = {}
     for planned in plan.leaves:
-        written.append(_written(state, planned, written))
-    return tuple(written)
+        yield
+        name = f"self-flush/{state.root.digest.hex()}/{len(manifests)}"
+        leaf_uuid = uuid.uuid5(state.header.table_uuid, name)
+        leaf = yield from encode_in_steps(
+            planned.entries, state.definition, leaf_uuid=leaf_uuid, content=planned.content
+        )
+        manifests.append(manifest_of(planned, leaf, manifests))
+        encoded.append(leaf)
+        yield
+        leaves[leaf.location] = decode_leaf(leaf.body, location=leaf.location)
+    return OwnFlush(tuple(manifests), tuple(encoded), leaves)
+
+
+def _is_past(state: TableState, limits: FlushLimits, times: int) -> bool:
+    rows = len(state.live.rows)
+    is_large = state.root.size_in_bytes >= times * limits.hard_bytes and rows * _FEW >= limits.hard_entries
+    return rows >= times * limits.hard_entries or is_large
 
 
 def _limits(state: TableState) -> FlushLimits:
@@ -53,11 +101,3 @@ def _limits(state: TableState) -> FlushLimits:
         return FlushLimits.of_properties(state.definition.properties)
     except Invalid:  # the worker says so; commits go on
         return FlushLimits()
-
-
-def _written(state: TableState, planned: PlannedLeaf, before: list[OwnLeaf]) -> OwnLeaf:
-    name = f"self-flush/{state.root.digest.hex()}/{len(before)}"
-    leaf_uuid = uuid.uuid5(state.header.table_uuid, name)
-    leaf = encode_leaf(planned.entries, state.definition, leaf_uuid=leaf_uuid, content=planned.content)
-    manifest = manifest_of(planned, leaf, [own.manifest for own in before])
-    return OwnLeaf(manifest, leaf.body, decode_leaf(leaf.body, location=leaf.location))

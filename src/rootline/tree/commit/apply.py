@@ -23,7 +23,7 @@ from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, NoTable, R
 from rootline.tree.draft.change import Effect
 from rootline.tree.draft.dead_leaves import drop_dead_leaves
 from rootline.tree.intents.merged_puffin import write_merged
-from rootline.tree.intents.self_flush import Relief, relieve
+from rootline.tree.intents.self_flush import OwnFlush, relieve
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
 from rootline.tree.state.table_state import TableState
@@ -41,7 +41,7 @@ def apply_batch(
     acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED,
     writer_retention_s: int = WRITER_RETENTION_S,
     limits: HeaderLimits = HEADER_LIMITS,
-    relief: Relief | None = None,
+    relief: OwnFlush | None = None,
 ) -> Applied | Needs | NoTable:
     """The next root of `table` after `records`, which are at or above its offsets, ascending in each partition.
 
@@ -54,7 +54,7 @@ def apply_batch(
         acknowledged: how far the log is known to hold the verdicts; their outcomes are kept no longer.
         writer_retention_s: how long an idle `process/` writer stays in the ledger.
         limits: of the header; what exceeds them moves to pages.
-        relief: what to do when the head's root is too long for its commits.
+        relief: leaves of the coordinator's own that hold rows of the head, or of a root before it.
 
     Returns:
         `Applied`; or `Needs`, the objects to fetch before trying again; or `NoTable`.
@@ -77,7 +77,7 @@ def apply_batch(
         draft.place_merged(rows)
         decisions.objects.append(puffin)
     if relief is not None and state is not None:
-        decisions.objects.extend(relieve(draft, relief(state)))
+        decisions.objects.extend(relieve(draft, relief))
     if Effect.MAINTAINS in draft.effect or draft.rows.moved:
         drop_dead_leaves(draft)
     following = next_header(
