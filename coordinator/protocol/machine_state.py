@@ -31,7 +31,7 @@ class Phase(StrEnum):
     FETCHING = "fetching"  # leaves or vectors that the batch needs are being read
     STAGING = "staging"  # what the root will reference is being stored
     PUTTING = "putting"  # the PUT of the root is out
-    READING_BACK = "asking"  # its outcome is unknown: a GET of the same root is out
+    READING_BACK = "reading_back"  # its outcome is unknown: a GET of the same root is out
     CONFIRMING = "confirming"  # it landed late after the last answer: a LIST is out
     WAITING = "waiting"  # a delay before trying again
     QUARANTINED = "quarantined"  # stored bytes are corrupt, or a rule of our own broke: nothing more is committed
