@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from rootline.maintenance import stepwise_encoding
 from rootline.maintenance.flush_limits import FlushLimits
 from rootline.maintenance.self_flush_plan import own_flush
-from rootline.schemas.bytes.leaf import stepwise_encoding
 from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, encode_leaf
 from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.intent import IntentKind
