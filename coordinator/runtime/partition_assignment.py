@@ -43,7 +43,7 @@ LoopFactory = Callable[[TableName, Acknowledged, TableOwner], TableLoop]
 
 
 class End(Enum):
-    """How a tenure ended."""
+    """How a partition assignment ended."""
 
     IN_GOOD_ORDER = auto()
     CUT_OFF = auto()

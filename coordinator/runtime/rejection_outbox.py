@@ -2,7 +2,7 @@
 
 Owns: the queue, and trying again until the log has acknowledged. Does not own: what a rejection says
 (`record_decoding`), how far a partition is decided (`frontier`, which hears of every rejection that was published).
-Invariants: nothing is dropped; whoever rejects never waits, but asks first whether there is room; one that is not
+Invariants: nothing is dropped; the caller never waits, but asks first whether there is room; one that is not
 acknowledged holds its partition's frontier back, and no table.
 """
 
@@ -29,7 +29,7 @@ Published = Callable[[Sequence[Rejection]], None]
 
 @dataclass(slots=True)
 class RejectionOutbox:
-    """One tenure's. `published` is told of rejections that the log has acknowledged, `held` of bytes that are kept.
+    """One partition assignment's. `published` is told of rejections that the log has acknowledged, `held` of bytes that are kept.
 
     `trouble`: why they cannot be published, if they cannot; it is tried again and again.
     """

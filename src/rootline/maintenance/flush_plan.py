@@ -2,7 +2,7 @@
 
 Owns: the choice of rows, and which leaf a vector goes to. Does not own: how entries fill leaves (`planned_leaf`),
 thresholds (`flush_limits`), what is read to plan (`rootline.workers.jobs.flush_job`), what happens to rows that changed
-since the plan was made (`rootline.tree` masks them).
+since the plan was made (they are dead in the new leaf).
 Invariants: a leaf holds one spec, and data or deletes; every entry is EXISTING with the explicit snapshot id,
 sequence numbers and first row id of the root row that it came from; a vector goes to a delete leaf affiliated with
 the data leaf of its data file, or, where these are many, to one that belongs to none; it stays in the root while its

@@ -117,7 +117,7 @@ class LiveSet:
         return found
 
     async def follow(self, old: Root | None, new: Root, key: str) -> Step:
-        """Advance from `old` to `new`, whose object key is `key`; `None`: begin anew with `new`."""
+        """Advance from `old` to `new`, whose object key is `key`; `None`: begin again with `new`."""
         step = Step(new, key, is_first=old is None)
         if old is None:
             self._clear()
@@ -229,7 +229,7 @@ class LiveSet:
         return dead
 
     async def _read_stored(self, entry: ContentEntry) -> None:
-        """Read a manifest vector that rests in a Puffin file; what is wrong with it is a finding."""
+        """Read a manifest vector that is stored in a Puffin file; what is wrong with it is a finding."""
         vector = entry.deletion_vector
         if entry.content_type is ContentType.MANIFEST_DV and vector is not None and vector.inline_content is None:
             self._stored[entry.location, vector.offset or 0] = await self._objects.manifest_vector(entry)

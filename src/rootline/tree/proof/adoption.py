@@ -170,8 +170,8 @@ def totals_of_leaves(state: TableState) -> Totals:
 def _dead_before(state: TableState, location: str) -> BitMap | None:
     """What an EXISTING vector holds: a root's own change is in its ADDED one."""
     rows = (row.entry for row in state.live.manifest_vector_rows.get(location, ()))
-    masks = [ordinals_of_vector(entry) for entry in rows if entry.version_info.status is Status.EXISTING]
-    return masks[0] if masks else None
+    vectors = [ordinals_of_vector(entry) for entry in rows if entry.version_info.status is Status.EXISTING]
+    return vectors[0] if vectors else None
 
 
 def faults_of_first(header: RootHeader, leaf_rows: Iterable[ContentEntry]) -> Iterable[str]:
@@ -206,8 +206,8 @@ def _fault_of_rows(root: Root, definition: TableDefinition) -> str | None:
         return "its rows have statistics of another definition"
     rows = [row.entry for row in root.rows]
     leaves = {entry.location: entry for entry in rows if entry.content_type in _LEAVES}
-    masks = {entry.location for entry in rows if entry.content_type is ContentType.MANIFEST_DV}
-    if len(leaves) + len(masks) != len(rows) or not masks <= leaves.keys():
+    vectors = {entry.location for entry in rows if entry.content_type is ContentType.MANIFEST_DV}
+    if len(leaves) + len(vectors) != len(rows) or not vectors <= leaves.keys():
         return "it has rows that are neither leaves, each once, nor one vector of each"
     size = sum(entry.file_size_in_bytes or 0 for entry in leaves.values())
     count = sum(entry.record_count for entry in leaves.values())

@@ -30,7 +30,7 @@ class RootGroup:
 
 @dataclass(frozen=True, slots=True)
 class LeafOutline:
-    """One leaf. `dead` entries are masked, `newly_dead` of them by this snapshot; `deletes`: its affiliated leaves."""
+    """One leaf. `dead` entries are in its manifest vector, `newly_dead` of them since this snapshot; `deletes`: its affiliated leaves."""
 
     location: str
     content_type: ContentType
@@ -46,7 +46,7 @@ class LeafOutline:
 
     @property
     def live(self) -> int:
-        """Entries that are not masked."""
+        """Entries that are not dead."""
         return self.entries - self.dead
 
 

@@ -1,4 +1,4 @@
-"""A table's tree as a picture: the root, its own rows, its leaves, and what manifest vectors mask.
+"""A table's tree as a picture: the root, its own rows, its leaves, and which of their entries are dead.
 
 Owns: the drawing. Does not own: the numbers (`outline`).
 Invariants: pure; the same version gives the same bytes; text from a table is escaped; readable on light and dark
