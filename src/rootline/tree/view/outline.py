@@ -30,7 +30,7 @@ class RootGroup:
 
 @dataclass(frozen=True, slots=True)
 class LeafOutline:
-    """One leaf. `dead`: entries in its manifest vector; `newly_dead`: those of this snapshot; `deletes`: its own leaves."""
+    """One leaf. `dead`: entries in its manifest vector; `newly_dead`: by this snapshot; `deletes`: its own leaves."""
 
     location: str
     content_type: ContentType
