@@ -69,7 +69,7 @@ class EffectRunner:
     encoder: LeafEncoder = field(default_factory=ThreadLeafEncoder)
 
     async def run(self, effect: StoreEffect, ahead: LeavesAhead | None = None) -> Event:
-        """The event that answers `effect`; `ahead` lends leaves that were read already. Only cancellation escapes."""
+        """The event that answers `effect`; `ahead`: leaves that were read already. Only cancellation escapes."""
         try:
             async with asyncio.timeout(None if isinstance(effect, LoadHead | Fetch | EncodeLeaves) else self.timeout_s):
                 try:
@@ -132,9 +132,14 @@ class EffectRunner:
             return
         found = await self.store.get(key)
         if found is None:
-            raise Unavailable("store-unavailable", f"{key}: not stored yet ({reply.answer.value} {reply.detail})")
+            raise Unavailable(
+                "store-unavailable", f"{key}: not stored yet ({reply.answer.value} {reply.detail}); it is tried again"
+            )
         if found.body != item.body:
-            raise Unavailable("store-unavailable", f"{key}: other bytes rest under this name")
+            raise Unavailable(
+                "store-unavailable",
+                f"{key}: other bytes are stored under this name; it is tried again, find out who wrote them",
+            )
 
     async def _read_back(self, effect: ReadBack) -> Event:
         found = await self.store.get(effect.key)

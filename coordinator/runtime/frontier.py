@@ -44,7 +44,7 @@ class _Progress:
 
 
 class Frontier:
-    """The partitions of one tenure, from their starts on."""
+    """The partitions of one assignment, from their starts on."""
 
     def __init__(self, starts: Iterable[PartitionOffset]) -> None:
         self._partitions: dict[Partition, _Progress] = {
