@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class CoordinatorSettings(BaseSettings):
-    """Units stand last in each name."""
+    """Units come last in each name."""
 
     model_config = SettingsConfigDict(env_prefix="ROOTLINE_COORDINATOR__", extra="forbid", frozen=True)
 

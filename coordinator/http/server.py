@@ -2,7 +2,7 @@
 
 Owns: the coordinator's routes. Does not own: what they report, the catalog (`rootline.catalog.rest.routes`), the
 server's life (`rootline.catalog.rest.serving`).
-Invariants: read-only; port 0 lets the system pick; signals are left to whoever runs the process.
+Invariants: read-only; port 0 lets the system pick; signals are left to the process's owner.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from rootline.tree.state.table_state import TableState
 
 @dataclass(frozen=True, slots=True)
 class LoadHead:
-    """LIST for the head, read it, its leaves and pages; `known` lends leaves and pages that need not be read again."""
+    """LIST for the head, read it, its leaves and pages; leaves and pages of `known` are not read again."""
 
     known: TableState | None
 

@@ -1,4 +1,4 @@
-"""What the outside tells the commit machine.
+"""What happens outside the commit machine, as it is told.
 
 Owns: one value per kind of event, and the `Tick` that comes with each. Does not own: what follows from them.
 Invariants: an event is a fact that has happened; it never asks.
@@ -18,7 +18,7 @@ from rootline.tree.state.table_state import TableState
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """When an event is handled: wall clock (ms), monotonic clock (s), an id nobody else has, a number in [0, 1)."""
+    """When an event is handled: wall clock (ms), monotonic clock (s), a fresh id, a number in [0, 1)."""
 
     now_ms: int
     monotonic_s: float
@@ -58,7 +58,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class ObjectsStored:
-    """What the root will reference rests in the store."""
+    """What the root will reference is in the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class PutReplied:
 
 @dataclass(frozen=True, slots=True)
 class RootReadBack:
-    """What a GET of the root in flight showed: whose it is (`None`: nobody's), and the store's dates (ms)."""
+    """What a GET of the root in flight showed: whose it is (`None`: no root), and the store's dates (ms)."""
 
     commit_id: CommitId | None
     store_ms: int | None

@@ -59,7 +59,7 @@ def what_next(machine: TableMachine, tick: Tick) -> Move:
     if is_held(machine):
         return Move(Phase.GATHERING, machine)
     if machine.head is None:
-        return load(machine)  # somebody may have created the table meanwhile
+        return load(machine)  # another coordinator may have created the table meanwhile
     window = next_window(served, len(machine.queue), machine.put_s or 0.0, machine.policy.limits)
     if window is not None:
         gathering = machine._replace(expected=window.expected, timer=machine.timer + 1)
@@ -203,7 +203,7 @@ def confirmed(machine: TableMachine, tick: Tick) -> Move:
 
 
 def lost(machine: TableMachine, tick: Tick) -> Move:
-    """Somebody else made this version: load the head, at once or after a pause."""
+    """Another coordinator made this version: load the head, at once or after a pause."""
     losses = machine.losses + 1
     noted = Noted.YIELDED if losses > machine.policy.retry.losses_max else Noted.REBASED
     note = Report(noted, f"lost {losses} races in a row", in_flight(machine).version)

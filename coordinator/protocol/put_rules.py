@@ -4,10 +4,10 @@ Owns: the three outcomes and the 300-second rule. Does not own: the requests the
 Invariants: only a 200 to one's own PUT, or reading one's own commit id back, means landed; only reading another's
 means lost; everything else is unknown, and an unknown outcome decides nothing.
 
-Theory. Roots are only deleted `root_retention_s` (at least 600 s) after they are superseded. Whoever builds root N
-on a head N-1 that was confirmed at the store's date t, and hears about N from the store before t + 300 s, knows that
-no expiry can have removed a root N of somebody else in between: so a created N is *the* N. After a longer pause only
-a LIST can tell. No local clock takes part.
+Theory. Roots are only deleted `root_retention_s` (at least 600 s) after they are superseded. A coordinator that builds
+root N on a head N-1 that was confirmed at the store's date t, and has an answer about N from before t + 300 s, knows
+that no expiry can have removed a root N of another coordinator in between: so a created N is *the* N. After a longer
+pause only a LIST can tell. No local clock takes part.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Invariants: at most one request for leaves is out, and none while leaves are rea
 which ends with an event always; leaves stay ready until a root that was built with them is confirmed.
 
 Theory. Leaves are made from one head and taken over by a later one, and commits go on meanwhile. That is safe for the
-reason that a worker's flush is: an entry counts while the root has the row that it came from, of that very place and
-file sequence number, and is dead in the leaf otherwise. So what was removed, replaced, moved or rewritten since
+reason that a worker's flush is: an entry counts while the root has the row that it came from, of that place and file
+sequence number, and is dead in the leaf otherwise. So what was removed, replaced, moved or rewritten since
 does not come back, and what a restore brought back has a new file sequence number and stays in the root. A lost race
 spoils nothing: the leaves were made from a confirmed head, and every later head follows from it. What grows meanwhile
 is bounded: a root of twice the limit waits for its leaves, and one batch comes on top of that.

@@ -1,4 +1,4 @@
-"""Fetches what a new table that goes on from an Iceberg table stands on.
+"""Fetches what a new table that goes on from an Iceberg table is built on.
 
 Owns: the reads, and the check of all of it away from the event loop. Does not own: the rules
 (`rootline.tree.proof.adoption`), who asks (`object_fetcher`).
@@ -29,7 +29,7 @@ from rootline.tree.state.table_state import TableState
 async def read_adopted(
     store: ObjectStore, table: TableName, named: AdoptedRoot, definition: TableDefinition
 ) -> TableState | Invalid:
-    """What the new table stands on, or why it cannot. Raises `Unavailable` when the store does not answer."""
+    """What the new table is built on, or why it cannot be. Raises `Unavailable` when the store does not answer."""
     fault = invalid(f"adopted root {named.location!r} cannot be read")
     for _ in range(2):  # an answer that was cut off looks like a broken object
         try:
@@ -42,7 +42,7 @@ async def read_adopted(
             fault = invalid(error.message)
         except RootlineError:
             raise
-        except Exception as error:  # somebody else chose these bytes: what they do to a decoder is the intent's fault
+        except Exception as error:  # others chose these bytes: what they do to a decoder is the intent's fault
             structlog.get_logger().exception("adoption unreadable", action="reject", table=table)
             fault = invalid(f"adopted root {named.location!r} cannot be read ({type(error).__name__})")
     return fault

@@ -1,9 +1,9 @@
 """Reads the log for as long as the process runs, whatever partitions it is given and however often they change.
 
-Owns: the turn from assignment to tenure to revocation, and what is remembered of a tenure's progress. Does not own:
+Owns: the turn from assignment to revocation, and what is remembered of an assignment's progress. Does not own:
 what becomes of a record (`assignment`), how partitions are shared (the feed).
-Invariants: nothing is remembered past a record without an acknowledged verdict; what a tenure has in flight is decided,
-or cut off, before its partitions go; a stop is a revocation of all.
+Invariants: nothing is remembered past a record without an acknowledged verdict; what an assignment has in flight is
+decided, or cut off, before its partitions go; a stop is a revocation of all.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class ConsumerLoop:
         return assignment
 
     async def _end_assignment(self, patience_s: float | None, until_s: float = math.inf) -> None:
-        """All of the tenure is decided, or cut off after `patience_s`; unless that is 0, its progress is remembered.
+        """All of it is decided, or cut off after `patience_s`; unless that is 0, its progress is remembered.
 
         That ends at `until_s` (monotonic seconds), whether or not the log has answered.
         """

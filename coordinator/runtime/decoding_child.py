@@ -61,5 +61,5 @@ def _limit_memory(more_bytes: int) -> None:
 if __name__ == "__main__":
     try:
         main(sys.stdin.buffer, sys.stdout.buffer)
-    except (BrokenPipeError, EOFError):  # whoever asks has gone: nothing is to be said, in its log least of all
+    except (BrokenPipeError, EOFError):  # the parent has gone: there is no one to answer, and its log is not ours
         os._exit(1)

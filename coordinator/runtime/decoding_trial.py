@@ -1,9 +1,9 @@
-"""Records that were being read when a coordinator ended without a word: decoded by somebody else first.
+"""Records that were being read when a coordinator was killed: decoded by a child process first.
 
 Owns: the child process, its limits and its end; which records end it. Does not own: which records are suspects (the
 feed), what becomes of them (`assignment`).
 Invariants: nothing that a record does to the child reaches this process; the child's end is blamed on the one record
-that it had in hand; a child that does not start blames nobody.
+that it had in hand; a child that does not start rejects nothing.
 
 Theory. A record that kills the process that decodes it would kill the next owner too, and the one after that. So after
 an unclean end the records that may have been in hand are given to a child, one by one: it answers each with a byte.

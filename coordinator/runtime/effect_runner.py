@@ -70,7 +70,7 @@ class EffectRunner:
     encoder: LeafEncoder = field(default_factory=ThreadLeafEncoder)
 
     async def run(self, effect: StoreEffect, ahead: LeavesAhead | None = None) -> Event:
-        """The event that answers `effect`; `ahead` lends leaves that were read already. Only cancellation escapes."""
+        """The event that answers `effect`; `ahead`: leaves that were read already. Only cancellation escapes."""
         try:
             async with asyncio.timeout(None if isinstance(effect, LoadHead | Fetch | EncodeLeaves) else self.timeout_s):
                 try:
@@ -129,7 +129,10 @@ class EffectRunner:
     async def _store_object(self, item: PendingObject) -> None:
         key = key_of(self.table, item.location)
         if await store_object(self.store, key, item.body) != item.body:
-            raise Unavailable("store-unavailable", f"{key}: the store holds other bytes under this name")
+            raise Unavailable(
+                "store-unavailable",
+                f"{key}: other bytes are stored under this name; it is tried again, find out who wrote them",
+            )
 
     async def _read_back(self, effect: ReadBack) -> Event:
         found = await self.store.get(effect.key)

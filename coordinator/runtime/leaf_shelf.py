@@ -62,7 +62,7 @@ class LeafShelf:
         task = self._reads.get(location)
         if task is None:
             return None
-        await asyncio.wait({task})  # whoever stops waiting must not stop the reading
+        await asyncio.wait({task})  # a caller that stops waiting must not stop the reading
         found = None if task.cancelled() else task.result()
         if found is not None and found.leaf is None and found.trouble is None:
             found = None  # it may have been stored since

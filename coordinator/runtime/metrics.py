@@ -2,7 +2,7 @@
 
 Owns: names, labels and buckets of the registry, and the translation of reports into them. Does not own: when
 something is reported (`rootline.coordinator.protocol`).
-Invariants: a `table` label stands for at most `TABLES_MAX` tables, and only for tables that exist; the rest share
+Invariants: a `table` label has at most `TABLES_MAX` tables, and only for tables that exist; the rest share
 `_other` in counters, and have no gauges.
 """
 
@@ -25,7 +25,7 @@ _SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.
 
 
 class CoordinatorMetrics:
-    """One registry; `observe` is told of every report and of every publication."""
+    """One registry, for all reports and publications of the process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

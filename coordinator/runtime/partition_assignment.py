@@ -43,7 +43,7 @@ LoopFactory = Callable[[TableName, Acknowledged, TableOwner], TableLoop]
 
 
 class End(Enum):
-    """How a partition assignment ended."""
+    """How an assignment ended."""
 
     IN_GOOD_ORDER = auto()
     CUT_OFF = auto()
@@ -51,7 +51,7 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AssignmentSettings:
-    """What a tenure is bounded by: bytes kept in memory over all tables, idle seconds before a table is let go."""
+    """What an assignment is bounded by: bytes kept in memory over all tables, idle seconds before a table is let go."""
 
     limits: IntentLimits
     queue_bytes_max: int
@@ -110,7 +110,7 @@ class PartitionAssignment:
         self._start(self._outbox.run(), "rejections")
 
     async def examine(self, records: Sequence[LogRecord]) -> None:
-        """Of records that may have ended a reader, learn which ones do; for `hand_out`."""
+        """Try the records that may have ended a reader, and note which ones do; for `hand_out`."""
         if not self._poison_candidates:
             return
         poison_candidates = [
@@ -119,7 +119,7 @@ class PartitionAssignment:
         if poison_candidates:
             self._poison |= await self._trial.poison_among(poison_candidates)
         elif all(self.frontier.next_offset(place) >= end for place, end in self._poison_candidates.items()):
-            await self._trial.close()  # whoever is behind starts it again
+            await self._trial.close()  # a reader that is behind starts it again
 
     def hand_out(self, records: Sequence[LogRecord], passed: Sequence[PartitionOffset] = ()) -> None:
         """Give each record to its table, or reject it; in the order of each partition. `passed`: as in `Delivered`."""
@@ -167,11 +167,11 @@ class PartitionAssignment:
         return next((loop.trouble for loop in self.tables.values() if loop.trouble), self._outbox.trouble)
 
     def decided(self, table: TableName, up_to: Acknowledged) -> None:
-        """What a table's loop tells."""
+        """Called by a table's loop."""
         self.frontier.decided(table, up_to)
 
     def held(self, more_bytes: int) -> None:
-        """What a table's loop or the outbox tells."""
+        """Called by a table's loop or by the outbox."""
         self.held_bytes += more_bytes
 
     async def end(self, *, patience_s: float | None) -> End:

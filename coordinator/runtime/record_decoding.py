@@ -1,4 +1,4 @@
-"""A record of the log as an intent, or as the rejection that stands for it.
+"""A record of the log as an intent, or as the rejection that takes its place.
 
 Owns: which records are intents of a table, and what is published about those that are none. Does not own: framing
 (`rootline.schemas.bytes.log.intent_codec`), when anything is published (`consumer_loop`).
@@ -52,7 +52,7 @@ def decoded(raw: LogRecord, limits: IntentLimits) -> Record | Rejection:
 
 
 def poison_rejection(raw: LogRecord, how: str) -> Rejection:
-    """The rejection of a record that nobody in this process may decode."""
+    """The rejection of a record that must not be decoded in this process."""
     return _rejection(raw, Invalid("undecodable", f"the record {how}; it was not decoded again"))
 
 

@@ -1,9 +1,9 @@
 """Records that are no intents of any table: their rejections and dead letters, published in the order of the log.
 
 Owns: the queue, and trying again until the log has acknowledged. Does not own: what a rejection says
-(`record_decoding`), how far a partition is decided (`frontier`, which hears of every rejection that was published).
-Invariants: nothing is dropped; the caller never waits, but asks first whether there is room; one that is not
-acknowledged holds its partition's frontier back, and no table.
+(`record_decoding`), how far a partition is decided (`frontier`, which counts every published rejection).
+Invariants: nothing is dropped; the caller that rejects never waits, but asks first whether there is room; a rejection
+that is not acknowledged holds its partition's frontier back, and no table.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ Published = Callable[[Sequence[Rejection]], None]
 
 @dataclass(slots=True)
 class RejectionOutbox:
-    """One partition assignment's. `published` is told of rejections that the log has acknowledged, `held` of bytes that are kept.
+    """One for each partition assignment.
+
+    `published` is called with rejections that the log has acknowledged, `held` with the bytes that are kept.
 
     `trouble`: why they cannot be published, if they cannot; it is tried again and again.
     """

@@ -42,11 +42,11 @@ HEAVY_ENTRIES: Final = 1_000
 """Of leaves that a step may have to match with the root: more than these take longer than others should wait."""
 
 Observer = Callable[[TableName, Report | Publication], None]
-"""Told of everything that people want to know; metrics and log lines follow from it."""
+"""Called with everything that people want to know; metrics and log lines follow from it."""
 
 
 class TableOwner(Protocol):
-    """Who has a table's loop run, and keeps account of all of them."""
+    """Runs the loops of all tables, and keeps account of them."""
 
     @property
     def turn(self) -> asyncio.Lock:
@@ -108,7 +108,7 @@ class TableLoop:
 
     @property
     def phase(self) -> Phase:
-        """Where the table stands."""
+        """The phase that the table is in."""
         return self._machine.phase
 
     @property
@@ -188,7 +188,7 @@ class TableLoop:
                     event = await self._inbox.get()
                     await self._take(event, tasks)
                 await self._outbox.drained()
-                while not self._inbox.empty():  # the last acknowledgements: who keeps account must hear of them
+                while not self._inbox.empty():  # the last acknowledgements: the owner counts them
                     await self._take(self._inbox.get_nowait(), tasks)
             finally:
                 self._disarm()

@@ -67,7 +67,7 @@ Published = Callable[[Publication], None]
 
 @dataclass(slots=True)
 class VerdictOutbox:
-    """`published` is told of each publication that the log has acknowledged, in order.
+    """`published` is called with each publication that the log has acknowledged, in order.
 
     `trouble`: why what was decided cannot be said, if it cannot; it is tried again and again. `held_bytes`: about what
     all that is not acknowledged takes in memory.

@@ -102,5 +102,5 @@ def test_a_reader_of_a_table_that_is_behind_and_stops_one_record_early_is_found(
 
 
 def _until_it_fails() -> None:
-    for seed in range(1, 6):
+    for seed in range(1, 13):
         simulate(seed, 80)
