@@ -22,6 +22,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform, Transform, UnknownTransform, parse_transform
 from pyiceberg.types import PrimitiveType, StructType
 
+from rootline.schemas.default_values import unreadable_default
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.expression_types import Function, function_of, result_type_of
 from rootline.schemas.field_ids import MAX_TRACKED_ID
@@ -269,12 +270,22 @@ def _sort_field_json(field: SortField) -> dict[str, Any]:
     }
 
 
+def _schema_of(body: dict[str, Any]) -> Schema:
+    try:
+        return Schema.model_validate(body)
+    except Exception as error:  # the model lets through whatever the parser of a default raises
+        fault = unreadable_default(body)
+        if fault is not None:
+            raise ValueError(f"schema {body.get('schema-id')}: {fault}") from error
+        raise ValueError(f"schema cannot be read: {error}") from error
+
+
 def _definition_from(body: dict[str, Any]) -> TableDefinition:
     if body["format-version"] != 4:
         raise ValueError(f"format-version {body['format-version']} is not 4")
     return TableDefinition(
         table_uuid=uuid.UUID(body["table-uuid"]),
-        schemas=tuple(Schema.model_validate(schema) for schema in body["schemas"]),
+        schemas=tuple(_schema_of(schema) for schema in body["schemas"]),
         current_schema_id=body["current-schema-id"],
         expressions=tuple(
             Expression(

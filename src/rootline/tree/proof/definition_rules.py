@@ -19,6 +19,7 @@ from pyiceberg.types import (
     IcebergType,
     ListType,
     MapType,
+    NestedField,
     PrimitiveType,
     StructType,
     UnknownType,
@@ -29,6 +30,7 @@ from rootline.schemas.errors import Invalid, RootlineError
 from rootline.schemas.expression_types import Function
 from rootline.schemas.field_ids import MAX_TRACKED_ID
 from rootline.schemas.table_definition import Expression, TableDefinition
+from rootline.tree.proof.default_rules import default_fault
 
 _NOT_STORED: Final = (GeometryType, GeographyType, UnknownType)
 NESTING_MAX: Final = 64
@@ -62,13 +64,16 @@ def _check_schemas(definition: TableDefinition) -> None:
     for schema in definition.schemas:
         where = f"schema {schema.schema_id}"
         found = list(_fields_of(schema, where))
-        _unique(f"field id in {where}", [field_id for field_id, _, _ in found])
-        for field_id, name, field_type in found:
-            if not 0 < field_id <= MAX_TRACKED_ID:
-                raise _invalid(f"{where}: field {name!r} has id {field_id}, outside 1..{MAX_TRACKED_ID}")
-            if isinstance(field_type, _NOT_STORED):
-                raise _invalid(f"{where}: field {name!r} is of type {field_type}, which cannot be stored")
-        columns.update(field_id for field_id, _, _ in found)
+        _unique(f"field id in {where}", [field.field_id for _, field in found])
+        for name, field in found:
+            if not 0 < field.field_id <= MAX_TRACKED_ID:
+                raise _invalid(f"{where}: field {name!r} has id {field.field_id}, outside 1..{MAX_TRACKED_ID}")
+            if isinstance(field.field_type, _NOT_STORED):
+                raise _invalid(f"{where}: field {name!r} is of type {field.field_type}, which cannot be stored")
+            fault = default_fault(field)
+            if fault is not None:
+                raise _invalid(f"{where}: field {name!r} {fault}")
+        columns.update(field.field_id for _, field in found)
     shared = columns & {expression.expr_id for expression in definition.expressions}
     if shared:
         raise _invalid(f"ids {sorted(shared)[:8]} are a column's and an expression's: they come from one space")
@@ -77,27 +82,25 @@ def _check_schemas(definition: TableDefinition) -> None:
         raise _invalid(f"last-column-id is {definition.last_column_id}, id {greatest} is in use")
 
 
-def _fields_of(schema: Schema, where: str) -> Iterator[tuple[int, str, IcebergType]]:
+def _fields_of(schema: Schema, where: str) -> Iterator[tuple[str, NestedField]]:
     pending: list[tuple[str, IcebergType, int]] = [("", schema.as_struct(), 0)]
     while pending:
         prefix, found, depth = pending.pop()
         if depth > NESTING_MAX:
             raise _invalid(f"{where}: more than {NESTING_MAX} levels of nesting")
-        children: list[tuple[int, str, IcebergType]] = []
+        children: list[NestedField] = []
         if isinstance(found, StructType):
             _unique(f"name in {where} {prefix}", [field.name for field in found.fields])
-            children = [(field.field_id, f"{prefix}{field.name}", field.field_type) for field in found.fields]
+            children = list(found.fields)
         elif isinstance(found, ListType):
-            children = [(found.element_id, f"{prefix}element", found.element_type)]
+            children = [found.element_field]
         elif isinstance(found, MapType):
-            children = [
-                (found.key_id, f"{prefix}key", found.key_type),
-                (found.value_id, f"{prefix}value", found.value_type),
-            ]
-        for field_id, name, field_type in children:
-            yield field_id, name, field_type
-            if not isinstance(field_type, PrimitiveType):
-                pending.append((f"{name}.", field_type, depth + 1))
+            children = [found.key_field, found.value_field]
+        for field in children:
+            name = f"{prefix}{field.name}"
+            yield name, field
+            if not isinstance(field.field_type, PrimitiveType):
+                pending.append((f"{name}.", field.field_type, depth + 1))
 
 
 def _check_expressions(definition: TableDefinition) -> None:
