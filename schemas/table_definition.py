@@ -16,8 +16,9 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform, Transform, UnknownTransform, parse_transform
 from pyiceberg.types import PrimitiveType, StructType
@@ -26,6 +27,17 @@ from rootline.schemas.default_values import unreadable_default
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.expression_types import Function, function_of, result_type_of
 from rootline.schemas.field_ids import MAX_TRACKED_ID
+
+NAME_MAPPING_PROPERTY: Final = "schema.name-mapping.default"
+"""The property that holds the name mapping: field ids for data files that carry none."""
+
+
+def transform_of_text(text: str) -> Transform[Any, Any]:
+    """The transform called `text`, `UnknownTransform` when this version does not know it or cannot read it."""
+    try:
+        return parse_transform(text)
+    except (ValueError, ValidationError):
+        return UnknownTransform(text)
 
 
 @dataclass(frozen=True)
@@ -41,10 +53,7 @@ class Expression:
     @cached_property
     def parsed(self) -> Transform[Any, Any]:
         """The transform, `UnknownTransform` when this version does not know it."""
-        try:
-            return parse_transform(self.transform)
-        except ValueError:
-            return UnknownTransform(self.transform)
+        return transform_of_text(self.transform)
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,11 @@ class SortField:
     transform: str = "identity"
     direction: str = "asc"
     null_order: str = "nulls-first"
+
+    @property
+    def parsed(self) -> Transform[Any, Any]:
+        """The transform, `UnknownTransform` when this version does not know it."""
+        return transform_of_text(self.transform)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import UnknownTransform
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortField, SortOrder, TableDefinition
@@ -182,6 +183,11 @@ class _Reading:
                 if len(sources) != 1 or sources[0] not in columns:
                     self.warnings.append(
                         f"sort order {body['order-id']} is left out: {sources} is not one column of the table"
+                    )
+                    break
+                if isinstance(fields[-1].parsed, UnknownTransform):
+                    self.warnings.append(
+                        f"sort order {body['order-id']} is left out: transform {item['transform']} is not known"
                     )
                     break
             else:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import UnknownTransform
+from pyiceberg.transforms import BucketTransform, TruncateTransform, UnknownTransform
 from pyiceberg.types import (
     GeographyType,
     GeometryType,
@@ -29,11 +29,22 @@ from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.errors import Invalid, RootlineError
 from rootline.schemas.expression_types import Function
 from rootline.schemas.field_ids import MAX_TRACKED_ID
-from rootline.schemas.table_definition import Expression, TableDefinition
+from rootline.schemas.table_definition import (
+    NAME_MAPPING_PROPERTY,
+    Expression,
+    SortField,
+    TableDefinition,
+    transform_of_text,
+)
 from rootline.tree.proof.default_rules import default_fault
+from rootline.tree.proof.name_mapping_rules import name_mapping_fault
 
 _NOT_STORED: Final = (GeometryType, GeographyType, UnknownType)
 NESTING_MAX: Final = 64
+_WITH_WIDTH: Final = ("bucket", "truncate")
+_WIDTH_MAX: Final = 2**31 - 1
+_DIRECTIONS: Final = ("asc", "desc")
+_NULL_ORDERS: Final = ("nulls-first", "nulls-last")
 
 
 def check_definition(definition: TableDefinition) -> None:
@@ -57,6 +68,10 @@ def _check_ids(definition: TableDefinition) -> None:
         raise _invalid(f"default-spec-id {definition.default_spec_id} is no spec's")
     if not all(isinstance(key, str) and isinstance(value, str) for key, value in dict(definition.properties).items()):
         raise _invalid("properties must map strings to strings")
+    mapping = definition.properties.get(NAME_MAPPING_PROPERTY)
+    fault = None if mapping is None else name_mapping_fault(mapping)
+    if fault is not None:
+        raise _invalid(f"property {NAME_MAPPING_PROPERTY} {fault}")
 
 
 def _check_schemas(definition: TableDefinition) -> None:
@@ -104,6 +119,8 @@ def _fields_of(schema: Schema, where: str) -> Iterator[tuple[str, NestedField]]:
 
 
 def _check_expressions(definition: TableDefinition) -> None:
+    for expression in definition.expressions:
+        _check_transform(f"expression {expression.name!r}", expression.transform)
     columns = {field.tracked_id for field in definition.tracked_fields if not field.is_expression}
     for expression in definition.expressions:
         if not 0 < expression.expr_id <= MAX_TRACKED_ID:
@@ -112,6 +129,16 @@ def _check_expressions(definition: TableDefinition) -> None:
         if missing or not expression.source_ids:
             raise _invalid(f"expression {expression.name!r} reads {sorted(missing)}, which are no primitive columns")
         _unique(f"source id in expression {expression.name!r}", expression.source_ids)
+
+
+def _check_transform(where: str, text: object) -> None:
+    """An unknown one may be a later version's; one that is known must be complete."""
+    parsed = transform_of_text(text) if isinstance(text, str) else None
+    unread = parsed is None or (isinstance(parsed, UnknownTransform) and str(text).startswith(_WITH_WIDTH))
+    if unread or (isinstance(parsed, BucketTransform) and not 0 < parsed.num_buckets <= _WIDTH_MAX):
+        raise _invalid(f"{where}: transform {text!r} cannot be read; write it as in bucket[16]")
+    if isinstance(parsed, TruncateTransform) and not 0 < parsed.width <= _WIDTH_MAX:
+        raise _invalid(f"{where}: transform {text!r} cannot be read; write it as in truncate[4]")
 
 
 def _check_specs(definition: TableDefinition) -> None:
@@ -144,11 +171,31 @@ def _check_orders(definition: TableDefinition) -> None:
     known = {order.order_id for order in definition.sort_orders} | {0}
     if definition.default_sort_order_id not in known:
         raise _invalid(f"default-sort-order-id {definition.default_sort_order_id} is no sort order's")
-    columns = {field.tracked_id for field in definition.tracked_fields}
     for order in definition.sort_orders:
+        where = f"sort order {order.order_id}"
+        if order.order_id == 0 and order.fields:
+            raise _invalid(f"{where} has fields, but order 0 means unsorted; give the order another id")
+        if order.order_id != 0 and not order.fields:
+            raise _invalid(f"{where} has no fields; only order 0, which means unsorted, has none")
         for field in order.fields:
-            if field.source_id not in columns:
-                raise _invalid(f"sort order {order.order_id}: source-id {field.source_id} is no primitive column")
+            _check_sort_field(definition, where, field)
+
+
+def _check_sort_field(definition: TableDefinition, where: str, field: SortField) -> None:
+    source = definition.tracked_by_id.get(field.source_id)
+    if source is None:
+        raise _invalid(f"{where}: source-id {field.source_id} is no primitive column")
+    for name, word, words in (
+        ("direction", field.direction, _DIRECTIONS),
+        ("null-order", field.null_order, _NULL_ORDERS),
+    ):
+        if word not in words:
+            raise _invalid(f"{where}: {name} {word!r} is neither {words[0]} nor {words[1]}")
+    _check_transform(where, field.transform)
+    if isinstance(field.parsed, UnknownTransform):
+        raise _invalid(f"{where}: nothing can be sorted by transform {field.transform!r}")
+    if not field.parsed.can_transform(source.type):
+        raise _invalid(f"{where}: {field.transform} does not apply to {source.type}, column {source.name!r}")
 
 
 def _check_encodable(definition: TableDefinition) -> None:
