@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -38,6 +38,13 @@ def transform_of_text(text: str) -> Transform[Any, Any]:
         return parse_transform(text)
     except (ValueError, ValidationError):
         return UnknownTransform(text)
+
+
+def first_expression_id(column_ids: Iterable[int], last_column_id: int) -> int:
+    """The id of the next expression: after `last_column_id`, or among the ids with statistics that are left."""
+    if last_column_id < MAX_TRACKED_ID:
+        return last_column_id + 1
+    return max((column_id for column_id in column_ids if column_id <= MAX_TRACKED_ID), default=0) + 1
 
 
 @dataclass(frozen=True)

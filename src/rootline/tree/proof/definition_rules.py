@@ -28,7 +28,7 @@ from pyiceberg.types import (
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.errors import Invalid, RootlineError
 from rootline.schemas.expression_types import Function
-from rootline.schemas.field_ids import MAX_TRACKED_ID
+from rootline.schemas.field_ids import MAX_COLUMN_ID, MAX_TRACKED_ID
 from rootline.schemas.table_definition import (
     NAME_MAPPING_PROPERTY,
     Expression,
@@ -48,7 +48,12 @@ _NULL_ORDERS: Final = ("nulls-first", "nulls-last")
 
 
 def check_definition(definition: TableDefinition) -> None:
-    """Raises `Invalid` (`definition-invalid`, naming the field) unless the definition can be a table's."""
+    """Raises `Invalid` unless the definition can be a table's.
+
+    Raises:
+        Invalid: `definition-invalid` or `column-untracked`, naming the field.
+
+    """
     try:
         for check in (_check_ids, _check_schemas, _check_expressions, _check_specs, _check_orders, _check_encodable):
             check(definition)
@@ -81,8 +86,8 @@ def _check_schemas(definition: TableDefinition) -> None:
         found = list(_fields_of(schema, where))
         _unique(f"field id in {where}", [field.field_id for _, field in found])
         for name, field in found:
-            if not 0 < field.field_id <= MAX_TRACKED_ID:
-                raise _invalid(f"{where}: field {name!r} has id {field.field_id}, outside 1..{MAX_TRACKED_ID}")
+            if not 0 < field.field_id <= MAX_COLUMN_ID:
+                raise _invalid(f"{where}: field {name!r} has id {field.field_id}, outside 1..{MAX_COLUMN_ID}")
             if isinstance(field.field_type, _NOT_STORED):
                 raise _invalid(f"{where}: field {name!r} is of type {field.field_type}, which cannot be stored")
             fault = default_fault(field)
@@ -126,9 +131,17 @@ def _check_expressions(definition: TableDefinition) -> None:
         if not 0 < expression.expr_id <= MAX_TRACKED_ID:
             raise _invalid(f"expression {expression.name!r} has id {expression.expr_id}, outside 1..{MAX_TRACKED_ID}")
         missing = set(expression.source_ids) - columns
+        _check_tracked(f"expression {expression.name!r}", missing)
         if missing or not expression.source_ids:
             raise _invalid(f"expression {expression.name!r} reads {sorted(missing)}, which are no primitive columns")
         _unique(f"source id in expression {expression.name!r}", expression.source_ids)
+
+
+def _check_tracked(where: str, column_ids: Iterable[int]) -> None:
+    for column_id in column_ids:
+        if column_id > MAX_TRACKED_ID:
+            reason = f"reads column id {column_id}; columns above {MAX_TRACKED_ID} have no statistics"
+            raise Invalid("column-untracked", f"definition: {where} {reason}")
 
 
 def _check_transform(where: str, text: object) -> None:
@@ -156,6 +169,7 @@ def _check_specs(definition: TableDefinition) -> None:
             if expression is not None:
                 _check_partitionable(definition, expression)
             elif expr_id not in tracked:
+                _check_tracked(f"partition spec {spec.spec_id}", (expr_id,))
                 raise _invalid(f"partition spec {spec.spec_id}: id {expr_id} is neither a column nor an expression")
 
 
@@ -184,6 +198,7 @@ def _check_orders(definition: TableDefinition) -> None:
 def _check_sort_field(definition: TableDefinition, where: str, field: SortField) -> None:
     source = definition.tracked_by_id.get(field.source_id)
     if source is None:
+        _check_tracked(where, (field.source_id,))
         raise _invalid(f"{where}: source-id {field.source_id} is no primitive column")
     for name, word, words in (
         ("direction", field.direction, _DIRECTIONS),

@@ -1,5 +1,8 @@
 """Whether the text of a name mapping can be read, and is unambiguous.
 
+Owns: the rule. Does not own: matching columns by a mapping (`rootline.storage.rows.field_matching`).
+Invariants: pure; a mapping that passes gives each name of one struct, and each id, at most one place.
+
 Source: the table specification, "Column Projection".
 """
 
