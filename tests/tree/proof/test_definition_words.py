@@ -102,3 +102,21 @@ def test_sort_orders_of_the_specification_are_accepted() -> None:
     fields = [SORTED, SORTED | {"transform": "bucket[4]", "direction": "desc", "null-order": "nulls-last"}]
     orders = [{"order-id": 0, "fields": []}, {"order-id": 1, "fields": fields}]
     assert _verdict_of(sort_orders=orders, default_sort_order_id=1) == (None, "")
+
+
+def _typed(kind: object) -> list[object]:
+    [schema] = json.loads(DEFINITION.to_json())["schemas"]
+    schema["fields"].append({"id": 9, "name": "x", "type": kind, "required": False, "doc": "what it is"})
+    return [schema]
+
+
+def test_a_decimal_has_38_digits_at_most() -> None:
+    assert _verdict_of(schemas=_typed("decimal(38, 2)"), last_column_id=9)[0] is None
+    assert _verdict_of(schemas=_typed("decimal(39, 2)"), last_column_id=9)[0] == "definition-invalid"
+
+
+def test_the_doc_string_of_a_field_is_kept() -> None:
+    lake = Lake()
+    lake.put(create(text=changed_definition(schemas=_typed("long"), last_column_id=9)))
+    [stored] = lake.objects.values()
+    assert b'"doc":"what it is"' in stored
