@@ -132,7 +132,7 @@ INLINE_MANIFEST_VECTOR: Final = FieldRules(
     "content_type MANIFEST_DV with an inline vector",
     _PUFFIN,
     required=("referenced_file",),
-    null=("file_size_in_bytes", *_NOT_OF_A_VECTOR),
+    null=_NOT_OF_A_VECTOR,
     not_empty=("referenced_file",),
     least=_CARDINALITY,
     vector=VectorRules(null=_PLACE),

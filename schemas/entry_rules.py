@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVector, FileFormat, Status
+from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVector, FileFormat
 from rootline.schemas.entry_rule_table import (
     DESCENDING,
     FIELD_RULES,
@@ -152,8 +152,6 @@ def _version_info(entry: ContentEntry, kind: ManifestKind) -> Iterator[str]:
 
 def _beyond_shape(entry: ContentEntry) -> Iterator[str]:
     info, stats = entry.version_info, entry.manifest_stats
-    if info.status is Status.DELETED and entry.content_type not in IN_LEAVES:
-        yield f"status is DELETED, which an entry of type {entry.content_type.name} never is"
     if (
         info.sequence_number is not None
         and info.file_sequence_number is not None

@@ -215,4 +215,11 @@ CODES_OF_INTENTS: Final = (
         "Look at the object that the message names. `rootline adopt METADATA_JSON TABLE --dry-run` checks again and "
         "changes nothing.",
     ),
+    ErrorCode(
+        "column-untracked",
+        "Invalid",
+        "A partition spec, a sort order or an expression of the definition reads a column whose id is above "
+        "10,000,000. Such a column has no statistics.",
+        "Partition, sort or derive by another column, or give the column an id up to 10,000,000.",
+    ),
 )

@@ -59,6 +59,9 @@ MIN_SEQUENCE_NUMBER: Final = 516
 STATISTICS_BASE: Final = 10_000
 STATISTICS_STRIDE: Final = 200
 MAX_TRACKED_ID: Final = 10_000_000
+"""The greatest id of a column or expression that has statistics: the ids of the next one's would be too large."""
+MAX_COLUMN_ID: Final = 2_147_483_447
+"""The greatest id of a column; those above it are reserved by the table specification."""
 
 LOWER_BOUND_OFFSET: Final = 1
 UPPER_BOUND_OFFSET: Final = 2

@@ -13,18 +13,38 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform, Transform, UnknownTransform, parse_transform
 from pyiceberg.types import PrimitiveType, StructType
 
+from rootline.schemas.default_values import unreadable_default
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.expression_types import Function, function_of, result_type_of
 from rootline.schemas.field_ids import MAX_TRACKED_ID
+
+NAME_MAPPING_PROPERTY: Final = "schema.name-mapping.default"
+"""The property that holds the name mapping: field ids for data files that carry none."""
+
+
+def transform_of_text(text: str) -> Transform[Any, Any]:
+    """The transform called `text`, `UnknownTransform` when this version does not know it or cannot read it."""
+    try:
+        return parse_transform(text)
+    except (ValueError, ValidationError):
+        return UnknownTransform(text)
+
+
+def first_expression_id(column_ids: Iterable[int], last_column_id: int) -> int:
+    """The id of the next expression: after `last_column_id`, or among the ids with statistics that are left."""
+    if last_column_id < MAX_TRACKED_ID:
+        return last_column_id + 1
+    return max((column_id for column_id in column_ids if column_id <= MAX_TRACKED_ID), default=0) + 1
 
 
 @dataclass(frozen=True)
@@ -40,10 +60,7 @@ class Expression:
     @cached_property
     def parsed(self) -> Transform[Any, Any]:
         """The transform, `UnknownTransform` when this version does not know it."""
-        try:
-            return parse_transform(self.transform)
-        except ValueError:
-            return UnknownTransform(self.transform)
+        return transform_of_text(self.transform)
 
 
 @dataclass(frozen=True)
@@ -68,6 +85,11 @@ class SortField:
     transform: str = "identity"
     direction: str = "asc"
     null_order: str = "nulls-first"
+
+    @property
+    def parsed(self) -> Transform[Any, Any]:
+        """The transform, `UnknownTransform` when this version does not know it."""
+        return transform_of_text(self.transform)
 
 
 @dataclass(frozen=True)
@@ -269,12 +291,22 @@ def _sort_field_json(field: SortField) -> dict[str, Any]:
     }
 
 
+def _schema_of(body: dict[str, Any]) -> Schema:
+    try:
+        return Schema.model_validate(body)
+    except Exception as error:  # the model lets through whatever the parser of a default raises
+        fault = unreadable_default(body)
+        if fault is not None:
+            raise ValueError(f"schema {body.get('schema-id')}: {fault}") from error
+        raise ValueError(f"schema cannot be read: {error}") from error
+
+
 def _definition_from(body: dict[str, Any]) -> TableDefinition:
     if body["format-version"] != 4:
         raise ValueError(f"format-version {body['format-version']} is not 4")
     return TableDefinition(
         table_uuid=uuid.UUID(body["table-uuid"]),
-        schemas=tuple(Schema.model_validate(schema) for schema in body["schemas"]),
+        schemas=tuple(_schema_of(schema) for schema in body["schemas"]),
         current_schema_id=body["current-schema-id"],
         expressions=tuple(
             Expression(

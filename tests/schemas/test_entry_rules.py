@@ -77,6 +77,20 @@ def test_leaves_and_their_vectors_occur_in_roots_only(entry: ContentEntry) -> No
 
 
 @pytest.mark.parametrize(
+    ("entry", "change"),
+    [
+        (LEAF, {"version_info": VersionInfo(Status.DELETED, 1, 2, 2)}),
+        (LEAF_VECTOR, {"version_info": VersionInfo(Status.DELETED, 1, 2, 2)}),
+        (LEAF_VECTOR, {"file_size_in_bytes": 5}),
+    ],
+    ids=str,
+)
+def test_what_the_proposal_itself_writes_breaks_no_rule(entry: ContentEntry, change: dict[str, Any]) -> None:
+    """Scenario 1 deletes a leaf and its vector; an inline vector has a location, and with it a size."""
+    assert entry_violations(replace(entry, **change), ManifestKind.ROOT) == []
+
+
+@pytest.mark.parametrize(
     ("entry", "change", "reason"),
     [
         (DATA, {"location": ""}, "location is empty"),
@@ -109,13 +123,8 @@ def test_leaves_and_their_vectors_occur_in_roots_only(entry: ContentEntry) -> No
         (LEAF, {"record_count": 4}, "counts 3 files, record_count is 4"),
         (LEAF, {"file_format": FileFormat.ORC}, "file_format orc"),
         (LEAF, {"version_info": VersionInfo(Status.ADDED, 1, 2, 3)}, "of a leaf differ"),
-        (LEAF, {"version_info": VersionInfo(Status.DELETED, 1, 2, 2)}, "status is DELETED"),
         (LEAF, {"referenced_file": "x"}, "referenced_file is set"),
-        (
-            LEAF_VECTOR,
-            {"file_size_in_bytes": 5},
-            "file_size_in_bytes is set on content_type MANIFEST_DV with an inline vector",
-        ),
+        (LEAF_VECTOR, {"file_size_in_bytes": -5}, "file_size_in_bytes is negative"),
         (
             LEAF_VECTOR,
             {"deletion_vector": DeletionVector(1, 2, b"x")},

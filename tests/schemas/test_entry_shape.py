@@ -56,7 +56,8 @@ VALUES: Final[dict[str, Any]] = {
 }
 R, N, F = "required", "null", "free"
 # The columns of the table are the content types 0 to 5. A field's row says what the proposal's "V4 content entry
-# structure" says of it; type 5 is shown inline, so it has no file size.
+# structure" says of it; type 5 is shown inline, where the size of a location
+# may be left out.
 TABLE: Final[dict[str, tuple[str, ...]]] = {
     "deletion_vector":    (N, R, N, N, N, R),
     "sort_order_id":      (F, N, N, N, N, N),
@@ -66,7 +67,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
     "split_offsets":      (F, F, F, F, F, F),
     "equality_ids":       (N, N, R, N, N, N),
     "first_row_id":       (F, N, N, F, N, N),
-    "file_size_in_bytes": (R, R, R, R, R, N),
+    "file_size_in_bytes": (R, R, R, R, R, F),
 }  # fmt: skip
 
 
@@ -246,11 +247,9 @@ def test_the_vector_of_a_manifest_may_be_inline_and_that_of_a_data_file_may_not(
 
 
 def test_what_only_contradicts_itself_is_read_and_reported_by_check() -> None:
-    gone = replace(LEAF, version_info=VersionInfo(Status.DELETED, 1, 2, 2))
-    assert fault_of_row(gone) is None
-    assert entry_violations(gone, ManifestKind.ROOT) == [
-        "status is DELETED, which an entry of type DATA_MANIFEST never is"
-    ]
+    newer = replace(DATA, version_info=VersionInfo(Status.EXISTING, 1, 3, 2))
+    assert fault_of_row(newer) is None
+    assert entry_violations(newer, ManifestKind.ROOT) == ["sequence_number is greater than file_sequence_number"]
 
 
 def test_a_broken_row_says_which_root_and_file_it_is_of() -> None:

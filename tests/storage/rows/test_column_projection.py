@@ -16,8 +16,7 @@ from pyiceberg.types import DateType, DecimalType, LongType, NestedField, String
 from rootline.client.write.definition_builder import build_definition
 from rootline.schemas.errors import Invalid
 from rootline.schemas.statistics import FieldStatistics
-from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.rows.field_matching import NAME_MAPPING_PROPERTY
+from rootline.schemas.table_definition import NAME_MAPPING_PROPERTY, TableDefinition
 from tests.storage.stored_deletes import at, equality_delete, parquet
 from tests.storage.stored_tables import StoredTable, flights, flights_definition, ids_of, replaced
 

@@ -23,6 +23,7 @@ from rootline.schemas.content_entry import (
     Status,
     VersionInfo,
 )
+from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import Version, snapshot_id_of
 from rootline.tree.check.root_diff import RootDiff, diff
@@ -141,6 +142,7 @@ def test_scenario_1_option_1_a_leaf_and_its_vector_are_deleted() -> None:
     figure = Figure()
     m1 = figure.m1()
     root = figure.root(row_of(m1, old(DELETED)), vector_of(m1, DEAD, old(DELETED)))
+    assert [entry_violations(row.entry, ManifestKind.ROOT) for row in root.rows] == [[], []]
     assert figure.changes(root) == (set(), {name(number) for number in LIVING})
     assert figure.live(root) == set()
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from rootline.schemas.bytes.root.ledger_page import encode_ledger_page, encode_ledger_row
-from rootline.schemas.content_entry import ContentType, EntryPlace
+from rootline.schemas.bytes.root.root_codec import Row, seal
+from rootline.schemas.content_entry import ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, WriterId
 from rootline.schemas.intent import IntentKind
 from rootline.schemas.root_header import CommittedRun, PartitionOffset, RootHeader, Totals, WriterRecord
@@ -125,6 +126,18 @@ def test_wrong_aggregates_of_a_leaf_are_noticed_by_the_thorough_check() -> None:
     wrong = dataclasses.replace(row.entry, content_stats={})
     lake.head.live.leaf_rows[location] = dataclasses.replace(row, entry=wrong)
     assert any("statistics" in sentence for sentence in state_violations(lake.head))
+
+
+def test_a_deleted_leaf_which_other_writers_may_show_is_noticed_in_a_root_of_ours() -> None:
+    state = incoming().head
+    root = state.root
+    [row] = root.rows
+    gone = dataclasses.replace(
+        row.entry, version_info=dataclasses.replace(row.entry.version_info, status=Status.DELETED)
+    )
+    block = seal([Row.of(gone, root.codec)], root.codec, root.sync)
+    wrong = dataclasses.replace(state, root=dataclasses.replace(root, blocks=(block,)))
+    assert any("no commit of ours writes" in sentence for sentence in state_violations(wrong))
 
 
 def test_a_wrong_summary_is_noticed_by_the_thorough_check() -> None:

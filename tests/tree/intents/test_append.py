@@ -197,6 +197,12 @@ def test_a_summary_of_the_writer_stands_beside_the_tables_own() -> None:
     assert summary["total-records"] == "10"
 
 
+def test_an_equality_delete_without_its_partition_value_is_rejected() -> None:
+    lake = new_lake(append("a"))
+    bad = equality_delete("e", 3, "UA").model_copy(update=encoded({ID: FieldStatistics(0, 9)}))
+    assert codes(lake.put(intent(IntentKind.ROW_DELTA, "r", add_equality_deletes=(bad,)))) == ["statistics-missing"]
+
+
 def test_an_equality_deletes_columns_must_be_columns() -> None:
     lake = new_lake()
     bad = equality_delete("e", 3, "UA").model_copy(update={"equality_ids": (BUCKET,)})

@@ -82,7 +82,7 @@ def test_an_intent_of_another_table_uuid_is_rejected() -> None:
         {"schemas": schema(field(1, "id", "long"), field(1, "again", "long"))},
         {"schemas": schema(field(1, "id", "long"), field(2, "id", "long"))},
         {"schemas": schema(field(0, "id", "long"))},
-        {"schemas": schema(field(10_000_001, "id", "long"))},
+        {"schemas": schema(field(2_147_483_448, "id", "long"))},
         {
             "schemas": schema(
                 field(

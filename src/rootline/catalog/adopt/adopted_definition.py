@@ -18,9 +18,17 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import UnknownTransform
 
 from rootline.schemas.errors import Invalid
-from rootline.schemas.table_definition import Expression, PartitionSpec, SortField, SortOrder, TableDefinition
+from rootline.schemas.table_definition import (
+    Expression,
+    PartitionSpec,
+    SortField,
+    SortOrder,
+    TableDefinition,
+    first_expression_id,
+)
 from rootline.tree.proof.definition_rules import check_definition
 
 ADOPTED_FROM: Final = "rootline.adopted-from"
@@ -84,7 +92,8 @@ class _Reading:
         metadata = self.metadata
         schemas = tuple(self._schemas())
         columns = {column for schema in schemas for column in schema.field_ids}
-        self.next_id = max([metadata["last-column-id"], *columns]) + 1
+        last_id = max([metadata["last-column-id"], *columns])
+        self.next_id = first_expression_id(columns, last_id)
         specs = tuple(self._spec(body) for body in self._spec_bodies())
         orders = tuple(self._orders(columns))
         default_order = metadata.get("default-sort-order-id", 0)
@@ -98,7 +107,7 @@ class _Reading:
             default_spec_id=metadata.get("default-spec-id", specs[-1].spec_id),
             sort_orders=orders,
             default_sort_order_id=default_order if default_order in known_orders else 0,
-            last_column_id=self.next_id - 1,
+            last_column_id=max(last_id, self.next_id - 1),
             properties=self._properties(),
         )
         return AdoptedDefinition(self._fitting(definition), tuple(self.warnings))
@@ -182,6 +191,11 @@ class _Reading:
                 if len(sources) != 1 or sources[0] not in columns:
                     self.warnings.append(
                         f"sort order {body['order-id']} is left out: {sources} is not one column of the table"
+                    )
+                    break
+                if isinstance(fields[-1].parsed, UnknownTransform):
+                    self.warnings.append(
+                        f"sort order {body['order-id']} is left out: transform {item['transform']} is not known"
                     )
                     break
             else:

@@ -36,12 +36,11 @@ from rootline.schemas.content_entry import (
 from rootline.schemas.errors import Corrupt, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import key_of, table_prefix
-from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.table_definition import NAME_MAPPING_PROPERTY, TableDefinition
 from rootline.storage.metadata.stored_file import read_stored
 from rootline.storage.metadata.vector_reader import vector_in
 from rootline.storage.rows.data_file_formats import refuse_unreadable
 from rootline.storage.rows.data_file_reader import RowsWanted, read_rows
-from rootline.storage.rows.field_matching import NAME_MAPPING_PROPERTY
 from rootline.storage.rows.metadata_columns import DELETED, POS, metadata_field
 from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
 from rootline.storage.task_groups import plain_task_group

@@ -29,6 +29,7 @@ from rootline.storage.rows.arrow_types import arrow_field_of, arrow_schema_of
 from rootline.storage.rows.field_matching import find_by_name
 from rootline.storage.rows.metadata_columns import LAST_UPDATED, ROW_ID, metadata_field
 from rootline.storage.rows.row_projection import RowProjection
+from rootline.storage.rows.type_promotion import may_cast
 
 TARGET_FILE_SIZE_BYTES: Final = 256 * 1024 * 1024
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
@@ -124,7 +125,7 @@ def checked_rows(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch], de
         if batch.schema is not checked and batch.schema != checked:
             _check_names(batch.schema.names, definition)
         checked = batch.schema
-    projection = RowProjection(find_by_name, _write_default, "rows-invalid", "rows")
+    projection = RowProjection(find_by_name, _write_default, "rows-invalid", "rows", accepts=may_cast)
     return pa.Table.from_batches([projection.columns(batch, schema.fields) for batch in given], arrow_schema_of(schema))
 
 

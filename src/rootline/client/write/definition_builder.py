@@ -2,8 +2,8 @@
 
 Owns: the grammar of `partition_by` and `expressions`, ids of expressions. Does not own: Arrow types (`arrow_schema`),
 whether the coordinator accepts the definition (`rootline.tree`).
-Invariants: expression ids continue after the schema's own ids; a plain column in a spec is the column itself, by
-identity, and makes no expression.
+Invariants: expression ids continue after the schema's own ids, but stay below 10,000,000; a plain column in a spec is
+the column itself, by identity, and makes no expression.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rootline.client.write.arrow_schema import iceberg_schema
 from rootline.maintenance.flush_limits import FlushLimits
 from rootline.schemas.errors import Invalid
 from rootline.schemas.expression_types import LOWER, Function, function_of
-from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition
+from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition, first_expression_id
 
 _COLUMN: Final = r"[^\W\d][\w.]*"
 _SOURCE: Final = rf'{_COLUMN}|"[^"]+"'
@@ -67,7 +67,8 @@ def build_definition(
     iceberg = iceberg_schema(schema) if isinstance(schema, pa.Schema) else schema
     if not iceberg.fields:
         raise Invalid("definition-invalid", "a table needs at least one column, and the schema has none")
-    last_id = iceberg.highest_field_id
+    highest_id = iceberg.highest_field_id
+    last_id = first_expression_id(iceberg.field_ids, highest_id) - 1
     derived: list[Expression] = []
     members: list[int] = []
     for term in partition_by:
@@ -94,7 +95,7 @@ def build_definition(
         default_spec_id=0,
         sort_orders=(SortOrder(0),),
         default_sort_order_id=0,
-        last_column_id=last_id,
+        last_column_id=max(highest_id, last_id),
         properties=dict(properties or {}),
     )
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.transforms import IdentityTransform, parse_transform
+from pyiceberg.transforms import IdentityTransform, VoidTransform
 
 from rootline.client.write.column_statistics import ColumnPath
 from rootline.schemas.bytes.values.expression_values import expression_column
@@ -68,6 +68,8 @@ def split_by_partition(
 
 def _member_values(rows: pa.Table, definition: TableDefinition, member: int, paths: dict[int, ColumnPath]) -> pa.Array:
     expression = definition.expressions_by_id.get(member)
+    if expression is not None and isinstance(expression.parsed, VoidTransform):
+        return pa.nulls(rows.num_rows, pa.int32())  # null of any type, and its column may be gone
     source_ids = (member,) if expression is None else expression.source_ids
     for source_id in source_ids:
         if source_id not in paths:
@@ -89,7 +91,7 @@ def sorted_rows(rows: pa.Table, order: SortOrder, paths: dict[int, ColumnPath]) 
         if path is None:
             return None
         try:
-            values = partition_column(parse_transform(field.transform), path.type, path.of(rows))
+            values = partition_column(field.parsed, path.type, path.of(rows))
         except (Invalid, ValueError):
             return None
         nulls_last = field.null_order == "nulls-last"

@@ -16,12 +16,12 @@ from pyiceberg.table.name_mapping import MappedField, NameMapping, parse_mapping
 from pyiceberg.types import NestedField
 
 from rootline.schemas.errors import Invalid
+from rootline.schemas.table_definition import NAME_MAPPING_PROPERTY
 from rootline.storage.rows.arrow_types import FIELD_ID_KEY
 from rootline.storage.rows.row_projection import FindField
 
 K = TypeVar("K")
 _ORC_ID_KEY: Final = b"iceberg.id"
-NAME_MAPPING_PROPERTY: Final = "schema.name-mapping.default"
 
 
 def has_field_ids(schema: pa.Schema) -> bool:

@@ -1,7 +1,7 @@
 """Rows of one shape as rows of a table's schema: columns found, filled, cast, at every depth.
 
-Owns: the walk over structs, lists and maps, and what may be cast to what. Does not own: how a column is found (by
-name when writing, by field id when reading).
+Owns: the walk over structs, lists and maps. Does not own: how a column is found (by name when writing, by field id
+when reading), what may be cast to what (`type_promotion`).
 Invariants: no value changes: only widenings and exact casts are done; a null in a required column is an error that
 names the column.
 """
@@ -10,33 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.conversions import from_json
 from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FixedType,
-    FloatType,
     IcebergType,
-    IntegerType,
     ListType,
-    LongType,
     MapType,
     NestedField,
     PrimitiveType,
-    StringType,
     StructType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
     UUIDType,
 )
 
@@ -49,6 +34,7 @@ from rootline.storage.rows.arrow_types import (
     rows_without_columns,
     storage_of,
 )
+from rootline.storage.rows.type_promotion import Accepts, may_promote
 
 FindField = Callable[[Sequence[pa.Field]], Callable[[NestedField], int | None]]
 """Which of the given fields is a wanted one; the fields of one level are looked at once, however many are wanted."""
@@ -64,6 +50,7 @@ class RowProjection:
     """How rows become rows of the schema. `code` is the error code of rows that do not fit; `subject` begins messages.
 
     A column that the rows lack has its one value of `constant_of`, where that is not `None`, else its default.
+    `accepts`: which types may be in a column, as for stored files unless it says otherwise.
     """
 
     find: FindField
@@ -71,6 +58,7 @@ class RowProjection:
     code: str
     subject: str
     constant_of: Callable[[NestedField], pa.Array | None] | None = None
+    accepts: Accepts = may_promote
 
     def columns(self, rows: pa.RecordBatch, fields: Sequence[NestedField]) -> pa.RecordBatch:
         """`rows` as the columns `fields`, in their order.
@@ -121,9 +109,13 @@ class RowProjection:
         if not isinstance(wanted.field_type, PrimitiveType):
             raise self._error(name, f"has a default of type {wanted.field_type}, which is not supported")
         storage = arrow_type.storage_type if isinstance(arrow_type, pa.BaseExtensionType) else arrow_type
-        value = from_json(wanted.field_type, default)
-        plain = value.bytes if isinstance(wanted.field_type, UUIDType) and hasattr(value, "bytes") else value
-        return as_type(pa.repeat(pa.scalar(plain, storage), length), arrow_type)
+        try:
+            value = from_json(wanted.field_type, default)
+            plain = value.bytes if isinstance(wanted.field_type, UUIDType) and hasattr(value, "bytes") else value
+            return as_type(pa.repeat(pa.scalar(plain, storage), length), arrow_type)
+        except (pa.ArrowException, TypeError, ValueError, ArithmeticError) as error:
+            reason = f"has the default {default!r:.80}, which is no {wanted.field_type}; give the column in every row"
+            raise self._error(name, reason) from error
 
     def _array(self, array: pa.Array, wanted: IcebergType, name: str) -> pa.Array:
         if isinstance(array, pa.DictionaryArray):
@@ -175,8 +167,8 @@ class RowProjection:
         plain = storage_of(array)
         if pa.types.is_null(plain.type):
             return pa.nulls(len(array), arrow_type)
-        if not may_cast(plain.type, wanted):
-            raise self._error(name, f"is a {wanted}, not {array.type}; cast it first")
+        if not self.accepts(plain.type, wanted):
+            raise self._error(name, _mismatch(array.type, wanted, self.accepts))
         try:
             return as_type(plain, arrow_type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -184,6 +176,12 @@ class RowProjection:
 
     def _error(self, name: str, reason: str) -> Invalid:
         return Invalid(self.code, f"{self.subject}: column {name} {reason}")
+
+
+def _mismatch(found: pa.DataType, wanted: PrimitiveType, accepts: Accepts) -> str:
+    if accepts is may_promote:
+        return f"is a {wanted}, not {found}, and no promotion leads there; write the file again with the table's type"
+    return f"is a {wanted}, not {found}; cast it first"
 
 
 def _without_nulls(array: pa.Array) -> pa.Array:
@@ -205,31 +203,3 @@ def _offsets_and_mask(array: pa.ListArray | pa.MapArray) -> tuple[pa.Array, pa.A
         return array.offsets, None
     copied = pa.array(array.offsets.to_numpy(zero_copy_only=False), pa.int32())  # a mask wants offsets of their own
     return copied, array.is_null()
-
-
-_FAMILIES: Final[tuple[tuple[tuple[type[IcebergType], ...], tuple[Callable[[pa.DataType], bool], ...]], ...]] = (
-    ((BooleanType,), (pa.types.is_boolean,)),
-    ((IntegerType, LongType), (pa.types.is_integer,)),
-    ((FloatType,), (pa.types.is_float16, pa.types.is_float32)),
-    ((DoubleType,), (pa.types.is_floating, pa.types.is_integer)),
-    ((DecimalType,), (pa.types.is_decimal, pa.types.is_integer)),
-    ((StringType,), (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)),
-    (
-        (BinaryType, FixedType, UUIDType),
-        (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary),
-    ),
-    ((DateType,), (pa.types.is_date,)),
-    ((TimeType,), (pa.types.is_time,)),
-    ((TimestampType, TimestampNanoType), (lambda source: pa.types.is_timestamp(source) and source.tz is None,)),
-    (
-        (TimestamptzType, TimestamptzNanoType),
-        (lambda source: pa.types.is_timestamp(source) and source.tz is not None,),
-    ),
-)
-
-
-def may_cast(source: pa.DataType, wanted: PrimitiveType) -> bool:
-    """Whether values of `source` may be in a column of type `wanted`; the cast itself checks each value."""
-    return any(
-        accepts(source) for iceberg, accepting in _FAMILIES if isinstance(wanted, iceberg) for accepts in accepting
-    )

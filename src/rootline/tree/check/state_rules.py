@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
+from rootline.schemas.entry_rule_table import IN_LEAVES
 from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import snapshot_id_of
@@ -71,6 +72,8 @@ def _pages(state: TableState) -> Iterator[str]:
 def _entries(state: TableState) -> Iterator[str]:
     for row in state.root.rows:
         yield from _entry(row.entry, ManifestKind.ROOT, state)
+        if row.entry.version_info.status is Status.DELETED and row.entry.content_type not in IN_LEAVES:
+            yield f"{row.entry.location}: a leaf or its vector is DELETED, which no commit of ours writes"
     for location, leaf in state.leaves.items():
         leaf_row = state.live.leaf_rows.get(location)
         is_old = leaf_row is not None and is_adopted(leaf_row.entry)

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import UnknownTransform
+from pyiceberg.transforms import BucketTransform, TruncateTransform, UnknownTransform
 from pyiceberg.types import (
     GeographyType,
     GeometryType,
     IcebergType,
     ListType,
     MapType,
+    NestedField,
     PrimitiveType,
     StructType,
     UnknownType,
@@ -27,15 +28,32 @@ from pyiceberg.types import (
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.errors import Invalid, RootlineError
 from rootline.schemas.expression_types import Function
-from rootline.schemas.field_ids import MAX_TRACKED_ID
-from rootline.schemas.table_definition import Expression, TableDefinition
+from rootline.schemas.field_ids import MAX_COLUMN_ID, MAX_TRACKED_ID
+from rootline.schemas.table_definition import (
+    NAME_MAPPING_PROPERTY,
+    Expression,
+    SortField,
+    TableDefinition,
+    transform_of_text,
+)
+from rootline.tree.proof.default_rules import default_fault
+from rootline.tree.proof.name_mapping_rules import name_mapping_fault
 
 _NOT_STORED: Final = (GeometryType, GeographyType, UnknownType)
 NESTING_MAX: Final = 64
+_WITH_WIDTH: Final = ("bucket", "truncate")
+_WIDTH_MAX: Final = 2**31 - 1
+_DIRECTIONS: Final = ("asc", "desc")
+_NULL_ORDERS: Final = ("nulls-first", "nulls-last")
 
 
 def check_definition(definition: TableDefinition) -> None:
-    """Raises `Invalid` (`definition-invalid`, naming the field) unless the definition can be a table's."""
+    """Raises `Invalid` unless the definition can be a table's.
+
+    Raises:
+        Invalid: `definition-invalid` or `column-untracked`, naming the field.
+
+    """
     try:
         for check in (_check_ids, _check_schemas, _check_expressions, _check_specs, _check_orders, _check_encodable):
             check(definition)
@@ -55,6 +73,10 @@ def _check_ids(definition: TableDefinition) -> None:
         raise _invalid(f"default-spec-id {definition.default_spec_id} is no spec's")
     if not all(isinstance(key, str) and isinstance(value, str) for key, value in dict(definition.properties).items()):
         raise _invalid("properties must map strings to strings")
+    mapping = definition.properties.get(NAME_MAPPING_PROPERTY)
+    fault = None if mapping is None else name_mapping_fault(mapping)
+    if fault is not None:
+        raise _invalid(f"property {NAME_MAPPING_PROPERTY} {fault}")
 
 
 def _check_schemas(definition: TableDefinition) -> None:
@@ -62,13 +84,16 @@ def _check_schemas(definition: TableDefinition) -> None:
     for schema in definition.schemas:
         where = f"schema {schema.schema_id}"
         found = list(_fields_of(schema, where))
-        _unique(f"field id in {where}", [field_id for field_id, _, _ in found])
-        for field_id, name, field_type in found:
-            if not 0 < field_id <= MAX_TRACKED_ID:
-                raise _invalid(f"{where}: field {name!r} has id {field_id}, outside 1..{MAX_TRACKED_ID}")
-            if isinstance(field_type, _NOT_STORED):
-                raise _invalid(f"{where}: field {name!r} is of type {field_type}, which cannot be stored")
-        columns.update(field_id for field_id, _, _ in found)
+        _unique(f"field id in {where}", [field.field_id for _, field in found])
+        for name, field in found:
+            if not 0 < field.field_id <= MAX_COLUMN_ID:
+                raise _invalid(f"{where}: field {name!r} has id {field.field_id}, outside 1..{MAX_COLUMN_ID}")
+            if isinstance(field.field_type, _NOT_STORED):
+                raise _invalid(f"{where}: field {name!r} is of type {field.field_type}, which cannot be stored")
+            fault = default_fault(field)
+            if fault is not None:
+                raise _invalid(f"{where}: field {name!r} {fault}")
+        columns.update(field.field_id for _, field in found)
     shared = columns & {expression.expr_id for expression in definition.expressions}
     if shared:
         raise _invalid(f"ids {sorted(shared)[:8]} are a column's and an expression's: they come from one space")
@@ -77,38 +102,56 @@ def _check_schemas(definition: TableDefinition) -> None:
         raise _invalid(f"last-column-id is {definition.last_column_id}, id {greatest} is in use")
 
 
-def _fields_of(schema: Schema, where: str) -> Iterator[tuple[int, str, IcebergType]]:
+def _fields_of(schema: Schema, where: str) -> Iterator[tuple[str, NestedField]]:
     pending: list[tuple[str, IcebergType, int]] = [("", schema.as_struct(), 0)]
     while pending:
         prefix, found, depth = pending.pop()
         if depth > NESTING_MAX:
             raise _invalid(f"{where}: more than {NESTING_MAX} levels of nesting")
-        children: list[tuple[int, str, IcebergType]] = []
+        children: list[NestedField] = []
         if isinstance(found, StructType):
             _unique(f"name in {where} {prefix}", [field.name for field in found.fields])
-            children = [(field.field_id, f"{prefix}{field.name}", field.field_type) for field in found.fields]
+            children = list(found.fields)
         elif isinstance(found, ListType):
-            children = [(found.element_id, f"{prefix}element", found.element_type)]
+            children = [found.element_field]
         elif isinstance(found, MapType):
-            children = [
-                (found.key_id, f"{prefix}key", found.key_type),
-                (found.value_id, f"{prefix}value", found.value_type),
-            ]
-        for field_id, name, field_type in children:
-            yield field_id, name, field_type
-            if not isinstance(field_type, PrimitiveType):
-                pending.append((f"{name}.", field_type, depth + 1))
+            children = [found.key_field, found.value_field]
+        for field in children:
+            name = f"{prefix}{field.name}"
+            yield name, field
+            if not isinstance(field.field_type, PrimitiveType):
+                pending.append((f"{name}.", field.field_type, depth + 1))
 
 
 def _check_expressions(definition: TableDefinition) -> None:
+    for expression in definition.expressions:
+        _check_transform(f"expression {expression.name!r}", expression.transform)
     columns = {field.tracked_id for field in definition.tracked_fields if not field.is_expression}
     for expression in definition.expressions:
         if not 0 < expression.expr_id <= MAX_TRACKED_ID:
             raise _invalid(f"expression {expression.name!r} has id {expression.expr_id}, outside 1..{MAX_TRACKED_ID}")
         missing = set(expression.source_ids) - columns
+        _check_tracked(f"expression {expression.name!r}", missing)
         if missing or not expression.source_ids:
             raise _invalid(f"expression {expression.name!r} reads {sorted(missing)}, which are no primitive columns")
         _unique(f"source id in expression {expression.name!r}", expression.source_ids)
+
+
+def _check_tracked(where: str, column_ids: Iterable[int]) -> None:
+    for column_id in column_ids:
+        if column_id > MAX_TRACKED_ID:
+            reason = f"reads column id {column_id}; columns above {MAX_TRACKED_ID} have no statistics"
+            raise Invalid("column-untracked", f"definition: {where} {reason}")
+
+
+def _check_transform(where: str, text: object) -> None:
+    """An unknown one may be a later version's; one that is known must be complete."""
+    parsed = transform_of_text(text) if isinstance(text, str) else None
+    unread = parsed is None or (isinstance(parsed, UnknownTransform) and str(text).startswith(_WITH_WIDTH))
+    if unread or (isinstance(parsed, BucketTransform) and not 0 < parsed.num_buckets <= _WIDTH_MAX):
+        raise _invalid(f"{where}: transform {text!r} cannot be read; write it as in bucket[16]")
+    if isinstance(parsed, TruncateTransform) and not 0 < parsed.width <= _WIDTH_MAX:
+        raise _invalid(f"{where}: transform {text!r} cannot be read; write it as in truncate[4]")
 
 
 def _check_specs(definition: TableDefinition) -> None:
@@ -126,6 +169,7 @@ def _check_specs(definition: TableDefinition) -> None:
             if expression is not None:
                 _check_partitionable(definition, expression)
             elif expr_id not in tracked:
+                _check_tracked(f"partition spec {spec.spec_id}", (expr_id,))
                 raise _invalid(f"partition spec {spec.spec_id}: id {expr_id} is neither a column nor an expression")
 
 
@@ -141,11 +185,32 @@ def _check_orders(definition: TableDefinition) -> None:
     known = {order.order_id for order in definition.sort_orders} | {0}
     if definition.default_sort_order_id not in known:
         raise _invalid(f"default-sort-order-id {definition.default_sort_order_id} is no sort order's")
-    columns = {field.tracked_id for field in definition.tracked_fields}
     for order in definition.sort_orders:
+        where = f"sort order {order.order_id}"
+        if order.order_id == 0 and order.fields:
+            raise _invalid(f"{where} has fields, but order 0 means unsorted; give the order another id")
+        if order.order_id != 0 and not order.fields:
+            raise _invalid(f"{where} has no fields; only order 0, which means unsorted, has none")
         for field in order.fields:
-            if field.source_id not in columns:
-                raise _invalid(f"sort order {order.order_id}: source-id {field.source_id} is no primitive column")
+            _check_sort_field(definition, where, field)
+
+
+def _check_sort_field(definition: TableDefinition, where: str, field: SortField) -> None:
+    source = definition.tracked_by_id.get(field.source_id)
+    if source is None:
+        _check_tracked(where, (field.source_id,))
+        raise _invalid(f"{where}: source-id {field.source_id} is no primitive column")
+    for name, word, words in (
+        ("direction", field.direction, _DIRECTIONS),
+        ("null-order", field.null_order, _NULL_ORDERS),
+    ):
+        if word not in words:
+            raise _invalid(f"{where}: {name} {word!r} is neither {words[0]} nor {words[1]}")
+    _check_transform(where, field.transform)
+    if isinstance(field.parsed, UnknownTransform):
+        raise _invalid(f"{where}: nothing can be sorted by transform {field.transform!r}")
+    if not field.parsed.can_transform(source.type):
+        raise _invalid(f"{where}: {field.transform} does not apply to {source.type}, column {source.name!r}")
 
 
 def _check_encodable(definition: TableDefinition) -> None:
