@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
-from rootline.adapters.posix_files import sync_folder, wait_for_lock
+from rootline.adapters.posix_files import make_durable_folder, sync_folder, wait_for_lock
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Corrupt, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
@@ -62,14 +62,13 @@ class LogWriter:
         """
         path = folder / FILE_NAME
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_durable_folder(folder, top=folder.parent)
             with _locked(folder / _LOCK_NAME):
                 connection = _connect(path)
                 try:
                     identity = _prepare(connection, path)
                     connection.execute("PRAGMA busy_timeout=0")  # `_begin` does its own waiting
                     sync_folder(folder)
-                    sync_folder(folder.parent)
                 except BaseException:
                     connection.close()
                     raise
