@@ -39,6 +39,10 @@ class IntentSource(Protocol):
         """The offset to start from: every record before it has a durable verdict."""
         ...
 
+    async def beginning(self) -> int:
+        """Every record from this offset on is still there; what is below was decided, and may have been deleted."""
+        ...
+
     async def end_offset(self) -> int:
         """The offset that the next record will get; it never goes back while the identity is the same."""
         ...

@@ -58,6 +58,10 @@ class MemoryIntentLog:
             self._first_undecided += 1
         return self._first_undecided
 
+    async def beginning(self) -> int:
+        """The first offset: nothing is ever deleted."""
+        return 0
+
     async def end_offset(self) -> int:
         """The offset that the next record will get."""
         return len(self._records)

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from rootline.adapters.posix_files import make_durable_folder, sync_folder, wait_for_lock
+from rootline.adapters.sqlite.log_pruning import Pruned, prune_step, pruning_state
+from rootline.adapters.sqlite.pruning_state import LogRetention, PruningState
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Corrupt, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
@@ -140,6 +142,11 @@ class LogWriter:
         self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('decided-below', ?)", (str(offset),))
         return offset
 
+    def prune(self, retention: LogRetention, *, now_ms: int, limit: int) -> Pruned:
+        """One step of deleting what was decided longer ago than `retention`: at most `limit` records."""
+        decided_below = self.first_undecided()
+        return prune_step(self._connection, retention, now_ms=now_ms, decided_below=decided_below, limit=limit)
+
     def close(self) -> None:
         """Close the connection; the last one to close writes the WAL into the file."""
         self._connection.close()
@@ -165,6 +172,11 @@ class LogReader:
         """The offset that the next record will get."""
         with self._failures():
             return _end_offset(self._connection)
+
+    def pruning_state(self) -> PruningState:
+        """How far the log was pruned; every record from `records_below` on is still there."""
+        with self._failures():
+            return pruning_state(self._connection)
 
     def records(self, from_offset: int, limit: int) -> list[LogRecord]:
         """Up to `limit` records from `from_offset` on, and no more after 8 MB of values."""
