@@ -36,6 +36,7 @@ from rootline.adapters.open import (
 )
 from rootline.adapters.open import is_kafka as is_kafka
 from rootline.adapters.open import open_archive as open_archive
+from rootline.adapters.open import open_stored_log as open_stored_log
 from rootline.adapters.open import open_topics as open_topics
 from rootline.adapters.open import store_settings as store_settings
 from rootline.adapters.system_environment import SystemEnvironment

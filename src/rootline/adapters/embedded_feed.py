@@ -15,6 +15,7 @@ from rootline.ports.intent_feed import Assigned, Delivered, FeedEvent, Partition
 from rootline.ports.intent_log import IntentLog
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId, LogRecord
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
@@ -93,6 +94,10 @@ class EmbeddedFeed:
         if log != await self._log.identity() or partition != _PARTITION:
             return None
         return await self._log.end_offset()
+
+    async def confirmed_version(self, table: TableName) -> int | None:
+        """As the log says."""
+        return await self._log.confirmed_version(table)
 
     async def lag(self) -> Mapping[Partition, int]:
         """Records that were not delivered yet."""

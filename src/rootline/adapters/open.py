@@ -29,6 +29,7 @@ from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.adapters.s3.settings import S3Settings
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.adapters.sqlite.log_archive import SqliteLogArchive
+from rootline.adapters.sqlite.log_file import FILE_NAME as LOG_FILE
 from rootline.adapters.sqlite.log_pruning import Pruned
 from rootline.adapters.sqlite.pruning_loop import pruning_loop
 from rootline.adapters.sqlite.settings import EmbeddedLogSettings
@@ -36,7 +37,7 @@ from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.intent_log import IntentLog, IntentSink, VerdictSource
 from rootline.ports.log_archive import LogArchive
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Invalid
+from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.setting_faults import invalid_settings
 
 if TYPE_CHECKING:
@@ -168,6 +169,18 @@ def open_archive(url: str | None, warehouse: str) -> LogArchive:
             f"log {url or warehouse!r}: a log in memory ends with its process, so there is nothing to show",
         )
     return SqliteLogArchive(folder)
+
+
+def open_stored_log(url: str | None, warehouse: str) -> SqliteIntentLog:
+    """An embedded log that exists. `Raises` as `open_archive`, and `Invalid` for a log on Kafka."""
+    if is_kafka(url):
+        raise Invalid("setting-invalid", f"log {url!r}: this is for an embedded log, and Kafka's is none")
+    folder = _log_folder(url, warehouse)
+    if folder is None or not (folder / LOG_FILE).is_file():
+        raise Unavailable(
+            "log-unavailable", f"{folder or url}: there is no log here: check the warehouse or the log's URL"
+        )
+    return SqliteIntentLog(folder)
 
 
 def is_kafka(url: str | None) -> bool:

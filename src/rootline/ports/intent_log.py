@@ -43,6 +43,10 @@ class IntentSource(Protocol):
         """Every record from this offset on is still there; what is below was decided, and may have been deleted."""
         ...
 
+    async def confirmed_version(self, table: str) -> int | None:
+        """The highest version of `table` that a verdict on this log ever named, unless an operator accepted a loss."""
+        ...
+
     async def end_offset(self) -> int:
         """The offset that the next record will get; it never goes back while the identity is the same."""
         ...

@@ -103,6 +103,15 @@ class SqliteIntentLog:
         self._check_open()
         return self._reader.pruning_state().records_below
 
+    async def confirmed_version(self, table: str) -> int | None:
+        """As the port says."""
+        self._check_open()
+        return self._reader.confirmed_version(table)
+
+    async def accept_head(self, table: str, version: int | None) -> None:
+        """An operator has decided that `table` goes on from this version; `None`: without any. Raises as `publish`."""
+        await self._write(lambda writer: writer.accept_head(table, version))
+
     async def prune(self, retention: LogRetention, *, now_ms: int) -> Pruned:
         """Delete some of what was decided longer ago than `retention`; `now_ms` by the wall clock.
 
