@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
@@ -35,6 +36,8 @@ from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.store_probe import probe_store
 from rootline.tree.ledger.outcomes import Acknowledged
+
+_TABLES_KNOWN_MAX: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class CoordinatorService:
             wait_s=self._settings.poll_wait_s,
             remember_every_s=self._settings.offsets_commit_interval_s,
         )
+        self._newest: dict[TableName, Version] = {}
         self._started = False
         self._ended = False
 
@@ -172,7 +176,9 @@ class CoordinatorService:
                 self.metrics.lag(await self._consumer.lag())
 
     def _make_loop(self, table: TableName, acknowledged: Acknowledged, owner: TableOwner) -> TableLoop:
-        runner = EffectRunner(self._store, table, self._settings.request_timeout_s, self._check_head, self._encoder)
+        runner = EffectRunner(
+            self._store, table, self._settings.request_timeout_s, self._check_head, self._encoder, self._confirmed
+        )
         context = TableContext(
             table=table,
             policy=self._policy,
@@ -197,9 +203,19 @@ class CoordinatorService:
                     f"offset {applied}, but the log ends at {end}",
                 )
 
+    async def _confirmed(self, table: TableName) -> int | None:
+        """What the log's verdicts say, or what this process confirmed before it let the table go."""
+        own, told = self._newest.get(table), await self._log.confirmed_version(table)
+        return max((version for version in (own, told) if version is not None), default=None)
+
     def _observe(self, table: TableName, note: Report | Publication) -> None:
         if isinstance(note, Publication):
             self.metrics.published(note, self._environment.now_ms())
+            if note.version is not None:
+                self._newest.pop(table, None)  # so that the table becomes the newest one
+                self._newest[table] = note.version
+                if len(self._newest) > _TABLES_KNOWN_MAX:
+                    del self._newest[next(iter(self._newest))]
             return
         self.metrics.report(table, note)
         log = self._logger

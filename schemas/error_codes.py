@@ -332,6 +332,15 @@ _CODES_OF_THE_REST: Final = (
         "Report it, with the output of `rootline check` and the coordinator's log.",
         "Do not restart the coordinator in a loop.",
     ),
+    ErrorCode(
+        "head-lost",
+        "Fenced",
+        "The store's newest root of a table is older than one that was confirmed, or there is none: the store has lost "
+        "roots, or was restored from a backup.",
+        "Bring the missing roots back. If they are gone, `rootline table accept` shows what is lost and goes on "
+        "without it; then start the coordinator again.",
+        "Do not publish again before that: what was committed in the lost versions would be taken for new.",
+    ),
 )
 
 CODES: Final = {item.code: item for item in (*CODES_OF_INTENTS, *_CODES_OF_THE_REST)}

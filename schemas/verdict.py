@@ -6,6 +6,7 @@ Invariants: published only after the root that decides it is confirmed; the same
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from rootline.schemas.intent import WireModel
@@ -35,3 +36,12 @@ class Verdict(WireModel):
     sequence_number: int | None = None
     code: str | None = None
     message: str | None = None
+
+
+def newest_versions(verdicts: Iterable[Verdict]) -> dict[str, int]:
+    """The highest version that these verdicts name, for each table: it was confirmed before any of them was told."""
+    newest: dict[str, int] = {}
+    for verdict in verdicts:
+        if verdict.version is not None:
+            newest[verdict.table] = max(verdict.version, newest.get(verdict.table, 0))
+    return newest

@@ -41,7 +41,7 @@ from rootline.coordinator.runtime.leaf_encoder import LeafEncoder, ThreadLeafEnc
 from rootline.coordinator.runtime.object_fetcher import LeavesAhead, fetch_objects
 from rootline.ports.object_store import ObjectStore, PutAnswer, PutReply
 from rootline.schemas.bytes.root.root_codec import decode_root
-from rootline.schemas.errors import Corrupt, OutcomeUnknown, RootlineError, Unavailable
+from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.root_header import RootHeader
@@ -56,6 +56,15 @@ HeadCheck = Callable[[RootHeader], Awaitable[None]]
 """Raises `Fenced` when a head names offsets that the log has not reached."""
 
 
+ConfirmedVersion = Callable[[TableName], Awaitable[int | None]]
+"""The highest version of a table that is known to have been confirmed."""
+
+
+async def nothing_confirmed(_: TableName) -> int | None:
+    """No evidence."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class EffectRunner:
     """The store requests of one table. `timeout_s` bounds each effect, and of those that read much, each request.
@@ -68,6 +77,7 @@ class EffectRunner:
     timeout_s: float
     check_head: HeadCheck
     encoder: LeafEncoder = field(default_factory=ThreadLeafEncoder)
+    confirmed_version: ConfirmedVersion = nothing_confirmed
 
     async def run(self, effect: StoreEffect, ahead: LeavesAhead | None = None) -> Event:
         """The event that answers `effect`; `ahead`: leaves that were read already. Only cancellation escapes."""
@@ -113,7 +123,13 @@ class EffectRunner:
                 return HeadListed(None, None) if head is None else HeadListed(head.version, head.store_ms)
 
     async def _load_head(self, effect: LoadHead) -> Event:
+        confirmed = None
+        if effect.known is None:  # asked before the store, which is therefore not behind it
+            async with asyncio.timeout(self.timeout_s):
+                confirmed = await self.confirmed_version(self.table)
         head = await find_head(self._timed, self.table)
+        if confirmed is not None and (head is None or head.version < confirmed):
+            raise head_lost(self.table, None if head is None else head.version, confirmed)
         if head is None:
             return HeadLoaded(None, None)
         state = await load_to_build_on(self._timed, self.table, head.version, effect.known)
@@ -140,6 +156,16 @@ class EffectRunner:
             return RootReadBack(None, None, None)
         header = decode_root(found.body, name=effect.key).header
         return RootReadBack(header.commit_id, found.store_ms, found.last_modified_ms)
+
+
+def head_lost(table: TableName, found: int | None, confirmed: int) -> Fenced:
+    """The store shows less than was confirmed."""
+    shown = "no root" if found is None else f"version {found} as the newest root"
+    return Fenced(
+        "head-lost",
+        f"{table}: the store shows {shown}, but version {confirmed} was confirmed, so roots are lost: bring them back, "
+        f"or accept the loss (`rootline table accept {table}`); then start the coordinator again",
+    )
 
 
 def _failed(effect: StoreEffect, detail: str) -> Event:

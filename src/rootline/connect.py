@@ -21,7 +21,6 @@ from typing import Any, Final, Literal
 
 import structlog
 
-from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.engine_access import engine_storage as engine_storage
 from rootline.adapters.engine_access import warehouse_url as warehouse_url
 from rootline.adapters.local.lake_lock import LakeLock
@@ -29,14 +28,15 @@ from rootline.adapters.open import (
     WriterLog,
     local_folder,
     open_coordinator_log,
+    open_embedded_feed,
     open_lock,
     open_log,
     open_store,
     open_writer_log,
-    reading_mark,
 )
 from rootline.adapters.open import is_kafka as is_kafka
 from rootline.adapters.open import open_archive as open_archive
+from rootline.adapters.open import open_stored_log as open_stored_log
 from rootline.adapters.open import open_topics as open_topics
 from rootline.adapters.open import store_settings as store_settings
 from rootline.adapters.system_environment import SystemEnvironment
@@ -140,7 +140,7 @@ async def open_parts(warehouse: str, log: str | None) -> LakeParts:
             return LakeParts(store, open_writer_log(log, warehouse), partial(open_coordinator_log, log), None)
         embedded = open_log(log, warehouse)
         lock = open_lock(warehouse) if log is None else None
-        return LakeParts(store, embedded, partial(EmbeddedFeed, embedded, reading_mark(log, warehouse)), lock)
+        return LakeParts(store, embedded, partial(open_embedded_feed, embedded, log, warehouse), lock)
     except BaseException:
         await store.close()
         raise

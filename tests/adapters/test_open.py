@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from rootline.adapters.local.object_store import LocalObjectStore
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.memory.object_store import MemoryObjectStore
-from rootline.adapters.open import local_folder, open_lock, open_log, open_store, store_settings
+from rootline.adapters.open import local_folder, open_embedded_feed, open_lock, open_log, open_store, store_settings
 from rootline.adapters.s3.object_store import S3ObjectStore
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
+from rootline.adapters.sqlite.log_pruning import Pruned
+from rootline.adapters.sqlite.pruning_state import LogRetention
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey
 
@@ -115,4 +118,31 @@ def test_a_setting_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("ROOTLINE_S3__READ_TIMEOUT_S", "-1")
 
     with pytest.raises(Invalid, match="ROOTLINE_S3__READ_TIMEOUT_S"):
+        store_settings()
+
+
+async def test_the_coordinators_side_of_an_embedded_log_prunes_it_as_the_settings_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: asyncio.Queue[LogRetention] = asyncio.Queue()
+    prune = SqliteIntentLog.prune
+
+    async def watched(log: SqliteIntentLog, retention: LogRetention, *, now_ms: int) -> Pruned:
+        asked.put_nowait(retention)
+        return await prune(log, retention, now_ms=now_ms)
+
+    monkeypatch.setattr(SqliteIntentLog, "prune", watched)
+    monkeypatch.setenv("ROOTLINE_EMBEDDED_LOG__RECORDS_RETENTION_S", "3600")
+    log = open_log(None, str(tmp_path))
+    feed = open_embedded_feed(log, None, str(tmp_path))
+    await feed.next(wait_s=0)
+
+    assert await asyncio.wait_for(asked.get(), 10) == LogRetention(3_600_000, 2_592_000_000)
+    await feed.close()
+    await log.close()
+
+
+def test_dead_letters_must_not_go_before_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROOTLINE_EMBEDDED_LOG__DEAD_LETTERS_RETENTION_S", "3600")
+    with pytest.raises(Invalid, match="dead_letters_retention_s must not be shorter than records_retention_s"):
         store_settings()

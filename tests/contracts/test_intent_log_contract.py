@@ -213,3 +213,15 @@ async def test_the_newest_dead_letters_are_told_oldest_first(log: IntentLog) -> 
 
     assert isinstance(log, MemoryIntentLog | SqliteIntentLog)
     assert await log.dead_letters(limit=2) == letters[-2:]
+
+
+async def test_the_highest_version_that_verdicts_named_is_known_for_each_table(log: IntentLog) -> None:
+    first, second, third = await log.publish_many([(b"k", b"1"), (b"k", b"2"), (b"k", b"3")])
+    table = verdict_on(first).table
+    assert await log.confirmed_version(table) is None
+
+    await log.publish_verdicts([verdict_on(second, version=7), verdict_on(first, version=4)], [])
+    assert await log.confirmed_version(table) == 7
+    await log.publish_verdicts([verdict_on(third, version=5)], [])
+    assert await log.confirmed_version(table) == 7
+    assert await log.confirmed_version("another.table") is None

@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.open import StoreSettings
 from rootline.adapters.s3.settings import S3Settings
+from rootline.adapters.sqlite.settings import EmbeddedLogSettings
 from rootline.catalog.rest.metrics import CatalogMetrics
 from rootline.catalog.rest.settings import CatalogSettings
 from rootline.coordinator.runtime.metrics import TABLES_MAX, CoordinatorMetrics
@@ -70,6 +71,7 @@ def settings_page() -> str:
         ("The worker", "ROOTLINE_WORKER__", WorkerSettings),
         ("The catalog for other engines", "ROOTLINE_CATALOG__", CatalogSettings),
         ("An S3 store", "ROOTLINE_S3__", S3Settings),
+        ("An embedded log", "ROOTLINE_EMBEDDED_LOG__", EmbeddedLogSettings),
         ("A log on Kafka", "ROOTLINE_KAFKA__", KafkaSettings),
     ]
     return _SETTINGS_HEADER + "".join(

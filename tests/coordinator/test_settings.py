@@ -6,12 +6,13 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from rootline.adapters.s3.settings import S3Settings
+from rootline.adapters.sqlite.settings import EmbeddedLogSettings
 from rootline.catalog.rest.settings import CatalogSettings
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.workers.settings import WorkerSettings
 from tests.coordinator.generated_pages import DOCS, settings_page
 
-KINDS: list[type[BaseModel]] = [CoordinatorSettings, WorkerSettings, S3Settings, CatalogSettings]
+KINDS: list[type[BaseModel]] = [CoordinatorSettings, WorkerSettings, S3Settings, CatalogSettings, EmbeddedLogSettings]
 
 
 def test_the_page_in_the_docs_is_what_the_code_says() -> None:

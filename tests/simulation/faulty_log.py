@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from rootline.ports.intent_feed import Assigned, FeedEvent, Partition, Reread, Revoked
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
@@ -79,6 +80,9 @@ class CoordinatorsLog:
         await self._travel()
         self._perhaps_away(0.02)
         return await self.member.end_offset(log, partition)
+
+    async def confirmed_version(self, table: TableName) -> int | None:
+        return await self.member.confirmed_version(table)
 
     async def lag(self) -> Mapping[Partition, int]:
         return await self.member.lag()

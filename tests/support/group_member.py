@@ -17,6 +17,7 @@ from typing import Final
 from rootline.ports.intent_feed import Assigned, Delivered, FeedEvent, Partition, Reread, Revoked
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced, Unavailable
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId, LogRecord
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
@@ -147,6 +148,10 @@ class GroupMember:
         if log != self.contents.log_id or partition >= self.contents.partitions:
             return None
         return self.contents.span(partition)[1]
+
+    async def confirmed_version(self, table: TableName) -> int | None:
+        """Unknown, as on Kafka."""
+        return None
 
     async def lag(self) -> Mapping[Partition, int]:
         """As the port says."""

@@ -7,14 +7,16 @@ Invariants: those of the port; the log knows which records have a verdict, so no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from rootline.ports.intent_feed import Assigned, Delivered, FeedEvent, Partition, Reread
 from rootline.ports.intent_log import IntentLog
 from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.log_position import LogId
+from rootline.schemas.errors import Fenced
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.log_position import LogId, LogRecord
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
 
@@ -26,11 +28,16 @@ class EmbeddedFeed:
     """A coordinator's side of `log`; closing the feed leaves the log open.
 
     `mark`: a file that exists while a coordinator reads, so that the next one notices when this one crashed.
+    `pruning`: what keeps the log from growing; it runs from the first `next` until `close`.
     """
 
-    def __init__(self, log: IntentLog, mark: Path | None = None) -> None:
+    def __init__(
+        self, log: IntentLog, mark: Path | None = None, pruning: Callable[[], Coroutine[None, None, None]] | None = None
+    ) -> None:
         self._log = log
         self._mark = mark
+        self._pruning = pruning
+        self._pruner: asyncio.Task[None] | None = None
         self._identity: LogId | None = None
         self._position = 0
         self._end = 0
@@ -42,6 +49,8 @@ class EmbeddedFeed:
             identity, self._position = await self._log.identity(), await self._log.first_undecided()
             self._end = await self._log.end_offset()
             self._identity = identity
+            if self._pruning is not None:
+                self._pruner = asyncio.get_running_loop().create_task(self._pruning(), name="pruning of the log")
             poison_candidates = (PartitionOffset(identity, _PARTITION, self._end),) if self._left_mark() else ()
             return Assigned((PartitionOffset(identity, _PARTITION, self._position),), poison_candidates)
         if hold:
@@ -52,6 +61,7 @@ class EmbeddedFeed:
             return Delivered((), at_end=True)
         records = await self._log.read(self._position, limit=_READ_MAX, wait_s=wait_s)
         if records:
+            await self._check_gap(self._position, records[0])
             self._position = records[-1].position.offset + 1
         self._told_end = not records or self._position >= self._end
         self._end = max(self._end, self._position)
@@ -72,6 +82,8 @@ class EmbeddedFeed:
         """Read from the log directly."""
         end = await self._log.end_offset()
         records = await self._log.read(start.next_offset, limit=limit, wait_s=0.0)
+        if records:
+            await self._check_gap(start.next_offset, records[0])
         return Reread(tuple(records), records[-1].position.offset + 1 if records else max(end, start.next_offset))
 
     async def forget_reader(self, reader: str) -> None:
@@ -82,6 +94,10 @@ class EmbeddedFeed:
         if log != await self._log.identity() or partition != _PARTITION:
             return None
         return await self._log.end_offset()
+
+    async def confirmed_version(self, table: TableName) -> int | None:
+        """As the log says."""
+        return await self._log.confirmed_version(table)
 
     async def lag(self) -> Mapping[Partition, int]:
         """Records that were not delivered yet."""
@@ -94,7 +110,19 @@ class EmbeddedFeed:
         await self._log.publish_verdicts(verdicts, dead_letters)
 
     async def close(self) -> None:
-        """Does nothing: the caller that opened the log closes it."""
+        """End the pruning; the caller that opened the log closes it."""
+        if self._pruner is not None:
+            self._pruner.cancel()
+            await asyncio.wait({self._pruner})
+
+    async def _check_gap(self, expected: int, first: LogRecord) -> None:
+        """Offsets have gaps only where records were deleted."""
+        if first.position.offset > expected < (beginning := await self._log.beginning()):
+            raise Fenced(
+                "offset-out-of-range",
+                f"{first.position.log}: offset {expected} was asked for, but the log begins at {beginning}, because "
+                "what is below was decided and is deleted: open the lake again, to start at the first undecided record",
+            )
 
     def _left_mark(self) -> bool:
         """Make the mark; whether there was one already."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Awaitable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
@@ -17,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.local.file_system import check_file_system
 from rootline.adapters.local.lake_lock import LakeLock
@@ -26,11 +29,15 @@ from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.adapters.s3.settings import S3Settings
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.adapters.sqlite.log_archive import SqliteLogArchive
+from rootline.adapters.sqlite.log_file import FILE_NAME as LOG_FILE
+from rootline.adapters.sqlite.log_pruning import Pruned
+from rootline.adapters.sqlite.pruning_loop import pruning_loop
+from rootline.adapters.sqlite.settings import EmbeddedLogSettings
 from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.intent_log import IntentLog, IntentSink, VerdictSource
 from rootline.ports.log_archive import LogArchive
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Invalid
+from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.setting_faults import invalid_settings
 
 if TYPE_CHECKING:
@@ -67,6 +74,9 @@ class StoreSettings(BaseSettings):
     )
     s3: S3Settings = Field(default_factory=S3Settings, description="How an s3:// warehouse is reached.")
     kafka: KafkaSettings = Field(default_factory=KafkaSettings, description="How a kafka:// log is reached.")
+    embedded_log: EmbeddedLogSettings = Field(
+        default_factory=EmbeddedLogSettings, description="How long an embedded log keeps what was decided."
+    )
 
 
 def store_settings() -> StoreSettings:
@@ -114,6 +124,19 @@ def open_log(url: str | None, warehouse: str) -> IntentLog:
     return MemoryIntentLog() if folder is None else SqliteIntentLog(folder)
 
 
+def open_embedded_feed(log: IntentLog, url: str | None, warehouse: str) -> CoordinatorLog:
+    """A coordinator's side of an open embedded log, which it also keeps from growing. Raises `Invalid`."""
+    mark = reading_mark(url, warehouse)
+    if not isinstance(log, SqliteIntentLog):
+        return EmbeddedFeed(log, mark)
+    retention = store_settings().embedded_log.retention
+
+    def step() -> Awaitable[Pruned]:
+        return log.prune(retention, now_ms=time.time_ns() // 1_000_000)
+
+    return EmbeddedFeed(log, mark, partial(pruning_loop, step))
+
+
 def open_writer_log(url: str | None, warehouse: str) -> WriterLog:
     """A writer's side of the log `url`; Kafka is not connected to yet. `Raises` as `open_log`."""
     if not is_kafka(url):
@@ -146,6 +169,18 @@ def open_archive(url: str | None, warehouse: str) -> LogArchive:
             f"log {url or warehouse!r}: a log in memory ends with its process, so there is nothing to show",
         )
     return SqliteLogArchive(folder)
+
+
+def open_stored_log(url: str | None, warehouse: str) -> SqliteIntentLog:
+    """An embedded log that exists. `Raises` as `open_archive`, and `Invalid` for a log on Kafka."""
+    if is_kafka(url):
+        raise Invalid("setting-invalid", f"log {url!r}: this is for an embedded log, and Kafka's is none")
+    folder = _log_folder(url, warehouse)
+    if folder is None or not (folder / LOG_FILE).is_file():
+        raise Unavailable(
+            "log-unavailable", f"{folder or url}: there is no log here: check the warehouse or the log's URL"
+        )
+    return SqliteIntentLog(folder)
 
 
 def is_kafka(url: str | None) -> bool:

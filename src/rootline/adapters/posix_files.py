@@ -1,4 +1,8 @@
-"""Two calls to the operating system that every file of ours needs: a lock with a deadline, a folder made durable."""
+"""What every file of ours needs of the operating system: a lock with a deadline, a folder made durable.
+
+Owns: the calls. Does not own: which files there are, and what must be durable when (the adapters).
+Invariants: every wait has a deadline; what is said to be durable was synced, and so were the names that lead to it.
+"""
 
 from __future__ import annotations
 
@@ -42,3 +46,21 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_durable_folder(folder: Path, *, top: Path) -> None:
+    """Make `folder` and its missing parents, and make their names durable. Blocks; raises `OSError`.
+
+    Args:
+        folder: absolute.
+        top: `folder` or a parent of it. The names from here down are synced even if they were there: the process that
+            made them may have died before it did that.
+
+    """
+    while not top.parent.exists():
+        top = top.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in (folder, *folder.parents):
+        sync_folder(made.parent)
+        if made == top:
+            break

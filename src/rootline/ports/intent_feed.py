@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rootline.ports.intent_log import VerdictSink
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId, LogRecord
 from rootline.schemas.root_header import PartitionOffset
 
@@ -117,6 +118,16 @@ class IntentFeed(Protocol):
         """The offset that the next record of a partition gets; `None`: another log.
 
         Always asked afresh: a root that has applied records past the end proves that the log has lost some.
+
+        Raises:
+            Unavailable: `log-unavailable`.
+        """
+        ...
+
+    async def confirmed_version(self, table: TableName) -> int | None:
+        """The highest version of `table` that a verdict on this log named, if the log knows it without a search.
+
+        A head below it proves that the store has lost roots.
 
         Raises:
             Unavailable: `log-unavailable`.

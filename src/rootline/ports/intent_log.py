@@ -39,6 +39,14 @@ class IntentSource(Protocol):
         """The offset to start from: every record before it has a durable verdict."""
         ...
 
+    async def beginning(self) -> int:
+        """Every record from this offset on is still there; what is below was decided, and may have been deleted."""
+        ...
+
+    async def confirmed_version(self, table: str) -> int | None:
+        """The highest version of `table` that a verdict on this log ever named, unless an operator accepted a loss."""
+        ...
+
     async def end_offset(self) -> int:
         """The offset that the next record will get; it never goes back while the identity is the same."""
         ...

@@ -13,6 +13,7 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
 from rootline.ports.intent_feed import FeedEvent, Partition, Reread
 from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
@@ -53,6 +54,10 @@ class KafkaCoordinatorLog:
     async def end_offset(self, log: LogId, partition: int) -> int | None:
         """As `IntentFeed.end_offset`."""
         return await self._feed.end_offset(log, partition)
+
+    async def confirmed_version(self, table: TableName) -> int | None:
+        """Unknown: the topic of verdicts would have to be searched."""
+        return None
 
     async def lag(self) -> Mapping[Partition, int]:
         """As `IntentFeed.lag`."""

@@ -22,6 +22,7 @@ from rootline.adapters.kafka.records import log_records
 from rootline.adapters.kafka.rereaders import KafkaRereaders
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.intent_feed import Delivered, FeedEvent, Partition, Reread
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId, LogRecord
 from rootline.schemas.root_header import PartitionOffset
 
@@ -102,6 +103,10 @@ class KafkaIntentFeed:
             return None
         at = TopicPartition(self._settings.intents_topic, partition)
         return (await self._ends([at]))[at]
+
+    async def confirmed_version(self, table: TableName) -> int | None:
+        """As `KafkaCoordinatorLog.confirmed_version`."""
+        return None
 
     async def lag(self) -> Mapping[Partition, int]:
         """As `IntentFeed.lag`."""

@@ -2,10 +2,10 @@
 
 Owns: the calls, their order and the locks. Does not own: where the folder may be (`file_system`), keys
 (`object_key_rules`).
-Invariants: a name appears only with its whole body, synced; CREATED is answered after the folder is synced too; a
-root is read only after its folder is synced; of absolute keys (`absolute_keys`) only regular files are read, and none
-is written; creation holds a shared `flock` on the folder (deletion holds an exclusive one); temporary files can never
-be keys and are hidden from LIST.
+Invariants: a name appears only with its whole body, synced; CREATED and EXISTS are answered after the folder is synced
+too; a root is read only after its folder is synced, and so is an object of a folder whose sync failed here; of absolute
+keys (`absolute_keys`) only regular files are read, and none is written; creation holds a shared `flock` on the folder
+(deletion holds an exclusive one); temporary files can never be keys and are hidden from LIST.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Final
 from rootline.adapters.absolute_keys import FILE_SCHEMES, AbsoluteKeys
 from rootline.adapters.blocking_calls import BlockingCalls
 from rootline.adapters.object_key_rules import RESERVED_PREFIX, check_key, check_prefix
-from rootline.adapters.posix_files import sync_folder, wait_for_lock
+from rootline.adapters.posix_files import make_durable_folder, sync_folder, wait_for_lock
 from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Invalid, Unavailable
@@ -58,6 +58,7 @@ class LocalObjectStore:
         self._root = root.absolute()
         self._absolute = AbsoluteKeys.limited(f"the folder {self._root}", FILE_SCHEMES, absolute_reads)
         self._durable_folders: set[Path] = set()
+        self._unsynced_folders: set[Path] = set()
         self._first_names: dict[Path, _FirstName] = {}
         self._calls = BlockingCalls("rootline-files", _THREADS)
 
@@ -94,7 +95,7 @@ class LocalObjectStore:
         path = self._root / key
         try:
             body = path.read_bytes()
-            if _ROOTS_FOLDER in f"/{key}":
+            if _ROOTS_FOLDER in f"/{key}" or path.parent in self._unsynced_folders:
                 sync_folder(path.parent)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
@@ -123,19 +124,27 @@ class LocalObjectStore:
         try:
             # only deletion excludes us, briefly
             wait_for_lock(folder, fcntl.LOCK_SH, patience_s=_LOCK_WAIT_S)
-            if after is not None and (refusal := self._refusal(folder, path, after)) is not None:
-                return refusal
-            if _exists(folder, path.name):
-                return PutReply(PutAnswer.EXISTS)
-            reply = _create(folder, path, body)
-            if after is not None and reply.answer is PutAnswer.CREATED:
-                first = min(path.name, path.name if after.key is None else _name_of(after.key))
-                self._first_names[path.parent] = _FirstName(_change_of(folder), first)
+            reply = self._created(folder, path, body, after)
+            if reply.answer is PutAnswer.EXISTS:
+                os.fsync(folder)  # its maker may have died before it synced the name, and the caller relies on it
             return reply
         except OSError as error:
             raise _unavailable(path, error) from error
         finally:
             os.close(folder)
+
+    def _created(self, folder: int, path: Path, body: bytes, after: Predecessor | None) -> PutReply:
+        if after is not None and (refusal := self._refusal(folder, path, after)) is not None:
+            return refusal
+        if _exists(folder, path.name):
+            return PutReply(PutAnswer.EXISTS)
+        reply = _create(folder, path, body)
+        if reply.answer is PutAnswer.NO_ANSWER:
+            self._unsynced_folders.add(path.parent)
+        elif after is not None and reply.answer is PutAnswer.CREATED:
+            first = min(path.name, path.name if after.key is None else _name_of(after.key))
+            self._first_names[path.parent] = _FirstName(_change_of(folder), first)
+        return reply
 
     def _refusal(self, folder: int, path: Path, after: Predecessor) -> PutReply | None:
         """Why `path` may not be created; deletion cannot begin while the caller holds the lock on `folder`."""
@@ -156,15 +165,7 @@ class LocalObjectStore:
         if folder in self._durable_folders:
             with contextlib.suppress(FileNotFoundError):
                 return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        top = self._root
-        while not top.parent.exists():
-            top = top.parent
-        folder.mkdir(parents=True, exist_ok=True)
-        # also if the folder was there: the process that made it may have died before it synced the parent
-        for made in (folder, *folder.parents):
-            sync_folder(made.parent)
-            if made == top:
-                break
+        make_durable_folder(folder, top=self._root)
         _remove_leftovers(folder)
         self._durable_folders.add(folder)
         return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

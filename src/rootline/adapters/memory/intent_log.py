@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from rootline.adapters.log_position_rules import check_identity
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.verdict import Verdict, newest_versions
 
 
 def _wall_clock_ms() -> int:
@@ -32,6 +32,7 @@ class MemoryIntentLog:
         self._verdicts: dict[int, Verdict] = {}
         self._dead_letters: dict[int, DeadLetter] = {}
         self._first_undecided = 0
+        self._heads: dict[str, int] = {}
         self._changed = asyncio.Event()
 
     async def publish(self, key: bytes, value: bytes) -> LogPosition:
@@ -58,6 +59,14 @@ class MemoryIntentLog:
             self._first_undecided += 1
         return self._first_undecided
 
+    async def beginning(self) -> int:
+        """The first offset: nothing is ever deleted."""
+        return 0
+
+    async def confirmed_version(self, table: str) -> int | None:
+        """The highest version of `table` that a verdict ever named."""
+        return self._heads.get(table)
+
     async def end_offset(self) -> int:
         """The offset that the next record will get."""
         return len(self._records)
@@ -74,6 +83,8 @@ class MemoryIntentLog:
             check_identity(self._identity, log)
         for verdict in verdicts:
             self._verdicts.setdefault(verdict.offset, verdict)
+        for table, version in newest_versions(verdicts).items():
+            self._heads[table] = max(version, self._heads.get(table, 0))
         for letter in dead_letters:
             self._dead_letters.setdefault(letter.offset, letter)
         self._wake()

@@ -22,7 +22,10 @@ from typing import Final, Generic, TypeVar
 from rootline.adapters.blocking_calls import hand_over
 from rootline.adapters.log_position_rules import check_identity
 from rootline.adapters.sqlite.log_file import LogReader, LogWriter
+from rootline.adapters.sqlite.log_pruning import Pruned
 from rootline.adapters.sqlite.log_watch import LogWatch
+from rootline.adapters.sqlite.pruning_loop import STEP_ROWS
+from rootline.adapters.sqlite.pruning_state import LogRetention, is_due
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import RootlineError, Unavailable
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
@@ -94,6 +97,31 @@ class SqliteIntentLog:
         """The offset that the next record will get."""
         self._check_open()
         return self._reader.end_offset()
+
+    async def beginning(self) -> int:
+        """As the port says."""
+        self._check_open()
+        return self._reader.pruning_state().records_below
+
+    async def confirmed_version(self, table: str) -> int | None:
+        """As the port says."""
+        self._check_open()
+        return self._reader.confirmed_version(table)
+
+    async def accept_head(self, table: str, version: int | None) -> None:
+        """An operator has decided that `table` goes on from this version; `None`: without any. Raises as `publish`."""
+        await self._write(lambda writer: writer.accept_head(table, version))
+
+    async def prune(self, retention: LogRetention, *, now_ms: int) -> Pruned:
+        """Delete some of what was decided longer ago than `retention`; `now_ms` by the wall clock.
+
+        Writes nothing while nothing is due. Raises as `publish_many`.
+        """
+        self._check_open()
+        state = self._reader.pruning_state()
+        if self._reader.end_offset() == 1 or not is_due(state, now_ms=now_ms, retention=retention):
+            return Pruned(state.records_below, False)
+        return await self._write(lambda writer: writer.prune(retention, now_ms=now_ms, limit=STEP_ROWS))
 
     async def read(self, from_offset: int, *, limit: int, wait_s: float) -> list[LogRecord]:
         """Up to `limit` records at or after `from_offset`, waiting up to `wait_s` seconds for the first one."""

@@ -19,11 +19,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
-from rootline.adapters.posix_files import sync_folder, wait_for_lock
+from rootline.adapters.posix_files import make_durable_folder, sync_folder, wait_for_lock
+from rootline.adapters.sqlite.log_pruning import Pruned, prune_step, pruning_state
+from rootline.adapters.sqlite.pruning_state import LogRetention, PruningState
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Corrupt, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.verdict import Verdict, newest_versions
 
 FILE_NAME: Final = "log.sqlite"
 _LOCK_NAME: Final = "log.lock"
@@ -41,6 +43,7 @@ _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS verdicts (log_offset INTEGER PRIMARY KEY, body TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS dead_letters (log_offset INTEGER PRIMARY KEY,"
     " body TEXT NOT NULL, key BLOB, value BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS heads (table_name TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID",
 )
 
 
@@ -62,14 +65,13 @@ class LogWriter:
         """
         path = folder / FILE_NAME
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_durable_folder(folder, top=folder.parent)
             with _locked(folder / _LOCK_NAME):
                 connection = _connect(path)
                 try:
                     identity = _prepare(connection, path)
                     connection.execute("PRAGMA busy_timeout=0")  # `_begin` does its own waiting
                     sync_folder(folder)
-                    sync_folder(folder.parent)
                 except BaseException:
                     connection.close()
                     raise
@@ -122,12 +124,24 @@ class LogWriter:
                 "INSERT OR IGNORE INTO dead_letters (log_offset, body, key, value) VALUES (?, ?, ?, ?)",
                 (letter.offset, _letter_body(letter), letter.key, letter.value),
             )
+        for table, version in newest_versions(verdicts).items():
+            self._connection.execute(
+                "INSERT INTO heads VALUES (?, ?) ON CONFLICT (table_name) DO UPDATE SET version = excluded.version"
+                " WHERE excluded.version > version",
+                (table, version),
+            )
         return [self._decide(verdict) for verdict in verdicts]
 
     def _decide(self, verdict: Verdict) -> Verdict:
         statement = "INSERT OR IGNORE INTO verdicts (log_offset, body) VALUES (?, ?)"
         kept = self._connection.execute(statement, (verdict.offset, verdict.model_dump_json()))
         return verdict if kept.rowcount == 1 else _verdicts_at(self._connection, (verdict.offset,))[0]
+
+    def accept_head(self, table: str, version: int | None) -> None:
+        """Forget that verdicts named a version of `table` above this one; `None`: that there was any."""
+        self._connection.execute("DELETE FROM heads WHERE table_name = ? AND version > ?", (table, version or -1))
+        if version is not None:
+            self._connection.execute("INSERT OR IGNORE INTO heads VALUES (?, ?)", (table, version))
 
     def first_undecided(self) -> int:
         """The lowest offset without a verdict; stores where the search ended, so that the next one starts there."""
@@ -140,6 +154,11 @@ class LogWriter:
         offset = _end_offset(self._connection) if found is None else int(found[0])
         self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('decided-below', ?)", (str(offset),))
         return offset
+
+    def prune(self, retention: LogRetention, *, now_ms: int, limit: int) -> Pruned:
+        """One step of deleting what was decided longer ago than `retention`: at most `limit` records."""
+        decided_below = self.first_undecided()
+        return prune_step(self._connection, retention, now_ms=now_ms, decided_below=decided_below, limit=limit)
 
     def close(self) -> None:
         """Close the connection; the last one to close writes the WAL into the file."""
@@ -166,6 +185,18 @@ class LogReader:
         """The offset that the next record will get."""
         with self._failures():
             return _end_offset(self._connection)
+
+    def pruning_state(self) -> PruningState:
+        """How far the log was pruned; every record from `records_below` on is still there."""
+        with self._failures():
+            return pruning_state(self._connection)
+
+    def confirmed_version(self, table: str) -> int | None:
+        """The highest version of `table` that a verdict ever named."""
+        with self._failures():
+            query = "SELECT version FROM heads WHERE table_name = ?"
+            found = self._connection.execute(query, (table,)).fetchone()
+            return None if found is None else int(found[0])
 
     def records(self, from_offset: int, limit: int) -> list[LogRecord]:
         """Up to `limit` records from `from_offset` on, and no more after 8 MB of values."""

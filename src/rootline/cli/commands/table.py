@@ -1,7 +1,8 @@
-"""`rootline table`: create, list, describe.
+"""`rootline table`: create, list, describe, accept.
 
 Owns: arguments and how definitions are shown. Does not own: definitions (`rootline.client`).
-Invariants: a change waits for its verdict.
+Invariants: a change waits for its verdict; `accept` changes nothing without `--yes`, and ends with 1 while there is
+something to accept.
 """
 
 from __future__ import annotations
@@ -127,3 +128,52 @@ def describe(name: TableArgument, warehouse: Warehouse = None, log: Log = None, 
         f"roots: {roots['bytes']:,} bytes the newest; {roots['retained']:,} kept, {roots['retained_bytes']:,} bytes"
     )
     output.line(as_json, record, "\n".join(lines))
+
+
+@app.command("accept")
+def accept(
+    name: TableArgument,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without --yes, only show what would be done.")] = False,
+    warehouse: Warehouse = None,
+    log: Log = None,
+    as_json: Json = False,
+) -> None:
+    """Go on after `head-lost`, from the newest root that the store still has. Start the coordinator again afterwards.
+
+    For an embedded log. Without --yes nothing is changed; ends with 1 while there is something to accept.
+    """
+    import asyncio
+
+    from rootline.cli import output
+    from rootline.cli.failure import ExitCode
+    from rootline.cli.options import required
+    from rootline.connect import open_stored_log, open_warehouse
+    from rootline.schemas.identifiers import TableName
+    from rootline.storage.metadata.head_finder import find_head
+
+    async def held() -> tuple[int | None, int | None]:
+        store, kept = open_warehouse(required(warehouse)), open_stored_log(log, required(warehouse))
+        try:
+            confirmed = await kept.confirmed_version(name)
+            head = await find_head(store, TableName(name))
+            found = None if head is None else int(head.version)
+            if yes and is_lost(found, confirmed):
+                await kept.accept_head(name, found)
+            return found, confirmed
+        finally:
+            await kept.close()
+            await store.close()
+
+    def is_lost(found: int | None, confirmed: int | None) -> bool:
+        return confirmed is not None and (found is None or found < confirmed)
+
+    found, confirmed = asyncio.run(held())
+    if not is_lost(found, confirmed):
+        output.note(as_json, f"there is nothing to accept: no version of {name} is known to be lost")
+        return
+    record = {"table": name, "head": found, "confirmed": confirmed, "accepted": yes}
+    shown = "the store has no root" if found is None else f"the store's newest root is version {found}"
+    output.line(as_json, record, f"{name}: {shown}, version {confirmed} was confirmed: what came between is lost")
+    if not yes:
+        output.note(as_json, "nothing was changed; to go on without it, stop the coordinator and repeat with --yes")
+        raise typer.Exit(ExitCode.NO)
