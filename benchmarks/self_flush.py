@@ -38,6 +38,7 @@ _PER_FILLING: Final = 1_000
 _QUIET_S: Final = 6.0
 _STORE_S: Final = 0.002
 _PAUSE_S: Final = 0.05
+_APART_S: Final = 0.5
 _TIMEOUT_S: Final = 120.0
 _MANY: Final = 1_000_000
 
@@ -102,8 +103,8 @@ class _Writer:
         self.taken.append((began_s, time.perf_counter() - began_s))
 
     def between(self, begin_s: float, end_s: float) -> list[float]:
-        """Seconds of the commits that touch this time."""
-        return [taken for began_s, taken in self.taken if began_s < end_s and began_s + taken > begin_s]
+        """Seconds of the commits that begin in this time."""
+        return [taken for began_s, taken in self.taken if begin_s <= began_s < end_s]
 
 
 def measure() -> list[Result]:
@@ -125,6 +126,8 @@ async def _measure() -> list[Result]:
         writing = asyncio.gather(flushing.run(), beside.run())
         quiet_s = time.perf_counter()
         await asyncio.sleep(_QUIET_S)
+        calm_s = time.perf_counter()
+        await asyncio.sleep(_APART_S)  # so that no commit counts on both sides
         due_s = time.perf_counter()
         await flushing.publish(_PER_FILLING)
         async with asyncio.timeout(_TIMEOUT_S):
@@ -138,7 +141,7 @@ async def _measure() -> list[Result]:
         coordinator.request_stop()
         await running
     others, own = beside.between(due_s, end_s), flushing.between(due_s, end_s)
-    calm, own_calm = beside.between(quiet_s, due_s), flushing.between(quiet_s, due_s)
+    calm, own_calm = beside.between(quiet_s, calm_s), flushing.between(quiet_s, calm_s)
     longest = f"longest {max(others) * 1000:.0f} ms against {max(calm) * 1000:.0f}"
     span = f"{len(others)} commits in {end_s - due_s:.1f} s, from the commit that makes it due to the leaf's root"
     what = f"a leaf of {ENTRIES} entries: the other table's commits"

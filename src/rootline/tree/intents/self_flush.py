@@ -39,7 +39,7 @@ class OwnFlush:
 def relieve(draft: Draft, flush: OwnFlush) -> tuple[PendingObject, ...]:
     """Let leaves take over what they hold and the draft still has; the objects to store before the root.
 
-    A leaf that the table has already is left out: a root that names it landed, and came back as another's head. The
+    A leaf that the table has already is left out: a root that names it landed, of this coordinator or of another. The
     snapshot's operation is that of its intents.
     """
     work = Takeover(draft, ())
