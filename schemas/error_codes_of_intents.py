@@ -166,7 +166,8 @@ CODES_OF_INTENTS: Final = (
     ErrorCode(
         "definition-invalid",
         "Invalid",
-        "The table definition cannot be read, or uses a type or transform that cannot be stored.",
+        "The table definition cannot be read, or has a type, transform, default, sort order or name mapping that "
+        "cannot be used.",
         "Correct the definition; the message names the field.",
     ),
     ErrorCode(

@@ -153,6 +153,13 @@ def test_a_sort_order_of_a_column_that_no_schema_has_is_left_out_with_a_warning(
     assert "sort order 4" in found.warnings[0]
 
 
+def test_a_sort_order_by_a_transform_that_is_not_known_is_left_out_with_a_warning() -> None:
+    field = {"source-id": 2, "transform": "zorder", "direction": "asc", "null-order": "nulls-first"}
+    found = adopted_definition(metadata(**{"sort-orders": [{"order-id": 4, "fields": [field]}]}), WHERE)
+    assert (found.definition.sort_orders, found.definition.default_sort_order_id) == ((), 0)
+    assert found.warnings == ("sort order 4 is left out: transform zorder is not known",)
+
+
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
@@ -160,6 +167,13 @@ def test_a_sort_order_of_a_column_that_no_schema_has_is_left_out_with_a_warning(
         ({"encryption-keys": [{"key-id": "a"}]}, "encrypted"),
         ({"schemas": [schema(column(1, "v", "variant"))], "current-schema-id": 0}, "column 'v'"),
         ({"schemas": [schema(column(1, "g", "geometry"), column(2, "at", "date"))], "current-schema-id": 0}, "'g'"),
+        (
+            {"current-schema-id": 0, "schemas": [
+                schema(column(1, "rate", "decimal(4, 2)", **{"initial-default": "x"}), column(2, "at", "date"))
+            ]},
+            "schema 0: field 'rate' has initial-default 'x', which is no decimal",
+        ),
+        ({"properties": {"schema.name-mapping.default": "{"}}, "property schema.name-mapping.default is no JSON"),
         ({"partition-specs": [{"spec-id": 1, "fields": [member(2, "zorder", "z", 1000)]}]}, "zorder"),
         ({"partition-specs": [{"spec-id": 1, "fields": [member(8, "day", "d", 1000)]}]}, r"\[8\]"),
         (

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import UnknownTransform
 
+from rootline.schemas.default_values import unreadable_default
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import (
     Expression,
@@ -141,6 +142,9 @@ class _Reading:
     def _schemas(self) -> Iterator[Schema]:
         bodies = self.metadata.get("schemas") or [{"schema-id": 0, **self.metadata["schema"]}]
         for body in bodies:
+            fault = unreadable_default(body)
+            if fault is not None:
+                raise unsupported(self.location, f"schema {body.get('schema-id')}: {fault}")
             try:
                 yield Schema.model_validate(body)
             except ValidationError as error:
