@@ -160,6 +160,29 @@ class PageReference(NamedTuple):
     covers: tuple[CoveredOffset, ...] = ()
 
 
+class Removal(NamedTuple):
+    """Rows left a partition with sequence number `sequence_number`, or came back because a delete left.
+
+    `partition`: the partition's values, encoded like a file's statistics.
+    """
+
+    sequence_number: SequenceNumber
+    partition_spec_id: int
+    partition: bytes
+
+
+class Removals(NamedTuple):
+    """What a root remembers of removals: no live entry shows them, and serializable intents must see them.
+
+    All those after sequence number `forgotten` are in `newest`, ascending. `stats_schema`: the fingerprint of what the
+    partitions are encoded by, empty while there are none.
+    """
+
+    forgotten: SequenceNumber = SequenceNumber(0)
+    newest: tuple[Removal, ...] = ()
+    stats_schema: bytes = b""
+
+
 @dataclass(frozen=True, slots=True)
 class DefinitionReference:
     """Where the table's definition is stored, and the SHA-256 of its bytes."""
@@ -197,3 +220,5 @@ class RootHeader:
     restored_at: SequenceNumber = SequenceNumber(0)
     earlier_bytes: int = 0
     """Of the roots before this one that are kept."""
+    removals: Removals | None = None
+    """`None`: a root that is older than this field, or of a coordinator that does not know it."""

@@ -108,6 +108,7 @@ def next_header(
         totals=totals,
         restored_at=SequenceNumber(draft.carried.restored_at),
         earlier_bytes=0 if parent is None else parent.header.earlier_bytes + parent.root.size_in_bytes,
+        removals=draft.removals,
     )
     return NextHeader(header, TablePages(ledger.pages, outcomes.pages), (*outcomes.objects, *ledger.objects))
 
