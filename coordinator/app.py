@@ -207,6 +207,8 @@ class CoordinatorService:
                 log.error("table quarantined", reason=note.detail, **what)
             case Noted.STORE_FAILED | Noted.YIELDED | Noted.PUT_ASKED:
                 log.warning("commit delayed", reason=note.detail, **what)
+            case Noted.CLOCKS_APART:
+                log.warning("clocks went apart", reason=note.detail, **what)
             case _:
                 log.debug("commit", detail=note.detail, elapsed_s=note.elapsed_s, **what)
 

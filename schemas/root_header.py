@@ -131,7 +131,7 @@ class RejectedSequence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WriterRecord:
-    """What one writer has had decided on this table. `last_seen_ms`: timestamp of the last root that touched it."""
+    """What one writer has had decided on this table. `last_seen_ms`: the log's time (`LogTime`) then."""
 
     committed: tuple[CommittedRun, ...] = ()
     rejected: tuple[RejectedSequence, ...] = ()
@@ -158,6 +158,20 @@ class PageReference(NamedTuple):
     size_in_bytes: int
     content_bytes: int
     covers: tuple[CoveredOffset, ...] = ()
+
+
+class ClockJump(NamedTuple):
+    """Append times went forward from `at_ms`; `skipped_ms` of the way are no idle time of writers seen before."""
+
+    at_ms: int
+    skipped_ms: int
+
+
+class LogTime(NamedTuple):
+    """The newest append time (milliseconds, epoch) of the records that roots decided, and the jumps of late."""
+
+    newest_ms: int
+    jumps: tuple[ClockJump, ...] = ()
 
 
 class Removal(NamedTuple):
@@ -221,4 +235,5 @@ class RootHeader:
     earlier_bytes: int = 0
     """Of the roots before this one that are kept."""
     removals: Removals | None = None
-    """`None`: a root that is older than this field, or of a coordinator that does not know it."""
+    log_time: LogTime | None = None
+    """Both are `None` in a root that is older than these fields, or of a coordinator that does not know them."""

@@ -99,6 +99,7 @@ class Noted(StrEnum):
     STORE_FAILED = "store_failed"
     YIELDED = "yielded"
     QUARANTINED = "quarantined"
+    CLOCKS_APART = "clocks_apart"
 
 
 @dataclass(frozen=True, slots=True)

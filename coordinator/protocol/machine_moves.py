@@ -34,6 +34,7 @@ from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import Version
 from rootline.schemas.object_keys import root_key
 from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, NoTable
+from rootline.tree.ledger.log_time import clocks_apart
 from rootline.tree.ledger.outcomes import Acknowledged
 
 Step = tuple[TableMachine, list[Effect]]
@@ -168,6 +169,9 @@ def confirmed(machine: TableMachine, base_ms: int | None, tick: Tick) -> Step:
     elapsed_s = tick.monotonic_s - attempt.put_at_s
     # not the header's offsets: they name logs and partitions, too, of which this coordinator has published nothing
     publish = PublishVerdicts(decided, offsets_after(machine.batch), attempt.version)
+    apart = None if machine.head is None else clocks_apart(machine.head.header, state.header)
+    if apart is not None:
+        effects = [Report(Noted.CLOCKS_APART, apart, attempt.version), *effects]
     return after, [publish, Report(Noted.ROOT_LANDED, str(served), attempt.version, elapsed_s), *effects]
 
 

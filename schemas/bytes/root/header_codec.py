@@ -29,9 +29,11 @@ from rootline.schemas.identifiers import (
 )
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import (
+    ClockJump,
     CommittedRun,
     CoveredOffset,
     DefinitionReference,
+    LogTime,
     Operation,
     OutcomeException,
     OutcomeRun,
@@ -55,6 +57,7 @@ LEDGER_PAGES_KEY: Final = "rootline.ledger-pages"
 RESTORED_AT_KEY: Final = "rootline.restored-at"
 EARLIER_BYTES_KEY: Final = "rootline.earlier-bytes"
 REMOVALS_KEY: Final = "rootline.removals"
+LOG_TIME_KEY: Final = "rootline.log-time"
 """Absent where there are no pages, as in roots that are older than pages."""
 _NUMBER_MAX: Final = 2**63 - 1
 _DIGEST_BYTES: Final = 32
@@ -101,6 +104,8 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
         metadata[EARLIER_BYTES_KEY] = str(header.earlier_bytes).encode()
     if header.removals is not None:
         metadata[REMOVALS_KEY] = _removals_json(header.removals)
+    if header.log_time is not None:
+        metadata[LOG_TIME_KEY] = _json(header.log_time)
     if header.parent_digest is not None:
         metadata["rootline.parent-digest"] = header.parent_digest.hex().encode()
     return metadata
@@ -162,6 +167,7 @@ def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
         restored_at=SequenceNumber(_decimal(metadata.get(RESTORED_AT_KEY, b"0"))),
         earlier_bytes=_decimal(metadata.get(EARLIER_BYTES_KEY, b"0")),
         removals=_removals(*_list(metadata, REMOVALS_KEY)) if REMOVALS_KEY in metadata else None,
+        log_time=_log_time(*_list(metadata, LOG_TIME_KEY)) if LOG_TIME_KEY in metadata else None,
     )
 
 
@@ -252,6 +258,10 @@ def _removals(forgotten: Any, newest: Any, stats_schema: Any) -> Removals:
         for number, spec, partition in newest
     ]
     return Removals(SequenceNumber(_count(forgotten)), tuple(found), bytes.fromhex(_string(stats_schema)))
+
+
+def _log_time(newest_ms: Any, jumps: Any) -> LogTime:
+    return LogTime(_count(newest_ms), tuple(ClockJump(_count(at), _count(skipped)) for at, skipped in jumps))
 
 
 def _totals(

@@ -70,6 +70,8 @@ def _chain(old: TableState, new: TableState) -> Iterator[str]:
         yield f"{after.earlier_bytes} bytes of earlier roots do not follow from the parent's {before.earlier_bytes}"
     if after.next_row_id < before.next_row_id:
         yield f"next row id {after.next_row_id} follows {before.next_row_id}"
+    if before.log_time and (after.log_time is None or after.log_time.newest_ms < before.log_time.newest_ms):
+        yield f"the log's time went back from {before.log_time} to {after.log_time}"
     if after.removals is None or (before.removals and after.removals.forgotten < before.removals.forgotten):
         yield f"what is remembered of removals went back from {before.removals} to {after.removals}"
     if after.oldest_version < before.oldest_version:
