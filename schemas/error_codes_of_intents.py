@@ -215,4 +215,12 @@ CODES_OF_INTENTS: Final = (
         "Look at the object that the message names. `rootline adopt METADATA_JSON TABLE --dry-run` checks again and "
         "changes nothing.",
     ),
+    ErrorCode(
+        "row-count-implausible",
+        "Invalid",
+        "A data file says that it has more rows than its bytes can hold, or a file or an intent has more than the "
+        "table allows. Row ids are handed out by these counts and never come back.",
+        "Correct `record_count` or `file_size_in_bytes` and publish the intent again. If the count is true, split the "
+        "intent, or make the table with larger `rootline.rows.file-max` and `rootline.rows.intent-max`.",
+    ),
 )

@@ -29,6 +29,7 @@ from rootline.schemas.errors import Invalid, RootlineError
 from rootline.schemas.expression_types import Function
 from rootline.schemas.field_ids import MAX_TRACKED_ID
 from rootline.schemas.table_definition import Expression, TableDefinition
+from rootline.tree.proof.row_limits import row_limits
 
 _NOT_STORED: Final = (GeometryType, GeographyType, UnknownType)
 NESTING_MAX: Final = 64
@@ -55,6 +56,10 @@ def _check_ids(definition: TableDefinition) -> None:
         raise _invalid(f"default-spec-id {definition.default_spec_id} is no spec's")
     if not all(isinstance(key, str) and isinstance(value, str) for key, value in dict(definition.properties).items()):
         raise _invalid("properties must map strings to strings")
+    try:
+        row_limits(definition.properties)
+    except Invalid as error:
+        raise _invalid(error.message) from error
 
 
 def _check_schemas(definition: TableDefinition) -> None:
