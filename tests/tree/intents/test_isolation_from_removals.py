@@ -142,6 +142,26 @@ def test_what_left_is_not_known_in_a_root_of_an_older_version_so_its_readers_rea
     assert codes(lake.put(serializable("s", 2), serializable("t", now(lake)))) == ["isolation-conflict", None]
 
 
+def test_partitions_that_were_encoded_by_another_definition_may_all_match(lake: Lake) -> None:
+    lake.put(append("b", data_file("b", ids=[15], carrier="AA")))
+    read = now(lake)
+    lake.put(remove("rm", removed("data/b.parquet")))
+    known = lake.head.header.removals
+    assert known is not None
+    header = dataclasses.replace(lake.head.header, removals=known._replace(stats_schema=b"\0" * 8))
+    lake.state = dataclasses.replace(lake.head, root=dataclasses.replace(lake.head.root, header=header))
+    between = now(lake)
+    there = "carrier = 'UA'"
+    assert codes(lake.put(serializable("s", read, there))) == ["isolation-conflict"]
+    lake.put(remove("rm2", removed("data/a.parquet")))
+    assert lake.head.header.removals is not None
+    assert lake.head.header.removals.forgotten == known.newest[-1].sequence_number
+    assert codes(lake.put(serializable("t", read, "carrier = 'DL'"), serializable("u", between, "carrier = 'DL'"))) == [
+        "isolation-conflict",
+        None,
+    ]
+
+
 def test_a_root_that_forgets_a_removal_breaks_a_rule(lake: Lake) -> None:
     old = lake.head
     lake.put(remove("rm", removed("data/a.parquet")))

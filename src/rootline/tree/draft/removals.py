@@ -68,7 +68,7 @@ def removals_after(
         here = (entry.partition_spec_id, partition)
         if here not in known or known[here].sequence_number < at:
             known[here] = Removal(at, *here)
-    forgotten = before.forgotten if fits else max(item.sequence_number for item in before.newest)
+    forgotten = before.forgotten if fits else max(before.forgotten, before.newest[-1].sequence_number)
     return _bounded(forgotten, known.values(), codec.fingerprint)
 
 
@@ -102,7 +102,7 @@ def _partition_of(entry: ContentEntry, definition: TableDefinition) -> _Partitio
 
 
 def _bounded(forgotten: SequenceNumber, items: Iterable[Removal], stats_schema: bytes) -> Removals:
-    newest = sorted(items)
+    newest = sorted(item for item in items if item.sequence_number > forgotten)
     held = sum(len(item.partition) for item in newest)
     while len(newest) > REMEMBERED_MAX or held > REMEMBERED_BYTES_MAX:
         oldest = newest.pop(0)
