@@ -227,6 +227,8 @@ class CoordinatorService:
                 log.warning("commit delayed", reason=note.detail, **what)
             case Noted.ENCODING_FAILED:
                 log.warning("the table's own leaves were not encoded, commits go on", reason=note.detail, **what)
+            case Noted.CLOCKS_APART:
+                log.warning("clocks went apart", reason=note.detail, **what)
             case _:
                 log.debug("commit", detail=note.detail, elapsed_s=note.elapsed_s, **what)
 

@@ -223,4 +223,12 @@ CODES_OF_INTENTS: Final = (
         "10,000,000. Such a column has no statistics.",
         "Partition, sort or derive by another column, or give the column an id up to 10,000,000.",
     ),
+    ErrorCode(
+        "row-count-implausible",
+        "Invalid",
+        "A data file says that it has more rows than its bytes can hold, or a file or an intent has more than the "
+        "table allows. Row ids are handed out by these counts and never come back.",
+        "Correct `record_count` or `file_size_in_bytes` and publish the intent again. If the count is true, split the "
+        "intent, or make the table with larger `rootline.rows.file-max` and `rootline.rows.intent-max`.",
+    ),
 )

@@ -131,7 +131,7 @@ class RejectedSequence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WriterRecord:
-    """What one writer has had decided on this table. `last_seen_ms`: timestamp of the last root that touched it."""
+    """What one writer has had decided on this table. `last_seen_ms`: the log's time (`LogTime`) then."""
 
     committed: tuple[CommittedRun, ...] = ()
     rejected: tuple[RejectedSequence, ...] = ()
@@ -158,6 +158,43 @@ class PageReference(NamedTuple):
     size_in_bytes: int
     content_bytes: int
     covers: tuple[CoveredOffset, ...] = ()
+
+
+class ClockJump(NamedTuple):
+    """Append times went forward from `at_ms`; `skipped_ms` of the way are no idle time of writers seen before."""
+
+    at_ms: int
+    skipped_ms: int
+
+
+class LogTime(NamedTuple):
+    """The newest append time (milliseconds, epoch) of the records that roots decided, and the jumps of late."""
+
+    newest_ms: int
+    jumps: tuple[ClockJump, ...] = ()
+
+
+class Removal(NamedTuple):
+    """Rows left a partition with sequence number `sequence_number`, or came back because a delete left.
+
+    `partition`: the partition's values, encoded like a file's statistics.
+    """
+
+    sequence_number: SequenceNumber
+    partition_spec_id: int
+    partition: bytes
+
+
+class Removals(NamedTuple):
+    """What a root remembers of removals: no live entry shows them, and serializable intents must see them.
+
+    All those after sequence number `forgotten` are in `newest`, ascending. `stats_schema`: the fingerprint of what the
+    partitions are encoded by, empty while there are none.
+    """
+
+    forgotten: SequenceNumber = SequenceNumber(0)
+    newest: tuple[Removal, ...] = ()
+    stats_schema: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,3 +234,6 @@ class RootHeader:
     restored_at: SequenceNumber = SequenceNumber(0)
     earlier_bytes: int = 0
     """Of the roots before this one that are kept."""
+    removals: Removals | None = None
+    log_time: LogTime | None = None
+    """Both are `None` in a root that is older than these fields, or of a coordinator that does not know them."""

@@ -107,6 +107,7 @@ class Noted(StrEnum):
     YIELDED = "yielded"
     QUARANTINED = "quarantined"
     ENCODING_FAILED = "encoding_failed"
+    CLOCKS_APART = "clocks_apart"
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import Version
 from rootline.schemas.object_keys import root_key
 from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, NoTable
+from rootline.tree.ledger.log_time import clocks_apart
 from rootline.tree.ledger.outcomes import Acknowledged
 
 
@@ -185,7 +186,9 @@ def confirmed(machine: TableMachine, tick: Tick) -> Move:
     served = len(machine.batch)
     # not the header's offsets: they name logs and partitions, too, of which this coordinator has published nothing
     publish = PublishVerdicts(decided, offsets_after(machine.batch), attempt.version)
-    note = Report(Noted.ROOT_LANDED, str(served), attempt.version, tick.monotonic_s - attempt.put_at_s)
+    landed = Report(Noted.ROOT_LANDED, str(served), attempt.version, tick.monotonic_s - attempt.put_at_s)
+    apart = None if machine.head is None else clocks_apart(machine.head.header, attempt.applied.state.header)
+    notes = [landed] if apart is None else [landed, Report(Noted.CLOCKS_APART, apart, attempt.version)]
     after = machine._replace(
         head=attempt.applied.state,
         base_ms=attempt.dated_ms,
@@ -199,7 +202,7 @@ def confirmed(machine: TableMachine, tick: Tick) -> Move:
         flush=after_root(machine.flush, attempt),
     )
     after, more = ask_for_leaves(after, tick)
-    return Move(Decision.NEXT, after, [publish, note, *more])
+    return Move(Decision.NEXT, after, [publish, *notes, *more])
 
 
 def lost(machine: TableMachine, tick: Tick) -> Move:

@@ -36,6 +36,7 @@ class CoordinatorMetrics:
         self._rebases = self._counter("rootline_rebases_total", "Batches applied again to another head.", "cause")
         self._verdicts = self._counter("rootline_verdicts_total", "Verdicts published.", "verdict", "code")
         self._failures = self._counter("rootline_store_failures_total", "Store operations to be tried again.", "table")
+        self._apart = self._counter("rootline_clocks_apart_total", "Roots at which the log's and own clock went apart.")
         self._last_commit = self._gauge(
             "rootline_last_commit_timestamp_seconds", "Timestamp of the newest root this process made.", "table"
         )
@@ -79,6 +80,8 @@ class CoordinatorMetrics:
             case Noted.STORE_FAILED:
                 # a name alone earns no label: a writer may name as many tables as it likes
                 self._failures.labels(table if table in self._tables else _OTHER).inc()
+            case Noted.CLOCKS_APART:
+                self._apart.inc()
             case Noted.HEAD_LOADED | Noted.QUARANTINED | Noted.ENCODING_FAILED:
                 pass
 

@@ -41,8 +41,8 @@ class Group:
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _started: int = 0
 
-    def start(self, name: str, **settings: Any) -> CoordinatorService:
-        """One more coordinator, or one again."""
+    def start(self, name: str, *, skew_ms: int = 0, **settings: Any) -> CoordinatorService:
+        """One more coordinator, or one again; `skew_ms`: how far its wall clock is ahead."""
         self._started += 1
         usual = {"probe_rounds": 0, "poll_wait_s": 0.05, "offsets_commit_interval_s": 0.02, "coordinator_id": name}
         chosen = {**usual, **self.settings, **settings}
@@ -50,7 +50,7 @@ class Group:
             store=self.store,
             log=self.log.member(name),
             settings=CoordinatorSettings(**chosen),
-            environment=SeededEnvironment(f"{name}/{self._started}"),
+            environment=SeededEnvironment(f"{name}/{self._started}", skew_ms=skew_ms),
         )
         self._tasks[name] = asyncio.ensure_future(service.run())
         return service

@@ -33,6 +33,7 @@ CONTRACT = {
     "rootline_oldest_pending_intent_seconds": (),
     "rootline_put_total": ("outcome",),
     "rootline_rebases_total": ("cause",),
+    "rootline_clocks_apart_total": (),
     "rootline_verdicts_total": ("verdict", "code"),
     "rootline_consumer_lag_records": ("topic", "partition"),
     "rootline_last_commit_timestamp_seconds": ("table",),

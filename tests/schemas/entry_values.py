@@ -49,9 +49,11 @@ from rootline.schemas.content_entry import (
 from rootline.schemas.identifiers import CommitId, SequenceNumber, SnapshotId, TableName, Version, WriterId
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import (
+    ClockJump,
     CommittedRun,
     CoveredOffset,
     DefinitionReference,
+    LogTime,
     Operation,
     OutcomeException,
     OutcomeRun,
@@ -59,6 +61,8 @@ from rootline.schemas.root_header import (
     PageReference,
     PartitionOffset,
     RejectedSequence,
+    Removal,
+    Removals,
     RootHeader,
     Snapshot,
     Totals,
@@ -180,6 +184,11 @@ def headers() -> st.SearchStrategy[RootHeader]:
     rejected = st.builds(RejectedSequence, count, text, text, text)
     covers = st.lists(st.builds(CoveredOffset, text, count, count), max_size=2).map(tuple)
     pages = st.lists(st.builds(PageReference, text, digest, count, count, covers), max_size=2).map(tuple)
+    jumps = st.lists(st.builds(ClockJump, count, count), max_size=2).map(tuple)
+    removal = st.builds(Removal, count, count, st.binary(max_size=20))
+    newest = st.lists(removal, min_size=1, max_size=3).map(tuple)
+    none_left, newest_left = st.just(Removals()), st.tuples(count, newest, st.binary(min_size=8, max_size=8))
+    removals = none_left | newest_left.map(lambda parts: Removals(*parts))
     return st.builds(
         RootHeader,
         table=st.just(TableName("shop.orders")),
@@ -223,6 +232,8 @@ def headers() -> st.SearchStrategy[RootHeader]:
         next_row_id=count,
         totals=st.builds(Totals, count, count, count, count, count, count, count, count),
         restored_at=count,
+        removals=st.none() | removals,
+        log_time=st.none() | st.builds(LogTime, count, jumps),
     )
 
 

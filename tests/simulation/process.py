@@ -24,6 +24,9 @@ from rootline.workers.settings import WorkerSettings
 from tests.simulation.faulty_log import CoordinatorsLog, WorkersLog
 from tests.simulation.faulty_world import ProcessStore, World
 
+_EIGHT_DAYS_MS = 8 * 24 * 3600 * 1000
+"""Longer than an idle writer stays in the ledger."""
+
 
 class SlowEncoder:
     """Leaves take a while, in which their table goes on, or fail; every choice follows from the process's name."""
@@ -65,7 +68,10 @@ class Process:
         self.running.set()
         world, name = self.world, f"{self.name}.{self.incarnation}"
         store = ProcessStore(world, name, self.running)
-        environment = SeededEnvironment(f"{name}/{world.rng.random()}", skew_ms=world.rng.randint(-60_000, 60_000))
+        skew_ms = world.rng.randint(-60_000, 60_000)
+        if world.chance(0.2):
+            skew_ms += world.rng.choice((-_EIGHT_DAYS_MS, _EIGHT_DAYS_MS))
+        environment = SeededEnvironment(f"{name}/{world.rng.random()}", skew_ms=skew_ms)
         if self.is_coordinator:
             settings = CoordinatorSettings(
                 coordinator_id=name,

@@ -80,7 +80,11 @@ def replay(
         reference.committed[place] = verdict
         assert verdict.version is not None
         reference.commit(verdict.version, intent, vectors)
-    for verdict, _, place in own:
+    for verdict, intent, place in own:
+        first = reference.committed.get(place)
+        if verdict.kind is VerdictKind.REJECTED and first is not None and first.intent_id == intent.intent_id:
+            before_the_table = verdict.code == "table-unknown"
+            assert before_the_table, f"{place} was committed, and its receipt called rejected: {verdict.code}"
         if verdict.kind is VerdictKind.DUPLICATE:
             first = reference.committed.get(place)
             assert first is not None, f"{place} was called a duplicate, but never committed"

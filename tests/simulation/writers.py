@@ -23,6 +23,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, Status, Ve
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import (
+    PROCESS_WRITER_PREFIX,
     AddedManifest,
     AddedVector,
     DataFile,
@@ -58,7 +59,7 @@ class Published:
 
 @dataclass(slots=True)
 class Writer:
-    """One writer with a supplied id, counting its own sequence.
+    """One writer, counting its own sequence; with a supplied id, or with one of its process, which can be forgotten.
 
     `partition`: where it publishes, if its client has another idea of that than the log.
     """
@@ -72,6 +73,10 @@ class Writer:
     partition: int | None = None
     sequence: int = 0
     minted: int = 0
+
+    @property
+    def writer_id(self) -> str:
+        return f"{PROCESS_WRITER_PREFIX}{self.name}" if self.name[-1] in "13579" else self.name
 
     async def run(self) -> None:
         """Publish `steps` intents, each until it has a verdict."""
@@ -234,7 +239,7 @@ class Writer:
             intent_id=self._fresh("intent"),
             table=self.table,
             kind=kind,
-            writer_id=self.name,
+            writer_id=self.writer_id,
             writer_sequence=self.sequence,
             **cargo,
         )

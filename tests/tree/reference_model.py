@@ -108,6 +108,8 @@ class ReferenceTable:
     number: int = 0
     next_row_id: int = 0
     restored_at: int = 0
+    removed_at: int = 0
+    """When rows last left, or came back because a delete left, that no live file or delete shows any more."""
     moment: int = 0
     """Names this version, while it is one."""
     tags: dict[str, int] = field(default_factory=dict)
@@ -188,7 +190,7 @@ class ReferenceTable:
             raise Rejected(STALE[plan.kind])
 
     def _check_isolation(self, value: int, read: int) -> None:
-        if self.restored_at > read:
+        if max(self.restored_at, self.removed_at) > read:
             raise Rejected("isolation-conflict")
         for file in self.files.values():
             if max(file.number, file.vector_number) > read and min(file.ids) <= value <= max(file.ids):
@@ -297,14 +299,17 @@ class ReferenceTable:
             self.equality[name].leaf = leaf_of(plan.intent_id, "equality", self.equality[name].carrier)
 
     def change_rewritten(self, plan: Plan, view: ReferenceTable) -> None:
-        values = self.values()
+        values, removed_at = self.values(), self.removed_at
+        vectors = [self.files[name].vector_number for name in plan.removes if self.files[name].vector is not None]
         self.change_files(plan, view, view.number)
+        self.removed_at = max(removed_at, *vectors, 0)
         assert self.values() == values
 
     def change_files(self, plan: Plan, view: ReferenceTable, number: int | None = None) -> None:
         """`number`: how old the files are that come; `None`: new."""
         for name in plan.removes:
             del self.files[name]
+            self.removed_at = self.number
         for vector in plan.vectors:
             file = self.files[vector.target]
             union = file.deleted | (vector.positions - view.files[vector.target].deleted)

@@ -196,7 +196,7 @@ class Lake:
     def records(self, intents: Iterable[Intent]) -> list[Record]:
         found = []
         for item in intents:
-            found.append(Record(LogPosition(LOG, 0, self.offset), item, 500))
+            found.append(Record(LogPosition(LOG, 0, self.offset), item, 500, appended_ms=self.now_ms))
             self.offset += 1
         return found
 

@@ -10,6 +10,7 @@ Source: protocol page, section 1 (table "in the root's file metadata").
 
 from __future__ import annotations
 
+import base64
 import json
 import uuid
 from collections.abc import Mapping
@@ -28,9 +29,11 @@ from rootline.schemas.identifiers import (
 )
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import (
+    ClockJump,
     CommittedRun,
     CoveredOffset,
     DefinitionReference,
+    LogTime,
     Operation,
     OutcomeException,
     OutcomeRun,
@@ -38,6 +41,8 @@ from rootline.schemas.root_header import (
     PageReference,
     PartitionOffset,
     RejectedSequence,
+    Removal,
+    Removals,
     RootHeader,
     Snapshot,
     Totals,
@@ -51,6 +56,8 @@ OUTCOME_PAGES_KEY: Final = "rootline.outcome-pages"
 LEDGER_PAGES_KEY: Final = "rootline.ledger-pages"
 RESTORED_AT_KEY: Final = "rootline.restored-at"
 EARLIER_BYTES_KEY: Final = "rootline.earlier-bytes"
+REMOVALS_KEY: Final = "rootline.removals"
+LOG_TIME_KEY: Final = "rootline.log-time"
 """Absent where there are no pages, as in roots that are older than pages."""
 _NUMBER_MAX: Final = 2**63 - 1
 _DIGEST_BYTES: Final = 32
@@ -95,6 +102,10 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
         metadata[RESTORED_AT_KEY] = str(header.restored_at).encode()
     if header.earlier_bytes:
         metadata[EARLIER_BYTES_KEY] = str(header.earlier_bytes).encode()
+    if header.removals is not None:
+        metadata[REMOVALS_KEY] = _removals_json(header.removals)
+    if header.log_time is not None:
+        metadata[LOG_TIME_KEY] = _json(header.log_time)
     if header.parent_digest is not None:
         metadata["rootline.parent-digest"] = header.parent_digest.hex().encode()
     return metadata
@@ -155,6 +166,8 @@ def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
         totals=_totals(*_list(metadata, "rootline.totals")),
         restored_at=SequenceNumber(_decimal(metadata.get(RESTORED_AT_KEY, b"0"))),
         earlier_bytes=_decimal(metadata.get(EARLIER_BYTES_KEY, b"0")),
+        removals=_removals(*_list(metadata, REMOVALS_KEY)) if REMOVALS_KEY in metadata else None,
+        log_time=_log_time(*_list(metadata, LOG_TIME_KEY)) if LOG_TIME_KEY in metadata else None,
     )
 
 
@@ -230,6 +243,25 @@ def _page(location: Any, digest: Any, size: Any, content: Any, covers: Any) -> P
         _count(content),
         tuple(CoveredOffset(LogId(_string(log)), _count(partition), _count(last)) for log, partition, last in covers),
     )
+
+
+def _removals_json(removals: Removals) -> bytes:
+    if not removals.newest:
+        return b'[%d,[],""]' % removals.forgotten
+    newest = [[number, spec, base64.b64encode(partition).decode()] for number, spec, partition in removals.newest]
+    return _json([removals.forgotten, newest, removals.stats_schema.hex()])
+
+
+def _removals(forgotten: Any, newest: Any, stats_schema: Any) -> Removals:
+    found = [
+        Removal(SequenceNumber(_count(number)), _count(spec), base64.b64decode(_string(partition), validate=True))
+        for number, spec, partition in newest
+    ]
+    return Removals(SequenceNumber(_count(forgotten)), tuple(found), bytes.fromhex(_string(stats_schema)))
+
+
+def _log_time(newest_ms: Any, jumps: Any) -> LogTime:
+    return LogTime(_count(newest_ms), tuple(ClockJump(_count(at), _count(skipped)) for at, skipped in jumps))
 
 
 def _totals(

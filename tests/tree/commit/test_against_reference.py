@@ -70,6 +70,23 @@ draws = st.builds(
 )
 
 
+late_readers = st.builds(
+    Draw,
+    kind=st.sampled_from(
+        [IntentKind.APPEND, IntentKind.REMOVE, IntentKind.OVERWRITE, IntentKind.ROW_DELTA, IntentKind.REWRITE]
+    ),
+    lag=st.integers(0, 3),
+    picks=st.lists(st.integers(0, 11), min_size=6, max_size=6).map(tuple),
+    closes_batch=st.booleans(),
+    writer=st.just(0),
+    resend=st.just(1),
+    flag=st.booleans(),
+    narrow=st.one_of(st.none(), st.integers(0, 6)),
+    leaf=st.just(False),
+)
+"""Writers who read some versions ago, half of them serializable, while rows leave."""
+
+
 def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
     """A plan of a writer who read `view`; `None` where there is nothing to do it to."""
     files = sorted(view.files)
@@ -322,6 +339,17 @@ def test_batches_do_what_the_model_does_and_what_their_intents_do_one_by_one(seq
     check_every_range(trial.batched)
     if trial.batched.bodies:
         assert live_places(trial.batched.reloaded_lake()) == live_places(trial.batched)
+
+
+@settings(deadline=None, max_examples=EXAMPLES // 2, suppress_health_check=SLOW)
+@given(st.lists(late_readers, min_size=12, max_size=24))
+def test_serializable_intents_see_what_came_and_what_left_since_they_read(sequence: list[Draw]) -> None:
+    trial = Trial()
+    for index, draw in enumerate(sequence):
+        trial.plan(draw, index)
+        if draw.closes_batch:
+            trial.close_batch()
+    trial.close_batch()
 
 
 def live_places(lake: Lake) -> set[object]:

@@ -176,7 +176,7 @@ def test_what_the_table_does_not_know_is_rejected(more: dict[str, Any], code: st
         ({"partition_spec_id": 9}, "spec-unknown"),
         ({"file_format": "puffin"}, "intent-malformed"),
         ({"sort_order_id": 9}, "intent-malformed"),
-        ({"record_count": 2**63 - 1}, "intent-malformed"),
+        ({"record_count": 2**63 - 1}, "row-count-implausible"),
     ],
 )
 def test_a_file_that_the_table_cannot_hold_is_rejected(more: dict[str, Any], code: str) -> None:

@@ -93,11 +93,11 @@ def test_idle_process_writers_leave_and_named_ones_stay() -> None:
     old = WriterRecord(committed=(CommittedRun(0, 0, Version(0), 0),), last_seen_ms=1_000)
     draft = LedgerDraft({WriterId("process/1"): old, WriterId("process/2"): old, WriterId("ingest"): old})
     draft.put(WriterId("process/2"), draft.record_of(WriterId("process/2")))
-    ledger = draft.finished(20_001, writer_retention_s=19)
+    ledger = draft.finished(20_001, oldest_ms=1_001)
     assert set(ledger) == {"process/2", "ingest"}
     assert ledger[WriterId("process/2")].last_seen_ms == 20_001
 
 
 def test_a_process_writer_stays_for_the_whole_retention() -> None:
     old = WriterRecord(last_seen_ms=1_000)
-    assert "process/1" in LedgerDraft({WriterId("process/1"): old}).finished(20_000, writer_retention_s=19)
+    assert "process/1" in LedgerDraft({WriterId("process/1"): old}).finished(20_000, oldest_ms=1_000)

@@ -67,7 +67,7 @@ class Ledger:
 
     def finish(self, draft: LedgerDraft) -> None:
         fitted = fit_ledger(
-            draft.finished(self.now_ms, RETENTION_S),
+            draft.finished(self.now_ms, self.now_ms - RETENTION_S * 1000),
             self.pages,
             limit_bytes=self.limit_bytes,
             oldest_ms=self.now_ms - RETENTION_S * 1000,

@@ -24,6 +24,7 @@ from rootline.schemas.root_header import CommittedRun, Outcome, OutcomeRun, Outc
 from rootline.storage.check.findings import Fault
 from rootline.tree.ledger.header_limits import HEADER_LIMITS
 from rootline.tree.ledger.ledger import REJECTED_MAX, VERSION_FORGOTTEN, committed_version
+from rootline.tree.ledger.log_time import oldest_seen_ms
 from rootline.tree.state.table_pages import TablePages
 
 Page = TypeVar("Page", LedgerPage, OutcomePage)
@@ -132,7 +133,9 @@ class _Ledger:
         self._old, self._new = before.header.ledger, after.header.ledger
         self._old_pages, self._new_pages = old_pages.ledger, new_pages.ledger
         self._came, self._went = _changed(old_pages.ledger, new_pages.ledger)
-        self._oldest_ms = after.header.snapshot.timestamp_ms - writer_retention_s * 1000
+        retention_ms, time = writer_retention_s * 1000, after.header.log_time
+        by_wall_clock = after.header.snapshot.timestamp_ms - retention_ms  # of a coordinator that knew no other
+        self._oldest_ms = by_wall_clock if time is None else oldest_seen_ms(time, retention_ms)
 
     def faults(self) -> Iterator[Fault]:
         writers = {writer for writer, record in self._old.items() if self._new.get(writer) != record}

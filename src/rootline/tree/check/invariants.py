@@ -18,6 +18,7 @@ from pyroaring import BitMap
 from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.identifiers import snapshot_id_of
+from rootline.schemas.root_header import RootHeader
 from rootline.tree.check.page_rules import page_violations
 from rootline.tree.check.rewrite_rules import faults_of_rewrites, rewrites_of
 from rootline.tree.draft.summary import RESTORED_VERSIONS
@@ -69,6 +70,10 @@ def _chain(old: TableState, new: TableState) -> Iterator[str]:
         yield f"{after.earlier_bytes} bytes of earlier roots do not follow from the parent's {before.earlier_bytes}"
     if after.next_row_id < before.next_row_id:
         yield f"next row id {after.next_row_id} follows {before.next_row_id}"
+    if before.log_time and (after.log_time is None or after.log_time.newest_ms < before.log_time.newest_ms):
+        yield f"the log's time went back from {before.log_time} to {after.log_time}"
+    if after.removals is None or (before.removals and after.removals.forgotten < before.removals.forgotten):
+        yield f"what is remembered of removals went back from {before.removals} to {after.removals}"
     if after.oldest_version < before.oldest_version:
         yield f"the oldest version, {after.oldest_version}, went back from {before.oldest_version}"
     yield from (sentence for _, sentence in carried_violations(before, after))
@@ -101,6 +106,8 @@ def _contents(old: TableState | None, new: TableState) -> Iterator[str]:
                 yield from _removed(entry, new)
         else:
             removed.take(tally_of_leaf(leaf, BitMap(range(leaf.length)) - ordinals))
+    if removed.data_files or removed.equality_deletes:
+        yield from _remembered(header, first)
     rewrites = rewrites_of(old, new)
     is_exact = old is None or not (old.header.totals.equality_deletes or has_older_deletes(_leaf_rows(old)))
     yield from faults_of_rewrites(rewrites, None if old is None else old.header, new.header, is_exact=is_exact)
@@ -194,6 +201,15 @@ def _removed(entry: ContentEntry, new: TableState) -> Iterator[str]:
         and new.live.find(entry.place) is None
     ):
         yield f"{entry.location} left without its vector"
+
+
+def _remembered(header: RootHeader, first: int) -> Iterator[str]:
+    """A serializable intent must find this snapshot's removals, or the restore that made them."""
+    newest = 0
+    if header.removals is not None:
+        newest = max([header.removals.forgotten, *(item.sequence_number for item in header.removals.newest)])
+    if newest <= first and RESTORED_VERSIONS not in header.snapshot.summary:
+        yield f"files leave after sequence number {first}, the newest removal remembered is {newest}"
 
 
 def _manifest_vectors(old: TableState | None, new: TableState) -> Iterator[str]:

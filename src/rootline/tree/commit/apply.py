@@ -52,7 +52,7 @@ def apply_batch(
         fetched: what has been fetched; empty at first.
         stamp: commit id, coordinator id, wall clock.
         acknowledged: how far the log is known to hold the verdicts; their outcomes are kept no longer.
-        writer_retention_s: how long an idle `process/` writer stays in the ledger.
+        writer_retention_s: how long an idle `process/` writer stays in the ledger, by the log's append times.
         limits: of the header; what exceeds them moves to pages.
         relief: leaves of the coordinator's own that hold rows of the head, or of a root before it.
 
@@ -84,7 +84,7 @@ def apply_batch(
         state,
         draft,
         decisions,
-        [record.position for record in records],
+        records,
         stamp,
         acknowledged=acknowledged,
         writer_retention_s=writer_retention_s,

@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rootline.schemas.identifiers import SequenceNumber
-from rootline.schemas.log_position import LogPosition
 from rootline.schemas.root_header import Outcomes, RootHeader, Snapshot
 from rootline.tree.commit.decide import Decisions
-from rootline.tree.draft.batch import Stamp
+from rootline.tree.draft.batch import Record, Stamp
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import operation_of, summary_of
 from rootline.tree.intents.kinds import said_by_kinds
 from rootline.tree.ledger.header_limits import HeaderLimits
 from rootline.tree.ledger.ledger_spill import fit_ledger
+from rootline.tree.ledger.log_time import log_time_after, log_time_of, oldest_seen_ms
 from rootline.tree.ledger.outcome_spill import fit_outcomes
 from rootline.tree.ledger.outcomes import Acknowledged, advanced, kept
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT, NO_SNAPSHOT
@@ -43,7 +43,7 @@ def next_header(
     parent: TableState | None,
     draft: Draft,
     decisions: Decisions,
-    positions: Sequence[LogPosition],
+    records: Sequence[Record],
     stamp: Stamp,
     *,
     acknowledged: Acknowledged,
@@ -81,11 +81,14 @@ def next_header(
         acknowledged=acknowledged,
         table_uuid=draft.definition.table_uuid,
     )
+    retention_ms = writer_retention_s * 1000
+    log_time = log_time_after(log_time_of(before), max([record.appended_ms for record in records]), retention_ms)
+    oldest_ms = oldest_seen_ms(log_time, retention_ms)
     ledger = fit_ledger(
-        decisions.ledger.finished(timestamp_ms, writer_retention_s),
+        decisions.ledger.finished(log_time.newest_ms, oldest_ms),
         pages.ledger,
         limit_bytes=limits.ledger_bytes,
-        oldest_ms=timestamp_ms - writer_retention_s * 1000,
+        oldest_ms=oldest_ms,
         table_uuid=draft.definition.table_uuid,
     )
     header = RootHeader(
@@ -97,7 +100,7 @@ def next_header(
         definition=draft.carried.definition,
         commit_id=stamp.commit_id,
         coordinator_id=stamp.coordinator_id,
-        offsets=advanced(() if before is None else before.offsets, positions),
+        offsets=advanced(() if before is None else before.offsets, [record.position for record in records]),
         outcomes=outcomes.header,
         outcome_pages=tuple([page.reference for page in outcomes.pages]),
         ledger=ledger.header,
@@ -108,6 +111,8 @@ def next_header(
         totals=totals,
         restored_at=SequenceNumber(draft.carried.restored_at),
         earlier_bytes=0 if parent is None else parent.header.earlier_bytes + parent.root.size_in_bytes,
+        removals=draft.removals,
+        log_time=log_time,
     )
     return NextHeader(header, TablePages(ledger.pages, outcomes.pages), (*outcomes.objects, *ledger.objects))
 

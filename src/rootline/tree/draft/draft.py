@@ -28,6 +28,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.draft.change import Beginning, Change, Effect, IncomingLeaf, MergedVector, StoredManifestVector
 from rootline.tree.draft.leaf_overlay import LeafOverlay
+from rootline.tree.draft.removals import removals_after, removals_of
 from rootline.tree.draft.row_overlay import RowOverlay
 from rootline.tree.state.addressable import Addressable
 from rootline.tree.state.leaf_lookup import LeafLookup
@@ -84,6 +85,7 @@ class Draft:
         self.read_number_max = self.sequence_number
         """The newest sequence number that a writer can have read."""
         self.next_row_id = 0 if parent is None else parent.header.next_row_id
+        self.removals = removals_of(None if parent is None else parent.header)
         self.rows = RowOverlay(self.live)
         self.in_leaves = LeafOverlay(self.live)
         self.merged: dict[str, MergedVector] = {}
@@ -188,6 +190,8 @@ class Draft:
         self.sequence_number = number = SequenceNumber(self.sequence_number + 1)
         self.effect |= change.effect
         self.changes.append(change)
+        if change.removed or change.replaced:
+            self.removals = removals_after(self.removals, change, number, self.definition, self.codec.statistics)
         for live in change.removed:
             self._remove(live, number)
         for live in change.replaced:

@@ -17,6 +17,7 @@ from rootline.schemas.location_rules import check_location, is_plain
 from rootline.schemas.object_keys import RESERVED_PREFIXES
 from rootline.schemas.statistics import ContentStats
 from rootline.tree.draft.draft import LONG_MAX, Draft
+from rootline.tree.proof.row_limits import check_file_rows, check_intent_rows, limits_of
 from rootline.tree.proof.statistics_rules import statistics_of
 
 
@@ -30,8 +31,10 @@ def added_rows(draft: Draft, intent: Intent) -> list[Row]:
     next_row_id = draft.next_row_id
     size = draft.counts.data_bytes
     numbers = draft.numbers()
+    limits = limits_of(draft.definition)
     rows: list[Row] = []
     for data_file in intent.add_data_files:
+        check_file_rows(data_file.location, data_file.record_count, data_file.file_size_in_bytes, limits)
         entry = quick_entry(
             ContentType.DATA,
             data_file.location,
@@ -55,6 +58,7 @@ def added_rows(draft: Draft, intent: Intent) -> list[Row]:
         if next_row_id > LONG_MAX or size > LONG_MAX:
             raise Invalid("intent-malformed", f"{data_file.location!r}: the table's counters would not fit 64 bits")
         rows.append(Row.of(entry, draft.codec))
+    check_intent_rows(next_row_id - draft.next_row_id, limits)
     for equality in intent.add_equality_deletes:
         rows.append(_equality_row(draft, equality))
     return rows

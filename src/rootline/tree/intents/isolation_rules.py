@@ -1,6 +1,7 @@
-"""Serializable isolation: nothing that the intent's filter may match was added after the snapshot that was read.
+"""Serializable isolation: nothing that the intent's filter may match came or left after the snapshot that was read.
 
-Owns: the check. Does not own: filters (`filters`), what statistics say about them (`prune`).
+Owns: the check. Does not own: filters (`filters`), what statistics say about them (`prune`), what is remembered of
+removals (`removals`).
 Invariants: an intent that passes would have read the same rows now; rows that a restore brings back are marked by no
 entry where it took a vector away, so a writer who read before a restore reads again.
 
@@ -19,6 +20,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, Isolation
 from rootline.tree.draft.draft import Draft
+from rootline.tree.draft.removals import conflicting
 from rootline.tree.filter.prune import PruningFilter, entry_may_match
 from rootline.tree.scan.leaf_pruning import prune_leaf
 from rootline.tree.state.leaf_lookup import LeafLookup
@@ -38,6 +40,13 @@ def check_isolation(draft: Draft, intent: Intent) -> None:
         )
     schema = None if intent.schema_id is None else draft.definition.schema_by_id(intent.schema_id)
     pruning = PruningFilter.of(intent.filter, draft.definition, schema)
+    gone = conflicting(draft.removals, read, pruning, draft.codec.statistics)
+    if gone is not None:
+        raise Invalid(
+            "isolation-conflict",
+            f"rows that may match the filter were removed up to sequence number {gone}, after {read}, which the writer "
+            "read",
+        )
     for entry in entries_after(draft, read, pruning):
         if _may_match(draft, entry, pruning):
             raise Invalid(

@@ -30,6 +30,7 @@ from rootline.tree.draft.change import IncomingLeaf
 from rootline.tree.draft.draft import LONG_MAX, Draft
 from rootline.tree.intents.named_leaves import CONTENT_OF, LEAVES_PREFIX, check_stated
 from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf
+from rootline.tree.proof.row_limits import check_intent_rows, limits_of
 from rootline.tree.state.leaf_lookup import LeafLookup
 
 LEAVES_BYTES_MAX: Final = 512 * 1024 * 1024
@@ -75,6 +76,7 @@ def writer_leaves(
         if row.entry.first_row_id is not None:
             next_row_id = row.entry.first_row_id + row.entry.record_count
             size += row.entry.file_size_in_bytes or 0
+    limits = limits_of(draft.definition)
     found: list[IncomingLeaf] = []
     for manifest in sorted(intent.add_manifests, key=lambda item: item.content_type):
         leaf = _stated(manifest, fetched)
@@ -85,6 +87,7 @@ def writer_leaves(
             size += proof.tally.data_bytes
         if next_row_id > LONG_MAX or size > LONG_MAX:
             raise Invalid("intent-malformed", f"leaf {leaf.location!r}: the table's counters would not fit 64 bits")
+        check_intent_rows(next_row_id - draft.next_row_id, limits)
         lookup = LeafLookup(leaf.of_row(entry))
         found.append(IncomingLeaf(lookup, Row.of(entry, draft.codec), BitMap(), proof.tally))
     _check_places(draft, intent, [item.lookup.leaf for item in found if item.lookup.leaf.content is LeafContent.DATA])

@@ -202,9 +202,11 @@ class LedgerDraft:
         """Note what has become of a writer (for a duplicate, that it was seen)."""
         self._touched[writer] = record
 
-    def finished(self, timestamp_ms: int, writer_retention_s: int) -> HeaderLedger:
-        """The next root's ledger before anything moves: touched records stamped, idle `process/` writers left out."""
-        oldest_ms = timestamp_ms - writer_retention_s * 1000
+    def finished(self, now_ms: int, oldest_ms: int) -> HeaderLedger:
+        """The next root's ledger before anything moves: touched records are stamped with `now_ms`.
+
+        `process/` writers that were last seen before `oldest_ms` are left out. Both are times of the log.
+        """
         idle: list[WriterId] = []
         for writer, record in self._parent.records.items():
             if record.last_seen_ms >= oldest_ms:
@@ -214,8 +216,7 @@ class LedgerDraft:
         if not idle and not self._touched:
             return self._parent
         touched = {
-            writer: WriterRecord(record.committed, record.rejected, timestamp_ms)
-            for writer, record in self._touched.items()
+            writer: WriterRecord(record.committed, record.rejected, now_ms) for writer, record in self._touched.items()
         }
         return self._parent.advanced(touched, idle)
 

@@ -38,6 +38,7 @@ from rootline.schemas.table_definition import (
 )
 from rootline.tree.proof.default_rules import default_fault
 from rootline.tree.proof.name_mapping_rules import name_mapping_fault
+from rootline.tree.proof.row_limits import row_limits
 
 _NOT_STORED: Final = (GeometryType, GeographyType, UnknownType)
 NESTING_MAX: Final = 64
@@ -77,6 +78,10 @@ def _check_ids(definition: TableDefinition) -> None:
     fault = None if mapping is None else name_mapping_fault(mapping)
     if fault is not None:
         raise _invalid(f"property {NAME_MAPPING_PROPERTY} {fault}")
+    try:
+        row_limits(definition.properties)
+    except Invalid as error:
+        raise _invalid(error.message) from error
 
 
 def _check_schemas(definition: TableDefinition) -> None:

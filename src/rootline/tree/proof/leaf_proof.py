@@ -31,6 +31,7 @@ from rootline.schemas.location_rules import PLAIN_PATTERN, check_location
 from rootline.schemas.object_keys import RESERVED_PREFIXES
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.proof.leaf_statistics_rules import Fault, first_fault, first_true, statistics_fault
+from rootline.tree.proof.row_limits import is_plausible, limits_of, why_implausible
 from rootline.tree.state.aggregates import LeafAggregates, aggregates_in, exact_sum
 from rootline.tree.state.leaf_tally import tally_of_leaf
 from rootline.tree.state.totals import Tally
@@ -101,6 +102,7 @@ def _first_fault(leaf: Leaf, table: pa.Table, definition: TableDefinition, spec_
         _numbers(columns),
         _files(columns, definition),
         _locations(columns["location"], leaf.content),
+        _rows(columns, definition) if leaf.content is LeafContent.DATA else (),
         _deletes(leaf) if leaf.content is LeafContent.DELETE else (),
     )
     return next(faults, None) or statistics_fault(
@@ -139,6 +141,19 @@ def _files(columns: dict[str, pa.Array], definition: TableDefinition) -> Iterato
         if negative is not None:
             owner = pc.list_parent_indices(offsets)[negative].as_py()
             yield Fault(_INVALID, owner, "split_offsets are negative")
+
+
+def _rows(columns: dict[str, pa.Array], definition: TableDefinition) -> Iterator[Fault]:
+    """Few rows in all files are plausible in each; else they are looked at one by one, by the rule for one file."""
+    limits = limits_of(definition)
+    counts, sizes = columns["record_count"], columns["file_size_in_bytes"]
+    most, least = pc.max(counts).as_py() or 0, pc.min(sizes).as_py() or 0
+    if sizes.null_count == 0 and is_plausible(most, least, limits):
+        return
+    for ordinal, (rows, size) in enumerate(zip(counts.to_pylist(), sizes.to_pylist(), strict=True)):
+        if not is_plausible(rows, size or 0, limits):
+            yield Fault("row-count-implausible", ordinal, why_implausible(rows, size or 0, limits))
+            return
 
 
 def _locations(locations: pa.StringArray, content: LeafContent) -> Iterator[Fault]:
