@@ -3,7 +3,8 @@
 Owns: the thread, its pauses, its deadline. Does not own: what is encoded (`rootline.maintenance.self_flush_plan`), when
 (`rootline.coordinator.protocol.self_flush_rules`).
 Invariants: one table at a time in the whole process; no single call holds the interpreter for more than some
-milliseconds, so that the event loop is never far from its turn; when the caller stops waiting, the work stops too.
+milliseconds, so that the event loop is never far from its turn; when the caller stops waiting, the work stops too; no
+caller waits longer than the deadline, however many tables are before it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.state.table_state import TableState
 
 ENCODING_S_MAX: Final = 300.0
-"""For one table: fifty times what 50,000 entries take on a quiet machine."""
+"""For one table, its wait for other tables included: fifty times what 50,000 entries take on a quiet machine."""
 _PAUSE_S: Final = 0.002
 
 
@@ -45,13 +46,12 @@ class ThreadLeafEncoder:
 
     async def encode(self, head: TableState) -> OwnFlush:
         """As `LeafEncoder` says."""
-        async with self._one_at_a_time:
-            is_over = threading.Event()
-            try:
-                async with asyncio.timeout(self._encoding_s_max):
-                    return await asyncio.to_thread(_encode, head, is_over)
-            finally:
-                is_over.set()
+        is_over = threading.Event()
+        try:
+            async with asyncio.timeout(self._encoding_s_max), self._one_at_a_time:
+                return await asyncio.to_thread(_encode, head, is_over)
+        finally:
+            is_over.set()
 
 
 def _encode(head: TableState, is_over: threading.Event) -> OwnFlush:

@@ -208,3 +208,17 @@ async def test_tables_take_turns_at_the_encoder() -> None:
     runner = EffectRunner(MemoryObjectStore(), TableName("a.b"), 10.0, no_check, encoder)
     events = await asyncio.gather(*(runner.run(EncodeLeaves(head)) for _ in range(3)))
     assert all(isinstance(event, LeavesEncoded) for event in events)
+
+
+async def test_the_deadline_counts_the_wait_for_other_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(head: TableState) -> Generator[None, None, OwnFlush]:
+        while True:
+            yield
+
+    monkeypatch.setattr(leaf_encoder, "flush_in_steps", endless)
+    head = await a_long_root()
+    encoder = ThreadLeafEncoder(encoding_s_max=0.2)
+    asked = [asyncio.ensure_future(encoder.encode(head)) for _ in range(200)]
+    async with asyncio.timeout(10.0):
+        failures = await asyncio.gather(*asked, return_exceptions=True)
+    assert {type(failure) for failure in failures} == {TimeoutError}

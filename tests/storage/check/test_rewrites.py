@@ -47,6 +47,8 @@ async def rewritten_table() -> TableBuilder:
     removal = builder.intent(IntentKind.REMOVE, remove_files=(RemovedFile(location=location_of(304)),))
     await builder.committed(rewrite(builder, 22, 40, target=304), removal)
     await builder.committed(rewrite(builder, 300, target=303))
+    await builder.append(80, 81)
+    await builder.committed(rewrite(builder, 303, target=305), await builder.flush_intent(), builder.removal(80))
     return builder
 
 

@@ -264,6 +264,32 @@ def test_a_rewrite_finds_its_sources_in_the_leaf_that_a_flush_of_the_same_root_m
     assert state_violations(lake.head) == []
 
 
+@pytest.mark.parametrize("first", ["flush", "rewrite"])
+def test_what_a_flush_moved_and_the_same_root_removes_is_no_work_of_a_rewrite_beside_them(first: str) -> None:
+    lake = new_lake(append("a"), append("b"), append("c"))
+    lake.put(delete_rows(lake, "v1", B, 1))
+    moved = [entry for entry in lake.root_entries() if entry.location != A]
+    vectors = lake.leaf(lake.root_entries(ContentType.POSITION_DELETE), content=LeafContent.DELETE)
+    both = [lake.flush("f", lake.leaf(moved), vectors), rewrite(lake, "r", A, adds=(data_file("new"),))]
+    both = both if first == "flush" else both[::-1]
+    later = (delete_rows(lake, "v2", B, 1, 2), remove("x", removed("data/c.parquet")))
+    assert codes(lake.put(*both, *later)) == [None] * 4
+    assert lake.deleted_rows() == {NEW: set(), B: {1, 2}}
+    assert state_violations(lake.head) == []
+
+
+def test_what_a_compaction_moved_and_the_same_root_removes_is_no_work_of_a_rewrite_beside_them() -> None:
+    lake = new_lake(append("a"), append("b"), append("c"))
+    lake.put(flush(lake, "f"))
+    [leaf] = lake.head.leaves
+    moved = [entry for place, entry in sorted(lake.live().items()) if place.location != A]
+    compaction = lake.compaction("k", lake.leaf(moved), replaces=[leaf])
+    batch = (compaction, rewrite(lake, "r", A, adds=(data_file("new"),)), remove("x", removed(B)))
+    assert codes(lake.put(*batch)) == [None] * 3
+    assert {place.location for place in lake.live()} == {NEW, "data/c.parquet"}
+    assert state_violations(lake.head) == []
+
+
 def test_a_new_file_that_the_same_root_removes_is_shown_as_removed() -> None:
     lake = new_lake(append("a"))
     both = [rewrite(lake, "r", A, adds=(data_file("new"),)), remove("x", removed(NEW))]

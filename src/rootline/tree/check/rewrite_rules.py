@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from pyroaring import BitMap
 
-from rootline.schemas.content_entry import ContentEntry, ContentType, Status
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.summary import REPLACED_FILES, REWRITTEN_FILES
 from rootline.tree.state.live_index import ordinals_of_vector
@@ -106,14 +106,9 @@ def _came(old: TableState, new: TableState) -> Iterator[ContentEntry]:
 
 def _went(old: TableState, new: TableState) -> Iterator[ContentEntry]:
     """What was live, is not any more in the same identity, and is not shown as removed."""
-    shown = {
-        (row.entry.place, row.entry.version_info.file_sequence_number)
-        for row in new.root.rows
-        if row.entry.version_info.status is Status.DELETED
-    }
-    for place, row in old.live.rows.items():
-        number = row.entry.version_info.file_sequence_number
-        if (place, number) not in shown and not _is_live(new, row.entry):
+    shown = set(map(_identity, _shown_as_removed(old, new)))
+    for row in old.live.rows.values():
+        if _identity(row.entry) not in shown and not _is_live(new, row.entry):
             yield row.entry
     for location, lookup in old.live.lookups.items():
         dead = old.live.dead.get(location, BitMap())
@@ -122,8 +117,23 @@ def _went(old: TableState, new: TableState) -> Iterator[ContentEntry]:
         else:
             gone = BitMap(range(lookup.leaf.length)) - dead
         for entry in lookup.leaf.entries_at(list(gone)):
-            if entry.version_info.status is not Status.DELETED and not _is_live(new, entry):
+            is_settled = entry.version_info.status is Status.DELETED or _identity(entry) in shown
+            if not is_settled and not _is_live(new, entry):
                 yield entry
+
+
+def _shown_as_removed(old: TableState, new: TableState) -> Iterator[ContentEntry]:
+    """What left the root's rows, and what one of its new leaves took over and lost again in the same root."""
+    for row in new.root.rows:
+        if row.entry.version_info.status is Status.DELETED:
+            yield row.entry
+    for location, lookup in new.live.lookups.items():
+        if location not in old.live.lookups:
+            yield from lookup.leaf.entries_at(list(_removed(new, location)))
+
+
+def _identity(entry: ContentEntry) -> tuple[EntryPlace, int | None]:
+    return entry.place, entry.version_info.file_sequence_number
 
 
 def _removed(new: TableState, location: str) -> BitMap:
