@@ -215,4 +215,12 @@ CODES_OF_INTENTS: Final = (
         "Look at the object that the message names. `rootline adopt METADATA_JSON TABLE --dry-run` checks again and "
         "changes nothing.",
     ),
+    ErrorCode(
+        "batch-unreadable",
+        "Invalid",
+        "The record came in a batch that decompresses to more than 32 MiB, or that cannot be read. None of the batch's "
+        "records was decoded, so neither their tables nor their intents are known.",
+        "Find the producer by partition, offsets and time, and publish its intents again in smaller batches "
+        "(`batch.size`, `linger.ms`), each record below 1 MB.",
+    ),
 )
