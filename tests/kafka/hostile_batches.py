@@ -66,7 +66,7 @@ def compressed(codec: int, portions: Iterable[bytes]) -> bytes:
         blocks = [bytes(cramjam.snappy.compress_raw(portion)) for portion in portions]
         return _XERIAL + b"".join(len(block).to_bytes(4, "big") + block for block in blocks)
     if codec == GZIP:
-        stream = zlib.compressobj(wbits=31)
+        stream = zlib.compressobj(level=1, wbits=31)
         return b"".join([*(stream.compress(portion) for portion in portions), stream.flush()])
     return b"".join(portions)
 
