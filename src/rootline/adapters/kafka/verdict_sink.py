@@ -28,6 +28,7 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import DEAD_LETTER_ROOM_BYTES, record_bytes_max
 from rootline.schemas.bytes.log.verdict_codec import encode_verdicts
 from rootline.schemas.dead_letter import DeadLetter, coordinates_only
+from rootline.schemas.errors import Unavailable
 from rootline.schemas.verdict import Verdict
 
 _VERDICTS_IN_A_RECORD: Final = 500
@@ -45,7 +46,7 @@ class KafkaVerdictSink:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._letter_bytes_max: int | None = None
-        self._publisher = KafkaPublisher(settings, self._ask_record_bytes_max)
+        self._publisher = KafkaPublisher(settings, lambda: _ANY_SIZE)  # a topic's limit may be raised later
         self._compressing = KafkaPublisher(settings, lambda: _ANY_SIZE, compression="zstd")
 
     def connect_soon(self) -> None:
@@ -119,24 +120,29 @@ class KafkaVerdictSink:
             if room >= _OUR_HEADERS_BYTES:
                 fitting.append(self._letter_record(letter, room))
             else:
-                await self._publish_compressed(letter, self._letter_bytes_max)
+                await self._publish_smaller(letter, self._letter_bytes_max)
         return fitting
 
     async def _publish_alone(self, letter: DeadLetter) -> None:
         try:
             await self._publisher.publish([self._letter_record(letter, DEAD_LETTER_ROOM_BYTES)])
         except RecordTooLarge:
-            await self._publish_compressed(letter, _ANY_SIZE)
+            await self._publish_smaller(letter, _ANY_SIZE)
 
-    async def _publish_compressed(self, letter: DeadLetter, bytes_max: int) -> None:
-        """With zstd if `bytes_max` and the topic allow it, or else by its coordinates."""
+    async def _publish_smaller(self, letter: DeadLetter, bytes_max: int) -> None:
+        """Compressed, or else by its coordinates. `bytes_max`: what its topic accepted when it was last asked."""
         if len(await asyncio.to_thread(zstd_encode, letter.value)) <= bytes_max:
             try:
                 await self._compressing.publish([self._letter_record(letter, DEAD_LETTER_ROOM_BYTES)])
                 return
             except RecordTooLarge:
                 pass
-        reduced = await asyncio.to_thread(coordinates_only, letter)
+        allowed = self._letter_bytes_max = await asyncio.to_thread(self._ask_record_bytes_max)
+        if allowed > bytes_max:
+            await self._publish_alone(letter)
+            return
+        if allowed < _OUR_HEADERS_BYTES:
+            raise self._no_letter(f"its max.message.bytes is {allowed}")
         structlog.get_logger().warning(
             "dead letter without its record",
             action="dead-letter",
@@ -144,13 +150,17 @@ class KafkaVerdictSink:
             offset=letter.offset,
             value_bytes=len(letter.value),
         )
+        reduced = await asyncio.to_thread(coordinates_only, letter)
         try:
             await self._compressing.publish([self._letter_record(reduced, _OUR_HEADERS_BYTES)])
         except RecordTooLarge as error:
-            topic = self._settings.dead_letters_topic
-            reason = f"topic {topic} does not even accept the coordinates of a record ({error})"
-            advice = "raise its max.message.bytes; `rootline topics check` says to what"
-            raise log_unavailable(self._settings, f"{reason}: {advice}", topic=topic) from None
+            raise self._no_letter(str(error)) from None
+
+    def _no_letter(self, reason: str) -> Unavailable:
+        topic = self._settings.dead_letters_topic
+        advice = "raise its max.message.bytes; `rootline topics check` says to what"
+        said = f"topic {topic} does not even accept the coordinates of a record ({reason}): {advice}"
+        return log_unavailable(self._settings, said, topic=topic)
 
     def _letter_record(self, letter: DeadLetter, headers_bytes_max: int) -> Outgoing:
         headers = headers_of_dead_letter(
