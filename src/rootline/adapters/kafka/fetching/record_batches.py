@@ -28,8 +28,8 @@ STAND_IN_KEY: Final = b"rootline.not-read/" + secrets.token_bytes(24)
 LIGHT_BYTES: Final = 1 << 20
 """Batches up to this decompressed size are not counted: records are taken from the library by their number."""
 _STAND_INS_MAX: Final = 1_000
-_OVERHEAD: Final = struct.Struct(">qi")
-_MAGIC_AT: Final = 16
+_OVERHEAD_BYTES: Final = 12
+_BEGIN: Final = struct.Struct(">qiibIh")
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _LEGACY_HEADER: Final = struct.Struct(">qiibb")
 _CODEC: Final = 0x07
@@ -69,12 +69,10 @@ def judged(message_set: bytes, next_offset: int, *, batch_bytes_max: int, room_b
     """
     parts: list[bytes] = []
     kept_from = heavy_bytes = 0
-    for batch in _batches(message_set, next_offset):
+    for batch in _batches(message_set, next_offset, reads_all):
         size: int | None = batch.end - batch.data_at
         if batch.codec and not batch.is_control:
             size = decoded_size(batch.codec, message_set[batch.data_at : batch.end], batch_bytes_max)
-        elif not reads_all:
-            continue
         if size is not None and (not reads_all or _is_readable(message_set, batch)):
             if not batch.codec or size <= LIGHT_BYTES:
                 continue
@@ -96,15 +94,18 @@ def judged(message_set: bytes, next_offset: int, *, batch_bytes_max: int, room_b
     return Judged(b"".join([*parts, message_set[kept_from:]]) if parts else message_set, heavy_bytes)
 
 
-def _batches(message_set: bytes, next_offset: int) -> Iterator[_Batch]:
-    """The whole ones, in order."""
-    at = 0
-    while at + _HEADER.size <= len(message_set):
-        length = _OVERHEAD.unpack_from(message_set, at)[1]
-        end = at + _OVERHEAD.size + length
-        if end > len(message_set) or length <= 0:
+def _batches(message_set: bytes, next_offset: int, reads_all: bool) -> Iterator[_Batch]:
+    """The whole ones, in order; those that are not compressed only with `reads_all`."""
+    at, size = 0, len(message_set)
+    while at + _HEADER.size <= size:
+        _, length, _, magic, _, flags = _BEGIN.unpack_from(message_set, at)
+        end = at + _OVERHEAD_BYTES + length
+        if end > size or length <= 0:
             return
-        if message_set[at + _MAGIC_AT] >= 2:
+        if magic >= 2:
+            if not flags & _CODEC and not reads_all:  # almost all of them
+                at = end
+                continue
             first, _, _, _, _, flags, delta, _, latest_ms, *producer, _ = _HEADER.unpack_from(message_set, at)
             batch = _Batch(
                 at,
