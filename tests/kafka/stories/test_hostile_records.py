@@ -85,7 +85,6 @@ async def test_a_bomb_gets_a_verdict_and_a_letter_and_takes_no_memory(
             await committed_on_all(shared)
 
             more_mb = peak_mb(process) - before_mb
-            print(f"{codec}: {more_mb} MB more than {before_mb} MB")
             assert more_mb < MORE_MEMORY_MB
             assert verdict is not None
             assert (verdict.kind, verdict.code) == (VerdictKind.REJECTED, "batch-unreadable")
