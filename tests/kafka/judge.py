@@ -27,7 +27,7 @@ from tests.kafka.topic_watch import Place, Watch
 from tests.simulation.reference import Reference
 
 _WHOLE_BYTES = 1_000_000
-"""Of a record up to this size, whoever wrote it, the dead letter has every byte."""
+"""Of a record up to this size the dead letter has every byte, unless its batch could not be read."""
 
 
 @dataclass(frozen=True)
