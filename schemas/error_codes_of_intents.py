@@ -231,4 +231,12 @@ CODES_OF_INTENTS: Final = (
         "Correct `record_count` or `file_size_in_bytes` and publish the intent again. If the count is true, split the "
         "intent, or make the table with larger `rootline.rows.file-max` and `rootline.rows.intent-max`.",
     ),
+    ErrorCode(
+        "batch-unreadable",
+        "Invalid",
+        "The record came in a batch that decompresses to more than 32 MiB, or that cannot be read. None of the batch's "
+        "records was decoded, so neither their tables nor their intents are known.",
+        "Find the producer by partition, offsets and time, and publish its intents again in smaller batches "
+        "(`batch.size`, `linger.ms`), each record below 1 MB.",
+    ),
 )

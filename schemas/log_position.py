@@ -24,6 +24,7 @@ class LogPosition(NamedTuple):
 class LogRecord(NamedTuple):
     """A record as the log keeps it. `appended_ms` is the log's own append time, milliseconds since the epoch.
 
+    `not_read`: why only its position is known, if that is so; key, value and headers are empty then.
     A tuple: it is made for every record that is read, in half the time of a data class.
     """
 
@@ -32,6 +33,7 @@ class LogRecord(NamedTuple):
     value: bytes
     appended_ms: int
     headers: Headers = ()
+    not_read: str = ""
 
 
 def by_name(headers: Headers) -> dict[str, bytes]:

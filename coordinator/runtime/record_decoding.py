@@ -35,6 +35,8 @@ Rejection = tuple[Verdict, DeadLetter]
 
 def decoded(raw: LogRecord, limits: IntentLimits) -> Record | Rejection:
     """The intent in `raw`, or why there is none."""
+    if raw.not_read:
+        return _rejection(raw, Invalid("batch-unreadable", raw.not_read))
     try:
         intent = decode_intent(raw.value, by_name(raw.headers), limits)
         table_name(intent.table)

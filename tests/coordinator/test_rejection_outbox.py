@@ -1,18 +1,23 @@
-"""Rejections of records that are no intents: all are published, in order, and told of only once acknowledged."""
+"""Rejections of records that are no intents: all are published, each by itself, and told of once acknowledged."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from rootline.coordinator.runtime.record_decoding import Rejection, decoded
 from rootline.coordinator.runtime.rejection_outbox import RejectionOutbox
+from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.verdict import Verdict
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from tests.support.group_log import GroupLog
@@ -114,6 +119,63 @@ def test_what_the_log_does_not_acknowledge_is_published_again_and_not_told_of() 
         await task
         assert box.told == [0, 1]
         assert asyncio.get_running_loop().time() > TIMEOUT_S
+
+    virtually(main())
+
+
+class Refusing:
+    """A sink that takes no call with one of these offsets; it answers after a while, or never."""
+
+    def __init__(self, log: GroupLog, *offsets: int, hangs: bool = False) -> None:
+        self.member = log.member("a")
+        self.offsets = set(offsets)
+        self.hangs = hangs
+
+    async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
+        if self.offsets & {letter.offset for letter in dead_letters}:
+            await asyncio.sleep(1e9 if self.hangs else 0.01)
+            raise Unavailable("log-unavailable", "not this one")
+        await self.member.publish_verdicts(verdicts, dead_letters)
+
+
+@pytest.mark.parametrize("hangs", [False, True], ids=["refused", "no answer"])
+def test_a_letter_that_the_log_does_not_take_holds_up_no_other_one(hangs: bool) -> None:
+    async def main() -> None:
+        log = GroupLog()
+        box = Outbox(log)
+        sink = Refusing(log, 3, 700, hangs=hangs)
+        box.outbox.verdicts = sink
+        task = asyncio.ensure_future(box.outbox.run())
+        box.outbox.reject(rejections_on(log, 1_000))
+        await asyncio.sleep(10 * TIMEOUT_S)
+        assert sorted(box.told) == [offset for offset in range(1_000) if offset not in (3, 700)]
+        assert box.outbox.waiting == 2
+        assert "not this one" in box.outbox.trouble or hangs
+        box.outbox.reject(rejections_on(log, 10))
+        await asyncio.sleep(0.1)
+        assert sorted(box.told)[-10:] == list(range(1_000, 1_010)), "those that come later do not wait either"
+
+        sink.offsets.clear()
+        box.outbox.request_stop()
+        await task
+        assert sorted(box.told) == sorted(box.letters()) == list(range(1_010))
+        assert (box.outbox.waiting, box.outbox.trouble, box.held_bytes) == (0, "", 0)
+
+    virtually(main())
+
+
+def test_no_record_alone_fills_the_room_and_a_digest_is_left_of_one_that_would() -> None:
+    async def main() -> None:
+        log = GroupLog()
+        box = Outbox(log)
+        value = bytes(BYTES_MAX + 1)
+        box.outbox.reject(rejections_on(log, 1, value))
+        assert not box.outbox.is_full
+        box.outbox.request_stop()
+        await box.outbox.run()
+        [letter] = log.letters
+        assert (letter.offset, letter.value, letter.code) == (0, b"", "intent-too-large")
+        assert f"{len(value)} bytes, sha256 {hashlib.sha256(value).hexdigest()}" in letter.message
 
     virtually(main())
 

@@ -28,7 +28,6 @@ EXTRAS_OF = {
 }
 """The rooms that may import more than the base list; every other module works without any extra."""
 NOT_IMPORTED = {
-    "cramjam": "aiokafka reads and writes lz4, snappy and zstd with it",
     "duckdb-extension-avro": "DuckDB loads it as a file (tests/engines/duckdb_reader.py)",
     "duckdb-extension-httpfs": "DuckDB loads it as a file",
     "duckdb-extension-iceberg": "DuckDB loads it as a file",

@@ -26,6 +26,9 @@ from tests.kafka.rootline_process import RootlineProcess, ending
 from tests.kafka.topic_watch import Place, Watch
 from tests.simulation.reference import Reference
 
+_WHOLE_BYTES = 1_000_000
+"""Of a record up to this size the dead letter has every byte, unless its batch could not be read."""
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -159,10 +162,14 @@ def _judge_letters(watch: Watch) -> None:
     for place, letters in watch.letters.items():
         record, verdict = watch.written[place], watch.verdicts[place][0]
         for letter in letters:
+            said = dict(letter.headers)
+            if b"sha256 " in (said["__connect.errors.exception.message"] or b"") and not letter.value:
+                was_read = said["rootline.code"] != b"batch-unreadable"
+                assert not was_read or len(record.value) > _WHOLE_BYTES, f"the dead letter of {place} has no bytes"
+                continue
             assert letter.key == record.key, f"the dead letter of {place} has another key"
             assert letter.value == record.value, f"the dead letter of {place} has other bytes"
             assert letter.headers[: len(record.headers)] == record.headers, f"the dead letter of {place} lost headers"
-            said = dict(letter.headers)
             assert said["rootline.code"] == (verdict.code or "").encode(), f"the dead letter of {place} says {said}"
 
 

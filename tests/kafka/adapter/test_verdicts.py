@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import random
 
 import pytest
@@ -14,7 +15,7 @@ from rootline.adapters.kafka.writer_log import KafkaWriterLog
 from rootline.schemas.bytes.log.verdict_codec import decode_verdicts, encode_verdicts
 from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.log_position import LogId, LogPosition
-from tests.kafka.reading import dead_letters_on, records_on
+from tests.kafka.reading import dead_letters_on, lower_limit, records_on
 from tests.support.decided import letter_on, verdict_on
 
 pytestmark = pytest.mark.services
@@ -195,13 +196,45 @@ async def test_what_a_writer_compressed_to_fit_is_kept_whole_whatever_its_size(
     assert await dead_letters_on(settings) == letters
 
 
-async def test_a_record_that_no_topic_takes_is_told_and_harms_no_later_one(
+async def test_a_letter_is_compressed_as_far_back_as_its_record_was(
+    settings: KafkaSettings, verdicts: KafkaVerdictSink
+) -> None:
+    letter = letter_on(LogPosition(LogId("cluster/topic"), 0, 1), random.randbytes(64_000) * 40)
+
+    await verdicts.publish_verdicts([], [letter])
+
+    assert await dead_letters_on(settings) == [letter]
+
+
+async def test_of_a_record_that_no_topic_takes_a_digest_is_kept_and_the_others_are_kept_whole(
+    settings: KafkaSettings, verdicts: KafkaVerdictSink
+) -> None:
+    position, value = LogPosition(LogId("cluster/topic"), 0, 1), random.randbytes(1_500_000)
+    huge = letter_on(position, value, key=b"k" * 5_000, headers=(("large", bytes(90_000)),))
+    small = letter_on(position._replace(offset=2), b"small")
+
+    await verdicts.publish_verdicts([verdict_on(position)], [huge, small])
+
+    left, kept = await dead_letters_on(settings)
+    assert kept == small
+    assert (left.key, left.value, left.headers) == (None, b"", ())
+    assert (left.offset, left.code, left.table) == (1, huge.code, huge.table)
+    assert left.message.startswith(huge.message)
+    assert f"1500000 bytes, sha256 {hashlib.sha256(value).hexdigest()}" in left.message
+    assert len(records_on(settings, settings.verdicts_topic)) == 1
+
+
+async def test_a_topic_that_accepts_less_than_it_did_gets_every_letter_in_the_form_it_takes(
     settings: KafkaSettings, verdicts: KafkaVerdictSink
 ) -> None:
     position = LogPosition(LogId("cluster/topic"), 0, 1)
-    with pytest.raises(Unavailable, match=f"{settings.dead_letters_topic}.* raise its max.message.bytes"):
-        await verdicts.publish_verdicts([verdict_on(position)], [letter_on(position, random.randbytes(1_500_000))])
+    values = [b"small", bytes(300_000), random.randbytes(300_000)]
+    letters = [letter_on(position._replace(offset=offset), value) for offset, value in enumerate(values)]
+    await verdicts.publish_verdicts([], [letter_on(position._replace(offset=9), b"the limit is known now")])
+    await asyncio.to_thread(lower_limit, settings, settings.dead_letters_topic, 100_000)
 
-    await verdicts.publish_verdicts([], [letter_on(position, b"small")])
+    await verdicts.publish_verdicts([verdict_on(position)], letters)
 
-    assert [letter.value for letter in await dead_letters_on(settings)] == [b"small"]
+    found = {letter.offset: letter.value for letter in await dead_letters_on(settings) if letter.offset < 9}
+    assert found == {0: b"small", 1: bytes(300_000), 2: b""}, "some of them perhaps more than once"
+    assert len(records_on(settings, settings.verdicts_topic)) == 1

@@ -12,6 +12,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from aiokafka.errors import KafkaError
+
+from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session
 from rootline.client.write.producer import AsyncProducer, AsyncReceipt
@@ -22,10 +25,14 @@ from rootline.schemas.intent import DataFile, Intent, IntentKind, RemovedFile
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.verdict import Verdict, VerdictKind
+from tests.kafka.hostile_batches import CODECS, MEBIBYTE, batch_of, compressed, put, record_of_zeros
 
 BODY = b"a coordinator never reads a data file"
 UNKNOWN_TABLE = "chaos.nowhere"
 _FOREIGN_KEYS = (b"chaos.t0", b"chaos.t1", b"no table at all", b"")
+_BOMBS_MAX = 3
+_BOMB_MIB = 40
+"""More than a coordinator decompresses; those who judge do decompress it."""
 _FOREIGN_VALUES = (b"", b"\xc3\x01garbage", b'{"kind": "append"', b'{"intent_id": 7}', b"\x00" * 300)
 
 
@@ -50,13 +57,14 @@ class Ledger:
 
 @dataclass
 class Crowd:
-    """`store`: where data files go, by a way without faults."""
+    """`store` and `kafka`: where data files and foreign batches go, by ways without faults."""
 
     lakes: Sequence[Lake]
     store: ObjectStore
     tables: Sequence[str]
     seed: int
     writers: int
+    kafka: KafkaSettings
     ledger: Ledger = field(default_factory=Ledger)
     _enough: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
@@ -226,14 +234,30 @@ class _Writer:
 
 @dataclass
 class _Stranger:
-    """Publishes what is no intent."""
+    """Publishes what is no intent, and now and then a batch that is far larger than it looks."""
 
     crowd: Crowd
     rng: random.Random
+    bombs: int = 0
 
     async def run(self) -> None:
         while not await self.crowd.pause(self.rng.expovariate(1.0)):
-            await self._publish(self.rng.choice(_FOREIGN_KEYS), self.rng.choice(_FOREIGN_VALUES))
+            if self.bombs < _BOMBS_MAX and self.rng.random() < 0.2:
+                await self._bomb()
+            else:
+                await self._publish(self.rng.choice(_FOREIGN_KEYS), self.rng.choice(_FOREIGN_VALUES))
+
+    async def _bomb(self) -> None:
+        self.bombs += 1
+        partition, zstd = self.rng.randrange(2), CODECS["zstd"]
+        records = [*record_of_zeros(10), *record_of_zeros(_BOMB_MIB * MEBIBYTE, 1), *record_of_zeros(10, 2)]
+        batch = await asyncio.to_thread(lambda: batch_of(zstd, compressed(zstd, records), 3))
+        try:
+            [first] = await put(self.crowd.kafka, (batch, 3), partition=partition)
+        except KafkaError:
+            return
+        for offset in range(first, first + 3):
+            self.crowd.ledger.acknowledged[partition, offset] = ""
 
     async def _publish(self, key: bytes, value: bytes) -> None:
         async def publishing(session: Session) -> LogPosition:

@@ -137,7 +137,7 @@ class _World:
         around.push_async_callback(self._store.close)
         self._watch = Watch(kafka)
         around.callback(self._watch.close)
-        self._crowd = Crowd(self._writing, self._store, TABLES, chaos.seed, chaos.writers)
+        self._crowd = Crowd(self._writing, self._store, TABLES, chaos.seed, chaos.writers, kafka)
         self._faults = Faults(
             self._coordinators,
             self._extra,

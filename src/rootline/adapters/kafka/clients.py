@@ -21,6 +21,7 @@ from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.errors import KafkaError
 from confluent_kafka.admin import AdminClient
 
+from rootline.adapters.kafka.fetching.fetch_gate import guard
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.schemas.errors import Invalid
 
@@ -53,8 +54,14 @@ def make_producer(
     return producer
 
 
-def make_consumer(settings: KafkaSettings, *, group_id: str | None, reset: str) -> AIOKafkaConsumer:
-    """A consumer without topics, not started. `reset`: `none` or `earliest`, for an offset that does not exist."""
+def make_consumer(
+    settings: KafkaSettings, *, group_id: str | None, reset: str, reads_all: bool = False
+) -> AIOKafkaConsumer:
+    """A consumer without topics, not started. `reset`: `none` or `earliest`, for an offset that does not exist.
+
+    Batches that are too large when decompressed are never decompressed (`rootline.adapters.kafka.fetching`).
+    `reads_all`: with those that the library cannot read, at some cost; else say of a partition that it is `suspect`.
+    """
     consumer = AIOKafkaConsumer(
         **_asyncio_options(settings),
         **({} if group_id is None else _group_options(settings)),
@@ -67,6 +74,7 @@ def make_consumer(settings: KafkaSettings, *, group_id: str | None, reset: str) 
         fetch_max_wait_ms=FETCH_WAIT_MS,
     )
     _end_silent_connections(consumer._client)
+    guard(consumer, settings.intents_topic, reads_all=reads_all)
     return consumer
 
 

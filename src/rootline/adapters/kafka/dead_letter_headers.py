@@ -33,7 +33,7 @@ _NAME_CHARS_MAX: Final = 1_024
 _LEFT_OUT_BYTES_MAX: Final = 400
 _LENGTHS_BYTES: Final = 10
 """More than what the lengths of a header's name and value take."""
-_UNDECODED: Final = {"undecodable", "intent-malformed", "kind-unknown", "intent-too-large"}
+_UNDECODED: Final = {"undecodable", "intent-malformed", "kind-unknown", "intent-too-large", "batch-unreadable"}
 
 
 def headers_of_dead_letter(letter: DeadLetter, *, topic: str, connector: str, bytes_max: int) -> Headers:

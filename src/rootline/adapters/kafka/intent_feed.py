@@ -16,6 +16,7 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
+from rootline.adapters.kafka.fetching.fetch_gate import suspect
 from rootline.adapters.kafka.membership import KafkaMembership, Place
 from rootline.adapters.kafka.progress import KafkaProgress
 from rootline.adapters.kafka.records import log_records
@@ -186,6 +187,7 @@ class KafkaIntentFeed:
                     found += one[at]
             except Exception as error:
                 failure = error
+                suspect(consumer, at)
                 if not found:
                     self._go_back([at])
             if found:

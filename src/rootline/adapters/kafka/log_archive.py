@@ -16,6 +16,7 @@ from contextlib import aclosing
 from typing import Any, Final
 
 from rootline.adapters.kafka.dead_letter_headers import dead_letter_of
+from rootline.adapters.kafka.fetching.record_batches import STAND_IN_KEY
 from rootline.adapters.kafka.record_headers import range_of
 from rootline.adapters.kafka.records import log_records
 from rootline.adapters.kafka.settings import KafkaSettings
@@ -54,7 +55,11 @@ class KafkaLogArchive:
         """As the port says."""
         async with aclosing(self._dead_letters.backwards(key=None, since_ms=since_ms)) as portions:
             async for portion in portions:
-                yield [dead_letter_of(held.key, held.value or b"", held.headers) for held in portion]
+                yield [
+                    dead_letter_of(held.key, held.value or b"", held.headers)
+                    for held in portion
+                    if held.key != STAND_IN_KEY
+                ]
 
     async def verdict_on(self, record: LogRecord) -> Verdict | None:
         """As the port says."""

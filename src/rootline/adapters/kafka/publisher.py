@@ -49,6 +49,10 @@ class RecordTooLarge(Exception):
     """A record is over the size that the producer or the topic allows; nothing of the call was appended."""
 
 
+class SomeTooLarge(OutcomeUnknown):
+    """The same of some records of a call; the others were appended."""
+
+
 class KafkaPublisher:
     """For one event loop. `record_bytes_max` is called when a producer is made; it may block."""
 
@@ -157,7 +161,8 @@ class KafkaPublisher:
         if any(offset < 0 for _, offset in places):
             reason = "a broker already had the records and does not know their offsets"
         if reason:
-            raise OutcomeUnknown(
+            only_size = not late and errors and all(isinstance(error, MessageSizeTooLargeError) for error in errors)
+            raise (SomeTooLarge if only_size else OutcomeUnknown)(
                 "publish-unknown", f"{self._settings.url}: {reason}; it is safe to publish the same again"
             )
         return places

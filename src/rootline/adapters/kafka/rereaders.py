@@ -95,7 +95,7 @@ class KafkaRereaders:
             return reader
         while self._open >= _READERS_MAX and self._idle:
             await self._give_up(self._idle.popitem(last=False)[1])
-        consumer = make_consumer(self._settings, group_id=None, reset="none")
+        consumer = make_consumer(self._settings, group_id=None, reset="none", reads_all=True)
         self._open += 1
         try:
             await start_consumer(consumer, patience_s=self._settings.request_timeout_s)

@@ -117,7 +117,7 @@ class KafkaTopicReader:
         partitions = [TopicPartition(self._topic, number) for number in range(identity.partitions)]
         if key is not None:
             partitions = [partitions[_partition_of(key, partitions)]]
-        consumer = make_consumer(self._settings, group_id=None, reset="earliest")
+        consumer = make_consumer(self._settings, group_id=None, reset="earliest", reads_all=True)
         patience_s = self._settings.request_timeout_s
         try:
             await start_consumer(consumer, patience_s=patience_s)

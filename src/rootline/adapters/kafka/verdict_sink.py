@@ -3,10 +3,12 @@
 Owns: verdicts into records, dead letters with the original bytes. Does not own: delivery (`publisher`), when a
 verdict may be published, what a dead letter's headers say (`dead_letter_headers`).
 Invariants: all of a call is acknowledged by every in-sync replica before it returns; a verdict record holds verdicts of
-one table on one partition of one log, under the table's key; a dead letter has the record's own key and value.
+one table on one partition of one log, under the table's key; a dead letter has the record's own key and value, unless
+its topic takes them in no form; no letter keeps another one or a verdict from being published.
 
 A topic limits what it stores, and a writer may have compressed its record, which can be too large for any topic without
-compression. The dead letter of such a record is compressed too, by a producer of its own.
+compression. The dead letter of such a record is compressed with zstd, by a producer of its own: of all codecs it looks
+back the furthest. If that is too large as well, the letter is published without the record's bytes (decision 0044).
 """
 
 from __future__ import annotations
@@ -15,14 +17,18 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import structlog
+from aiokafka.codec import zstd_encode
+
 from rootline.adapters.kafka.dead_letter_headers import headers_of_dead_letter
 from rootline.adapters.kafka.log_errors import log_unavailable
-from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing, RecordTooLarge
+from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing, RecordTooLarge, SomeTooLarge
 from rootline.adapters.kafka.record_headers import headers_of_verdicts
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import DEAD_LETTER_ROOM_BYTES, record_bytes_max
 from rootline.schemas.bytes.log.verdict_codec import encode_verdicts
-from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.dead_letter import DeadLetter, coordinates_only
+from rootline.schemas.errors import Unavailable
 from rootline.schemas.verdict import Verdict
 
 _VERDICTS_IN_A_RECORD: Final = 500
@@ -40,8 +46,8 @@ class KafkaVerdictSink:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._letter_bytes_max: int | None = None
-        self._publisher = KafkaPublisher(settings, self._ask_record_bytes_max)
-        self._compressing = KafkaPublisher(settings, lambda: _ANY_SIZE, compression="gzip")
+        self._publisher = KafkaPublisher(settings, lambda: _ANY_SIZE)  # a topic's limit may be raised later
+        self._compressing = KafkaPublisher(settings, lambda: _ANY_SIZE, compression="zstd")
 
     def connect_soon(self) -> None:
         """Start to connect, so that the first verdict need not wait for it."""
@@ -51,19 +57,32 @@ class KafkaVerdictSink:
         """Durable when it returns; publishing the same verdict again changes nothing for waiters.
 
         Raises:
-            Unavailable: `log-unavailable`: nothing was published; or a dead letter is over its topic's limit.
+            Unavailable: `log-unavailable`: the verdicts were not published, some of the letters perhaps.
             OutcomeUnknown: `publish-unknown`, some may have been published; publish all again.
 
         """
+        decided = list(self._verdict_records(verdicts))
+        letters = await self._dead_letter_records(dead_letters)
+        if letters:
+            try:
+                await self._publisher.publish([*letters, *decided])
+                return
+            except (RecordTooLarge, SomeTooLarge):  # and it is not known which one
+                self._letter_bytes_max = None  # the topic accepts less than before: ask before the next attempt
+                for letter in dead_letters:
+                    await self._publish_alone(letter)
+        if decided:
+            await self._publish_verdicts(decided)
+
+    async def _publish_verdicts(self, records: Sequence[Outgoing]) -> None:
         try:
-            records = [*await self._dead_letter_records(dead_letters), *self._verdict_records(verdicts)]
-            if records:
-                await self._publisher.publish(records)
+            await self._publisher.publish(records)
         except RecordTooLarge as error:
-            self._letter_bytes_max = None  # the topic accepts less than before: ask before the next attempt
-            topics = f"topic {self._settings.dead_letters_topic} or {self._settings.verdicts_topic}"
             advice = "raise its max.message.bytes; `rootline topics check` says to what"
-            raise log_unavailable(self._settings, f"{topics} does not accept a record ({error}): {advice}") from None
+            topic = self._settings.verdicts_topic
+            raise log_unavailable(
+                self._settings, f"topic {topic} does not accept a record ({error}): {advice}", topic=topic
+            ) from None
 
     async def close(self) -> None:
         """Wait for pending records, then close the connections."""
@@ -90,27 +109,67 @@ class KafkaVerdictSink:
         yield Outgoing(self._settings.verdicts_topic, table.encode(), value, headers_of_verdicts(verdicts))
 
     async def _dead_letter_records(self, letters: Sequence[DeadLetter]) -> list[Outgoing]:
-        """Records of `letters`; those that fit only if compressed are already published when this returns."""
+        """Records of `letters`; those that do not fit as they are, are already published when this returns."""
         if not letters:
             return []
         if self._letter_bytes_max is None:
             self._letter_bytes_max = await asyncio.to_thread(self._ask_record_bytes_max)
         fitting: list[Outgoing] = []
-        oversize: list[Outgoing] = []
         for letter in letters:
             room = self._letter_bytes_max - _BATCH_BYTES - len(letter.key or b"") - len(letter.value)
-            fits = room >= _OUR_HEADERS_BYTES
-            headers = headers_of_dead_letter(
-                letter,
-                topic=self._settings.intents_topic,
-                connector=self._settings.group_id,
-                bytes_max=room if fits else DEAD_LETTER_ROOM_BYTES,
-            )
-            record = Outgoing(self._settings.dead_letters_topic, letter.key, letter.value, headers)
-            (fitting if fits else oversize).append(record)
-        if oversize:
-            await self._compressing.publish(oversize)
+            if room >= _OUR_HEADERS_BYTES:
+                fitting.append(self._letter_record(letter, room))
+            else:
+                await self._publish_smaller(letter, self._letter_bytes_max)
         return fitting
+
+    async def _publish_alone(self, letter: DeadLetter) -> None:
+        try:
+            await self._publisher.publish([self._letter_record(letter, DEAD_LETTER_ROOM_BYTES)])
+        except RecordTooLarge:
+            await self._publish_smaller(letter, _ANY_SIZE)
+
+    async def _publish_smaller(self, letter: DeadLetter, bytes_max: int) -> None:
+        """Compressed, or else by its coordinates. `bytes_max`: what its topic accepted when it was last asked."""
+        if len(await asyncio.to_thread(zstd_encode, letter.value)) <= bytes_max:
+            try:
+                await self._compressing.publish([self._letter_record(letter, DEAD_LETTER_ROOM_BYTES)])
+                return
+            except RecordTooLarge:
+                pass
+        allowed = self._letter_bytes_max = await asyncio.to_thread(self._ask_record_bytes_max)
+        if allowed > bytes_max:
+            await self._publish_alone(letter)
+            return
+        if allowed < _OUR_HEADERS_BYTES:
+            raise self._no_letter(f"its max.message.bytes is {allowed}")
+        structlog.get_logger().warning(
+            "dead letter without its record",
+            action="dead-letter",
+            partition=letter.partition,
+            offset=letter.offset,
+            value_bytes=len(letter.value),
+        )
+        reduced = await asyncio.to_thread(coordinates_only, letter)
+        try:
+            await self._compressing.publish([self._letter_record(reduced, _OUR_HEADERS_BYTES)])
+        except RecordTooLarge as error:
+            raise self._no_letter(str(error)) from None
+
+    def _no_letter(self, reason: str) -> Unavailable:
+        topic = self._settings.dead_letters_topic
+        advice = "raise its max.message.bytes; `rootline topics check` says to what"
+        said = f"topic {topic} does not even accept the coordinates of a record ({reason}): {advice}"
+        return log_unavailable(self._settings, said, topic=topic)
+
+    def _letter_record(self, letter: DeadLetter, headers_bytes_max: int) -> Outgoing:
+        headers = headers_of_dead_letter(
+            letter,
+            topic=self._settings.intents_topic,
+            connector=self._settings.group_id,
+            bytes_max=headers_bytes_max,
+        )
+        return Outgoing(self._settings.dead_letters_topic, letter.key, letter.value, headers)
 
     def _ask_record_bytes_max(self) -> int:
         """The dead-letter topic's own limit: every record of the log must fit."""

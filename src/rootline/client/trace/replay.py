@@ -46,6 +46,12 @@ def intent_of(letter: DeadLetter) -> Intent:
         Invalid: it cannot be published as it is; the message says why and what to do instead.
 
     """
+    if not letter.value:
+        raise Invalid(
+            letter.code or "undecodable",
+            f"the dead letter of record {place_of(letter)} has no bytes to publish: {letter.message}: write the intent "
+            "again, in smaller parts, and `rootline publish` it",
+        )
     try:
         intent = decode_intent(letter.value, by_name(letter.headers))
         if letter.key is not None and letter.key != intent.table.encode():
