@@ -341,6 +341,13 @@ _CODES_OF_THE_REST: Final = (
         "without it; then start the coordinator again.",
         "Do not publish again before that: what was committed in the lost versions would be taken for new.",
     ),
+    ErrorCode(
+        "name-differs-in-case",
+        "Invalid",
+        "A table or namespace is there whose name differs only in case, and the warehouse's file system cannot tell "
+        "the two apart.",
+        "Use the name that is there, or a name that differs in more than case.",
+    ),
 )
 
 CODES: Final = {item.code: item for item in (*CODES_OF_INTENTS, *_CODES_OF_THE_REST)}

@@ -1,8 +1,8 @@
-"""Which type of file system a folder is on.
+"""Which type of file system a folder is on, and whether it tells `a` from `A`.
 
-Owns: the list of file systems that a lake may not be on. Does not own: files (`object_store`).
-Invariants: a network file system is refused by name, because its locks, links and syncs depend on another machine; an
-unknown one is allowed.
+Owns: the list of file systems that a lake may not be on, and the look at names. Does not own: files (`object_store`).
+Invariants: looking changes nothing; a network file system is refused by name, because its locks, links and syncs
+depend on another machine; an unknown one is allowed.
 """
 
 from __future__ import annotations
@@ -50,6 +50,25 @@ def file_system_of(folder: Path, mounts: str) -> str | None:
         if path.is_relative_to(point) and (best is None or len(point.parts) >= best[0]):
             best = (len(point.parts), fields[2])
     return None if best is None else best[1]
+
+
+def tells_case_apart(folder: Path) -> bool | None:
+    """Whether two names in `folder` may differ only in case; `None`: no name is there to find it out with.
+
+    Raises:
+        OSError: the folder cannot be read.
+
+    """
+    try:
+        names = {path.name for path in folder.iterdir()}
+    except FileNotFoundError:
+        return None
+    for name in names:
+        other = name.swapcase()
+        if other == name:
+            continue
+        return other in names or not (folder / other).exists()
+    return None
 
 
 def _mounts() -> str:

@@ -18,7 +18,7 @@ import os
 import stat
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -27,6 +27,7 @@ from typing import Final
 
 from rootline.adapters.absolute_keys import FILE_SCHEMES, AbsoluteKeys
 from rootline.adapters.blocking_calls import BlockingCalls
+from rootline.adapters.local.file_system import tells_case_apart
 from rootline.adapters.object_key_rules import RESERVED_PREFIX, check_key, check_prefix
 from rootline.adapters.posix_files import make_durable_folder, sync_folder, wait_for_lock
 from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
@@ -51,11 +52,21 @@ class _FirstName:
 class LocalObjectStore:
     """One warehouse in the folder `root`, which the first put creates if it is missing.
 
-    `absolute_reads`: files outside it are read only below these locations; empty: anywhere.
+    `absolute_reads`: files outside it are read only below these locations; empty: anywhere. `case_probe`: whether names
+    in a folder may differ only in case. Where they may not, `list` and `put_if_absent` raise `Invalid`
+    (`name-differs-in-case`) for a table whose name differs only in case from one that is there.
     """
 
-    def __init__(self, root: Path, absolute_reads: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        root: Path,
+        absolute_reads: Sequence[str] = (),
+        case_probe: Callable[[Path], bool | None] = tells_case_apart,
+    ) -> None:
         self._root = root.absolute()
+        self._case_probe = case_probe
+        self._tells_case_apart: bool | None = None
+        self._tables_of_exact_name: set[tuple[str, ...]] = set()
         self._absolute = AbsoluteKeys.limited(f"the folder {self._root}", FILE_SCHEMES, absolute_reads)
         self._durable_folders: set[Path] = set()
         self._unsynced_folders: set[Path] = set()
@@ -105,6 +116,7 @@ class LocalObjectStore:
 
     def _list(self, prefix: str, limit: int | None) -> Listing:
         try:
+            self._check_case(prefix)
             return Listing(tuple(islice(_walk(self._root / prefix, prefix, limit), limit)), None)
         except OSError as error:
             raise _unavailable(self._root / prefix, error) from error
@@ -118,6 +130,7 @@ class LocalObjectStore:
     def _put(self, key: ObjectKey, body: bytes, after: Predecessor | None) -> PutReply:
         path = self._root / key
         try:
+            self._check_case(key)
             folder = self._open_folder(path.parent)
         except OSError as error:
             raise _unavailable(path, error) from error
@@ -159,6 +172,26 @@ class LocalObjectStore:
         if _exists(folder, path.name):
             return PutReply(PutAnswer.EXISTS)
         return PutReply(PutAnswer.STALE, detail=f"{path.parent}: the first name is {first}, not {expected}")
+
+    def _check_case(self, key: str) -> None:
+        """Refuse a namespace or table whose folder is there under a name in other case: it would be the same folder."""
+        if self._tells_case_apart is None:
+            self._tells_case_apart = self._case_probe(self._root)
+        names = tuple(key.split("/")[:-1][:2])
+        if self._tells_case_apart is not False or names in self._tables_of_exact_name:
+            return
+        folder = self._root
+        for name in names:
+            there = (found.removesuffix("/") for found in _names_in(folder))
+            if other := next((at for at in there if at != name and at.casefold() == name.casefold()), None):
+                raise Invalid(
+                    "name-differs-in-case",
+                    f"{'.'.join(names)}: {folder / other} is there, and this file system cannot tell {name} from "
+                    f"{other}: use the name that is there, or another one",
+                )
+            folder /= name
+        if folder.exists():
+            self._tables_of_exact_name.add(names)
 
     def _open_folder(self, folder: Path) -> int:
         """A descriptor of `folder`; if it is missing, it is created with its parents and made durable first."""

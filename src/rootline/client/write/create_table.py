@@ -13,6 +13,7 @@ from rootline.client.write.append_files import commit_intent
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AdoptedRoot, Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.metadata.head_finder import find_head
 
 
 async def create_table(
@@ -27,10 +28,11 @@ async def create_table(
     """Publish the `create` intent and wait; `adopt` names the stored root of what an Iceberg table becomes.
 
     Raises:
-        Invalid: `table-exists`, `definition-invalid`, or what else rejects the intent.
+        Invalid: `table-exists`, `definition-invalid`, or what else rejects the intent; `name-differs-in-case`.
         OutcomeUnknown: `verdict-timeout`.
 
     """
+    await find_head(session.store, table)  # a store that cannot tell this name from another one says so here
     intent = Intent(
         intent_id=session.environment.fresh_id(),
         table=table,
