@@ -181,10 +181,10 @@ def reading_mark(url: str | None, warehouse: str) -> Path | None:
     return None if folder is None else folder / READING_MARK
 
 
-def open_lock(warehouse: str) -> LakeLock | None:
-    """The lock that the host of an embedded lake's coordinator holds; `None` for a warehouse without a folder."""
-    folder = local_folder(warehouse)
-    return None if folder is None else LakeLock(folder / LAKE_FOLDER)
+def open_lock(warehouse: str, log: str | None = None) -> LakeLock | None:
+    """The lock that the host of an embedded log's coordinator holds; `None` for a log without a folder."""
+    folder = _log_folder(log, warehouse)
+    return None if folder is None else LakeLock(folder)
 
 
 def local_folder(url: str) -> Path | None:
