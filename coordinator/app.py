@@ -77,6 +77,7 @@ class CoordinatorService:
             wait_s=self._settings.poll_wait_s,
             remember_every_s=self._settings.offsets_commit_interval_s,
         )
+        self._delays: dict[TableName, dict[Noted, str]] = {}
         self._started = False
         self._ended = False
 
@@ -129,6 +130,10 @@ class CoordinatorService:
     def tables(self) -> dict[TableName, tuple[Phase, str]]:
         """The phase of every table that this process has met, and why it is quarantined if it is."""
         return {table: (loop.phase, loop.why) for table, loop in self._consumer.tables.items()}
+
+    def delay_of(self, table: TableName) -> str:
+        """What delays commits of `table`, an error of the store for instance; empty when nothing does."""
+        return "; ".join(self._delays.get(table, {}).values())
 
     def heads(self) -> dict[TableName, tuple[Version, int]]:
         """Version and timestamp, in milliseconds, of the newest root of every table that is in memory."""
@@ -200,6 +205,10 @@ class CoordinatorService:
             self.metrics.published(note, self._environment.now_ms())
             return
         self.metrics.report(table, note)
+        if note.noted in (Noted.STORE_FAILED, Noted.YIELDED, Noted.PUT_ASKED):
+            self._delays.setdefault(table, {})[note.noted] = note.detail
+        elif note.noted is Noted.ROOT_LANDED:
+            self._delays.pop(table, None)
         log = self._logger
         what = {"action": note.noted.value, "table": table, "version": note.version}
         match note.noted:

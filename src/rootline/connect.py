@@ -32,8 +32,10 @@ from rootline.coordinator.settings import CoordinatorSettings
 from rootline.hosting.embedded_host import EmbeddedHost
 from rootline.hosting.lake_parts import open_parts as open_parts
 from rootline.hosting.log_on_demand import LogOnDemand
+from rootline.hosting.missing_verdict import seen_from_outside
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
+from rootline.schemas.identifiers import TableName
 from rootline.storage.metadata.read_cache import CACHE_BYTES_MAX, ReadCache
 
 CoordinatorPlace = Literal["auto", "elsewhere"]
@@ -128,9 +130,13 @@ class EmbeddableLake:
                 if host is not None:
                     closing.push_async_callback(host.stop)
 
-        trouble = (lambda _: None) if host is None else host.trouble
+        trouble = partial(self._seen, host)
         cache, base_url = ReadCache(self.cache_bytes), warehouse_url(self.warehouse)
         return Session(store, log, SystemEnvironment(), close, trouble, cache, base_url)
+
+    async def _seen(self, host: EmbeddedHost | None, table: TableName) -> str:
+        known = None if host is None else host.trouble(table)
+        return known or await seen_from_outside(self.warehouse, self.log)
 
 
 def _keep_logs_quiet() -> None:

@@ -5,22 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
-from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
-from rootline.hosting.embedded_host import EmbeddedHost
-from rootline.hosting.log_on_demand import LogOnDemand
 from rootline.ports.object_store import Predecessor, PutReply
 from rootline.schemas.identifiers import ObjectKey
+from tests.hosting.hosted_store import HostedStore
 
 pytestmark = pytest.mark.slow
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -40,24 +36,6 @@ class NoLeafIsStored(MemoryObjectStore):
             self.asked = True
             await asyncio.Event().wait()
         return await super().put_if_absent(key, body, after=after)
-
-
-@dataclass(frozen=True)
-class HostedStore:
-    """The address of a lake in `store`, hosted as `connect` does it."""
-
-    store: MemoryObjectStore
-    name: str = "hosted"
-
-    async def open(self) -> Session:
-        host = EmbeddedHost(self.store, "memory://", None, None)
-        log = LogOnDemand(host.open_log)
-
-        async def close() -> None:
-            await host.stop()
-            await log.close()
-
-        return Session(self.store, log, SystemEnvironment(), close, host.trouble)
 
 
 def until(reached: Iterator[bool]) -> None:

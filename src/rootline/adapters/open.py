@@ -26,6 +26,7 @@ from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.adapters.s3.settings import S3Settings
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.adapters.sqlite.log_archive import SqliteLogArchive
+from rootline.adapters.sqlite.log_file import FILE_NAME as LOG_FILE_NAME
 from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.intent_log import IntentLog, IntentSink, VerdictSource
 from rootline.ports.log_archive import LogArchive
@@ -173,6 +174,15 @@ def open_topics(url: str | None) -> KafkaTopics:
     with _extra("kafka", "a kafka:// log"):
         from rootline.adapters.kafka.topic_administration import KafkaTopics
     return KafkaTopics(settings)
+
+
+def log_name(url: str | None, warehouse: str) -> str:
+    """What messages call the log: its file, or its servers, topic and group. `Raises` as `open_log`."""
+    if is_kafka(url):
+        settings = kafka_settings(url)
+        return f"{settings.url}, topic {settings.intents_topic}: the consumer group {settings.group_id}"
+    folder = _log_folder(url, warehouse)
+    return "memory://" if folder is None else str(folder / LOG_FILE_NAME)
 
 
 def reading_mark(url: str | None, warehouse: str) -> Path | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from rootline.adapters.open import WriterLog
+from rootline.adapters.open import WriterLog, log_name
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.hosting.lake_parts import LakeParts, embedded_parts, embedded_settings
@@ -67,11 +67,19 @@ class EmbeddedHost:
         return parts.log
 
     def trouble(self, table: TableName) -> str | None:
-        """Why intents of `table` are not decided here, if this process knows."""
-        if self._service is not None:
-            _, why = self._service.tables().get(table, (None, ""))
-            return f"the table is quarantined: {why}" if why else None
-        return None if self._trouble is None else f"the coordinator here stopped: {self._trouble}"
+        """Why intents of `table` are not decided here, if this process hosts the coordinator or tried to."""
+        if self._service is None:
+            return None if self._trouble is None else f"{self._place}: the coordinator here stopped: {self._trouble}"
+        _, why = self._service.tables().get(table, (None, ""))
+        if why:
+            return f"{self._place}: the table is quarantined: {why}"
+        readiness = self._service.readiness()
+        known = self._service.delay_of(table) or ("" if readiness.ready else readiness.reason) or "it is still at work"
+        return f"{self._place}: the coordinator is hosted here: {known}"
+
+    @property
+    def _place(self) -> str:
+        return f"log {log_name(self._log_url, self._warehouse)}"
 
     async def stop(self) -> None:
         """Stop the worker, drain the coordinator, or stop waiting for the lock; returns when nothing is hosted."""
