@@ -24,7 +24,7 @@ from rootline.coordinator.runtime.metrics import CoordinatorMetrics
 from rootline.coordinator.runtime.partition_assignment import AssignmentSettings
 from rootline.coordinator.runtime.table_loop import TableContext, TableLoop, TableOwner
 from rootline.coordinator.runtime.verdict_outbox import Publication
-from rootline.coordinator.settings import CoordinatorSettings
+from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.object_store import ObjectStore
@@ -58,7 +58,7 @@ class CoordinatorService:
     ) -> None:
         self._store = store
         self._log = log
-        self._settings = settings or CoordinatorSettings()
+        self._settings = settings or coordinator_settings()
         self._environment = environment or SystemEnvironment()
         self._logger = structlog.get_logger()
         self.metrics = CoordinatorMetrics()

@@ -20,8 +20,8 @@ import structlog
 
 from rootline.adapters.engine_access import engine_storage as engine_storage
 from rootline.adapters.engine_access import warehouse_url as warehouse_url
+from rootline.adapters.open import check_log, check_warehouse, local_folder, open_store, open_writer_log
 from rootline.adapters.open import is_kafka as is_kafka
-from rootline.adapters.open import local_folder, open_store, open_writer_log
 from rootline.adapters.open import open_archive as open_archive
 from rootline.adapters.open import open_topics as open_topics
 from rootline.adapters.open import store_settings as store_settings
@@ -73,15 +73,14 @@ def connect(
         raise Invalid("setting-invalid", "no warehouse is named: pass a path or a URL, or set ROOTLINE_WAREHOUSE")
     if coordinator not in ("auto", "elsewhere"):
         raise Invalid("setting-invalid", f"coordinator {coordinator!r}: write 'auto' or 'elsewhere'")
+    warehouse = check_warehouse(warehouse)  # absolute, so that a forked or pickled lake is the same one in any folder
     folder = local_folder(warehouse)
-    if folder is not None:
-        warehouse = str(folder)  # absolute, so that a forked or pickled lake is the same one in any folder
-        if coordinator == "elsewhere" and not folder.is_dir():
-            raise Unavailable("store-unavailable", f"{folder}: there is no such folder: check the warehouse's URL")
+    if coordinator == "elsewhere" and folder is not None and not folder.is_dir():
+        raise Unavailable("store-unavailable", f"{folder}: there is no such folder: check the warehouse's URL")
     if cache_bytes < 0:
         raise Invalid("setting-invalid", f"cache_bytes is {cache_bytes}: give 0 or more; 0 keeps nothing")
     _keep_logs_quiet()
-    named_log = log or os.environ.get("ROOTLINE_LOG") or None
+    named_log = check_log(log or os.environ.get("ROOTLINE_LOG") or None, warehouse)
     return Lake(EmbeddableLake(warehouse, named_log, coordinator, settings, cache_bytes))
 
 

@@ -150,8 +150,8 @@ class EmbeddedHost:
 
 def _modest_worker(parts: LakeParts) -> WorkerService:
     from rootline.workers.app import WorkerService
-    from rootline.workers.settings import WorkerSettings
+    from rootline.workers.settings import worker_settings
 
-    settings = WorkerSettings()
+    settings = worker_settings()
     unsaid = {name: value for name, value in _MODEST.items() if name not in settings.model_fields_set}
     return WorkerService(store=parts.store, log=parts.log, settings=settings.model_copy(update=unsaid))

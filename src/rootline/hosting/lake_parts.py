@@ -24,7 +24,7 @@ from rootline.adapters.open import (
     open_writer_log,
     reading_mark,
 )
-from rootline.coordinator.settings import CoordinatorSettings
+from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.object_store import ObjectStore
 
@@ -74,7 +74,7 @@ def embedded_parts(store: ObjectStore, warehouse: str, log: str | None) -> LakeP
 
 def embedded_settings(warehouse: str, settings: CoordinatorSettings | None = None) -> CoordinatorSettings:
     """`settings` for a coordinator of this lake; a local folder is checked by its file system, without a probe."""
-    chosen = settings or CoordinatorSettings()
+    chosen = settings or coordinator_settings()
     if local_folder(warehouse) is None and not warehouse.startswith("memory:"):
         return chosen
     return chosen.model_copy(update={"probe_rounds": 0})
