@@ -26,7 +26,7 @@ from rootline.coordinator.runtime.metrics import CoordinatorMetrics
 from rootline.coordinator.runtime.partition_assignment import AssignmentSettings
 from rootline.coordinator.runtime.table_loop import TableContext, TableLoop, TableOwner
 from rootline.coordinator.runtime.verdict_outbox import Publication
-from rootline.coordinator.settings import CoordinatorSettings
+from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.object_store import ObjectStore
@@ -62,7 +62,7 @@ class CoordinatorService:
     ) -> None:
         self._store = store
         self._log = log
-        self._settings = settings or CoordinatorSettings()
+        self._settings = settings or coordinator_settings()
         self._environment = environment or SystemEnvironment()
         self._logger = structlog.get_logger()
         self.metrics = CoordinatorMetrics()
@@ -83,6 +83,7 @@ class CoordinatorService:
             remember_every_s=self._settings.offsets_commit_interval_s,
         )
         self._newest: dict[TableName, Version] = {}
+        self._delays: dict[TableName, dict[Noted, str]] = {}
         self._started = False
         self._ended = False
 
@@ -135,6 +136,10 @@ class CoordinatorService:
     def tables(self) -> dict[TableName, tuple[Phase, str]]:
         """The phase of every table that this process has met, and why it is quarantined if it is."""
         return {table: (loop.phase, loop.why) for table, loop in self._consumer.tables.items()}
+
+    def delay_of(self, table: TableName) -> str:
+        """What delays commits of `table`, an error of the store for instance; empty when nothing does."""
+        return "; ".join(self._delays.get(table, {}).values())
 
     def heads(self) -> dict[TableName, tuple[Version, int]]:
         """Version and timestamp, in milliseconds, of the newest root of every table that is in memory."""
@@ -218,6 +223,10 @@ class CoordinatorService:
                     del self._newest[next(iter(self._newest))]
             return
         self.metrics.report(table, note)
+        if note.noted in (Noted.STORE_FAILED, Noted.YIELDED, Noted.PUT_ASKED):
+            self._delays.setdefault(table, {})[note.noted] = note.detail
+        elif note.noted is Noted.ROOT_LANDED:
+            self._delays.pop(table, None)
         log = self._logger
         what = {"action": note.noted.value, "table": table, "version": note.version}
         match note.noted:

@@ -7,8 +7,10 @@ Invariants: a setting is a value; reading them starts nothing.
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from rootline.schemas.setting_faults import invalid_settings
 
 
 class CoordinatorSettings(BaseSettings):
@@ -44,3 +46,16 @@ class CoordinatorSettings(BaseSettings):
         default=True, description="Whether other engines find an Iceberg REST catalog under /v1 of the same port."
     )
     probe_rounds: int = Field(default=3, ge=0, description="Rounds of the store probe at start; 0: no probe.")
+
+
+def coordinator_settings() -> CoordinatorSettings:
+    """The settings in force.
+
+    Raises:
+        Invalid: `setting-invalid`, naming each setting and what is wrong with it.
+
+    """
+    try:
+        return CoordinatorSettings()
+    except ValidationError as error:
+        raise invalid_settings(error, "ROOTLINE_COORDINATOR__") from None

@@ -226,8 +226,10 @@ _CODES_OF_THE_REST: Final = (
     ErrorCode(
         "verdict-timeout",
         "OutcomeUnknown",
-        "No verdict came in time; the intent is on the log and may yet be committed.",
-        "Wait longer, or publish the same receipt again: it is committed once.",
+        "No verdict came in time; the intent is on the log and may yet be committed. The message names the log, and "
+        "says whether a coordinator was seen on it.",
+        "If none runs, start one as the message says. Then wait longer, or publish the same receipt again: it is "
+        "committed once.",
         "Do not publish the same files under a new intent.",
     ),
     ErrorCode(

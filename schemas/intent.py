@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import uuid
 from enum import StrEnum
-from typing import Annotated, Any, Final, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rootline.schemas.content_entry import ContentType, FileFormat
 from rootline.schemas.intent_kinds import CARGO, MAINTENANCE_KINDS, SHAPES, IntentKind, Names
+from rootline.schemas.model_faults import invalid_model
 
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Int32 = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -50,6 +51,17 @@ class WireModel(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", arbitrary_types_allowed=False, val_json_bytes="base64", ser_json_bytes="base64"
     )
+
+    if not TYPE_CHECKING:  # whose arguments type checkers know from the fields
+
+        def __init__(self, /, **values: Any) -> None:
+            """Raises `Invalid` (`intent-malformed`), naming the fields and what is wrong with them."""
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                raise invalid_model(type(self).__name__, error) from None
+
+        __init__.__pydantic_base_init__ = True  # decoding a record does not pass through here
 
     @classmethod
     def proven(cls, values: dict[str, Any]) -> Self:

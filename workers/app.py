@@ -25,7 +25,7 @@ from rootline.workers.counters import WorkerCounters
 from rootline.workers.head_watcher import HeadWatcher
 from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, WorkerLog
 from rootline.workers.kinds import KINDS
-from rootline.workers.settings import WorkerSettings
+from rootline.workers.settings import WorkerSettings, worker_settings
 
 _log = structlog.get_logger("rootline.workers")
 _TAKE_WAIT_S: Final = 5.0
@@ -44,7 +44,7 @@ class WorkerService:
         queue: TaskQueue | None = None,
         environment: Environment | None = None,
     ) -> None:
-        self.settings = settings or WorkerSettings()
+        self.settings = settings or worker_settings()
         self.counters = WorkerCounters()
         self._environment = environment or SystemEnvironment()
         self._queue = queue or MemoryTaskQueue(tasks_max=self.settings.tasks_max)

@@ -14,7 +14,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import TableName
 from rootline.workers.jobs.job import JobContext, JobReport, WorkerLog
 from rootline.workers.kinds import KINDS, MaintenanceKind
-from rootline.workers.settings import WorkerSettings
+from rootline.workers.settings import worker_settings
 
 BY_HAND: Final = {kind.name: kind for kind in KINDS if kind.by_hand is not None}
 """Name → kind, of all that can be asked for."""
@@ -35,5 +35,5 @@ async def maintain(
         Unavailable, Corrupt, Invalid: as a job does.
 
     """
-    job = kind.job(JobContext.of(store, log, environment, WorkerSettings(), now=True))
+    job = kind.job(JobContext.of(store, log, environment, worker_settings(), now=True))
     return await (job.dry_run(table) if dry_run else job.run(table))

@@ -7,8 +7,10 @@ Invariants: a setting is a value; reading them starts nothing.
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from rootline.schemas.setting_faults import invalid_settings
 
 
 class WorkerSettings(BaseSettings):
@@ -28,3 +30,16 @@ class WorkerSettings(BaseSettings):
         default=268_435_456, ge=0, description="Bytes of leaves kept to find which one holds a file."
     )
     stop_timeout_s: float = Field(default=20.0, gt=0, description="How long a clean stop may take.")
+
+
+def worker_settings() -> WorkerSettings:
+    """The settings in force.
+
+    Raises:
+        Invalid: `setting-invalid`, naming each setting and what is wrong with it.
+
+    """
+    try:
+        return WorkerSettings()
+    except ValidationError as error:
+        raise invalid_settings(error, "ROOTLINE_WORKER__") from None

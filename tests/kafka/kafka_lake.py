@@ -15,7 +15,7 @@ from rootline.adapters.kafka.writer_log import KafkaWriterLog
 from rootline.adapters.s3.object_store import S3ObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client.lake import Lake
-from rootline.client.session.session import Session
+from rootline.client.session.session import Session, nothing_known
 from tests.services.s3_service import S3Service
 
 
@@ -53,7 +53,7 @@ class KafkaLake:
             await log.close()
             await store.close()
 
-        return Session(store, log, SystemEnvironment(), close, lambda _: None)
+        return Session(store, log, SystemEnvironment(), close, nothing_known)
 
     def environment(self) -> Mapping[str, str]:
         """What the command line reads."""

@@ -23,6 +23,7 @@ from rootline.schemas.bytes.log.fast_append import read_fast_append
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.intent_limits import DEFAULT_LIMITS, IntentLimits
+from rootline.schemas.model_faults import reason_of
 
 CONTENT_TYPE_HEADER: Final = "content-type"
 JSON_CONTENT_TYPE: Final = b"application/json"
@@ -196,6 +197,6 @@ def _explained(error: ValidationError) -> Invalid:
 
 def _field_and_reason(item: ErrorDetails) -> str:
     path = ".".join(str(part)[:64] for part in item["loc"][:6])
-    reason = item["msg"].removeprefix("Value error, ")[:200]
+    reason = reason_of(item)[:200]
     text = f"{path}: {reason}" if path else reason
     return "".join(char if char.isprintable() else "?" for char in text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Awaitable, Iterator
 from functools import partial
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
 LAKE_FOLDER: Final = ".rootline"
 READING_MARK: Final = "coordinator-is-reading"
 _FORMS: Final = "use a path, file:///dir, s3://bucket/prefix, or memory:// for tests"
+
+
+_TYPO: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|(?:s3|kafka|sqlite|memory):", re.IGNORECASE)
 
 
 class WriterLog(IntentSink, VerdictSource, Protocol):
@@ -210,16 +214,62 @@ def open_topics(url: str | None) -> KafkaTopics:
     return KafkaTopics(settings)
 
 
+def check_warehouse(url: str) -> str:
+    """`url` as every process of this machine understands it: a path becomes absolute. Opens nothing.
+
+    Raises:
+        Invalid: `setting-invalid`, saying what to write.
+
+    """
+    folder = local_folder(url)
+    if folder is not None:
+        if folder.exists() and not folder.is_dir():
+            raise Invalid("setting-invalid", f"{folder} is a file: a warehouse is a folder; name another path")
+        return str(folder)
+    scheme = urlsplit(url).scheme
+    if scheme == "s3":
+        _bucket_and_prefix(url)
+    elif scheme in ("kafka", "sqlite"):
+        raise Invalid("setting-invalid", f"{scheme}:// is a log, not a warehouse: name it with log= or ROOTLINE_LOG")
+    elif scheme != "memory":
+        raise Invalid("setting-invalid", f"warehouse {url!r}: the scheme {scheme}:// is not known: {_FORMS}")
+    return url
+
+
+def check_log(url: str | None, warehouse: str) -> str | None:
+    """As `check_warehouse`, for the log of the lake `warehouse`."""
+    if url is None:
+        return None
+    if is_kafka(url):
+        kafka_settings(url)
+        return url
+    folder = _log_folder(url, warehouse)
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise Invalid(
+            "setting-invalid", f"log {url!r}: {folder} is a file: name the folder, which will contain log.sqlite"
+        )
+    return url if "://" in url else str(folder)
+
+
+def log_name(url: str | None, warehouse: str) -> str:
+    """What messages call the log: its file, or its servers, topic and group. `Raises` as `open_log`."""
+    if is_kafka(url):
+        settings = kafka_settings(url)
+        return f"{settings.url}, topic {settings.intents_topic}: the consumer group {settings.group_id}"
+    folder = _log_folder(url, warehouse)
+    return "memory://" if folder is None else str(folder / LOG_FILE)
+
+
 def reading_mark(url: str | None, warehouse: str) -> Path | None:
     """The file next to an embedded log that exists while a coordinator reads; `None` for a log without a folder."""
     folder = _log_folder(url, warehouse)
     return None if folder is None else folder / READING_MARK
 
 
-def open_lock(warehouse: str) -> LakeLock | None:
-    """The lock that the host of an embedded lake's coordinator holds; `None` for a warehouse without a folder."""
-    folder = local_folder(warehouse)
-    return None if folder is None else LakeLock(folder / LAKE_FOLDER)
+def open_lock(warehouse: str, log: str | None = None) -> LakeLock | None:
+    """The lock that the host of an embedded log's coordinator holds; `None` for a log without a folder."""
+    folder = _log_folder(log, warehouse)
+    return None if folder is None else LakeLock(folder)
 
 
 def local_folder(url: str) -> Path | None:
@@ -232,6 +282,12 @@ def local_folder(url: str) -> Path | None:
     if not url.strip():
         raise Invalid("setting-invalid", f"the URL is empty: {_FORMS}")
     if "://" not in url and not url.startswith("file:"):
+        if _TYPO.match(url):
+            raise Invalid(
+                "setting-invalid",
+                f"{url!r} is neither a URL nor a path: write {url.partition(':')[0]}:// with two slashes, or ./{url} "
+                "for a folder of this name",
+            )
         return Path(url).expanduser().absolute()
     parts = urlsplit(url)
     if parts.scheme != "file":
@@ -250,6 +306,8 @@ def _log_folder(url: str | None, warehouse: str) -> Path | None:
     scheme = urlsplit(url).scheme
     if scheme == "memory":
         return None
+    if scheme == "sqlite" and (urlsplit(url).netloc not in ("", "localhost") or not urlsplit(url).path.startswith("/")):
+        raise Invalid("setting-invalid", f"log {url!r}: write sqlite:///dir, with three slashes and an absolute path")
     folder = local_folder(url.replace("sqlite:", "file:", 1) if scheme == "sqlite" else url)
     if folder is None:
         forms = "use kafka://host:port, sqlite:///dir or a path (a folder for the embedded log), or memory:// for tests"
@@ -272,17 +330,21 @@ def _embedded_folder(warehouse: str) -> Path | None:
     )
 
 
-def _open_s3(url: str, settings: StoreSettings) -> ObjectStore:
+def _bucket_and_prefix(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
-    prefix = parts.path.strip("/")
     if not parts.hostname or parts.query or parts.fragment or "@" in parts.netloc or ":" in parts.netloc:
         raise Invalid(
             "setting-invalid",
             "write an S3 warehouse as s3://bucket/prefix; endpoint and keys are settings (ROOTLINE_S3__ENDPOINT …)",
         )
+    return parts.netloc, parts.path.strip("/")
+
+
+def _open_s3(url: str, settings: StoreSettings) -> ObjectStore:
+    bucket, prefix = _bucket_and_prefix(url)
     with _extra("s3", "an s3:// warehouse"):
         from rootline.adapters.s3.object_store import S3ObjectStore
-    return S3ObjectStore(parts.netloc, prefix, settings.s3, settings.absolute_reads)
+    return S3ObjectStore(bucket, prefix, settings.s3, settings.absolute_reads)
 
 
 @contextlib.contextmanager

@@ -20,10 +20,10 @@ from rootline.catalog.rest.settings import catalog_settings
 from rootline.cli.catalog_service import open_catalog, warn_if_open
 from rootline.cli.listening import port_refused
 from rootline.cli.until_stopped import Announce, signals
-from rootline.connect import LakeParts, embedded_settings, open_parts
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.coordinator.settings import CoordinatorSettings
+from rootline.hosting.lake_parts import LakeParts, embedded_settings, open_parts
 from rootline.workers.app import WorkerService
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from rootline.client.session.session import Session, SessionHolder
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.producer import DEFAULT_TIMEOUT_S, AsyncProducer, Producer
+from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import table_name
 from rootline.storage.metadata.head_finder import existing_head
 
@@ -61,6 +62,7 @@ class Lake:
         partition_by: Sequence[str] = (),
         expressions: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
+        if_not_exists: bool = False,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> TableHandle:
         """Create the table `name` (`namespace.table`) and wait until it exists.
@@ -72,25 +74,39 @@ class Lake:
                 optional `as name`.
             expressions: derived values that files keep statistics of: the same terms, and `lower(column)`.
             properties: the table's properties, text to text.
+            if_not_exists: a table of this name that has the same schema, partitioning, expressions and properties is
+                what is wanted.
             timeout_s: how many seconds to wait for the verdict.
 
         Returns:
-            The table, empty.
+            The table; empty, unless it was there.
 
         Raises:
-            Invalid: `table-exists`, `definition-invalid`, `table-name-invalid`, `setting-invalid` (a property).
+            Invalid: `table-exists` (with `if_not_exists`: and another definition), `definition-invalid`,
+                `table-name-invalid`, `setting-invalid` (a property).
             OutcomeUnknown: `verdict-timeout`; `table` tells whether it exists.
 
         """
         from rootline.client.table_handle import TableHandle
         from rootline.client.write.create_table import create_table
         from rootline.client.write.definition_builder import build_definition
+        from rootline.client.write.existing_table import is_there
 
         checked = table_name(name)
         definition = build_definition(
             schema, partition_by=partition_by, expressions=expressions, properties=properties, table_uuid=uuid.uuid4()
         )
-        self.holder.run(lambda session: create_table(session, self.stamp, checked, definition, timeout_s=timeout_s))
+
+        async def operation(session: Session) -> None:
+            if if_not_exists and await is_there(session, checked, definition):
+                return
+            try:
+                await create_table(session, self.stamp, checked, definition, timeout_s=timeout_s)
+            except Invalid as error:  # someone else may have been faster
+                if error.code != "table-exists" or not (if_not_exists and await is_there(session, checked, definition)):
+                    raise
+
+        self.holder.run(operation)
         return TableHandle(self, checked)
 
     def adopt(

@@ -14,7 +14,7 @@ from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.adapters.sqlite.log_file import LogReader
 from rootline.adapters.system_environment import SystemEnvironment
-from rootline.client.session.session import Session
+from rootline.client.session.session import Session, nothing_known
 from rootline.client.write.publish_queue import PublishQueue, Queued
 from rootline.connect import connect
 from rootline.schemas.bytes.log.intent_codec import decode_intent
@@ -71,7 +71,7 @@ async def nothing_to_close() -> None:
 
 
 def session_on(log: MemoryIntentLog) -> Session:
-    return Session(MemoryObjectStore(), log, SystemEnvironment(), nothing_to_close, lambda _: None)
+    return Session(MemoryObjectStore(), log, SystemEnvironment(), nothing_to_close, nothing_known)
 
 
 def queued(queue: PublishQueue, *intents: Intent) -> list[Queued]:

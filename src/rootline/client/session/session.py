@@ -48,8 +48,8 @@ class Session:
     log: ClientLog
     environment: Environment
     close: Callable[[], Coroutine[Any, Any, None]]
-    trouble: Callable[[TableName], str | None]
-    """Why intents of a table are not decided, if this process knows it; for messages."""
+    trouble: Callable[[TableName], Awaitable[str | None]]
+    """Why intents of a table are not decided, as far as this process knows or can find out soon; for messages."""
     cache: ReadCache = field(default_factory=ReadCache)
     """What plans have read before."""
     base_url: str = ""
@@ -60,6 +60,11 @@ class Session:
 
 Opener = Callable[[], Awaitable[Session]]
 Operation = Callable[[Session], Coroutine[Any, Any, T]]
+
+
+async def nothing_known(_: TableName) -> str | None:
+    """The `trouble` of a session that knows nothing of its coordinator."""
+    return None
 
 
 class _End(Enum):

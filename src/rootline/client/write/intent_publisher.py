@@ -88,11 +88,11 @@ async def await_verdict(session: Session, intent: Intent, position: LogPosition,
     """
     verdict = await session.log.wait_verdict(position, timeout_s=max(0.0, timeout_s))
     if verdict is None:
-        trouble = session.trouble(TableName(intent.table))
+        trouble = await session.trouble(TableName(intent.table))
         raise OutcomeUnknown(
             "verdict-timeout",
             f"{intent.table}: no verdict on intent {intent.intent_id} (offset {position.offset}) within "
-            f"{timeout_s:.3g} s" + (f"; {trouble}" if trouble else ""),
+            f"{max(0.0, timeout_s):.3g} s" + (f"; {trouble}" if trouble else ""),
         )
     return verdict
 

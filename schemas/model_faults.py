@@ -1,0 +1,69 @@
+"""What is wrong with a value that a model refuses, in our words.
+
+Owns: the sentences. Does not own: the models, which error code follows (`setting_faults`, `intent_codec`).
+Invariants: a value is never repeated: it may be a secret; a library's own sentence is never shown.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from rootline.schemas.errors import Invalid
+
+_SHOWN_MAX: Final = 3
+_KINDS: Final = {
+    "missing": "is missing",
+    "extra_forbidden": "is no field: check its spelling",
+    "bool": "must be true or false",
+    "bytes": "must be bytes",
+    "date": "must be a date",
+    "dict": "must map names to values",
+    "float": "must be a number",
+    "int": "must be a whole number",
+    "json": "is not JSON",
+    "list": "must be a list",
+    "model": "must be an object with the fields of its kind",
+    "path": "must be a path",
+    "string": "must be text",
+    "tuple": "must be a list",
+    "uuid": "must be a UUID",
+}
+_BOUNDS: Final = {
+    "greater_than": ("must be more than {}", "gt"),
+    "greater_than_equal": ("must be {} or more", "ge"),
+    "less_than": ("must be less than {}", "lt"),
+    "less_than_equal": ("must be {} or less", "le"),
+    "string_too_short": ("must have {} characters or more", "min_length"),
+    "string_too_long": ("must have {} characters or fewer", "max_length"),
+    "bytes_too_short": ("must have {} bytes or more", "min_length"),
+    "bytes_too_long": ("must have {} bytes or fewer", "max_length"),
+    "too_short": ("must have {} items or more", "min_length"),
+    "too_long": ("must have {} items or fewer", "max_length"),
+    "string_pattern_mismatch": ("must match {}", "pattern"),
+    "enum": ("must be one of {}", "expected"),
+    "literal_error": ("must be one of {}", "expected"),
+}
+
+
+def reason_of(fault: ErrorDetails) -> str:
+    """What is wrong with one value: the end of a sentence that begins with its name."""
+    kind, context = fault["type"], fault.get("ctx", {})
+    if kind in _BOUNDS:
+        text, key = _BOUNDS[kind]
+        return text.format(context.get(key))
+    if kind == "value_error":  # of a check of ours
+        return fault["msg"].removeprefix("Value error, ")
+    if kind in _KINDS:
+        return _KINDS[kind]
+    return _KINDS.get(kind.partition("_")[0], f"cannot be used ({kind})")
+
+
+def invalid_model(name: str, error: ValidationError) -> Invalid:
+    """`intent-malformed`, naming the model and what is wrong with each of the first few fields."""
+    faults = error.errors(include_input=False, include_url=False)
+    shown = [f"{'.'.join(map(str, fault['loc']))} {reason_of(fault)}".strip() for fault in faults[:_SHOWN_MAX]]
+    more = [f"{len(faults) - _SHOWN_MAX} more"] if len(faults) > _SHOWN_MAX else []
+    return Invalid("intent-malformed", f"{name}: {'; '.join([*shown, *more])}")

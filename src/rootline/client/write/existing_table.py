@@ -1,0 +1,53 @@
+"""Whether a table is there already, with the definition that a caller is about to create it with."""
+
+from __future__ import annotations
+
+from rootline.client.session.session import Session
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.root_reader import read_definition, read_root
+
+
+async def is_there(session: Session, table: TableName, wanted: TableDefinition) -> bool:
+    """Whether `table` exists; its definition is then `wanted`, but for its id.
+
+    Raises:
+        Invalid: `table-exists`, with another definition; the message says what differs.
+
+    """
+    head = await find_head(session.store, table)
+    if head is None:
+        return False
+    root = await read_root(session.store, table, head.version)
+    differences = _differences(await read_definition(session.store, root.header), wanted)
+    if differences:
+        raise Invalid(
+            "table-exists",
+            f"{table} exists with another definition: {'; '.join(differences)}; open it with lake.table, or choose "
+            "another name",
+        )
+    return True
+
+
+def _differences(stored: TableDefinition, wanted: TableDefinition) -> list[str]:
+    pairs = {
+        "the schema": (stored.schema.fields, wanted.schema.fields),
+        "partition_by": (_partitioning(stored), _partitioning(wanted)),
+        "the expressions": (stored.expressions, wanted.expressions),
+        "the properties": (dict(stored.properties), dict(wanted.properties)),
+    }
+    return [
+        f"{what}: {_shown(there)} there, {_shown(given)} given"
+        for what, (there, given) in pairs.items()
+        if there != given
+    ]
+
+
+def _partitioning(definition: TableDefinition) -> object:
+    return definition.spec_by_id(definition.default_spec_id)
+
+
+def _shown(part: object) -> str:
+    return ", ".join(map(str, part)) if isinstance(part, tuple) else str(part)

@@ -1,0 +1,79 @@
+"""A lake's open store and log, and the lock of the process that hosts its coordinator.
+
+Owns: which parts a service needs, and closing them. Does not own: which adapter a URL names (`rootline.adapters.open`).
+Invariants: everything is opened on the loop that uses it; the lock is released before the log is closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from rootline.adapters.local.lake_lock import LakeLock
+from rootline.adapters.open import (
+    WriterLog,
+    is_kafka,
+    local_folder,
+    open_coordinator_log,
+    open_embedded_feed,
+    open_lock,
+    open_log,
+    open_store,
+    open_writer_log,
+)
+from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
+from rootline.ports.intent_feed import CoordinatorLog
+from rootline.ports.object_store import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class LakeParts:
+    """A lake's open store and log, and the lock of its coordinator's host if the log is in a folder.
+
+    `coordinator_log` opens the log for one coordinator, which closes it.
+    """
+
+    store: ObjectStore
+    log: WriterLog
+    coordinator_log: Callable[[], CoordinatorLog]
+    lock: LakeLock | None
+
+    async def close(self) -> None:
+        """Close the store and the log, and give the lock back."""
+        async with contextlib.AsyncExitStack() as closing:
+            closing.push_async_callback(self.store.close)
+            closing.push_async_callback(self.close_log)
+
+    async def close_log(self) -> None:
+        """Close the log alone, and give the lock back."""
+        if self.lock is not None:
+            self.lock.release()
+        await self.log.close()
+
+
+async def open_parts(warehouse: str, log: str | None) -> LakeParts:
+    """Open what a service needs; call it on the loop that will use it."""
+    store = open_store(warehouse)
+    try:
+        if is_kafka(log):
+            return LakeParts(store, open_writer_log(log, warehouse), partial(open_coordinator_log, log), None)
+        return embedded_parts(store, warehouse, log)
+    except BaseException:
+        await store.close()
+        raise
+
+
+def embedded_parts(store: ObjectStore, warehouse: str, log: str | None) -> LakeParts:
+    """The parts of a lake whose log is embedded, with a `store` that is open already."""
+    lock, embedded = open_lock(warehouse, log), open_log(log, warehouse)
+    return LakeParts(store, embedded, partial(open_embedded_feed, embedded, log, warehouse), lock)
+
+
+def embedded_settings(warehouse: str, settings: CoordinatorSettings | None = None) -> CoordinatorSettings:
+    """`settings` for a coordinator of this lake; a local folder is checked by its file system, without a probe."""
+    chosen = settings or coordinator_settings()
+    if local_folder(warehouse) is None and not warehouse.startswith("memory:"):
+        return chosen
+    return chosen.model_copy(update={"probe_rounds": 0})

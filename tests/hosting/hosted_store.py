@@ -1,0 +1,33 @@
+"""A lake in a store of the test's, hosted as `rootline.connect` does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.system_environment import SystemEnvironment
+from rootline.client.session.session import Session
+from rootline.hosting.embedded_host import EmbeddedHost
+from rootline.hosting.log_on_demand import LogOnDemand
+from rootline.schemas.identifiers import TableName
+
+
+@dataclass(frozen=True)
+class HostedStore:
+    """The address of a lake in `store`."""
+
+    store: MemoryObjectStore
+    name: str = "hosted"
+
+    async def open(self) -> Session:
+        host = EmbeddedHost(self.store, "memory://", None, None)
+        log = LogOnDemand(host.open_log)
+
+        async def close() -> None:
+            await host.stop()
+            await log.close()
+
+        async def trouble(table: TableName) -> str | None:
+            return host.trouble(table)
+
+        return Session(self.store, log, SystemEnvironment(), close, trouble)

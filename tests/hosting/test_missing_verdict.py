@@ -1,0 +1,97 @@
+"""What a writer is told when no verdict comes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rootline.adapters.local.lake_lock import LakeLock
+from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.open import LAKE_FOLDER
+from rootline.client.lake import Lake
+from rootline.connect import connect
+from rootline.ports.object_store import Predecessor, PutReply
+from rootline.schemas.errors import OutcomeUnknown, Unavailable
+from rootline.schemas.identifiers import ObjectKey
+from tests.hosting.hosted_store import HostedStore
+from tests.kafka.shared_log import SharedLog
+from tests.services.kafka_service import KafkaService
+
+pytestmark = pytest.mark.slow
+SCHEMA = pa.schema([("id", pa.int64())])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A lake with the table `demo.t`, which no process has open."""
+    with connect(tmp_path / "lake") as lake:
+        lake.create_table("demo.t", SCHEMA)
+    return tmp_path / "lake"
+
+
+def told(lake: Lake) -> str:
+    """The message of a write that gets no verdict."""
+    with pytest.raises(OutcomeUnknown) as caught:
+        lake.table("demo.t").append({"id": [1]}, timeout_s=0.5)
+    assert caught.value.code == "verdict-timeout"
+    return caught.value.message
+
+
+def test_the_log_is_named_and_how_to_start_a_coordinator(folder: Path) -> None:
+    with connect(folder, coordinator="elsewhere") as lake:
+        message = told(lake)
+    assert f"log {folder}/.rootline/log.sqlite: no process hosts a coordinator" in message
+    assert f"rootline up --warehouse {folder}, or" in message
+
+
+def test_the_process_that_hosts_the_coordinator_is_named(folder: Path) -> None:
+    lock = LakeLock(folder / LAKE_FOLDER)
+    assert lock.try_acquire()
+    try:
+        for place in ("elsewhere", "auto"):
+            with connect(folder, coordinator=place) as lake:  # type: ignore[arg-type]
+                assert f"process {os.getpid()} hosts the coordinator" in told(lake)
+    finally:
+        lock.release()
+
+
+class FullDisk(MemoryObjectStore):
+    """Has no room for roots once it `is_full`."""
+
+    is_full = False
+
+    async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
+        if self.is_full and "/roots/" in key:
+            raise Unavailable("store-unavailable", f"{key}: No space left on device")
+        return await super().put_if_absent(key, body, after=after)
+
+
+def test_an_error_of_the_store_that_this_process_knows_is_told() -> None:
+    store = FullDisk()
+    with Lake(HostedStore(store)) as lake:
+        lake.create_table("demo.t", SCHEMA)
+        store.is_full = True
+        message = told(lake)
+        store.is_full = False
+    assert "the coordinator is hosted here" in message
+    assert "No space left on device" in message
+
+
+@pytest.mark.services
+def test_a_log_on_kafka_without_a_coordinator_is_told_so(
+    folder: Path, kafka_service: KafkaService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = SharedLog(folder, kafka_service.with_topics())
+    shared.name_in(monkeypatch)
+    with shared.open() as lake:
+        message = told(lake)
+        for _ in range(20):
+            if "cannot be found out" not in message:  # by a broker that has just started and loads its groups
+                break
+            message = told(lake)
+    settings = shared.settings
+    where = f"log {settings.url}, topic {settings.intents_topic}: the consumer group {settings.group_id}"
+    assert f"{where} has no member in it, so no coordinator runs: start one: rootline up" in message

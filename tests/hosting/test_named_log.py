@@ -1,0 +1,75 @@
+"""A lake whose log is not in its warehouse: the process that writes to it hosts what the lake needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rootline.connect import connect
+from tests.services.s3_service import S3Service
+
+pytestmark = pytest.mark.slow
+SCHEMA = pa.schema([("id", pa.int64())])
+PATIENCE_S = 10.0
+
+
+def test_a_lake_with_a_named_log_is_committed_to_without_a_service(tmp_path: Path) -> None:
+    with connect("memory://", log=f"sqlite://{tmp_path}/log") as lake:
+        table = lake.create_table("demo.t", SCHEMA, timeout_s=PATIENCE_S)
+        assert table.append({"id": [1, 2]}, timeout_s=PATIENCE_S).version == 1
+        assert table.scan().count() == 2
+
+
+@pytest.mark.services
+def test_a_lake_in_a_bucket_is_committed_to_without_a_service(
+    s3_service: S3Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROOTLINE_S3__ENDPOINT", s3_service.endpoint)
+    monkeypatch.setenv("ROOTLINE_S3__ACCESS_KEY_ID", s3_service.access_key_id)
+    monkeypatch.setenv("ROOTLINE_S3__SECRET_ACCESS_KEY", s3_service.secret_access_key)
+    with connect(f"s3://{s3_service.bucket}/hosted-{uuid.uuid4().hex}", log=f"sqlite://{tmp_path}/log") as lake:
+        table = lake.create_table("demo.t", SCHEMA, timeout_s=PATIENCE_S)
+        table.append({"id": [1, 2]}, timeout_s=PATIENCE_S)
+        assert table.scan().count() == 2
+
+
+def test_of_two_processes_on_a_named_log_one_hosts_and_the_other_takes_over(tmp_path: Path) -> None:
+    log = f"sqlite://{tmp_path}/log"
+    program = (
+        "import sys, pyarrow as pa, rootline\n"
+        "lake = rootline.connect(sys.argv[1], log=sys.argv[2])\n"
+        "lake.create_table('demo.t', pa.schema([('id', pa.int64())]), timeout_s=10).append({'id': [1]}, timeout_s=10)\n"
+        "print('hosting', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    host = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / "lake"), log],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert host.stdout is not None
+    try:
+        assert host.stdout.readline() == "hosting\n"
+        with connect(tmp_path / "lake", log=log) as guest:
+            table = guest.table("demo.t")
+            table.append({"id": [2]}, timeout_s=PATIENCE_S)
+            host.kill()
+            host.communicate()
+            table.append({"id": [3]}, timeout_s=PATIENCE_S)
+            assert sorted(table.scan().to_arrow().column("id").to_pylist()) == [1, 2, 3]
+    finally:
+        host.kill()
+        host.communicate()
+
+
+def test_a_lake_that_is_only_read_opens_no_named_log(tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    with connect(tmp_path / "lake", log=f"sqlite://{tmp_path}/log") as lake:
+        assert lake.list_tables() == []
+    assert not (tmp_path / "log").exists()

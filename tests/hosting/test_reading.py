@@ -1,0 +1,50 @@
+"""Reading needs no log, and no folder that can be written to."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rootline.adapters.open import LAKE_FOLDER
+from rootline.connect import connect
+from rootline.schemas.errors import Invalid, Unavailable
+from tests.services.s3_service import S3Service
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A lake with one row, whose log can neither be opened nor made: a file has its folder's place."""
+    with connect(tmp_path / "lake") as lake:
+        lake.create_table("demo.t", pa.schema([("id", pa.int64())])).append({"id": [1]})
+    shutil.rmtree(tmp_path / "lake" / LAKE_FOLDER)
+    (tmp_path / "lake" / LAKE_FOLDER).touch()
+    return tmp_path / "lake"
+
+
+def test_a_lake_whose_log_cannot_be_opened_is_scanned_and_a_write_says_why(folder: Path) -> None:
+    with connect(folder) as lake:
+        table = lake.table("demo.t")
+        assert table.scan().count() == 1
+        for _ in range(2):
+            with pytest.raises(Unavailable) as caught:
+                table.append({"id": [2]}, timeout_s=5)
+            assert caught.value.code == "log-unavailable"
+            assert LAKE_FOLDER in caught.value.message
+
+
+@pytest.mark.services
+def test_a_bucket_is_read_without_a_log_and_a_write_asks_for_one(
+    s3_service: S3Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROOTLINE_S3__ENDPOINT", s3_service.endpoint)
+    monkeypatch.setenv("ROOTLINE_S3__ACCESS_KEY_ID", s3_service.access_key_id)
+    monkeypatch.setenv("ROOTLINE_S3__SECRET_ACCESS_KEY", s3_service.secret_access_key)
+    with connect(f"s3://{s3_service.bucket}/nothing-yet") as lake:
+        assert lake.list_tables() == []
+        with pytest.raises(Invalid, match="name a log too"):
+            lake.create_table("demo.t", pa.schema([("id", pa.int64())]), timeout_s=5)
