@@ -32,7 +32,7 @@ from rootline.tree.filter.prune import PruningFilter, may_match
 from rootline.tree.proof.statistics_rules import partition_statistics
 
 REMEMBERED_MAX: Final = 16
-"""Partitions: 40 to 80 bytes of every root for each."""
+"""Partitions: some tens of bytes of every root for each."""
 REMEMBERED_BYTES_MAX: Final = 1_024
 """Of their values together."""
 _Partition = tuple[int, tuple[tuple[Bound | None, Bound | None], ...]]
