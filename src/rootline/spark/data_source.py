@@ -23,6 +23,7 @@ from rootline.spark.batch_reader import BatchReader, PushingReader
 from rootline.spark.connection import guest_lake
 from rootline.spark.options import PushFilters, SourceOptions, Use, parse_options
 from rootline.spark.spark_types import check_columns, spark_schema_of
+from rootline.spark.worker_python import use_this_python
 from rootline.spark.writers import BatchWriter, StreamWriter
 from rootline.storage.metadata.root_reader import read_definition
 from rootline.storage.rows.metadata_columns import METADATA_COLUMNS, metadata_field
@@ -107,8 +108,10 @@ class RootlineDataSource(DataSource):
 def register(spark: SparkSession) -> None:
     """Register the data source; the session's `spark.rootline.*` settings are the defaults of its options.
 
-    The settings are read here: set them before.
+    The settings are read here: set them before. Spark's Python workers run the Python of this process when the master
+    is local and neither `spark.pyspark.python` nor `PYSPARK_PYTHON` says otherwise.
     """
+    use_this_python(spark)
     found = {option: spark.conf.get(setting, None) for option, setting in _SESSION_SETTINGS.items()}
     defaults = {option: value for option, value in found.items() if value}
     if not defaults:
