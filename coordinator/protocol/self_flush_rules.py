@@ -3,7 +3,8 @@
 Owns: the wait for leaves beside the commits. Does not own: when a root is too long and what its leaves hold
 (`rootline.maintenance.self_flush_plan`), how a batch takes them over (`rootline.tree.intents.self_flush`).
 Invariants: at most one request for leaves is out, and none while leaves are ready; commits wait only while one is out,
-which ends with an event always; leaves stay ready until a root that was built with them is confirmed.
+which ends with an event always, and not again after a failure; leaves stay ready until a root that was built with them
+is confirmed.
 
 Theory. Leaves are made from one head and taken over by a later one, and commits go on meanwhile. That is safe for the
 reason that a worker's flush is: an entry counts while the root has the row that it came from, of that place and file
@@ -33,9 +34,14 @@ def ask_for_leaves(machine: TableMachine, tick: Tick) -> tuple[TableMachine, lis
 
 
 def is_awaited(machine: TableMachine) -> bool:
-    """Whether the next root must wait for leaves: its parent is far past the limit, and they are on their way."""
-    is_out = machine.flush.is_encoding and machine.head is not None
-    return is_out and machine.head is not None and root_length(machine.head) is RootLength.FAR_PAST_LIMIT
+    """Whether the next root must wait for leaves: its parent is far past the limit, and they are on their way.
+
+    Only for the first try: where encoding fails again and again, each try may take minutes.
+    """
+    head, flush = machine.head, machine.flush
+    if head is None or not flush.is_encoding or flush.failures:
+        return False
+    return root_length(head) is RootLength.FAR_PAST_LIMIT
 
 
 def with_leaves(machine: TableMachine, flush: OwnFlush, tick: Tick) -> TableMachine:

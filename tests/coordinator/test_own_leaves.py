@@ -275,6 +275,22 @@ def test_a_root_of_twice_the_limit_waits_for_its_leaves_and_no_longer(answer: st
     assert "data/held.parquet" in live(driver)
 
 
+def test_after_a_failure_no_commit_waits_for_the_next_try() -> None:
+    driver = at_the_limit()
+    for number in range(LIMIT):
+        commit(driver, f"fast-{number}")
+    driver.tell(EncodingFailed("it took too long"))
+    driver.now_s += 10.0
+    commit(driver, "asks again")
+    assert asked_for_leaves(driver)
+    leaves = leaves_of(driver)
+    commit(driver, "not held")
+    assert "data/not held.parquet" in live(driver)
+    driver.tell(LeavesEncoded(leaves))
+    commit(driver, "takes over")
+    assert rows(driver) == 2
+
+
 def test_a_lost_race_keeps_the_leaves_and_what_the_winner_moved_is_not_moved_again() -> None:
     driver, rival = at_the_limit(), at_the_limit()
     leaves = leaves_of(driver)

@@ -207,3 +207,10 @@ def test_an_equality_deletes_columns_must_be_columns() -> None:
     lake = new_lake()
     bad = equality_delete("e", 3, "UA").model_copy(update={"equality_ids": (BUCKET,)})
     assert codes(lake.put(intent(IntentKind.ROW_DELTA, "r", add_equality_deletes=(bad,)))) == ["intent-malformed"]
+
+
+def test_only_maintenance_is_asked_which_version_it_was_made_from() -> None:
+    lake = new_lake()
+    one = append("one", data_file("a"), made_from_version=99)
+    two = append("two", data_file("b"), data_file("c"), made_from_version=99)
+    assert codes(lake.put(one, two)) == [None, None]

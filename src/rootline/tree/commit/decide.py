@@ -12,6 +12,7 @@ from __future__ import annotations
 from rootline.schemas.errors import Internal, Invalid, RootlineError
 from rootline.schemas.identifiers import SequenceNumber, TableName, Version, WriterId
 from rootline.schemas.intent import Intent, Isolation
+from rootline.schemas.intent_kinds import MAINTENANCE_KINDS
 from rootline.schemas.root_header import RejectedSequence
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit import answers
@@ -168,6 +169,6 @@ def _check_shared(draft: Draft, table: TableName, intent: Intent) -> None:
     check_named_once(intent)
     if intent.isolation is not Isolation.SNAPSHOT:
         check_isolation(draft, intent)
-    made_from = intent.made_from_version
+    made_from = intent.made_from_version if intent.kind in MAINTENANCE_KINDS else None
     if made_from is not None and made_from >= draft.version:
         raise Invalid("version-unknown", f"made_from_version {made_from} is not a version of the table yet")
