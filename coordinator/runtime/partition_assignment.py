@@ -38,6 +38,9 @@ from rootline.tree.ledger.outcomes import Acknowledged
 
 _READ_MAX: Final = 256
 _UNKNOWN_TABLES_MAX: Final = 100
+"""How many tables may have their head looked for at once, because most of them may not exist."""
+_UNLISTABLE_TABLES_MAX: Final = 5_000
+"""How many tables whose head cannot be listed are kept in memory before the reading pauses."""
 
 LoopFactory = Callable[[TableName, Acknowledged, TableOwner], TableLoop]
 
@@ -151,15 +154,23 @@ class PartitionAssignment:
 
     @property
     def is_full(self) -> bool:
-        """Whether the reading should pause: no memory, or very many tables that have yet to find their head."""
+        """Whether the reading should pause: no memory, or very many tables that have yet to find their head.
+
+        A table whose head cannot be listed is not waited for: the others must not depend on the rights to one of them.
+        """
         if len(self._new) > _UNKNOWN_TABLES_MAX:
             self._let_go_of_tables(True)
             self._new = {table for table in self._new if table in self.tables and self.tables[table].is_unknown}
         return (
-            len(self._new) > _UNKNOWN_TABLES_MAX
+            (len(self._new) > _UNKNOWN_TABLES_MAX and self._has_too_many_unknown)
             or self._outbox.is_full
             or self.held_bytes >= self.settings.queue_bytes_max
         )
+
+    @property
+    def _has_too_many_unknown(self) -> bool:
+        unlistable = sum(self.tables[table].is_unlistable for table in self._new)
+        return len(self._new) - unlistable > _UNKNOWN_TABLES_MAX or unlistable > _UNLISTABLE_TABLES_MAX
 
     @property
     def trouble(self) -> str:

@@ -133,6 +133,11 @@ class TableLoop:
         return self._machine.head is None and self._machine.phase is not Phase.QUARANTINED
 
     @property
+    def is_unlistable(self) -> bool:
+        """Whether the store has not let the table's head be found so far; it is tried again and again."""
+        return self.is_unknown and self._machine.failures > 0
+
+    @property
     def has_room(self) -> bool:
         """Whether the table's queue takes more records; one that commits nothing more takes, and ignores, them all."""
         count = self._delivered + self._machine.queued
