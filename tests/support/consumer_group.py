@@ -50,6 +50,8 @@ class ConsumerGroup:
         self._deadline: asyncio.TimerHandle | None = None
         self.generation = 0
         self.remembered: dict[int, tuple[LogId, int]] = {}
+        self.recorded: dict[tuple[LogId, int], int] = {}
+        """What outlives the group: how far each partition of a log is decided, a lower bound."""
         self.bookmark: LogId | None = None
         """The identity of the log that was read last."""
         self.in_hand: set[int] = set()

@@ -209,10 +209,10 @@ class GroupMember:
         self._check_log(group.bookmark)
         starts = []
         for partition in given:
-            known, offset = group.remembered.get(partition, (None, contents.span(partition)[0]))
-            self._check_log(known)
+            offset = self._start(partition)
             self._check_range(partition, offset)
             starts.append(PartitionOffset(log, partition, offset))
+            group.recorded[log, partition] = offset
         group.bookmark = log
         self._log, self._generation, self._stage, self._told_end = log, group.generation, _Stage.READING, False
         self.positions = {partition: offset for _, partition, offset in starts}
@@ -222,6 +222,17 @@ class GroupMember:
         ]
         group.in_hand.update(given)
         return Assigned(tuple(starts), tuple(poison_candidates) if self.hooks.wary else ())
+
+    def _start(self, partition: int) -> int:
+        """The greater of what the group remembers and what is recorded; without either, the beginning, if it is 0."""
+        log, begin = self.contents.log_id, self.contents.span(partition)[0]
+        known, remembered = self.group.remembered.get(partition, (None, None))
+        self._check_log(known)
+        recorded = self.group.recorded.get((log, partition))
+        offset = max((found for found in (remembered, recorded) if found is not None), default=None)
+        if offset is None and begin > 0:
+            raise Fenced("offset-out-of-range", f"partition {partition} begins at {begin}, and nothing is known of it")
+        return offset or 0
 
     def _delivered(self) -> Delivered | None:
         """What there is, from each partition in turn; once that there is no more; else `None`."""
@@ -259,6 +270,7 @@ class GroupMember:
                     f"{self.reader} has {offset} remembered, past {record.position}, which has no acknowledged verdict",
                 )
         group.remembered[partition] = (log, offset)
+        group.recorded[log, partition] = max(offset, group.recorded.get((log, partition), 0))
 
     def _check_log(self, known: LogId | None) -> None:
         if known is not None and known != self.contents.log_id:

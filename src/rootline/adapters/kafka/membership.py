@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,8 @@ from rootline.adapters.kafka.clients import (
     start_consumer,
     stop_consumer,
 )
+from rootline.adapters.kafka.frontier.keeper import FrontierKeeper
+from rootline.adapters.kafka.frontier.records import read_frontiers
 from rootline.adapters.kafka.group_offsets import commit_offsets, group_memory, membership_of, write_bookmark
 from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.settings import KafkaSettings
@@ -40,9 +42,10 @@ from rootline.adapters.kafka.start_rules import (
     check_ranges,
     is_being_read,
     poison_candidates_of,
+    start_of,
     starts_of,
 )
-from rootline.adapters.kafka.topics import Weight, check_topics, topic_identity
+from rootline.adapters.kafka.topics import Weight, check_topics, complete_topics, topic_identity
 from rootline.ports.intent_feed import Assigned, FeedEvent, Revoked
 from rootline.schemas.errors import Fenced, Invalid, RootlineError, Unavailable
 from rootline.schemas.log_position import LogId
@@ -72,11 +75,12 @@ class KafkaMembership:
         self.places: dict[TopicPartition, Place] = {}
         """The partitions whose start was decided and that were not revoked since."""
         self.is_settled = False
+        self.frontiers = FrontierKeeper(settings)
         self._events: deque[FeedEvent] = deque()
         self._tasks = BackgroundTasks(changed)
         self._unsettled: tuple[TopicPartition, ...] | None = None
         self._release: asyncio.Event | None = None
-        self._retiring: set[asyncio.Task[None]] = set()
+        self._retiring: set[asyncio.Task[Any]] = set()
         self._is_odd = False
         self._doubted_at_s = 0.0
         self._sure_at_s = -1.0
@@ -170,6 +174,7 @@ class KafkaMembership:
         if consumer is not None:
             await stop_consumer(consumer, patience_s=self._settings.request_timeout_s)
         await self._tasks.close()
+        await self.frontiers.close()
         if self._retiring:
             await asyncio.wait(self._retiring)
 
@@ -196,6 +201,7 @@ class KafkaMembership:
             return
         if self._forget():
             await self._let_go()
+        self.frontiers.forget()
         self.places.clear()
         self.generation = -1
 
@@ -225,6 +231,7 @@ class KafkaMembership:
     def _forget(self) -> bool:
         """Read nothing more; whether the caller of `advance` was told about partitions that this member has."""
         self._lost()
+        self.frontiers.forget()
         self.is_settled = False
         self._unsettled = None
         for name in ("connect", "settle", "confirm"):
@@ -263,6 +270,9 @@ class KafkaMembership:
         if self._has_checked:
             return
         try:
+            made = await asyncio.to_thread(complete_topics, self._settings)
+            if made:
+                self._logger.info("topic created", action="create-topics", topics=list(made))
             problems = await asyncio.to_thread(check_topics, self._settings)
         except Unavailable as error:  # perhaps this client has no right to ask
             self._logger.warning("topics not checked", action="check-topics", reason=error.message)
@@ -280,13 +290,17 @@ class KafkaMembership:
         assert consumer is not None
         assert partitions is not None
         log = await self._ask_identity()
+        recorded = await self._recorded(log)
         async with asyncio.timeout(self._settings.request_timeout_s):
             memory, begins, ends = await asyncio.gather(
                 group_memory(self._settings, consumer, partitions),
                 consumer.beginning_offsets(partitions),
                 consumer.end_offsets(partitions),
             )
-        facts = [PartitionFacts(at.partition, memory.offsets.get(at), begins[at], ends[at]) for at in partitions]
+        facts = [
+            PartitionFacts(at.partition, memory.offsets.get(at), begins[at], ends[at], recorded.get(at.partition))
+            for at in partitions
+        ]
         starts = starts_of(self._topic, log, memory.bookmark, facts)
         if memory.bookmark != log:
             await write_bookmark(self._settings, consumer, log, generation=self.generation)
@@ -295,6 +309,7 @@ class KafkaMembership:
         if unmarked:  # or a crash before anything is decided would not be noticed
             async with asyncio.timeout(self._settings.request_timeout_s):
                 await commit_offsets(consumer, unmarked, log, generation=self.generation)
+        self.frontiers.note(log, {held.partition: start_of(held) for held in facts if start_of(held) != held.recorded})
         self._unsettled = None
         for at in partitions:
             start = starts[at.partition]
@@ -307,6 +322,18 @@ class KafkaMembership:
                 tuple(PartitionOffset(log, number, end) for number, end in poison_candidates.items()),
             )
         )
+
+    async def _recorded(self, log: LogId) -> Mapping[int, int]:
+        """What the frontiers' topic says. A rebalance does not interrupt it: it closes its own connection."""
+        reading = asyncio.get_running_loop().create_task(read_frontiers(self._settings, log))
+        self._retiring.add(reading)
+        reading.add_done_callback(self._retired)
+        return await asyncio.shield(reading)
+
+    def _retired(self, task: asyncio.Task[Any]) -> None:
+        self._retiring.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at, or asyncio would complain
 
     async def _confirm(self) -> None:
         """Check that the topic is the same, and that it contains the offsets in use."""

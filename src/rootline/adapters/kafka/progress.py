@@ -73,6 +73,9 @@ class KafkaProgress:
         if membership.generation == generation:
             for at, offset in moved.items():
                 membership.places[at].committed = offset
+            membership.frontiers.note(log, {at.partition: offset for at, offset in moved.items()})
+            if stage is Stage.CONCLUDED:
+                await membership.frontiers.flush()
         now_s = asyncio.get_running_loop().time()
         if now_s - self._bookmarked_at_s > _BOOKMARK_AGE_S and await write_bookmark(
             self._settings, consumer, log, generation=generation

@@ -1,10 +1,11 @@
-"""What an operator does with the three topics of a log: create, check, accept; blocks."""
+"""What an operator does with the four topics of a log: create, check, accept; blocks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from rootline.adapters.kafka.accept import Acceptance, accept_topic
+from rootline.adapters.kafka.frontier.retention import offsets_retention
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import (
     TopicIdentity,
@@ -18,7 +19,7 @@ from rootline.adapters.kafka.topics import (
 
 @dataclass(frozen=True, slots=True)
 class KafkaTopics:
-    """The three topics of one log, for an operator; blocks."""
+    """The four topics of one log, for an operator; blocks."""
 
     settings: KafkaSettings
 
@@ -27,8 +28,9 @@ class KafkaTopics:
         return create_topics(self.settings, partitions=partitions, replication_factor=replication_factor)
 
     def check(self) -> list[TopicProblem]:
-        """As `check_topics`."""
-        return check_topics(self.settings)
+        """As `check_topics` and `offsets_retention`."""
+        problems = check_topics(self.settings)
+        return [*problems, *offsets_retention(self.settings)]
 
     def accept(self, *, apply: bool) -> list[Acceptance]:
         """As `accept_topic`."""
