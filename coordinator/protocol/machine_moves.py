@@ -110,7 +110,7 @@ def build_root(machine: TableMachine, tick: Tick) -> Step:
             return machine._replace(phase=Phase.FETCHING), [Fetch(needs)]
         case NoTable() as rejected:
             decided = tuple(map(Decided, machine.batch, rejected.verdicts))
-            publish = PublishVerdicts(decided, offsets_after(machine.batch), None)
+            publish = PublishVerdicts(decided, offsets_after(machine.batch), None, is_unrecorded=True)
             settled = machine._replace(batch=(), publishing=machine.publishing + 1)
             after, effects = go_on(settled, tick, served=0)
             return after, [publish, *effects]

@@ -32,7 +32,7 @@ from rootline.coordinator.runtime.effect_runner import EffectRunner, StoreEffect
 from rootline.coordinator.runtime.leaf_shelf import LeafShelf
 from rootline.coordinator.runtime.verdict_outbox import Publication, VerdictOutbox
 from rootline.ports.environment import Environment
-from rootline.ports.intent_log import VerdictSink
+from rootline.ports.intent_feed import AnsweringSink
 from rootline.schemas.identifiers import TableName
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.outcomes import Acknowledged
@@ -68,7 +68,7 @@ class TableContext:
     table: TableName
     policy: Policy
     runner: EffectRunner
-    verdicts: VerdictSink
+    verdicts: AnsweringSink
     environment: Environment
     observe: Observer
     owner: TableOwner

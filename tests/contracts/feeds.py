@@ -18,7 +18,7 @@ import pytest
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
-from rootline.ports.intent_feed import Assigned, CoordinatorLog, Delivered, FeedEvent, Revoked
+from rootline.ports.intent_feed import Answer, Assigned, CoordinatorLog, Delivered, FeedEvent, Revoked
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
 from rootline.schemas.root_header import PartitionOffset
@@ -79,6 +79,7 @@ class Reader:
         self.records: list[LogRecord] = []
         self.events: list[type[FeedEvent]] = []
         self.poison_candidates: tuple[PartitionOffset, ...] = ()
+        self.answered: tuple[Answer, ...] = ()
         self.at_end = False
 
     @property
@@ -100,7 +101,8 @@ class Reader:
         if not isinstance(event, Delivered):
             self.events.append(type(event))
         match event:
-            case Assigned(starts, poison_candidates):
+            case Assigned(starts, poison_candidates, answered):
+                self.answered = answered
                 self.starts = {start.partition: start for start in starts}
                 self.poison_candidates = poison_candidates
                 self.records = []

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rootline.ports.intent_feed import Answer
 from rootline.schemas.errors import Fenced
 from rootline.schemas.log_position import LogPosition
 from tests.contracts.feeds import PATIENCE_S, SHARED, LogUnderTest, Reader
@@ -95,3 +96,34 @@ async def test_a_log_of_which_nothing_is_known_and_whose_beginning_is_gone_is_re
 
     assert refusal.code == "offset-out-of-range"
     assert f"partition {positions[0].partition} begins at 3" in refusal.message
+
+
+async def test_rejections_that_were_held_are_told_to_the_next_reader_and_the_one_after(shared: LogUnderTest) -> None:
+    positions = await shared.publish(*numbered(0, 6))
+    first = shared.reader()
+    await first.ended()
+    answers = [Answer(at, "table-unknown", f"there is no table {at.offset % 2}") for at in positions[1:5]]
+    await first.feed.hold(answers[:2])
+    await asyncio.gather(*(first.feed.hold([answer]) for answer in answers[2:]))
+    await first.feed.close()
+
+    for _ in range(2):
+        reader = shared.reader()
+        await reader.assigned()
+        assert list(reader.answered) == answers
+        await reader.feed.close()
+
+
+async def test_what_was_held_outlives_the_groups_offsets_and_ends_where_the_frontier_is(shared: LogUnderTest) -> None:
+    positions = await shared.publish(*numbered(0, 6))
+    first = shared.reader()
+    await first.ended()
+    answers = [Answer(at, "table-unknown", "there is no such table") for at in positions]
+    await first.feed.hold(answers)
+    await stopped(first, *positions[:2])
+    await forget(shared)
+
+    reader = shared.reader()
+    await reader.assigned()
+
+    assert list(reader.answered) == answers[2:]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from rootline.ports.intent_feed import Assigned, Delivered, FeedEvent, Partition, Reread, Revoked
+from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Reread, Revoked
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.log_position import LogId, LogRecord
@@ -26,7 +26,7 @@ from tests.support.partitioned_log import PartitionedLog
 Hook = Callable[[str, str], Awaitable[None]]
 """Called with the operation and the reader.
 
-Operations: next, released, decided, concluded, read_again, end_offset, lag, verdicts, letters. What fails before
+Operations: next, released, decided, concluded, hold, read_again, end_offset, lag, verdicts, letters. What fails before
 `letters` has kept verdicts, and no dead letters.
 """
 READ_MAX: Final = 1_024
@@ -129,6 +129,17 @@ class GroupMember:
             raise Unavailable("log-unavailable", f"partitions {strange} are not this reader's: not remembered")
         await self.hooks.after(operation, self.reader)
 
+    async def hold(self, answers: Sequence[Answer]) -> None:
+        """As the port says."""
+        await self._heard("hold")
+        is_owner = self.group.is_owner(self.reader, self._generation)
+        for answer in answers:
+            log, partition, offset = answer.position
+            if not is_owner or log != self._log or partition not in self.positions:
+                raise Unavailable("log-unavailable", f"{answer.position} is not this reader's: not held")
+            self.group.answered.setdefault((log, partition), {})[offset] = answer
+        await self.hooks.after("hold", self.reader)
+
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """As the port says."""
         await self.hooks.before("read_again", self.reader)
@@ -221,7 +232,13 @@ class GroupMember:
             end for start, end in zip(starts, ends, strict=True) if end > start and end.partition in group.in_hand
         ]
         group.in_hand.update(given)
-        return Assigned(tuple(starts), tuple(poison_candidates) if self.hooks.wary else ())
+        answered = [
+            answer
+            for log, partition, start in starts
+            for offset, answer in sorted(group.answered.get((log, partition), {}).items())
+            if offset >= start
+        ]
+        return Assigned(tuple(starts), tuple(poison_candidates) if self.hooks.wary else (), tuple(answered))
 
     def _start(self, partition: int) -> int:
         """The greater of what the group remembers and what is recorded; without either, the beginning, if it is 0."""

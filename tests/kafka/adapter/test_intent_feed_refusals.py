@@ -50,7 +50,7 @@ async def record(settings: KafkaSettings, log: LogId, offsets: dict[int, int]) -
 async def until_recorded(settings: KafkaSettings, log: LogId, offset: int) -> None:
     """The frontiers' topic has this offset of partition 0, or a later one."""
     async with asyncio.timeout(PATIENCE_S):
-        while (await read_frontiers(settings, log)).get(0, -1) < offset:
+        while (await read_frontiers(settings, log)).frontiers.get(0, -1) < offset:
             pass
 
 

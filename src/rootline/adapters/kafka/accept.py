@@ -92,7 +92,7 @@ async def _accept(settings: KafkaSettings, apply: bool) -> list[Acceptance]:
 async def _found(settings: KafkaSettings, consumer: AIOKafkaConsumer, found: TopicIdentity) -> list[Acceptance]:
     topic = settings.intents_topic
     await asyncio.to_thread(complete_topics, settings)
-    recorded = await read_frontiers(settings, found.log)
+    recorded = (await read_frontiers(settings, found.log)).frontiers
     places = [TopicPartition(topic, number) for number in range(found.partitions)]
     memory = await group_memory(settings, consumer, places)
     begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,16 +31,17 @@ from rootline.adapters.kafka.clients import (
     start_consumer,
     stop_consumer,
 )
+from rootline.adapters.kafka.frontier.answers import AnswerRecord
 from rootline.adapters.kafka.frontier.keeper import FrontierKeeper
-from rootline.adapters.kafka.frontier.records import read_frontiers
-from rootline.adapters.kafka.group_offsets import commit_offsets, group_memory, membership_of, write_bookmark
+from rootline.adapters.kafka.frontier.records import Recorded, read_frontiers
+from rootline.adapters.kafka.frontier.take_over import take_over
+from rootline.adapters.kafka.group_offsets import group_memory, membership_of, write_bookmark
 from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.start_rules import (
     PartitionFacts,
     check_log,
     check_ranges,
-    is_being_read,
     poison_candidates_of,
     start_of,
     starts_of,
@@ -54,11 +55,13 @@ from rootline.schemas.root_header import PartitionOffset
 
 @dataclass(slots=True)
 class Place:
-    """A partition of this member: the next offset to deliver, the remembered offset, the end when last asked for."""
+    """A partition of this member: the next offset to deliver, the remembered one, the end when last asked for."""
 
     next_offset: int
     committed: int
     end: int
+    held: AnswerRecord | None = None  # the rejections that the frontiers' topic holds of it
+    sent: int = 0  # the greatest offset that the group was asked to remember; whether it did or not, it is decided
 
 
 class KafkaMembership:
@@ -298,32 +301,33 @@ class KafkaMembership:
                 consumer.end_offsets(partitions),
             )
         facts = [
-            PartitionFacts(at.partition, memory.offsets.get(at), begins[at], ends[at], recorded.get(at.partition))
+            PartitionFacts(
+                at.partition, memory.offsets.get(at), begins[at], ends[at], recorded.frontiers.get(at.partition)
+            )
             for at in partitions
         ]
         starts = starts_of(self._topic, log, memory.bookmark, facts)
         if memory.bookmark != log:
             await write_bookmark(self._settings, consumer, log, generation=self.generation)
         poison_candidates = poison_candidates_of(facts)
-        unmarked = {at: starts[at.partition] for at in partitions if not is_being_read(memory.offsets.get(at))}
-        if unmarked:  # or a crash before anything is decided would not be noticed
-            async with asyncio.timeout(self._settings.request_timeout_s):
-                await commit_offsets(consumer, unmarked, log, generation=self.generation)
+        begun = {at: starts[at.partition] for at in partitions}
+        held = await take_over(self._settings, self.frontiers, consumer, self.generation, log, recorded, begun)
         self.frontiers.note(log, {held.partition: start_of(held) for held in facts if start_of(held) != held.recorded})
         self._unsettled = None
         for at in partitions:
             start = starts[at.partition]
-            self.places[at] = Place(start, start, ends[at])
+            self.places[at] = Place(start, start, ends[at], held[at])
             consumer.seek(at, start)
         self.is_settled = True
         self._events.append(
             Assigned(
                 tuple(PartitionOffset(log, number, start) for number, start in starts.items()),
                 tuple(PartitionOffset(log, number, end) for number, end in poison_candidates.items()),
+                tuple(answer for record in held.values() for _, answer in sorted(record.answers.items())),
             )
         )
 
-    async def _recorded(self, log: LogId) -> Mapping[int, int]:
+    async def _recorded(self, log: LogId) -> Recorded:
         """What the frontiers' topic says. A rebalance does not interrupt it: it closes its own connection."""
         reading = asyncio.get_running_loop().create_task(read_frontiers(self._settings, log))
         self._retiring.add(reading)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import structlog
 
 from rootline.adapters.kafka.frontier.records import frontier_publisher, write_frontiers
+from rootline.adapters.kafka.publisher import Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.log_position import LogId
@@ -32,6 +33,7 @@ class FrontierKeeper:
         self._publisher = frontier_publisher(settings)
         self._noted: dict[tuple[LogId, int], int] = {}
         self._writing: asyncio.Task[None] | None = None
+        self._publishing: set[asyncio.Task[Any]] = set()
         self._closing = asyncio.Event()
 
     def note(self, log: LogId, offsets: Mapping[int, int]) -> None:
@@ -58,6 +60,13 @@ class FrontierKeeper:
             logger = structlog.get_logger("rootline.kafka")
             logger.info("frontiers not written", action="retry", reason=str(error))
 
+    async def publish(self, records: Sequence[Outgoing]) -> None:
+        """Other records of the topic; durable when it returns. Raises as `KafkaPublisher.publish`."""
+        publishing = asyncio.get_running_loop().create_task(self._publisher.publish(records))
+        self._publishing.add(publishing)
+        publishing.add_done_callback(self._published)
+        await asyncio.shield(publishing)  # a rebalance must not cut off a connection that is being made
+
     def forget(self) -> None:
         """The partitions go to others, who write their own."""
         self._noted.clear()
@@ -71,7 +80,14 @@ class FrontierKeeper:
             await asyncio.wait([writing], timeout=self._settings.request_timeout_s)
             writing.cancel()
             await asyncio.wait([writing])
+        if self._publishing:
+            await asyncio.wait(self._publishing, timeout=self._settings.request_timeout_s)
         await self._publisher.close()
+
+    def _published(self, task: asyncio.Task[Any]) -> None:
+        self._publishing.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at, or asyncio would complain
 
     async def _write(self) -> None:
         """Until nothing is left to write; the next note starts it again."""

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
+from rootline.adapters.kafka.frontier.answers import AnswerRecord, answer_record_of
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topic_reader import KafkaTopicReader
@@ -43,24 +45,35 @@ def frontier_of(settings: KafkaSettings, log: LogId, key: bytes | None, value: b
     return partition, offset
 
 
-async def read_frontiers(settings: KafkaSettings, log: LogId) -> Mapping[int, int]:
-    """Partition → the greatest offset that a record of `log` names; the partitions that have a record.
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the topic says of a log: partition → the greatest offset that a record names; every record of answers."""
+
+    frontiers: Mapping[int, int]
+    answers: tuple[AnswerRecord, ...]
+
+
+async def read_frontiers(settings: KafkaSettings, log: LogId) -> Recorded:
+    """Read the topic to its present end.
 
     Raises:
         Unavailable: `log-unavailable`, no answer, or there is no such topic.
 
     """
     known: dict[int, int] = {}
+    answers: dict[bytes, AnswerRecord | None] = {}
 
     def take(record: Any) -> None:
         found = frontier_of(settings, log, record.key, record.value)
         if found is not None:
             partition, offset = found
             known[partition] = max(offset, known.get(partition, 0))
+        else:
+            answers[record.key or b""] = answer_record_of(settings, log, record.key, record.value)
 
     reader = KafkaTopicReader(settings, settings.frontiers_topic)
     await reader.first_since(0, None, take, records_max=_ALL)
-    return known
+    return Recorded(known, tuple(record for record in answers.values() if record is not None))
 
 
 def frontier_publisher(settings: KafkaSettings) -> KafkaPublisher:
