@@ -47,7 +47,14 @@ def environment_of(store: S3Service | None, kafka: KafkaSettings | None) -> dict
     if store is not None:
         found |= store.environment()
     if kafka is not None:
-        names = ("bootstrap_servers", "intents_topic", "verdicts_topic", "dead_letters_topic", "group_id")
+        names = (
+            "bootstrap_servers",
+            "intents_topic",
+            "verdicts_topic",
+            "dead_letters_topic",
+            "frontiers_topic",
+            "group_id",
+        )
         found |= {f"ROOTLINE_KAFKA__{name.upper()}": str(getattr(kafka, name)) for name in names}
     return found
 

@@ -197,7 +197,8 @@ _CODES_OF_THE_REST: Final = (
     ErrorCode(
         "offset-out-of-range",
         "Fenced",
-        "Retention removed records from the intents topic before they were decided; the message names them.",
+        "Retention removed records from the intents topic before they were decided, or nothing says that they were; "
+        "the message names the partitions.",
         "Ask the writers of the named offsets to publish again. Stop the coordinators, run `rootline topics accept`, "
         "start them, and keep intents longer (`rootline topics check`).",
         "Do not reset the group to the latest offset: undecided intents would be skipped.",

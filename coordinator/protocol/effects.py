@@ -81,11 +81,15 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class PublishVerdicts:
-    """Publish, in the order of these effects; once acknowledged, `up_to` may be dropped from the next root."""
+    """Publish, in the order of these effects; once acknowledged, `up_to` may be dropped from the next root.
+
+    `is_unrecorded`: no root records these rejections, so the log must hold them before they are told.
+    """
 
     decided: tuple[Decided, ...]
     up_to: tuple[PartitionOffset, ...]
     version: Version | None
+    is_unrecorded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ def _built(machine: TableMachine, tick: Tick) -> Move:
             return Move(Phase.FETCHING, machine, [Fetch(needs)])
         case NoTable() as rejected:
             decided = tuple(map(Decided, machine.batch, rejected.verdicts))
-            publish = PublishVerdicts(decided, offsets_after(machine.batch), None)
+            publish = PublishVerdicts(decided, offsets_after(machine.batch), None, is_unrecorded=True)
             return Move(Decision.NEXT, machine._replace(batch=(), publishing=machine.publishing + 1), [publish])
         case str() as why:
             return quarantine(machine, why)

@@ -23,11 +23,11 @@ import structlog
 
 from rootline.coordinator.runtime.decoding_trial import DecodingTrial
 from rootline.coordinator.runtime.frontier import Frontier
-from rootline.coordinator.runtime.record_decoding import Rejection, decoded, poison_rejection
+from rootline.coordinator.runtime.record_decoding import Rejection, decoded, poison_rejection, told_again
 from rootline.coordinator.runtime.rejection_outbox import RejectionOutbox
 from rootline.coordinator.runtime.table_loop import TableLoop, TableOwner
 from rootline.ports.environment import Environment
-from rootline.ports.intent_feed import Assigned, CoordinatorLog, Partition, Reread
+from rootline.ports.intent_feed import Answer, Assigned, CoordinatorLog, Partition, Reread
 from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent_limits import IntentLimits
@@ -38,6 +38,9 @@ from rootline.tree.ledger.outcomes import Acknowledged
 
 _READ_MAX: Final = 256
 _UNKNOWN_TABLES_MAX: Final = 100
+"""How many tables may have their head looked for at once, because most of them may not exist."""
+_UNLISTABLE_TABLES_MAX: Final = 5_000
+"""How many tables whose head cannot be listed are kept in memory before the reading pauses."""
 
 LoopFactory = Callable[[TableName, Acknowledged, TableOwner], TableLoop]
 
@@ -85,6 +88,7 @@ class PartitionAssignment:
     _new: set[TableName] = field(default_factory=set)
     _looked_for_idle_s: float = 0.0
     _poison_candidates: Mapping[Partition, int] = field(init=False)
+    _answered: dict[LogPosition, Answer] = field(init=False)
     _poison: dict[LogPosition, str] = field(default_factory=dict)
     _trial: DecodingTrial = field(init=False)
 
@@ -94,6 +98,7 @@ class PartitionAssignment:
         self._poison_candidates = {
             (log, partition): offset for log, partition, offset in self.assigned.poison_candidates
         }
+        self._answered = {answer.position: answer for answer in self.assigned.answered}
         self._trial = DecodingTrial(self.settings.limits)
         self._outbox = RejectionOutbox(
             self.log,
@@ -151,15 +156,23 @@ class PartitionAssignment:
 
     @property
     def is_full(self) -> bool:
-        """Whether the reading should pause: no memory, or very many tables that have yet to find their head."""
+        """Whether the reading should pause: no memory, or very many tables that have yet to find their head.
+
+        A table whose head cannot be listed is not waited for: the others must not depend on the rights to one of them.
+        """
         if len(self._new) > _UNKNOWN_TABLES_MAX:
             self._let_go_of_tables(True)
             self._new = {table for table in self._new if table in self.tables and self.tables[table].is_unknown}
         return (
-            len(self._new) > _UNKNOWN_TABLES_MAX
+            (len(self._new) > _UNKNOWN_TABLES_MAX and self._has_too_many_unknown)
             or self._outbox.is_full
             or self.held_bytes >= self.settings.queue_bytes_max
         )
+
+    @property
+    def _has_too_many_unknown(self) -> bool:
+        unlistable = sum(self.tables[table].is_unlistable for table in self._new)
+        return len(self._new) - unlistable > _UNKNOWN_TABLES_MAX or unlistable > _UNLISTABLE_TABLES_MAX
 
     @property
     def trouble(self) -> str:
@@ -264,7 +277,10 @@ class PartitionAssignment:
 
     def _decoded(self, raw: LogRecord) -> Record | Rejection:
         how = self._poison.get(raw.position) if self._poison else None
-        return decoded(raw, self.settings.limits) if how is None else poison_rejection(raw, how)
+        found = decoded(raw, self.settings.limits) if how is None else poison_rejection(raw, how)
+        if self._answered and (answer := self._answered.get(raw.position)) is not None:
+            return told_again(raw, found, answer.code, answer.message)
+        return found
 
     async def _read_again(self, name: str, start: PartitionOffset) -> Reread | None:
         try:

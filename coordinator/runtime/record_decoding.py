@@ -58,6 +58,15 @@ def poison_rejection(raw: LogRecord, how: str) -> Rejection:
     return _rejection(raw, Invalid("undecodable", f"the record {how}; it was not decoded again"))
 
 
+def told_again(raw: LogRecord, found: Record | Rejection, code: str, message: str) -> Rejection:
+    """The rejection that was told of `raw` before; `found`: what it is decoded to now."""
+    verdict, letter = _rejection(raw, Invalid(code, message))
+    if not isinstance(found, Record):
+        return found if found[0].code == code else (verdict, letter)
+    named = {"intent_id": found.intent.intent_id, "table": found.intent.table}
+    return verdict.model_copy(update=named), letter.model_copy(update=named)
+
+
 def _held(intent: Intent) -> int:
     """About what a decoded intent takes in memory; queues are bounded by it, because bytes on the wire say little."""
     files = intent.add_data_files

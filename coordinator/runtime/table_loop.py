@@ -33,7 +33,7 @@ from rootline.coordinator.runtime.effect_runner import EffectRunner, StoreEffect
 from rootline.coordinator.runtime.leaf_shelf import LeafShelf
 from rootline.coordinator.runtime.verdict_outbox import Publication, VerdictOutbox
 from rootline.ports.environment import Environment
-from rootline.ports.intent_log import VerdictSink
+from rootline.ports.intent_feed import AnsweringSink
 from rootline.schemas.identifiers import TableName
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.outcomes import Acknowledged
@@ -72,7 +72,7 @@ class TableContext:
     table: TableName
     policy: Policy
     runner: EffectRunner
-    verdicts: VerdictSink
+    verdicts: AnsweringSink
     environment: Environment
     observe: Observer
     owner: TableOwner
@@ -136,6 +136,11 @@ class TableLoop:
     def is_unknown(self) -> bool:
         """Whether the table's head has yet to be found."""
         return self._machine.head is None and self._machine.phase is not Phase.QUARANTINED
+
+    @property
+    def is_unlistable(self) -> bool:
+        """Whether the store has not let the table's head be found so far; it is tried again and again."""
+        return self.is_unknown and self._machine.failures > 0
 
     @property
     def has_room(self) -> bool:

@@ -23,7 +23,7 @@ import structlog
 from rootline.coordinator.protocol.effects import Decided, PublishVerdicts
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.ports.environment import Environment
-from rootline.ports.intent_log import VerdictSink
+from rootline.ports.intent_feed import Answer, AnsweringSink
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName, Version
@@ -38,7 +38,7 @@ _VERDICT_BYTES: Final = 1_500
 class Publication:
     """What is left of `PublishVerdicts`: when each record was appended (ms), dead letters of those that were rejected.
 
-    `held_bytes`: about what it takes in memory.
+    `held_bytes`: about what it takes in memory. `answers`: those that no root records.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -47,6 +47,7 @@ class Publication:
     up_to: tuple[PartitionOffset, ...]
     version: Version | None
     held_bytes: int
+    answers: tuple[Answer, ...] = ()
 
     @staticmethod
     def of(effect: PublishVerdicts, table: TableName) -> Publication:
@@ -59,6 +60,7 @@ class Publication:
             up_to=effect.up_to,
             version=effect.version,
             held_bytes=len(effect.decided) * _VERDICT_BYTES + sum([item.record.size_in_bytes for item in rejected]),
+            answers=tuple([_answer(item) for item in rejected]) if effect.is_unrecorded else (),
         )
 
 
@@ -74,7 +76,7 @@ class VerdictOutbox:
     """
 
     table: TableName
-    verdicts: VerdictSink
+    verdicts: AnsweringSink
     environment: Environment
     retry: RetryPolicy
     timeout_s: float
@@ -129,8 +131,11 @@ class VerdictOutbox:
         """Whether the log has acknowledged all of it."""
         verdicts = [verdict for publication in publications for verdict in publication.verdicts]
         letters = [letter for publication in publications for letter in publication.letters]
+        answers = [answer for publication in publications for answer in publication.answers]
         try:
             async with asyncio.timeout(self.timeout_s):
+                if answers:
+                    await self.verdicts.hold(answers)
                 await self.verdicts.publish_verdicts(verdicts, letters)
         except (Unavailable, OutcomeUnknown, TimeoutError) as error:
             reason = str(error) or "no answer in time"
@@ -139,6 +144,10 @@ class VerdictOutbox:
             return False
         self.trouble = ""
         return True
+
+
+def _answer(item: Decided) -> Answer:
+    return Answer(item.record.position, item.verdict.code or "", item.verdict.message or "")
 
 
 def _letter(item: Decided, table: TableName) -> DeadLetter:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -16,7 +17,7 @@ import pytest
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
-from rootline.ports.intent_feed import CoordinatorLog, FeedEvent
+from rootline.ports.intent_feed import Answer, CoordinatorLog, FeedEvent
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
@@ -35,8 +36,18 @@ class WritersSide(Protocol):
 class LogUnderTest:
     """One log. `connect` makes another coordinator's side of it."""
 
-    def __init__(self, writers: WritersSide, connect: Callable[[], CoordinatorLog]) -> None:
+    def __init__(
+        self,
+        writers: WritersSide,
+        connect: Callable[[], CoordinatorLog],
+        *,
+        expire_offsets: Callable[[], None] = lambda: None,
+        remove_before: Callable[[int, int], None] = lambda partition, offset: None,
+    ) -> None:
+        """`expire_offsets`: what a broker does when no one has read for days; `remove_before`: what retention does."""
         self.writers = writers
+        self.expire_offsets = expire_offsets
+        self.remove_before = remove_before
         self._connect = connect
         self._stack = AsyncExitStack()
 
@@ -70,6 +81,10 @@ class Reader(FeedDriver):
     def kinds(self) -> list[type[FeedEvent]]:
         return [type(event) for event in self.events]
 
+    @property
+    def answered(self) -> tuple[Answer, ...]:
+        return self.last_assignment.answered
+
     async def assigned(self) -> None:
         await self.until(lambda: self.assignment is not None)
 
@@ -102,17 +117,25 @@ def _sqlite(_: pytest.FixtureRequest, folder: Path, stack: AsyncExitStack) -> Lo
 
 def _group(_: pytest.FixtureRequest, __: Path, ___: AsyncExitStack) -> LogUnderTest:
     log = GroupLog(partitions=4, wary=True)
-    return LogUnderTest(log, lambda: log.member("reader"))
+    return LogUnderTest(
+        log, lambda: log.member("reader"), expire_offsets=log.expire_offsets, remove_before=log.truncate_before
+    )
 
 
 def _kafka(request: pytest.FixtureRequest, _: Path, stack: AsyncExitStack) -> LogUnderTest:
     from rootline.adapters.kafka.coordinator_log import KafkaCoordinatorLog  # its clients take a while to import
     from rootline.adapters.kafka.writer_log import KafkaWriterLog
+    from tests.kafka.feeding import expire_offsets, remove_before
 
     settings = request.getfixturevalue("kafka_service").with_topics(delivery_timeout_s=20)
     writers = KafkaWriterLog(settings)
     stack.push_async_callback(writers.close)
-    return LogUnderTest(writers, lambda: KafkaCoordinatorLog(settings))
+    return LogUnderTest(
+        writers,
+        lambda: KafkaCoordinatorLog(settings),
+        expire_offsets=partial(expire_offsets, settings),
+        remove_before=partial(remove_before, settings),
+    )
 
 
 SHARED: Final[dict[str, Maker]] = {"group in memory": _group, "kafka": _kafka}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.ports.intent_feed import Answer
 from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.identifiers import ObjectKey
@@ -104,6 +105,9 @@ class HookedLog(MemoryIntentLog):
         found = await super().read(from_offset, limit=min(limit, self.read_max), wait_s=wait_s)
         await self.after("read", str(from_offset))
         return found
+
+    async def hold(self, answers: Sequence[Answer]) -> None:
+        """Nothing to do on a log of one partition."""
 
     async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
         await self.before("verdicts", "")

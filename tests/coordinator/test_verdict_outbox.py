@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from rootline.coordinator.protocol.effects import Decided, PublishVerdicts
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.coordinator.runtime.verdict_outbox import VerdictOutbox
+from rootline.ports.intent_feed import Answer
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import Version
@@ -26,6 +27,9 @@ class SlowSink:
         self.calls: list[list[int]] = []
         self.letters: list[int] = []
         self.refused: set[int] = set()
+
+    async def hold(self, answers: Sequence[Answer]) -> None:
+        """Each of these is recorded by a root."""
 
     async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
         await asyncio.sleep(1.0)

@@ -84,9 +84,9 @@ def remove_before(settings: KafkaSettings, partition: int, offset: int) -> None:
     admin.delete_records([place])[place].result(10)
 
 
-def delete_topic(settings: KafkaSettings) -> None:
-    admin = admin_of(settings)
-    admin.delete_topics([settings.intents_topic])[settings.intents_topic].result(10)
+def delete_topic(settings: KafkaSettings, topic: str | None = None) -> None:
+    admin, name = admin_of(settings), topic or settings.intents_topic
+    admin.delete_topics([name])[name].result(10)
 
 
 def make_anew(settings: KafkaSettings, partitions: int = 4) -> LogId:
@@ -123,6 +123,12 @@ def committed(settings: KafkaSettings, partition: int) -> int:
     (future,) = admin.list_consumer_group_offsets([request]).values()
     (answer,) = future.result(10).topic_partitions or ()
     return answer.offset
+
+
+def expire_offsets(settings: KafkaSettings) -> None:
+    """What brokers do when a group has had no members for `offsets.retention.minutes`."""
+    admin = admin_of(settings)
+    admin.delete_consumer_groups([settings.group_id])[settings.group_id].result(10)
 
 
 def set_limit(settings: KafkaSettings, topic: str, size: int | None) -> None:

@@ -31,6 +31,7 @@ NAMES = (
     "intents_topic",
     "verdicts_topic",
     "dead_letters_topic",
+    "frontiers_topic",
     "group_id",
     "delivery_timeout_s",
     "request_timeout_s",

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.services
 def named(kafka_service: KafkaService, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
     """Topics that do not exist, named by the environment."""
     settings = kafka_service.settings()
-    for name in ("intents_topic", "verdicts_topic", "dead_letters_topic", "group_id"):
+    for name in ("intents_topic", "verdicts_topic", "dead_letters_topic", "frontiers_topic", "group_id"):
         monkeypatch.setenv(f"ROOTLINE_KAFKA__{name.upper()}", getattr(settings, name))
     return settings
 
@@ -35,16 +35,16 @@ def named(kafka_service: KafkaService, monkeypatch: pytest.MonkeyPatch) -> Kafka
 def test_topics_are_missing_then_made_then_right(run: Run, named: KafkaSettings) -> None:
     words = ("--log", named.url)
     before = run("topics", "check", *words, "--json")
-    assert (before.code, [record["found"] for record in before.records]) == (1, ["missing"] * 3)
+    assert (before.code, [record["found"] for record in before.records]) == (1, ["missing"] * 4)
 
     made = run("topics", "create", *words, "--partitions", 2, "--replication-factor", 1)
-    assert (made.code, len(made.lines)) == (0, 3)
+    assert (made.code, len(made.lines)) == (0, 4)
     assert "all topics exist" in run("topics", "create", *words).out
 
     after = run("topics", "check", *words, "--json")
     assert after.code == 0
-    assert {record["weight"] for record in after.records[:3]} == {"advised"}
-    assert [record["partitions"] for record in after.records[3:]] == [2, 2, 2]
+    assert {record["weight"] for record in after.records[:4]} == {"advised"}
+    assert [record["partitions"] for record in after.records[4:]] == [2, 2, 2, 1]
 
 
 def test_a_log_that_is_not_kafka_is_told_what_would_be_right(run: Run) -> None:

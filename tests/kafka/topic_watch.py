@@ -1,4 +1,4 @@
-"""What is on the three topics, and what the group remembers, seen by a client that is not ours.
+"""What is on the topics of intents and answers, and what the group remembers, seen by a client that is not ours.
 
 Owns: reading along, and what must hold at any moment: nothing that the group has passed is undecided. Does not own: the
 judgement of the end (`judge`).

@@ -116,6 +116,7 @@ class KafkaService:
                 "intents_topic": f"{name}.intents",
                 "verdicts_topic": f"{name}.verdicts",
                 "dead_letters_topic": f"{name}.dead-letters",
+                "frontiers_topic": f"{name}.frontiers",
                 "group_id": name,
                 **changes,
             }

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from rootline.ports.intent_feed import Answer
 from rootline.schemas.log_position import LogId
 
 NOBODY: Final = -1
@@ -50,6 +51,10 @@ class ConsumerGroup:
         self._deadline: asyncio.TimerHandle | None = None
         self.generation = 0
         self.remembered: dict[int, tuple[LogId, int]] = {}
+        self.recorded: dict[tuple[LogId, int], int] = {}
+        """What outlives the group: how far each partition of a log is decided, a lower bound."""
+        self.answered: dict[tuple[LogId, int], dict[int, Answer]] = {}
+        """Rejections that no root records, by offset; they outlive the group as well."""
         self.bookmark: LogId | None = None
         """The identity of the log that was read last."""
         self.in_hand: set[int] = set()

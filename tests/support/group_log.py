@@ -94,9 +94,19 @@ class GroupLog(PartitionedLog):
         self.group.rebalance()
         return number
 
+    def expire_offsets(self) -> None:
+        """The broker forgets what the group remembered, as it does after days without a reader."""
+        self.group.bookmark = None
+        self.group.remembered.clear()
+
     def accept(self) -> None:
         """An operator's word that the log as it is now is the one to read, from what it still holds."""
         self.group.bookmark = None
+        for partition in range(self.partitions):
+            begin, end = self.span(partition)
+            recorded = self.group.recorded.get((self.log_id, partition))
+            if recorded is None or not begin <= recorded <= end:
+                self.group.recorded[self.log_id, partition] = begin
         self.group.remembered = {
             partition: (log, offset)
             for partition, (log, offset) in self.group.remembered.items()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from rootline.ports.intent_feed import Assigned, Delivered, FeedEvent, Partition, Reread, Revoked
+from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Reread, Revoked
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -27,7 +27,7 @@ from tests.support.partitioned_log import PartitionedLog
 Hook = Callable[[str, str], Awaitable[None]]
 """Called with the operation and the reader.
 
-Operations: next, released, decided, concluded, read_again, end_offset, lag, verdicts, letters. What fails before
+Operations: next, released, decided, concluded, hold, read_again, end_offset, lag, verdicts, letters. What fails before
 `letters` has kept verdicts, and no dead letters.
 """
 READ_MAX: Final = 1_024
@@ -130,6 +130,17 @@ class GroupMember:
             raise Unavailable("log-unavailable", f"partitions {strange} are not this reader's: not remembered")
         await self.hooks.after(operation, self.reader)
 
+    async def hold(self, answers: Sequence[Answer]) -> None:
+        """As the port says."""
+        await self._heard("hold")
+        is_owner = self.group.is_owner(self.reader, self._generation)
+        for answer in answers:
+            log, partition, offset = answer.position
+            if not is_owner or log != self._log or partition not in self.positions:
+                raise Unavailable("log-unavailable", f"{answer.position} is not this reader's: not held")
+            self.group.answered.setdefault((log, partition), {})[offset] = answer
+        await self.hooks.after("hold", self.reader)
+
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """As the port says."""
         await self.hooks.before("read_again", self.reader)
@@ -214,10 +225,10 @@ class GroupMember:
         self._check_log(group.bookmark)
         starts = []
         for partition in given:
-            known, offset = group.remembered.get(partition, (None, contents.span(partition)[0]))
-            self._check_log(known)
+            offset = self._start(partition)
             self._check_range(partition, offset)
             starts.append(PartitionOffset(log, partition, offset))
+            group.recorded[log, partition] = offset
         group.bookmark = log
         self._log, self._generation, self._stage, self._told_end = log, group.generation, _Stage.READING, False
         self.positions = {partition: offset for _, partition, offset in starts}
@@ -226,7 +237,24 @@ class GroupMember:
             end for start, end in zip(starts, ends, strict=True) if end > start and end.partition in group.in_hand
         ]
         group.in_hand.update(given)
-        return Assigned(tuple(starts), tuple(poison_candidates) if self.hooks.wary else ())
+        answered = [
+            answer
+            for log, partition, start in starts
+            for offset, answer in sorted(group.answered.get((log, partition), {}).items())
+            if offset >= start
+        ]
+        return Assigned(tuple(starts), tuple(poison_candidates) if self.hooks.wary else (), tuple(answered))
+
+    def _start(self, partition: int) -> int:
+        """The greater of what the group remembers and what is recorded; without either, the beginning, if it is 0."""
+        log, begin = self.contents.log_id, self.contents.span(partition)[0]
+        known, remembered = self.group.remembered.get(partition, (None, None))
+        self._check_log(known)
+        recorded = self.group.recorded.get((log, partition))
+        offset = max((found for found in (remembered, recorded) if found is not None), default=None)
+        if offset is None and begin > 0:
+            raise Fenced("offset-out-of-range", f"partition {partition} begins at {begin}, and nothing is known of it")
+        return offset or 0
 
     def _delivered(self) -> Delivered | None:
         """What there is, from each partition in turn; once that there is no more; else `None`."""
@@ -264,6 +292,7 @@ class GroupMember:
                     f"{self.reader} has {offset} remembered, past {record.position}, which has no acknowledged verdict",
                 )
         group.remembered[partition] = (log, offset)
+        group.recorded[log, partition] = max(offset, group.recorded.get((log, partition), 0))
 
     def _check_log(self, known: LogId | None) -> None:
         if known is not None and known != self.contents.log_id:

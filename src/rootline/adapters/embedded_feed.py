@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from rootline.ports.intent_feed import Assigned, Delivered, FeedEvent, Partition, Reread
+from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Reread
 from rootline.ports.intent_log import IntentLog
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced
@@ -77,6 +77,9 @@ class EmbeddedFeed:
         """Remove the mark: no coordinator reads any more."""
         if self._mark is not None:
             self._mark.unlink(missing_ok=True)
+
+    async def hold(self, answers: Sequence[Answer]) -> None:
+        """Nothing to do: on one partition a `create` follows the rejections, and its root's offset passes them."""
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """Read from the log directly."""

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from rootline.ports.intent_log import VerdictSink
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogId, LogRecord
+from rootline.schemas.log_position import LogId, LogPosition, LogRecord
 from rootline.schemas.root_header import PartitionOffset
 
 Partition = tuple[LogId, int]
@@ -22,15 +22,26 @@ Partition = tuple[LogId, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """A rejection that no root records, of the record at `position`."""
+
+    position: LogPosition
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Assigned:
     """These partitions are this process's now, and no others; each start is the first record that may lack a verdict.
 
     Empty when there are more readers than partitions. `poison_candidates`: a reader crashed, and it may have been
-    decoding any of the records before these offsets.
+    decoding any of the records before these offsets. `answered`: rejections that an earlier reader has told, or was
+    about to tell, of records that come now; they must be told again and nothing else.
     """
 
     starts: tuple[PartitionOffset, ...]
     poison_candidates: tuple[PartitionOffset, ...] = ()
+    answered: tuple[Answer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +111,16 @@ class IntentFeed(Protocol):
         """
         ...
 
+    async def hold(self, answers: Sequence[Answer]) -> None:
+        """Keep these for the next reader (`Assigned.answered`) before they are told; durable when it returns.
+
+        Raises:
+            Unavailable: `log-unavailable`, they must not be told: others may have the partitions now, or there is no
+            room for more until `decided` passes some of them.
+            OutcomeUnknown: `publish-unknown`; hold them again before they are told.
+        """
+        ...
+
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """Up to `limit` records of a partition from an offset on, independent of the main reading.
 
@@ -143,7 +164,15 @@ class IntentFeed(Protocol):
         ...
 
 
-class CoordinatorLog(IntentFeed, VerdictSink, Protocol):
+class AnsweringSink(VerdictSink, Protocol):
+    """Where verdicts go, and before them those that no root records."""
+
+    async def hold(self, answers: Sequence[Answer]) -> None:
+        """As `IntentFeed.hold`."""
+        ...
+
+
+class CoordinatorLog(IntentFeed, AnsweringSink, Protocol):
     """A coordinator's side of a log."""
 
     async def close(self) -> None:

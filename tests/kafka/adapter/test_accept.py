@@ -16,6 +16,7 @@ from tests.cli.conftest import run as run
 from tests.kafka.feeding import (
     append,
     committed,
+    expire_offsets,
     make_anew,
     member_of,
     numbered,
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.services
 def named(kafka_service: KafkaService, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
     """Topics named by the environment."""
     settings = kafka_service.with_topics(partitions=2)
-    for name in ("intents_topic", "verdicts_topic", "dead_letters_topic", "group_id"):
+    for name in ("intents_topic", "verdicts_topic", "dead_letters_topic", "frontiers_topic", "group_id"):
         monkeypatch.setenv(f"ROOTLINE_KAFKA__{name.upper()}", getattr(settings, name))
     return settings
 
@@ -101,6 +102,20 @@ def test_what_retention_removed_is_told_and_passed(run: Run, named: KafkaSetting
     (record,) = run(*words, "--yes", "--json").records
     assert (record["partition"], record["removed"], record["accepted"]) == (0, 7, True)
     assert asyncio.run(read(named)) == {0: list(range(12, 20)), 1: []}
+
+
+def test_a_log_of_which_nothing_is_known_is_accepted_from_its_beginning_on(run: Run, named: KafkaSettings) -> None:
+    words = ("topics", "accept", "--log", named.url)
+    append(named, 0, numbered(0, 20))
+    remove_before(named, 0, 12)
+
+    shown = run(*words)
+    assert shown.code == 1
+    assert "partition 0: the records before 12 are gone, and nothing says that they were decided" in shown.lines[0]
+    (record,) = run(*words, "--yes", "--json").records
+    assert (record["partition"], record["remembered"], record["removed"]) == (0, None, None)
+    expire_offsets(named)
+    assert asyncio.run(read(named)) == {0: list(range(12, 20)), 1: []}, "the frontiers' topic knows it too"
 
 
 async def test_nothing_is_accepted_while_a_coordinator_runs(settings: KafkaSettings) -> None:

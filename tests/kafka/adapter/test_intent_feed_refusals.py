@@ -6,15 +6,18 @@ import asyncio
 
 import pytest
 
+from rootline.adapters.kafka.frontier.records import frontier_publisher, read_frontiers, write_frontiers
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import create_topics, topic_identity
 from rootline.ports.intent_feed import Revoked
 from rootline.schemas.errors import Fenced, RootlineError
 from rootline.schemas.log_position import LogId
 from tests.kafka.feeding import (
+    PATIENCE_S,
     Member,
     append,
     delete_topic,
+    expire_offsets,
     make_anew,
     member_of,
     numbered,
@@ -34,6 +37,21 @@ async def refusal_of(member: Member, *, hold: bool = False) -> Fenced:
         await member.step()
     assert again.value is refusal.value
     return refusal.value
+
+
+async def record(settings: KafkaSettings, log: LogId, offsets: dict[int, int]) -> None:
+    publisher = frontier_publisher(settings)
+    try:
+        await write_frontiers(settings, publisher, log, offsets)
+    finally:
+        await publisher.close()
+
+
+async def until_recorded(settings: KafkaSettings, log: LogId, offset: int) -> None:
+    """The frontiers' topic has this offset of partition 0, or a later one."""
+    async with asyncio.timeout(PATIENCE_S):
+        while (await read_frontiers(settings, log)).frontiers.get(0, -1) < offset:
+            pass
 
 
 async def settled(settings: KafkaSettings, *, decided: int = 0) -> LogId:
@@ -181,12 +199,70 @@ async def test_retention_up_to_what_was_decided_loses_nothing(settings: KafkaSet
         assert member.offsets(0) == list(range(12, 20))
 
 
-async def test_without_anything_remembered_reading_begins_where_the_log_does(settings: KafkaSettings) -> None:
+async def test_without_anything_remembered_a_log_whose_beginning_is_gone_is_refused(settings: KafkaSettings) -> None:
     append(settings, 0, numbered(0, 20))
     remove_before(settings, 0, 12)
     async with member_of(settings) as member:
+        refusal = await refusal_of(member)
+    assert refusal.code == "offset-out-of-range"
+    assert "partition 0 begins at 12, and neither the group nor the frontiers' topic knows" in refusal.message
+    assert "`rootline topics accept`" in refusal.message
+
+
+async def test_an_installation_that_has_only_the_groups_offsets_goes_on_and_has_a_frontier_from_then_on(
+    settings: KafkaSettings,
+) -> None:
+    """As an older version left it: three topics, an offset of the group, retention up to it."""
+    append(settings, 0, numbered(0, 20))
+    log = topic_identity(settings, settings.intents_topic).log
+    set_committed(settings, 0, 12, log)
+    remove_before(settings, 0, 12)
+    delete_topic(settings, settings.frontiers_topic)
+    async with member_of(settings) as member:
         await member.until(lambda: member.at_end)
-        assert (member.starts[0], member.offsets(0)) == (12, list(range(12, 20)))
+        assert member.offsets(0) == list(range(12, 20))
+        await until_recorded(settings, log, 12)
+
+    expire_offsets(settings)
+    async with member_of(settings) as member:
+        await member.until(lambda: member.at_end)
+        assert member.offsets(0) == list(range(12, 20))
+
+
+async def test_a_frontier_of_another_topic_id_is_never_used(settings: KafkaSettings) -> None:
+    append(settings, 0, numbered(0, 10))
+    await settled(settings, decided=8)
+    log = topic_identity(settings, settings.intents_topic).log
+    await until_recorded(settings, log, 0)
+    await asyncio.to_thread(make_anew, settings)
+    expire_offsets(settings)
+    append(settings, 0, numbered(0, 3))
+    async with member_of(settings) as member:
+        await member.until(lambda: member.at_end)
+        assert member.offsets(0) == [0, 1, 2]
+
+
+async def test_a_log_that_ends_before_its_frontier_is_refused_although_the_group_forgot(
+    settings: KafkaSettings,
+) -> None:
+    append(settings, 0, numbered(0, 10))
+    log = topic_identity(settings, settings.intents_topic).log
+    await record(settings, log, {0: 11})
+    async with member_of(settings) as member:
+        refusal = await refusal_of(member)
+    assert refusal.code == "log-behind-root"
+    assert "offset 11 was decided" in refusal.message
+
+
+async def test_an_older_frontier_that_a_stalled_coordinator_wrote_last_loses_nothing(settings: KafkaSettings) -> None:
+    append(settings, 0, numbered(0, 10))
+    log = topic_identity(settings, settings.intents_topic).log
+    await settled(settings, decided=8)
+    await record(settings, log, {0: 2})
+    async with member_of(settings) as member:
+        await member.until(lambda: member.at_end)
+        assert member.offsets(0) == [8, 9], "the group knows better"
+        await until_recorded(settings, log, 8)
 
 
 async def test_a_log_that_ends_before_what_was_decided_is_refused(settings: KafkaSettings) -> None:

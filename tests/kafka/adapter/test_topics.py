@@ -6,7 +6,15 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.kafka.topics import Weight, check_topics, create_topics, topic_identity
+from rootline.adapters.kafka.topic_administration import KafkaTopics
+from rootline.adapters.kafka.topics import (
+    Weight,
+    check_topics,
+    complete_topics,
+    create_topics,
+    topic_identity,
+    topic_names,
+)
 from rootline.schemas.errors import Invalid, Unavailable
 from tests.kafka.reading import records_on
 from tests.services.kafka_service import KafkaService
@@ -18,14 +26,15 @@ RIGHT = {
     "intents": {"message.timestamp.type": "LogAppendTime", "retention.ms": WEEK},
     "verdicts": {},
     "dead-letters": {"max.message.bytes": "1114124", "retention.ms": WEEK},
+    "frontiers": {"cleanup.policy": "compact"},
 }
 
 
 def make(settings: KafkaSettings, topic: str, **config: str) -> None:
-    """The three topics as they should be, but one with `config`."""
+    """The four topics as they should be, but one with `config`."""
     admin = AdminClient({"bootstrap.servers": settings.servers(), "log_level": 0})
     wrong = {name.replace("_", "."): value for name, value in config.items()}
-    names = (settings.intents_topic, settings.verdicts_topic, settings.dead_letters_topic)
+    names = topic_names(settings)
     topics = [
         NewTopic(name, 1, 1, config=held | (wrong if kind == topic else {}))
         for name, (kind, held) in zip(names, RIGHT.items(), strict=True)
@@ -42,13 +51,14 @@ def test_topics_that_were_made_have_no_problem_but_their_single_copy(kafka_servi
 
     made = create_topics(settings, partitions=3, replication_factor=1)
 
-    assert set(made) == {settings.intents_topic, settings.verdicts_topic, settings.dead_letters_topic}
+    assert made == topic_names(settings)
     assert create_topics(settings, partitions=3, replication_factor=1) == ()
     problems = check_topics(settings)
     assert [(problem.setting, problem.weight) for problem in problems] == [
         ("the replication factor", Weight.ADVISED)
-    ] * 3
+    ] * 4
     assert topic_identity(settings, settings.intents_topic).partitions == 3
+    assert topic_identity(settings, settings.frontiers_topic).partitions == 1
 
 
 @pytest.mark.parametrize(
@@ -66,6 +76,8 @@ def test_topics_that_were_made_have_no_problem_but_their_single_copy(kafka_servi
         ("dead-letters", "cleanup.policy", "compact", "delete", "refused"),
         ("dead-letters", "max.message.bytes", "1048588", "1114124 or more", "refused"),
         ("dead-letters", "retention.ms", "3600000", f"{WEEK} or more", "advised"),
+        ("frontiers", "cleanup.policy", "delete", "compact", "refused"),
+        ("frontiers", "cleanup.policy", "compact,delete", "compact", "refused"),
     ],
 )
 def test_a_setting_that_loses_records_is_named_with_the_value_it_needs(
@@ -98,9 +110,36 @@ def test_missing_topics_are_named(kafka_service: KafkaService) -> None:
         (settings.intents_topic, "missing"),
         (settings.verdicts_topic, "missing"),
         (settings.dead_letters_topic, "missing"),
+        (settings.frontiers_topic, "missing"),
     ]
     assert [str(problem) for problem in problems] == [
         f"topic {problem.topic} is missing: create it with `rootline topics create`" for problem in problems
+    ]
+
+
+def test_brokers_that_forget_offsets_sooner_than_the_log_its_records_are_named(kafka_service: KafkaService) -> None:
+    settings = kafka_service.settings()
+    make(settings, "intents", retention_ms=str(8 * 24 * 3_600_000))
+
+    (problem,) = [found for found in KafkaTopics(settings).check() if "offsets.retention" in found.setting]
+
+    assert (problem.found, problem.wanted, problem.weight) == ("10080", "11520 or more", Weight.ADVISED)
+    assert "set it to 11520 or more" in str(problem)
+
+
+def test_only_the_frontiers_topic_is_made_by_a_coordinator(kafka_service: KafkaService) -> None:
+    settings = kafka_service.with_topics()
+    admin = AdminClient({"bootstrap.servers": settings.servers(), "log_level": 0})
+    assert complete_topics(settings) == ()
+    for future in admin.delete_topics([settings.frontiers_topic, settings.verdicts_topic]).values():
+        future.result(10)
+    for _ in range(1_000):  # the broker hears of it a little later
+        if sum(problem.found == "missing" for problem in check_topics(settings)) == 2:
+            break
+
+    assert complete_topics(settings) == (settings.frontiers_topic,)
+    assert [problem.topic for problem in check_topics(settings) if problem.found == "missing"] == [
+        settings.verdicts_topic
     ]
 
 
@@ -136,7 +175,7 @@ def test_more_copies_than_brokers_are_refused_with_the_brokers_words(kafka_servi
 
 def test_two_topics_cannot_share_a_name(kafka_service: KafkaService) -> None:
     settings = kafka_service.settings(verdicts_topic="same", dead_letters_topic="same")
-    with pytest.raises(Invalid, match="three names"):
+    with pytest.raises(Invalid, match="four names"):
         check_topics(settings)
 
 

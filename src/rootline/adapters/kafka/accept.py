@@ -16,12 +16,13 @@ from aiokafka.errors import IllegalGenerationError, KafkaError, RebalanceInProgr
 from confluent_kafka import KafkaException
 
 from rootline.adapters.kafka.clients import make_admin, make_consumer, start_consumer, stop_consumer
+from rootline.adapters.kafka.frontier.records import frontier_publisher, read_frontiers, write_frontiers
 from rootline.adapters.kafka.group_offsets import commit_offsets, group_memory, membership_of, write_bookmark
 from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.kafka.start_rules import PartitionFacts, check_ranges
-from rootline.adapters.kafka.topics import TopicIdentity, topic_identity
-from rootline.schemas.errors import Invalid
+from rootline.adapters.kafka.start_rules import PartitionFacts, check_ranges, is_lost, known_offset
+from rootline.adapters.kafka.topics import TopicIdentity, complete_topics, topic_identity
+from rootline.schemas.errors import Invalid, OutcomeUnknown
 from rootline.schemas.log_position import LogId
 
 
@@ -29,8 +30,8 @@ from rootline.schemas.log_position import LogId
 class Acceptance:
     """A partition that coordinators refuse to read, and the offset from which they may go on.
 
-    `remembered`: the offset that the group remembers, if any, and `remembered_log` its log; `is_anew`: of a topic that
-    was deleted since.
+    `remembered`: the offset that the group remembers, or its record in the frontiers' topic if that is greater, and
+    `remembered_log` its log; `is_anew`: of a topic that was deleted since.
     """
 
     partition: int
@@ -49,6 +50,8 @@ class Acceptance:
         if not self.is_anew:
             last = self.next_offset - 1
             what = f"retention removed undecided records, offsets {self.remembered} to {last} ({self.removed})"
+            if self.remembered is None:
+                what = f"the records before {self.next_offset} are gone, and nothing says that they were decided"
         elif self.remembered is None:
             what = "the topic was created again; undecided records of the old one are gone"
         else:
@@ -88,18 +91,25 @@ async def _accept(settings: KafkaSettings, apply: bool) -> list[Acceptance]:
 
 async def _found(settings: KafkaSettings, consumer: AIOKafkaConsumer, found: TopicIdentity) -> list[Acceptance]:
     topic = settings.intents_topic
+    await asyncio.to_thread(complete_topics, settings)
+    recorded = (await read_frontiers(settings, found.log)).frontiers
     places = [TopicPartition(topic, number) for number in range(found.partitions)]
     memory = await group_memory(settings, consumer, places)
     begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
-    facts = [PartitionFacts(at.partition, memory.offsets.get(at), begins[at], ends[at]) for at in places]
+    facts = [
+        PartitionFacts(at.partition, memory.offsets.get(at), begins[at], ends[at], recorded.get(at.partition))
+        for at in places
+    ]
     was_anew = memory.bookmark not in (None, found.log)
     accepted: list[Acceptance] = []
     for held in facts:
         offset, log = (None, None) if held.committed is None else (held.committed.offset, held.committed.log)
         is_anew = was_anew if log is None else log != found.log
+        if not is_anew:
+            offset = known_offset(held)
         if not is_anew and offset is not None:
             check_ranges(topic, found.log, [(held.partition, offset, 0, held.end)])
-        if is_anew or (offset is not None and offset < held.begin):
+        if is_anew or is_lost(held) or (offset is not None and offset < held.begin):
             accepted.append(Acceptance(held.partition, offset, log, found.log, held.begin, is_anew))
     return accepted
 
@@ -116,12 +126,22 @@ def _check_empty(settings: KafkaSettings) -> None:
 
 
 async def _set(settings: KafkaSettings, consumer: AIOKafkaConsumer, log: LogId, accepted: list[Acceptance]) -> None:
-    """The bookmark first: once it is written, a missing offset means the beginning of the new log."""
+    """The bookmark first: once it is written, a missing offset means the beginning of the new log.
+
+    The frontiers' topic last: its records are lower bounds of what the group remembers.
+    """
     offsets = {TopicPartition(settings.intents_topic, held.partition): held.next_offset for held in accepted}
     generation = membership_of(consumer)  # it has not joined: a broker accepts that while the group has no members
     if not await write_bookmark(settings, consumer, log, generation=generation):
         raise KafkaError(f"the group's offset of {settings.dead_letters_topic} cannot be written")
     await commit_offsets(consumer, offsets, log, generation=generation)
+    publisher = frontier_publisher(settings)
+    try:
+        await write_frontiers(settings, publisher, log, {held.partition: held.next_offset for held in accepted})
+    except OutcomeUnknown as error:  # the group remembers it, and the next coordinator writes it
+        raise log_unavailable(settings, error.message, topic=settings.frontiers_topic) from None
+    finally:
+        await publisher.close()
 
 
 def _active(settings: KafkaSettings, who: str) -> Invalid:

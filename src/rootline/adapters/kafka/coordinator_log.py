@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from rootline.adapters.kafka.intent_feed import KafkaIntentFeed
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
-from rootline.ports.intent_feed import FeedEvent, Partition, Reread
+from rootline.ports.intent_feed import Answer, FeedEvent, Partition, Reread
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId
@@ -42,6 +42,10 @@ class KafkaCoordinatorLog:
     async def concluded(self, up_to: Sequence[PartitionOffset]) -> None:
         """As `IntentFeed.concluded`."""
         await self._feed.concluded(up_to)
+
+    async def hold(self, answers: Sequence[Answer]) -> None:
+        """As `IntentFeed.hold`."""
+        await self._feed.hold(answers)
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """As `IntentFeed.read_again`."""

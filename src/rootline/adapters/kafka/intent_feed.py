@@ -18,11 +18,11 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from rootline.adapters.kafka.fetching.fetch_gate import suspect
 from rootline.adapters.kafka.membership import KafkaMembership, Place
-from rootline.adapters.kafka.progress import KafkaProgress
+from rootline.adapters.kafka.progress import AnswerHolder, KafkaProgress
 from rootline.adapters.kafka.records import log_records
 from rootline.adapters.kafka.rereaders import KafkaRereaders
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.ports.intent_feed import Delivered, FeedEvent, Partition, Reread
+from rootline.ports.intent_feed import Answer, Delivered, FeedEvent, Partition, Reread
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId, LogRecord
 from rootline.schemas.root_header import PartitionOffset
@@ -48,6 +48,7 @@ class KafkaIntentFeed:
         self._settings = settings
         self._membership = KafkaMembership(settings, self._wake, self._lose)
         self._progress = KafkaProgress(settings, self._membership)
+        self._answers = AnswerHolder(settings, self._membership, self._progress.turn)
         self._rereaders = KafkaRereaders(settings, self._membership)
         self._woken: asyncio.Future[None] | None = None
         self._polling: asyncio.Task[_Batches] | None = None
@@ -89,6 +90,10 @@ class KafkaIntentFeed:
     async def concluded(self, up_to: Sequence[PartitionOffset]) -> None:
         """As `IntentFeed.concluded`."""
         await self._progress.concluded(up_to)
+
+    async def hold(self, answers: Sequence[Answer]) -> None:
+        """As `IntentFeed.hold`."""
+        await self._answers.hold(answers)
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """As `IntentFeed.read_again`; `Fenced` as `next` as well."""

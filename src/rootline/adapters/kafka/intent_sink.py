@@ -135,7 +135,7 @@ class KafkaIntentSink:
 
 def _size(record: Outgoing) -> int:
     headers = sum(len(name) + len(value or b"") for name, value in record.headers)
-    return len(record.key or b"") + len(record.value) + headers
+    return len(record.key or b"") + len(record.value or b"") + headers
 
 
 def _too_large(what: str) -> Invalid:

@@ -31,18 +31,22 @@ from rootline.adapters.kafka.clients import (
     start_consumer,
     stop_consumer,
 )
-from rootline.adapters.kafka.group_offsets import commit_offsets, group_memory, membership_of, write_bookmark
+from rootline.adapters.kafka.frontier.answers import AnswerRecord
+from rootline.adapters.kafka.frontier.keeper import FrontierKeeper
+from rootline.adapters.kafka.frontier.records import Recorded, read_frontiers
+from rootline.adapters.kafka.frontier.take_over import take_over
+from rootline.adapters.kafka.group_offsets import group_memory, membership_of, write_bookmark
 from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.start_rules import (
     PartitionFacts,
     check_log,
     check_ranges,
-    is_being_read,
     poison_candidates_of,
+    start_of,
     starts_of,
 )
-from rootline.adapters.kafka.topics import Weight, check_topics, topic_identity
+from rootline.adapters.kafka.topics import Weight, check_topics, complete_topics, topic_identity
 from rootline.ports.intent_feed import Assigned, FeedEvent, Revoked
 from rootline.schemas.errors import Fenced, Invalid, RootlineError, Unavailable
 from rootline.schemas.log_position import LogId
@@ -51,11 +55,13 @@ from rootline.schemas.root_header import PartitionOffset
 
 @dataclass(slots=True)
 class Place:
-    """A partition of this member: the next offset to deliver, the remembered offset, the end when last asked for."""
+    """A partition of this member: the next offset to deliver, the remembered one, the end when last asked for."""
 
     next_offset: int
     committed: int
     end: int
+    held: AnswerRecord | None = None  # the rejections that the frontiers' topic holds of it
+    sent: int = 0  # the greatest offset that the group was asked to remember; whether it did or not, it is decided
 
 
 class KafkaMembership:
@@ -72,11 +78,12 @@ class KafkaMembership:
         self.places: dict[TopicPartition, Place] = {}
         """The partitions whose start was decided and that were not revoked since."""
         self.is_settled = False
+        self.frontiers = FrontierKeeper(settings)
         self._events: deque[FeedEvent] = deque()
         self._tasks = BackgroundTasks(changed)
         self._unsettled: tuple[TopicPartition, ...] | None = None
         self._release: asyncio.Event | None = None
-        self._retiring: set[asyncio.Task[None]] = set()
+        self._retiring: set[asyncio.Task[Any]] = set()
         self._is_odd = False
         self._doubted_at_s = 0.0
         self._sure_at_s = -1.0
@@ -170,6 +177,7 @@ class KafkaMembership:
         if consumer is not None:
             await stop_consumer(consumer, patience_s=self._settings.request_timeout_s)
         await self._tasks.close()
+        await self.frontiers.close()
         if self._retiring:
             await asyncio.wait(self._retiring)
 
@@ -196,6 +204,7 @@ class KafkaMembership:
             return
         if self._forget():
             await self._let_go()
+        self.frontiers.forget()
         self.places.clear()
         self.generation = -1
 
@@ -225,6 +234,7 @@ class KafkaMembership:
     def _forget(self) -> bool:
         """Read nothing more; whether the caller of `advance` was told about partitions that this member has."""
         self._lost()
+        self.frontiers.forget()
         self.is_settled = False
         self._unsettled = None
         for name in ("connect", "settle", "confirm"):
@@ -263,6 +273,9 @@ class KafkaMembership:
         if self._has_checked:
             return
         try:
+            made = await asyncio.to_thread(complete_topics, self._settings)
+            if made:
+                self._logger.info("topic created", action="create-topics", topics=list(made))
             problems = await asyncio.to_thread(check_topics, self._settings)
         except Unavailable as error:  # perhaps this client has no right to ask
             self._logger.warning("topics not checked", action="check-topics", reason=error.message)
@@ -280,33 +293,51 @@ class KafkaMembership:
         assert consumer is not None
         assert partitions is not None
         log = await self._ask_identity()
+        recorded = await self._recorded(log)
         async with asyncio.timeout(self._settings.request_timeout_s):
             memory, begins, ends = await asyncio.gather(
                 group_memory(self._settings, consumer, partitions),
                 consumer.beginning_offsets(partitions),
                 consumer.end_offsets(partitions),
             )
-        facts = [PartitionFacts(at.partition, memory.offsets.get(at), begins[at], ends[at]) for at in partitions]
+        facts = [
+            PartitionFacts(
+                at.partition, memory.offsets.get(at), begins[at], ends[at], recorded.frontiers.get(at.partition)
+            )
+            for at in partitions
+        ]
         starts = starts_of(self._topic, log, memory.bookmark, facts)
         if memory.bookmark != log:
             await write_bookmark(self._settings, consumer, log, generation=self.generation)
         poison_candidates = poison_candidates_of(facts)
-        unmarked = {at: starts[at.partition] for at in partitions if not is_being_read(memory.offsets.get(at))}
-        if unmarked:  # or a crash before anything is decided would not be noticed
-            async with asyncio.timeout(self._settings.request_timeout_s):
-                await commit_offsets(consumer, unmarked, log, generation=self.generation)
+        begun = {at: starts[at.partition] for at in partitions}
+        held = await take_over(self._settings, self.frontiers, consumer, self.generation, log, recorded, begun)
+        self.frontiers.note(log, {held.partition: start_of(held) for held in facts if start_of(held) != held.recorded})
         self._unsettled = None
         for at in partitions:
             start = starts[at.partition]
-            self.places[at] = Place(start, start, ends[at])
+            self.places[at] = Place(start, start, ends[at], held[at])
             consumer.seek(at, start)
         self.is_settled = True
         self._events.append(
             Assigned(
                 tuple(PartitionOffset(log, number, start) for number, start in starts.items()),
                 tuple(PartitionOffset(log, number, end) for number, end in poison_candidates.items()),
+                tuple(answer for record in held.values() for _, answer in sorted(record.answers.items())),
             )
         )
+
+    async def _recorded(self, log: LogId) -> Recorded:
+        """What the frontiers' topic says. A rebalance does not interrupt it: it closes its own connection."""
+        reading = asyncio.get_running_loop().create_task(read_frontiers(self._settings, log))
+        self._retiring.add(reading)
+        reading.add_done_callback(self._retired)
+        return await asyncio.shield(reading)
+
+    def _retired(self, task: asyncio.Task[Any]) -> None:
+        self._retiring.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at, or asyncio would complain
 
     async def _confirm(self) -> None:
         """Check that the topic is the same, and that it contains the offsets in use."""

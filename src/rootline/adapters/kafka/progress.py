@@ -1,9 +1,10 @@
-"""The offsets that a member has the group remember.
+"""The offsets that a member has the group remember, and the rejections that it has held before they are told.
 
-Owns: that offsets only move forward, and when the bookmark is written. Does not own: how they are written
-(`group_offsets`), which partitions the member has (`membership`).
+Owns: that offsets only move forward, when the bookmark is written, the steps of holding. Does not own: how they are
+written (`group_offsets`, `frontier/answers`), which partitions the member has (`membership`).
 Invariants: an offset is committed only for a partition of this member, under the membership in which the member got it;
-an offset that is not above the remembered one is not sent.
+an offset that is not above the remembered one is not sent; a rejection is held only when its record is durable, *and*
+the group has accepted a commit of the same generation after that, so that every later owner has read it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from typing import Final
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from rootline.adapters.kafka.frontier.answers import RECORD_BYTES_MAX, AnswerRecord, answers_to_bytes, outgoing
 from rootline.adapters.kafka.group_offsets import Stage, commit_offsets, write_bookmark
 from rootline.adapters.kafka.membership import KafkaMembership
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.schemas.log_position import LogId
+from rootline.ports.intent_feed import Answer
+from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.root_header import PartitionOffset
 
 _BOOKMARK_AGE_S: Final = 3_600.0  # a group forgets offsets of a topic that it does not read, after days
@@ -30,7 +33,8 @@ class KafkaProgress:
     def __init__(self, settings: KafkaSettings, membership: KafkaMembership) -> None:
         self._settings = settings
         self._membership = membership
-        self._turn = asyncio.Lock()
+        self.turn = asyncio.Lock()
+        """Held for each commit, so that no older offset is sent after a newer one."""
         self._bookmarked_at_s = -_BOOKMARK_AGE_S
 
     async def decided(self, up_to: Sequence[PartitionOffset]) -> None:
@@ -42,7 +46,7 @@ class KafkaProgress:
         await self._tell(up_to, Stage.CONCLUDED)
 
     async def _tell(self, up_to: Sequence[PartitionOffset], stage: Stage) -> None:
-        async with self._turn:
+        async with self.turn:
             membership = self._membership
             consumer, log, generation = membership.consumer, membership.log, membership.generation
             moved: dict[TopicPartition, int] = {}
@@ -65,6 +69,8 @@ class KafkaProgress:
         self, consumer: AIOKafkaConsumer, log: LogId, moved: Mapping[TopicPartition, int], generation: int, stage: Stage
     ) -> None:
         membership = self._membership
+        for at, offset in moved.items():
+            membership.places[at].sent = max(offset, membership.places[at].sent)
         try:
             async with asyncio.timeout(self._settings.request_timeout_s):
                 await commit_offsets(consumer, moved, log, generation=generation, stage=stage)
@@ -73,8 +79,73 @@ class KafkaProgress:
         if membership.generation == generation:
             for at, offset in moved.items():
                 membership.places[at].committed = offset
+            membership.frontiers.note(log, {at.partition: offset for at, offset in moved.items()})
+            if stage is Stage.CONCLUDED:
+                await membership.frontiers.flush()
         now_s = asyncio.get_running_loop().time()
         if now_s - self._bookmarked_at_s > _BOOKMARK_AGE_S and await write_bookmark(
             self._settings, consumer, log, generation=generation
         ):
             self._bookmarked_at_s = now_s
+
+
+class AnswerHolder:
+    """For one event loop. `committing`: held for each commit of this member."""
+
+    def __init__(self, settings: KafkaSettings, membership: KafkaMembership, committing: asyncio.Lock) -> None:
+        self._settings = settings
+        self._membership = membership
+        self._committing = committing
+        self._turn = asyncio.Lock()
+        self._waiting: dict[LogPosition, Answer] = {}
+
+    async def hold(self, answers: Sequence[Answer]) -> None:
+        """As `IntentFeed.hold`. Calls that come while one is under way share the next record."""
+        wanted = {answer.position: answer for answer in answers}
+        self._waiting |= wanted
+        try:
+            async with self._turn:
+                missing = {place: answer for place, answer in wanted.items() if not self._is_held(answer)}
+                if missing and not (await self._written(self._waiting | missing) or await self._written(missing)):
+                    raise self._membership.unavailable(
+                        f"over {RECORD_BYTES_MAX} bytes of rejections wait for their partition's offset to pass them: "
+                        "a table on it cannot go on (see /readyz)"
+                    )
+        finally:
+            for place in wanted:
+                self._waiting.pop(place, None)
+
+    def _is_held(self, answer: Answer) -> bool:
+        _, partition, offset = answer.position
+        place = self._membership.places.get(TopicPartition(self._settings.intents_topic, partition))
+        return place is not None and place.held is not None and place.held.answers.get(offset) == answer
+
+    async def _written(self, answers: Mapping[LogPosition, Answer]) -> bool:
+        """Whether there was room; then they are held."""
+        membership, settings = self._membership, self._settings
+        consumer, log, generation = membership.consumer, membership.log, membership.generation
+        changed: dict[TopicPartition, AnswerRecord] = {}
+        for (named, partition, offset), answer in answers.items():
+            at = TopicPartition(settings.intents_topic, partition)
+            place = membership.places.get(at)
+            if consumer is None or place is None or place.held is None or named != log:
+                raise membership.unavailable(f"partition {partition} does not belong to this member (any more)")
+            before = changed.get(at, place.held)
+            changed[at] = before.with_more({offset: answer}, start=place.committed)
+        if any(len(answers_to_bytes(record)) > RECORD_BYTES_MAX for record in changed.values()):
+            return False
+        await membership.frontiers.publish([outgoing(settings, record) for record in changed.values()])
+        assert consumer is not None
+        assert log is not None
+        try:
+            async with asyncio.timeout(settings.request_timeout_s), self._committing:
+                known = {at: membership.places[at] for at in changed if at in membership.places}
+                offsets = {at: max(place.committed, place.sent) for at, place in known.items()}  # it never goes back
+                await commit_offsets(consumer, offsets, log, generation=generation)
+        except (KafkaError, TimeoutError) as error:
+            raise membership.translated(error) from None
+        if membership.generation != generation or len(offsets) < len(changed):
+            raise membership.unavailable("the partitions went to others")
+        for at, record in changed.items():
+            membership.places[at].held = record
+        return True

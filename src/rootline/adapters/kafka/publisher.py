@@ -41,7 +41,7 @@ class Outgoing:
 
     topic: str
     key: bytes | None
-    value: bytes
+    value: bytes | None
     headers: Headers = ()
 
 

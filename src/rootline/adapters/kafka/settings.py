@@ -42,6 +42,11 @@ class KafkaSettings(BaseModel):
         pattern=_TOPIC,
         description="The topic of rejected records, with their original bytes.",
     )
+    frontiers_topic: str = Field(
+        default="rootline.frontiers",
+        pattern=_TOPIC,
+        description="The topic that says how far each partition is decided, also when the group's offsets expired.",
+    )
     group_id: str = Field(default="rootline", min_length=1, description="The consumer group of the coordinators.")
     group_instance_id: str | None = Field(
         default=None,

@@ -21,12 +21,16 @@ _ACCEPT: Final = "stop the coordinators, run `rootline topics accept`, and start
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """What is known of a partition: the group's memory, and the offsets that the log holds (`end` exclusive)."""
+    """What is known of a partition: the group's memory, and the offsets that the log holds (`end` exclusive).
+
+    `recorded`: the offset of its record in the frontiers' topic, which outlives what the group remembers.
+    """
 
     partition: int
     committed: Committed | None
     begin: int
     end: int
+    recorded: int | None = None
 
 
 def replaced(topic: str, known: LogId, found: LogId) -> Fenced:
@@ -53,13 +57,26 @@ def starts_of(topic: str, log: LogId, bookmark: LogId | None, facts: Sequence[Pa
     """
     for known in (bookmark, *(held.committed.log for held in facts if held.committed is not None)):
         check_log(topic, known, log)
+    check_known(topic, facts)
     check_ranges(topic, log, [(held.partition, start_of(held), held.begin, held.end) for held in facts])
     return {held.partition: start_of(held) for held in facts}
 
 
+def known_offset(facts: PartitionFacts) -> int | None:
+    """The offset before which everything is decided, as far as the group or the frontiers' topic knows."""
+    remembered = None if facts.committed is None else facts.committed.offset
+    return max((known for known in (remembered, facts.recorded) if known is not None), default=None)
+
+
 def start_of(facts: PartitionFacts) -> int:
-    """The offset that the group remembers; the beginning if it remembers none."""
-    return facts.begin if facts.committed is None else facts.committed.offset
+    """The offset from which a partition is read; its beginning if nothing is known of it."""
+    known = known_offset(facts)
+    return facts.begin if known is None else known
+
+
+def is_lost(facts: PartitionFacts) -> bool:
+    """Whether records were removed, and nothing says that they were decided."""
+    return known_offset(facts) is None and facts.begin > 0
 
 
 def is_being_read(committed: Committed | None) -> bool:
@@ -70,6 +87,18 @@ def is_being_read(committed: Committed | None) -> bool:
 def poison_candidates_of(facts: Sequence[PartitionFacts]) -> dict[int, int]:
     """Where the last reader crashed: partition → the offset after the records that it may have been decoding."""
     return {held.partition: held.end for held in facts if is_being_read(held.committed) and start_of(held) < held.end}
+
+
+def check_known(topic: str, facts: Sequence[PartitionFacts]) -> None:
+    """Raise `Fenced` (`offset-out-of-range`) if the records of a partition may have been removed undecided."""
+    lost = "; ".join(f"partition {held.partition} begins at {held.begin}" for held in facts if is_lost(held))
+    if lost:
+        raise Fenced(
+            "offset-out-of-range",
+            f"topic {topic}: {lost}, and neither the group nor the frontiers' topic knows how far it was decided: the "
+            f"records before may have been removed undecided. Ask writers without a verdict to publish again. To go on "
+            f"with what is left, {_ACCEPT}",
+        )
 
 
 def check_ranges(topic: str, log: LogId, ranges: Sequence[tuple[int, int, int, int]]) -> None:

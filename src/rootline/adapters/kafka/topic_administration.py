@@ -1,4 +1,4 @@
-"""What an operator does with the three topics of a log: create, check, accept, count their readers; blocks."""
+"""What an operator does with the four topics of a log: create, check, accept, count their readers; blocks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from rootline.adapters.kafka.accept import Acceptance, accept_topic
 from rootline.adapters.kafka.clients import make_admin
+from rootline.adapters.kafka.frontier.retention import offsets_retention
 from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import (
@@ -22,7 +23,7 @@ from rootline.adapters.kafka.topics import (
 
 @dataclass(frozen=True, slots=True)
 class KafkaTopics:
-    """The three topics of one log, for an operator; blocks."""
+    """The four topics of one log, for an operator; blocks."""
 
     settings: KafkaSettings
 
@@ -31,8 +32,9 @@ class KafkaTopics:
         return create_topics(self.settings, partitions=partitions, replication_factor=replication_factor)
 
     def check(self) -> list[TopicProblem]:
-        """As `check_topics`."""
-        return check_topics(self.settings)
+        """As `check_topics` and `offsets_retention`."""
+        problems = check_topics(self.settings)
+        return [*problems, *offsets_retention(self.settings)]
 
     def accept(self, *, apply: bool) -> list[Acceptance]:
         """As `accept_topic`."""

@@ -1,4 +1,4 @@
-"""The three topics of a log: creating them, checking them, and their identity.
+"""The four topics of a log: creating them, checking them, and their identity.
 
 Owns: how each topic must be configured, and why. Does not own: clients (`clients`), reading or writing records.
 Invariants: a topic that exists is never changed; a problem names the topic, the configuration and the value it needs;
@@ -94,7 +94,7 @@ def record_bytes_max(settings: KafkaSettings, topic: str) -> int | None:
 def create_topics(
     settings: KafkaSettings, *, partitions: int = 12, replication_factor: int | None = None
 ) -> tuple[str, ...]:
-    """Create the topics of the three that do not exist; their names. Blocks.
+    """Create the topics of the four that do not exist; their names. Blocks.
 
     `replication_factor`: `None` leaves it to the brokers.
 
@@ -107,10 +107,41 @@ def create_topics(
     before = _descriptions(admin, settings, names)
     wanted = _configurations(settings, replication_factor or 0)
     copies = -1 if replication_factor is None else replication_factor
-    # ask for all three: the controller alone knows which ones exist, the brokers learn of changes a little later
-    topics = [NewTopic(name, partitions, copies, config=dict(wanted[name])) for name in names]
+    # ask for all four: the controller alone knows which ones exist, the brokers learn of changes a little later
+    topics = [
+        NewTopic(name, 1 if name == settings.frontiers_topic else partitions, copies, config=dict(wanted[name]))
+        for name in names
+    ]
+    return _created(admin, settings, topics, before)
+
+
+def complete_topics(settings: KafkaSettings) -> tuple[str, ...]:
+    """Create the frontiers' topic if only it is missing, as where an older version made the topics; blocks.
+
+    It gets as many copies as the intents' topic has. What the brokers refuse is left to `check_topics`.
+
+    Raises:
+        Unavailable: `log-unavailable`.
+
+    """
+    admin, name = make_admin(settings), settings.frontiers_topic
+    before = _descriptions(admin, settings, [settings.intents_topic, name])
+    intents = before.pop(settings.intents_topic)
+    if intents is None or before[name] is not None:
+        return ()
+    copies = min(len(partition.replicas) for partition in intents.partitions)
+    wanted = _configurations(settings, copies)[name]
+    return _created(admin, settings, [NewTopic(name, 1, copies, config=dict(wanted))], before)
+
+
+def _created(
+    admin: AdminClient,
+    settings: KafkaSettings,
+    topics: Sequence[NewTopic],
+    before: Mapping[str, TopicDescription | None],
+) -> tuple[str, ...]:
     made: list[str] = []
-    for name, future in admin.create_topics(topics, operation_timeout=settings.request_timeout_s).items():
+    for name, future in admin.create_topics(list(topics), operation_timeout=settings.request_timeout_s).items():
         try:
             future.result()
         except KafkaException as error:
@@ -150,7 +181,7 @@ def _is_new(found: TopicDescription | None, old: TopicDescription | None) -> boo
 
 
 def check_topics(settings: KafkaSettings) -> list[TopicProblem]:
-    """What is wrong with the three topics, first the problems that lose records; blocks.
+    """What is wrong with the four topics, first the problems that lose records; blocks.
 
     Raises:
         Unavailable: `log-unavailable`.
@@ -170,6 +201,8 @@ def check_topics(settings: KafkaSettings) -> list[TopicProblem]:
         problems += _of_intents(settings, held[settings.intents_topic])
     if settings.verdicts_topic in held:
         problems += _of_verdicts(settings, held[settings.verdicts_topic])
+    if settings.frontiers_topic in held:
+        problems += _of_frontiers(settings, held[settings.frontiers_topic])
     if settings.dead_letters_topic in held:
         problems += _of_dead_letters(settings, held[settings.dead_letters_topic], held.get(settings.intents_topic))
     for name, description in present.items():
@@ -177,13 +210,13 @@ def check_topics(settings: KafkaSettings) -> list[TopicProblem]:
     return sorted(problems, key=lambda problem: problem.weight is not Weight.REFUSED)
 
 
-def topic_names(settings: KafkaSettings) -> tuple[str, str, str]:
-    """Intents, verdicts, dead letters. Raises `Invalid` (`setting-invalid`) if two are the same."""
-    names = (settings.intents_topic, settings.verdicts_topic, settings.dead_letters_topic)
+def topic_names(settings: KafkaSettings) -> tuple[str, str, str, str]:
+    """Intents, verdicts, dead letters, frontiers. Raises `Invalid` (`setting-invalid`) if two are the same."""
+    names = (settings.intents_topic, settings.verdicts_topic, settings.dead_letters_topic, settings.frontiers_topic)
     if len(set(names)) < len(names):
         raise Invalid(
             "setting-invalid",
-            f"the three topics need three names, but they are {', '.join(names)}: change ROOTLINE_KAFKA__…_TOPIC",
+            f"the four topics need four names, but they are {', '.join(names)}: change ROOTLINE_KAFKA__…_TOPIC",
         )
     return names
 
@@ -191,7 +224,8 @@ def topic_names(settings: KafkaSettings) -> tuple[str, str, str]:
 def _configurations(settings: KafkaSettings, copies: int) -> Mapping[str, Mapping[str, str]]:
     keep_ms = settings.intents_retention_min_hours * _HOUR_MS
     size = _intents_bytes(settings)
-    shared = {"cleanup.policy": "delete", **({"min.insync.replicas": "2"} if copies > 2 else {})}
+    in_sync = {"min.insync.replicas": "2"} if copies > 2 else {}
+    shared = {"cleanup.policy": "delete", **in_sync}
     return {
         settings.intents_topic: shared
         | {
@@ -203,6 +237,8 @@ def _configurations(settings: KafkaSettings, copies: int) -> Mapping[str, Mappin
         settings.verdicts_topic: shared | {"retention.ms": str(_VERDICTS_RETENTION_HOURS * _HOUR_MS)},
         settings.dead_letters_topic: shared
         | {"retention.ms": str(4 * keep_ms), "max.message.bytes": str(size + DEAD_LETTER_ROOM_BYTES)},
+        settings.frontiers_topic: in_sync  # it is read whole when partitions are assigned: keep it short
+        | {"cleanup.policy": "compact", "segment.ms": str(_HOUR_MS), "min.cleanable.dirty.ratio": "0.1"},
     }
 
 
@@ -272,6 +308,12 @@ def _of_dead_letters(
     yield from _at_least(
         name, held, "retention.ms", keep, "rejected records would be removed before the intents", Weight.ADVISED
     )
+
+
+def _of_frontiers(settings: KafkaSettings, held: Mapping[str, str]) -> Iterable[TopicProblem]:
+    if held["cleanup.policy"] != "compact":
+        reason = "how far a partition is decided would be removed, and its coordinators would refuse to start"
+        yield TopicProblem(settings.frontiers_topic, "cleanup.policy", held["cleanup.policy"], "compact", reason)
 
 
 def _of_copies(name: str, description: TopicDescription, held: Mapping[str, str]) -> Iterable[TopicProblem]:

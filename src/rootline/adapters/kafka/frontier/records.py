@@ -1,0 +1,97 @@
+"""The frontiers' topic: for each partition of a log, an offset below which everything is decided.
+
+Owns: the form of a record, reading all of them, writing. Does not own: when one is written (`frontier/keeper`), where a
+partition starts (`start_rules`), how the topic must be configured (`topics`).
+Invariants: a record is a lower bound: it is written only after the group has remembered the same offset or a later one;
+a record of another group or of another topic id is never used; what is not a record of this form is skipped.
+
+A lost record, a late one, or one that a stalled coordinator writes over a newer one costs reading again, never records:
+the start of a partition is the greatest of what is known, and a log that begins above it is refused, not skipped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rootline.adapters.kafka.frontier.answers import AnswerRecord, answer_record_of
+from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.topic_reader import KafkaTopicReader
+from rootline.schemas.log_position import LogId
+
+_RECORD_BYTES_MAX: Final = 1_000_000
+_ALL: Final = 2**62
+_NEXT_OFFSET: Final = "next-offset"
+
+
+def frontier_record(settings: KafkaSettings, log: LogId, partition: int, next_offset: int) -> Outgoing:
+    """The record that says: everything of this partition before `next_offset` is decided."""
+    key = json.dumps([settings.group_id, log, partition]).encode()
+    return Outgoing(settings.frontiers_topic, key, json.dumps({_NEXT_OFFSET: next_offset}).encode())
+
+
+def frontier_of(settings: KafkaSettings, log: LogId, key: bytes | None, value: bytes | None) -> tuple[int, int] | None:
+    """The partition and its offset, if this is such a record of this group and this log."""
+    try:
+        group, named, partition = json.loads(key or b"")
+        offset = json.loads(value or b"")[_NEXT_OFFSET]
+    except (ValueError, TypeError, KeyError):
+        return None
+    if (group, named) != (settings.group_id, log) or not _is_count(partition) or not _is_count(offset):
+        return None
+    return partition, offset
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the topic says of a log: partition → the greatest offset that a record names; every record of answers."""
+
+    frontiers: Mapping[int, int]
+    answers: tuple[AnswerRecord, ...]
+
+
+async def read_frontiers(settings: KafkaSettings, log: LogId) -> Recorded:
+    """Read the topic to its present end.
+
+    Raises:
+        Unavailable: `log-unavailable`, no answer, or there is no such topic.
+
+    """
+    known: dict[int, int] = {}
+    answers: dict[bytes, AnswerRecord | None] = {}
+
+    def take(record: Any) -> None:
+        found = frontier_of(settings, log, record.key, record.value)
+        if found is not None:
+            partition, offset = found
+            known[partition] = max(offset, known.get(partition, 0))
+        else:
+            answers[record.key or b""] = answer_record_of(settings, log, record.key, record.value)
+
+    reader = KafkaTopicReader(settings, settings.frontiers_topic)
+    await reader.first_since(0, None, take, records_max=_ALL)
+    return Recorded(known, tuple(record for record in answers.values() if record is not None))
+
+
+def frontier_publisher(settings: KafkaSettings) -> KafkaPublisher:
+    """What writes the records; it connects with the first."""
+    return KafkaPublisher(settings, lambda: _RECORD_BYTES_MAX)
+
+
+async def write_frontiers(
+    settings: KafkaSettings, publisher: KafkaPublisher, log: LogId, offsets: Mapping[int, int]
+) -> None:
+    """Keep these; durable when it returns.
+
+    Raises:
+        Unavailable: `log-unavailable`. OutcomeUnknown: `publish-unknown`; writing again is safe.
+
+    """
+    await publisher.publish([frontier_record(settings, log, number, offset) for number, offset in offsets.items()])
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -1,0 +1,69 @@
+"""Rejections that no root records hold for every later owner, however long the partition's offset is held back."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rootline.schemas.errors import Unavailable
+from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.object_keys import root_key
+from rootline.testing.virtual_loop import run_virtually
+from tests.coordinator.group_service import coordinating
+from tests.coordinator.hooked_ports import HookedStore
+from tests.coordinator.running_service import append_intent, create_intent
+from tests.support.group_log import GroupLog
+
+STUCK, LATE = TableName("q.q"), TableName("t.t")
+
+
+def test_behind_a_quarantined_table_a_told_rejection_holds_for_hours_and_over_a_crash() -> None:
+    async def main() -> None:
+        log, store = GroupLog(2), HookedStore()
+        async with coordinating("a", log=log, store=store) as group:
+            await group.create(STUCK)
+            await group.until_settled()
+            await group.stop("a")
+            key = root_key(STUCK, Version(0))
+            found = await store.inner.get(key)
+            assert found is not None
+            store.inner.place(key, found.body[:-3])  # type: ignore[attr-defined]
+            group.start("a")
+            stuck = group.publish(append_intent("stuck", STUCK), partition=1)
+            early = group.publish(append_intent("x", LATE), partition=1)
+            [told] = await group.decided(early)
+            assert told.code == "table-unknown"
+            await asyncio.sleep(3_600)
+            await group.decided(group.publish(create_intent(LATE), partition=0))
+            await group.crash("a")
+            group.start("c")
+            await asyncio.sleep(60)
+            assert await group.files(LATE) == []
+            assert log.verdicts[early[0]] == told
+            assert log.violations == []
+            store.inner.place(key, found.body)  # type: ignore[attr-defined]
+            await group.stop("c")
+            group.start("d")
+            await group.decided(stuck)
+            await group.until_settled()
+
+    run_virtually(main())
+
+
+def test_no_rejection_is_told_before_the_log_holds_it() -> None:
+    async def main() -> None:
+        is_refusing = True
+
+        async def refuse(operation: str, reader: str) -> None:
+            if operation == "hold" and is_refusing:
+                raise Unavailable("log-unavailable", "not now")
+
+        log = GroupLog(1, before=refuse)
+        async with coordinating("a", log=log) as group:
+            positions = group.publish(append_intent("x", LATE))
+            assert await log.wait_verdict(positions[0], timeout_s=60.0) is None
+            is_refusing = False
+            [told] = await group.decided(positions)
+            assert told.code == "table-unknown"
+            await group.until_settled()
+
+    run_virtually(main())
