@@ -10,7 +10,7 @@ from __future__ import annotations
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from rootline.schemas.setting_faults import invalid_settings
+from rootline.schemas.model_faults import invalid_settings
 
 
 class CoordinatorSettings(BaseSettings):

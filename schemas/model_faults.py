@@ -1,6 +1,6 @@
 """What is wrong with a value that a model refuses, in our words.
 
-Owns: the sentences. Does not own: the models, which error code follows (`setting_faults`, `intent_codec`).
+Owns: the sentences. Does not own: the models, which error code follows but for settings.
 Invariants: a value is never repeated: it may be a secret; a library's own sentence is never shown.
 """
 
@@ -67,3 +67,12 @@ def invalid_model(name: str, error: ValidationError) -> Invalid:
     shown = [f"{'.'.join(map(str, fault['loc']))} {reason_of(fault)}".strip() for fault in faults[:_SHOWN_MAX]]
     more = [f"{len(faults) - _SHOWN_MAX} more"] if len(faults) > _SHOWN_MAX else []
     return Invalid("intent-malformed", f"{name}: {'; '.join([*shown, *more])}")
+
+
+def invalid_settings(error: ValidationError, prefix: str) -> Invalid:
+    """`setting-invalid`, naming each variable, which begins with `prefix`, and what is wrong with it."""
+    faults = (
+        f"{prefix}{'__'.join(str(part).upper() for part in fault['loc'])}: {reason_of(fault)}"
+        for fault in error.errors(include_input=False, include_url=False)
+    )
+    return Invalid("setting-invalid", "; ".join(faults))

@@ -39,7 +39,7 @@ from rootline.ports.intent_log import IntentLog, IntentSink, VerdictSource
 from rootline.ports.log_archive import LogArchive
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, Unavailable
-from rootline.schemas.setting_faults import invalid_settings
+from rootline.schemas.model_faults import invalid_settings
 
 if TYPE_CHECKING:
     from rootline.adapters.kafka.topic_administration import KafkaTopics

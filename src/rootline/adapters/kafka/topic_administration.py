@@ -1,4 +1,9 @@
-"""What an operator does with the four topics of a log: create, check, accept, count their readers; blocks."""
+"""What an operator does with the four topics of a log: create, check, accept, count their readers; blocks.
+
+Owns: these calls as one object. Does not own: what each topic must look like (`topics`), what may be accepted
+(`accept`).
+Invariants: nothing is changed but by `create` and by `accept(apply=True)`.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rootline.schemas.errors import Invalid
-from rootline.schemas.setting_faults import invalid_settings
+from rootline.schemas.model_faults import invalid_settings
 
 _PREFIX = "ROOTLINE_CATALOG__"
 

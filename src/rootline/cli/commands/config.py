@@ -80,7 +80,7 @@ def _settings(warehouse: str | None, log: str | None) -> dict[str, Any]:
     from rootline.catalog.rest.settings import catalog_settings
     from rootline.connect import store_settings
     from rootline.coordinator.settings import CoordinatorSettings
-    from rootline.schemas.setting_faults import invalid_settings
+    from rootline.schemas.model_faults import invalid_settings
     from rootline.workers.settings import WorkerSettings
 
     shown: dict[str, Any] = {"ROOTLINE_WAREHOUSE": warehouse, "ROOTLINE_LOG": log}
