@@ -1,4 +1,8 @@
-"""What an operator does with the three topics of a log: create, check, accept, count their readers; blocks."""
+"""What an operator does with the three topics of a log: create, check, accept, count their readers; blocks.
+
+Owns: one object for all of it. Does not own: what topics must be like (`topics`), accepting one (`accept`).
+Invariants: only `create` and `accept` change anything.
+"""
 
 from __future__ import annotations
 
