@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +46,7 @@ def until(reached: Iterator[bool]) -> None:
         if there:
             return
         assert time.monotonic() < end, "it did not come"
-        time.sleep(0.05)
+        threading.Event().wait(0.05)
 
 
 def appended(lake: Lake) -> TableHandle:
