@@ -54,11 +54,10 @@ class Kind:
     finding: str = "snapshot-wrong"
 
 
-KINDS: Final[Mapping[IntentKind, Kind]] = {
+KINDS: Final[Mapping[IntentKind, Kind]] = {  # words of the summary come in this order
     IntentKind.APPEND: Kind(append),
     IntentKind.REMOVE: Kind(remove),
     IntentKind.OVERWRITE: Kind(overwrite),
-    IntentKind.REWRITE: Kind(rewrite, says=says_of_rewrites),
     IntentKind.ROW_DELTA: Kind(row_delta),
     IntentKind.CREATE: Kind(begin=create),
     IntentKind.FLUSH: Kind(flush),
@@ -66,6 +65,7 @@ KINDS: Final[Mapping[IntentKind, Kind]] = {
     IntentKind.COMPACT_VECTORS: Kind(compact_vectors),
     IntentKind.TAG: Kind(tag, says=says_of_tags, rule=tag_violations, finding="tags-wrong"),
     IntentKind.RESTORE: Kind(restore, says=says_of_restores, rule=restore_violations),
+    IntentKind.REWRITE: Kind(rewrite, says=says_of_rewrites),
 }
 
 
