@@ -31,12 +31,12 @@ from rootline.demo.example_flights import (
 )
 from rootline.demo.quick_report import WRITERS, QuickReport
 from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import table_prefix
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_FLUSH_AT_FILES: Final = 16
 _BUCKETS: Final = 4
 
 
@@ -61,8 +61,7 @@ def run_demo(url: str, log: str | None, months: int, step_done: Callable[[], Non
 
 def _run(lake: Lake, folder: Path, flights: pd.DataFrame, step_done: Callable[[], None]) -> QuickReport:
     report = QuickReport(folder=str(folder.absolute()))
-    properties = {"rootline.flush.data-files": str(_FLUSH_AT_FILES)}
-    table = fresh_table(lake, as_arrow(flights).schema, buckets=_BUCKETS, properties=properties)
+    table = fresh_table(lake, as_arrow(flights).schema, buckets=_BUCKETS, properties={})
     report.table = table.name
     metadata = f"{table_prefix(table.name)}metadata/"
     objects_before, version_before = objects_below(lake, metadata), table.head().version
@@ -80,7 +79,7 @@ def _run(lake: Lake, folder: Path, flights: pd.DataFrame, step_done: Callable[[]
     report.objects_per_commit = (objects_below(lake, metadata) - objects_before) / report.commits
     step_done()
 
-    report.files_flushed = lake.holder.run(_flush)
+    report.files_flushed = lake.holder.run(lambda session: _flush(session, table.name))
     step_done()
 
     _compare(table, flights, before_delete, report)
@@ -111,16 +110,13 @@ def _append(table: TableHandle, flights: pd.DataFrame, report: QuickReport) -> N
     report.append_ms_median, report.append_ms_max = statistics.median(took_ms), max(took_ms)
 
 
-async def _flush(session: Session) -> int:
-    """Do once what `rootline worker` does all day; how many entries moved into leaves."""
-    from rootline.workers.app import WorkerService
+async def _flush(session: Session, table: TableName) -> int:
+    """Do by hand what the worker does once the root is long enough; how many entries moved into leaves."""
+    from rootline.workers.by_hand import maintain
+    from rootline.workers.kinds import FLUSH
 
-    worker = WorkerService(store=session.store, log=session.log)
-    await worker.look_once()
-    moved = 0
-    while (done := await worker.carry_out_one()) is not None:
-        moved += done.entries
-    return moved
+    done = await maintain(session.store, session.log, session.environment, table, FLUSH, dry_run=False)
+    return done.entries
 
 
 def _compare(table: TableHandle, flights: pd.DataFrame, before_delete: int, report: QuickReport) -> None:
