@@ -19,3 +19,11 @@ def _logging_as_it_was() -> Iterator[None]:
         structlog.configure(**before)
     else:
         structlog.reset_defaults()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _lakes_are_maintained_when_a_test_says_so() -> Iterator[None]:
+    """A process that opens an embedded lake hosts its worker; only `tests/hosting` lets that one start by itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rootline.hosting.embedded_host.WORKER_DELAY_S", 86_400.0)
+        yield

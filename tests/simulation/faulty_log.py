@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rootline.ports.intent_feed import Assigned, FeedEvent, Partition, Reread, Revoked
+from rootline.ports.intent_feed import Answer, Assigned, FeedEvent, Partition, Reread, Revoked
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -54,6 +54,13 @@ class CoordinatorsLog:
 
     async def concluded(self, up_to: Sequence[PartitionOffset]) -> None:
         await self._tell("concludes", self.member.concluded, up_to)
+
+    async def hold(self, answers: Sequence[Answer]) -> None:
+        await self._travel()
+        self._perhaps_away(0.03)
+        await self.member.hold(answers)
+        self.world.trace.note(self.name, "holds", [tuple(answer.position[1:]) for answer in answers])
+        self._perhaps_away(0.03)
 
     async def _tell(
         self, word: str, tell: Callable[[Sequence[PartitionOffset]], Awaitable[None]], up_to: Sequence[PartitionOffset]

@@ -175,7 +175,7 @@ def test_a_null_in_a_required_column_fails_the_batch_naming_it(spark: SparkSessi
         ("demo.flights", {"writerid2": "x"}, "option 'writerid2' does not exist; the options are"),
         ("demo.flights", {"writerId": "x"}, "'writerId' and 'writerSequence' come together"),
         ("demo.flights", {"versionAsOf": "1"}, "no meaning for a batch write"),
-        ("demo.flights", {"writerId": "process/x", "writerSequence": "1"}, "process/ are minted"),
+        ("demo.flights", {"writerId": "process/x", "writerSequence": "1"}, "process/ are made by"),
     ],
 )
 @pytest.mark.usefixtures("flights")

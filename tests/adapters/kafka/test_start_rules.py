@@ -25,7 +25,7 @@ def start(committed: Committed | None, begin: int, end: int, bookmark: LogId | N
     ("committed", "begin", "end", "expected"),
     [
         (None, 0, 0, 0),
-        (None, 7, 20, 7),
+        (None, 7, 20, "offset-out-of-range"),
         (Committed(7, LOG), 7, 20, 7),
         (Committed(12, LOG), 7, 20, 12),
         (Committed(20, LOG), 7, 20, 20),
@@ -39,7 +39,7 @@ def start(committed: Committed | None, begin: int, end: int, bookmark: LogId | N
         (Committed(21, OLD), 7, 20, "log-replaced"),
     ],
 )
-def test_a_start_is_what_is_remembered_or_the_beginning_and_never_a_guess(
+def test_a_start_is_what_is_remembered_or_the_first_record_and_never_a_guess(
     committed: Committed | None, begin: int, end: int, expected: int | str
 ) -> None:
     assert start(committed, begin, end) == expected

@@ -111,7 +111,7 @@ async def test_when_the_verdict_is_kept_no_longer_the_ledger_tells_the_version(l
 
 
 async def test_a_ledger_that_rests_in_pages_is_read(lake: Lake) -> None:
-    lake.builder.limits = HeaderLimits(ledger_bytes=400)
+    lake.builder.limits = HeaderLimits(ledger_bytes=200)
     for number in range(12):
         await lake.builder.committed(written(lake.builder, number, writer=f"writer-{number}"))
     assert lake.builder.state.header.ledger_pages

@@ -16,8 +16,9 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.intent_feed import Answer
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.log_position import LogId, LogPosition
-from tests.kafka.feeding import append, member_of, numbered, together
+from tests.kafka.feeding import append, member_of, numbered
 from tests.services.kafka_service import KafkaService
+from tests.support.feed_driver import together
 
 LOG = LogId("cluster/topic")
 SETTINGS = KafkaSettings()

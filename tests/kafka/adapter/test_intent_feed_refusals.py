@@ -13,7 +13,6 @@ from rootline.ports.intent_feed import Revoked
 from rootline.schemas.errors import Fenced, RootlineError
 from rootline.schemas.log_position import LogId
 from tests.kafka.feeding import (
-    PATIENCE_S,
     Member,
     append,
     delete_topic,
@@ -25,6 +24,7 @@ from tests.kafka.feeding import (
     set_committed,
 )
 from tests.services.kafka_service import KafkaService
+from tests.support.feed_driver import PATIENCE_S
 
 pytestmark = pytest.mark.services
 

@@ -83,7 +83,7 @@ def foreign(kafka_service: KafkaService, tmp_path: Path, monkeypatch: pytest.Mon
         shutil.copy(SCHEMAS / name, client)
     if shutil.which("kcat") is None:
         stand_in = client / "kcat"
-        stand_in.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HOUSE}/tests/kafka/kcat_stand_in.py" "$@"\n')
+        stand_in.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HOUSE}/tests/kafka/stories/kcat_stand_in.py" "$@"\n')
         stand_in.chmod(0o755)
     with log.coordinated():
         with log.open() as lake:
