@@ -51,7 +51,7 @@ async def test_the_first_error_is_raised_as_it_is_and_ends_the_others() -> None:
 
     with pytest.raises(Unavailable, match="the store is gone"):
         await few_at_once([0, 1, 2], work, 3)
-    assert ended == [0, 2]
+    assert sorted(ended) == [0, 2]  # in whichever order the group cancels them
 
 
 async def test_no_items_are_no_results() -> None:
