@@ -36,11 +36,6 @@ def encode_int(value: int) -> bytes:
     return encode_long(value)
 
 
-def encode_optional_int(value: int | None) -> bytes:
-    """As `["null", "int"]`."""
-    return NULL if value is None else PRESENT + encode_int(value)
-
-
 def encode_optional_long(value: int | None) -> bytes:
     """As `["null", "long"]`."""
     return NULL if value is None else PRESENT + encode_long(value)
