@@ -118,6 +118,7 @@ class ConsumerLoop:
                     self._remember_now_and_then(tasks)
                     await asyncio.sleep(0)  # a turn for the tables, also when the feed never waits
                 case Revoked():
+                    structlog.get_logger().info("partitions revoked", action="revoke", deadline_s=event.deadline_s)
                     until_s = self.environment.monotonic_s() + event.deadline_s * _ANSWER_SHARE
                     await self._end_assignment(event.deadline_s * _PATIENCE_SHARE, until_s)
                     await self.log.released()

@@ -157,11 +157,15 @@ def test_the_old_table_stays_as_it_was(
             assert sorted(found.column("id").to_pylist()) == ids
 
 
-@pytest.mark.parametrize(("name", "why"), [("v2_equality", "NULL values"), ("upgraded", "vector of type INT64")])
+@pytest.mark.parametrize("name", ["v2_equality", "upgraded"])
 def test_duckdb_breaks_on_equality_deletes_of_nulls_and_of_promoted_columns(
-    written_tables: dict[str, WrittenTable], name: str, why: str
+    written_tables: dict[str, WrittenTable], name: str
 ) -> None:
-    """So they are never exported. When this fails, a newer DuckDB has learnt it: say so in docs/other-engines.md."""
+    """So they are never exported. When this fails, a newer DuckDB has learnt it: say so in docs/other-engines.md.
+
+    Its threads read several delete files at once: which of the two it stumbles over first is chance.
+    """
+    why = "NULL values|vector of type INT64"
     with open_duckdb() as reader, pytest.raises(duckdb.InternalException, match=why):
         reader.rows(written_tables[name].metadata_location)
 
