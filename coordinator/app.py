@@ -78,6 +78,8 @@ class CoordinatorService:
                 table_idle_s=self._settings.table_idle_s,
                 retry_s=self._settings.retry_delay_ms_max / 1000,
                 request_timeout_s=self._settings.request_timeout_s,
+                parking_after_s=self._settings.parking_after_s,
+                parked_bytes_max=self._settings.parked_bytes_max,
             ),
             wait_s=self._settings.poll_wait_s,
             remember_every_s=self._settings.offsets_commit_interval_s,

@@ -143,6 +143,11 @@ class TableLoop:
         return self.is_unknown and self._machine.failures > 0
 
     @property
+    def takes_records(self) -> bool:
+        """Whether a record that is handed over may be decided; a quarantined table ignores them."""
+        return self._machine.phase not in (Phase.QUARANTINED, Phase.STOPPED)
+
+    @property
     def has_room(self) -> bool:
         """Whether the table's queue takes more records; one that commits nothing more takes, and ignores, them all."""
         count = self._delivered + self._machine.queued

@@ -117,6 +117,7 @@ class KafkaService:
                 "verdicts_topic": f"{name}.verdicts",
                 "dead_letters_topic": f"{name}.dead-letters",
                 "frontiers_topic": f"{name}.frontiers",
+                "parked_topic": f"{name}.parked",
                 "group_id": name,
                 **changes,
             }

@@ -19,6 +19,7 @@ from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
 from tests.simulation.faulty_world import World
 from tests.support.group_member import GroupMember
+from tests.support.group_parking import GroupParking
 
 _READ_MAX = 40
 
@@ -32,6 +33,10 @@ class CoordinatorsLog:
     running: asyncio.Event
     member: GroupMember
     has_answered: bool = False
+
+    @property
+    def parking(self) -> GroupParking:
+        return self.member.parking
 
     async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
         await self.running.wait()

@@ -22,13 +22,14 @@ from rootline.schemas.log_position import LogId, LogRecord
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
 from tests.support.consumer_group import NOBODY, ConsumerGroup
+from tests.support.group_parking import GroupParking
 from tests.support.partitioned_log import PartitionedLog
 
 Hook = Callable[[str, str], Awaitable[None]]
 """Called with the operation and the reader.
 
 Operations: next, released, decided, concluded, hold, read_again, end_offset, lag, verdicts, letters. What fails before
-`letters` has kept verdicts, and no dead letters.
+`letters` has kept verdicts, and no dead letters. And those of parking: park, read_parked, unpark, lifts, lifted.
 """
 READ_MAX: Final = 1_024
 
@@ -50,12 +51,14 @@ class Hooks:
     """What a test does before and after each operation, and how many records one read brings at most.
 
     `wary`: whether readers are told of records that may have ended the one before; they try those in a real process.
+    `retention_s`: how long the log says that it keeps records; without it, nothing is parked.
     """
 
     before: Hook = nothing
     after: Hook = nothing
     read_max: int = READ_MAX
     wary: bool = False
+    retention_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -78,6 +81,18 @@ class GroupMember:
 
     def __post_init__(self) -> None:
         self.hears.set()
+
+    @property
+    def parking(self) -> GroupParking:
+        """As the port says."""
+        return GroupParking(self.contents, self.group.parked, self._owns, self._heard, self._after)
+
+    def _owns(self, log: LogId, partition: int) -> bool:
+        is_owner = self.group.is_owner(self.reader, self._generation)
+        return is_owner and log == self._log and partition in self.positions
+
+    async def _after(self, operation: str) -> None:
+        await self.hooks.after(operation, self.reader)
 
     async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
         """As the port says."""
@@ -241,9 +256,11 @@ class GroupMember:
             answer
             for log, partition, start in starts
             for offset, answer in sorted(group.answered.get((log, partition), {}).items())
-            if offset >= start
+            if offset >= start or group.parked.of(log, partition)
         ]
-        return Assigned(tuple(starts), tuple(poison_candidates) if self.hooks.wary else (), tuple(answered))
+        parked = [item for log, partition, _ in starts for item in group.parked.of(log, partition)]
+        suspects = tuple(poison_candidates) if self.hooks.wary else ()
+        return Assigned(tuple(starts), suspects, tuple(answered), tuple(parked), self.hooks.retention_s)
 
     def _start(self, partition: int) -> int:
         """The greater of what the group remembers and what is recorded; without either, the beginning, if it is 0."""
@@ -288,8 +305,9 @@ class GroupMember:
         for record in contents.read(partition, before, offset - before)[0]:
             if record.position.offset < offset:
                 contents.must(
-                    contents.is_settled(record.position),
-                    f"{self.reader} has {offset} remembered, past {record.position}, which has no acknowledged verdict",
+                    contents.is_settled(record.position) or group.parked.has(record),
+                    f"{self.reader} has {offset} remembered, past {record.position}, "
+                    "which has no acknowledged verdict and is not parked",
                 )
         group.remembered[partition] = (log, offset)
         group.recorded[log, partition] = max(offset, group.recorded.get((log, partition), 0))

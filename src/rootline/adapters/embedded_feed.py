@@ -43,6 +43,11 @@ class EmbeddedFeed:
         self._end = 0
         self._told_end = False
 
+    @property
+    def parking(self) -> None:
+        """Not needed: the log keeps what is undecided."""
+        return None
+
     async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
         """The one assignment first, then records."""
         if self._identity is None:

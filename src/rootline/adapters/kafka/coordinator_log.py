@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rootline.adapters.kafka.intent_feed import KafkaIntentFeed
+from rootline.adapters.kafka.parking.lot import KafkaParkingLot
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
 from rootline.ports.intent_feed import Answer, FeedEvent, Partition, Reread
@@ -25,6 +26,11 @@ class KafkaCoordinatorLog:
     def __init__(self, settings: KafkaSettings) -> None:
         self._feed = KafkaIntentFeed(settings)
         self._verdicts = KafkaVerdictSink(settings)
+
+    @property
+    def parking(self) -> KafkaParkingLot:
+        """As `CoordinatorLog.parking`."""
+        return self._feed.parking
 
     async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
         """As `IntentFeed.next`."""

@@ -18,6 +18,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from rootline.adapters.kafka.fetching.fetch_gate import suspect
 from rootline.adapters.kafka.membership import KafkaMembership, Place
+from rootline.adapters.kafka.parking.lot import KafkaParkingLot
 from rootline.adapters.kafka.progress import AnswerHolder, KafkaProgress
 from rootline.adapters.kafka.records import log_records
 from rootline.adapters.kafka.rereaders import KafkaRereaders
@@ -49,6 +50,7 @@ class KafkaIntentFeed:
         self._membership = KafkaMembership(settings, self._wake, self._lose)
         self._progress = KafkaProgress(settings, self._membership)
         self._answers = AnswerHolder(settings, self._membership, self._progress.turn)
+        self.parking = KafkaParkingLot(settings, self._membership, self._progress.turn)
         self._rereaders = KafkaRereaders(settings, self._membership)
         self._woken: asyncio.Future[None] | None = None
         self._polling: asyncio.Task[_Batches] | None = None
@@ -133,6 +135,7 @@ class KafkaIntentFeed:
             await self._membership.close()
         finally:
             await self._rereaders.close()
+            await self.parking.close()
 
     async def _read(self) -> Delivered | None:
         """Records, or the news that there are no more; `None` if there is nothing new."""

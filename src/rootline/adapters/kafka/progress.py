@@ -131,7 +131,9 @@ class AnswerHolder:
             if consumer is None or place is None or place.held is None or named != log:
                 raise membership.unavailable(f"partition {partition} does not belong to this member (any more)")
             before = changed.get(at, place.held)
-            changed[at] = before.with_more({offset: answer}, start=place.committed)
+            parked = None if place.parked is None else place.parked.answers_from
+            start = place.committed if parked is None else min(place.committed, parked)
+            changed[at] = before.with_more({offset: answer}, start=start)
         if any(len(answers_to_bytes(record)) > RECORD_BYTES_MAX for record in changed.values()):
             return False
         await membership.frontiers.publish([outgoing(settings, record) for record in changed.values()])
