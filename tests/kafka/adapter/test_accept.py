@@ -105,7 +105,7 @@ def test_what_retention_removed_is_told_and_passed(run: Run, named: KafkaSetting
 
     shown = run(*words)
     assert shown.code == 1
-    assert "retention removed undecided records, offsets 5 to 11 (7); go on at offset 12" in shown.lines[0]
+    assert "retention removed records that may be undecided, offsets 5 to 11 (7); go on at offset 12" in shown.lines[0]
     (record,) = run(*words, "--yes", "--json").records
     assert (record["partition"], record["removed"], record["accepted"]) == (0, 7, True)
     assert asyncio.run(read(named)) == {0: list(range(12, 20)), 1: []}
