@@ -229,9 +229,8 @@ class Parking:
 
     async def _reject(self, table: TableName, over: Sequence[_Own]) -> None:
         said = (
-            f"{table} cannot go on, and as many of its intents are parked as may be "
-            f"({self.limits.table_bytes_max} bytes): see `rootline quarantine list`, mend the table, run `rootline "
-            f"quarantine lift {table}`, and publish again"
+            f"{table} cannot go on, and as many of its intents are parked as may be ({self.limits.table_bytes_max} "
+            f"bytes): mend it, run `rootline quarantine lift {table}`, and publish again"
         )
         await self.owner.log.hold([Answer(raw.position, "table-parked", said) for raw, _ in over])
         for raw, record in over:

@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from rootline.adapters.kafka.fetching.fetch_gate import suspect
 from rootline.adapters.kafka.membership import KafkaMembership, Place
-from rootline.adapters.kafka.parking.lot import KafkaParkingLot
+from rootline.adapters.kafka.parking_lot.lot import KafkaParkingLot
 from rootline.adapters.kafka.progress import AnswerHolder, KafkaProgress
 from rootline.adapters.kafka.records import log_records
 from rootline.adapters.kafka.rereaders import KafkaRereaders

@@ -1,7 +1,7 @@
 """What an operator does with the five topics of a log: create, check, accept, lift, count readers; blocks.
 
 Owns: these calls as one object. Does not own: what each topic must look like (`topics`), what may be accepted
-(`accept`), what is parked (`parking/administration`).
+(`accept`), what is parked (`parking_lot/administration`).
 Invariants: nothing is changed but by `create`, by `lift` and by `accept(apply=True)`.
 """
 
@@ -15,7 +15,7 @@ from rootline.adapters.kafka.accept import Acceptance, accept_topic
 from rootline.adapters.kafka.clients import make_admin
 from rootline.adapters.kafka.frontier.retention import offsets_retention
 from rootline.adapters.kafka.log_errors import log_unavailable
-from rootline.adapters.kafka.parking.administration import lift_table, parked_tables
+from rootline.adapters.kafka.parking_lot.administration import lift_table, parked_tables
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import (
     TopicIdentity,

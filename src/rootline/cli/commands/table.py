@@ -155,7 +155,8 @@ def accept(
     if is_kafka(log):
         raise Invalid(
             "setting-invalid",
-            f"{name}: this is for an embedded log. On Kafka only the coordinators that run know what was confirmed. Bring the roots back and run "
+            f"{name}: this is for an embedded log. On Kafka only the coordinators that run know what was "
+            "confirmed. Bring the roots back and run "
             f"`rootline quarantine lift {name}`; to go on without them, start the coordinators again",
         )
 

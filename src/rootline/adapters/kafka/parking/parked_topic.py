@@ -1,7 +1,7 @@
 """The topic of parked records: each is the writer's own record, with headers that say where it was on the log.
 
 Owns: the form of a record, storing, reading the records of one table in order, removing those at the front. Does not
-own: which of them count (`records` names them), when they are stored (`lot`).
+own: which of them count (`records` names them), when they are stored (`parking_lot`).
 Invariants: a parked record has its own key, value and headers, and its own position and append time; what another
 writer stored, or stored twice, is passed over; a number that is missing is an error before anything that follows it.
 """

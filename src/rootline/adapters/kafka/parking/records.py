@@ -1,7 +1,7 @@
 """What is parked, and what operators lift, as records of the frontiers' topic.
 
-Owns: the form of these records, and which of them count. Does not own: when they are written (`lot`, and `take_over` at
-an assignment), the parked records themselves (`parked_topic`).
+Owns: the form of these records, and which of them count. Does not own: when they are written (`parking_lot`, and
+`take_over` at an assignment), the parked records themselves (`parked_topic`).
 Invariants: as those of `frontier/answers`: only records of the highest epoch count; an assignment's own epoch is higher
 than any that it has read; what is not a record of this form is skipped. Versions that do not know them ignore them.
 """

@@ -1,6 +1,7 @@
 """The lot of parked records of one member of the group: stored first, then named, then confirmed by the group.
 
-Owns: the order of these steps. Does not own: the records (`parked_topic`), their names (`records`), membership.
+Owns: the order of these steps. Does not own: the records (`parking/parked_topic`), their names (`parking/records`),
+membership.
 Invariants: what is named is stored; what was named counts only after the group has accepted a commit of the same
 generation, so that every later owner has read it (decision 0043); records are removed only after the names that lack
 them were confirmed in that way.
