@@ -7,14 +7,15 @@ Invariants: every choice comes from the world's seed; nothing that was published
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rootline.ports.intent_feed import Answer, Assigned, FeedEvent, Partition, Reread, Revoked
+from rootline.ports.parking import Lift, ParkedTable
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.log_position import LogId, LogPosition, LogRecord
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
 from tests.simulation.faulty_world import World
@@ -35,8 +36,8 @@ class CoordinatorsLog:
     has_answered: bool = False
 
     @property
-    def parking(self) -> GroupParking:
-        return self.member.parking
+    def parking(self) -> FaultyParking:
+        return FaultyParking(self, self.member.parking)
 
     async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
         await self.running.wait()
@@ -122,6 +123,49 @@ class CoordinatorsLog:
     def _perhaps_away(self, probability: float) -> None:
         if self.world.chance(probability):
             raise Unavailable("log-unavailable", "the broker restarts, perhaps after it has done what was asked")
+
+
+@dataclass(slots=True)
+class FaultyParking:
+    """Its lot of parked records."""
+
+    log: CoordinatorsLog
+    lot: GroupParking
+
+    async def park(self, parked: ParkedTable, records: Sequence[LogRecord]) -> ParkedTable:
+        await self._before()
+        made = await self.lot.park(parked, records)
+        offsets = [record.position.offset for record in records]
+        self.log.world.trace.note(self.log.name, "parks", parked.table, parked.partition, offsets)
+        self.log.world.parked += len(records)
+        self.log._perhaps_away(0.05)
+        return made
+
+    async def parked_records(
+        self, parked: ParkedTable, from_offset: int, *, without_missing: bool
+    ) -> AsyncGenerator[Sequence[LogRecord], None]:
+        await self._before()
+        async for portion in self.lot.parked_records(parked, from_offset, without_missing=without_missing):
+            yield portion
+            await self._before()
+
+    async def unpark(self, parked: ParkedTable) -> None:
+        await self._before()
+        await self.lot.unpark(parked)
+        self.log.world.trace.note(self.log.name, "unparks", parked.table, parked.partition)
+        self.log._perhaps_away(0.05)
+
+    async def lifts(self) -> Sequence[Lift]:
+        await self._before()
+        return await self.lot.lifts()
+
+    async def lifted(self, lift: Lift) -> None:
+        await self._before()
+        await self.lot.lifted(lift)
+
+    async def _before(self) -> None:
+        await self.log._travel()
+        self.log._perhaps_away(0.05)
 
 
 @dataclass(slots=True)

@@ -47,7 +47,10 @@ class Trace:
 
 @dataclass(slots=True)
 class World:
-    """The one true store and log, the seed's random numbers, and how rough things are (`roughness` 0 = calm)."""
+    """The one true store and log, the seed's random numbers, and how rough things are (`roughness` 0 = calm).
+
+    `unreachable`: folders whose objects cannot be read now; `patience_s`: after which coordinators park a table.
+    """
 
     rng: random.Random
     store: MemoryObjectStore
@@ -56,10 +59,16 @@ class World:
     roughness: float = 1.0
     rereads: int = 0
     encoded: int = 0
+    parked: int = 0
+    patience_s: float = 600.0
+    unreachable: set[str] = field(default_factory=set)
     late: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability * self.roughness
+
+    def is_cut_off(self, key: str) -> bool:
+        return any(key.startswith(folder) for folder in self.unreachable)
 
     def delay_s(self) -> float:
         return self.rng.expovariate(1 / 0.004)
@@ -114,7 +123,7 @@ class ProcessStore:
             world.trace.note(self.name, "put", key, hashlib.sha256(body).hexdigest()[:8], reply.answer.value)
             return reply
 
-        if fate < 0.03:
+        if fate < 0.03 or world.is_cut_off(key):
             world.trace.note(self.name, "put never arrives", key)
             await self._travel_back()
             return PutReply(PutAnswer.NO_ANSWER, detail="connection refused, perhaps")
@@ -144,7 +153,7 @@ class ProcessStore:
     async def _travel(self, what: str, key: str) -> None:
         await asyncio.sleep(self.world.delay_s())
         await self.running.wait()
-        if self.world.chance(0.02):
+        if self.world.is_cut_off(key) or self.world.chance(0.02):
             self.world.trace.note(self.name, what, key, "503")
             raise Unavailable("store-unavailable", "503 Slow Down")
 

@@ -30,7 +30,7 @@ from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.state.table_state import TableState
 from rootline.workers.app import WorkerService
-from tests.simulation.chaos import disturb_log, disturb_process
+from tests.simulation.chaos import disturb_log, disturb_process, forget_and_cut_off
 from tests.simulation.faulty_world import Trace, World
 from tests.simulation.judgement import is_drained, judge
 from tests.simulation.process import Process
@@ -66,6 +66,7 @@ class Outcome:
     restores: int
     rewrites: int
     encoded: int
+    parked: int
 
 
 def simulate(
@@ -76,13 +77,23 @@ def simulate(
     writers: int = 6,
     keep_trace: bool = False,
     limits: HeaderLimits = HEADER_LIMITS,
+    patience_s: float | None = None,
 ) -> Outcome:
-    """Run a world of about `steps` intents; raises `AssertionError` when something that must hold fails."""
-    return run_virtually(_simulate(seed, steps, coordinators, writers, keep_trace, limits))
+    """Run a world of about `steps` intents; raises `AssertionError` when something that must hold fails.
+
+    `patience_s`: coordinators park tables that are stuck for so long, and the log forgets what the group has passed.
+    """
+    return run_virtually(_simulate(seed, steps, coordinators, writers, keep_trace, limits, patience_s))
 
 
 async def _simulate(
-    seed: int, steps: int, coordinators: int, writers: int, keep_trace: bool, limits: HeaderLimits
+    seed: int,
+    steps: int,
+    coordinators: int,
+    writers: int,
+    keep_trace: bool,
+    limits: HeaderLimits,
+    patience_s: float | None,
 ) -> Outcome:
     rng = random.Random(seed)
     clock = SeededEnvironment(f"store/{seed}")
@@ -92,8 +103,10 @@ async def _simulate(
         session_timeout_s=0.5,
         identity=uuid.UUID(int=rng.getrandbits(128)),
         clock_ms=clock.now_ms,
+        retention_s=None if patience_s is None else 7 * 86_400.0,
     )
     world = World(rng, MemoryObjectStore(clock.now_ms), log, Trace(keep_trace))
+    world.patience_s = patience_s or 600.0
     names = [f"coordinator-{number}" for number in range(coordinators)]
     processes = [Process(world, name, CoordinatorService, limits) for name in names]
     processes.append(Process(world, "worker", WorkerService))
@@ -108,7 +121,9 @@ async def _simulate(
     published = Published()
     crowd = [_writer(world, number, published, seed, max(1, steps // writers)) for number in range(writers)]
     chaos = asyncio.gather(
-        disturb_log(world, list(TABLES)), *(disturb_process(world, process) for process in processes)
+        disturb_log(world, list(TABLES)),
+        *(disturb_process(world, process) for process in processes),
+        *([] if patience_s is None else [forget_and_cut_off(world, list(TABLES))]),
     )
     writing = asyncio.gather(*(writer.run() for writer in crowd))
     done, _ = await asyncio.wait({writing, chaos}, return_when=asyncio.FIRST_COMPLETED, timeout=100_000.0)
@@ -118,6 +133,7 @@ async def _simulate(
         assert writing in done, f"liveness: {_whereabouts(processes)}"
         await writing
         world.roughness = 0.0
+        world.unreachable.clear()
         await _end(chaos)
         for process in processes:
             process.revive()
@@ -213,6 +229,7 @@ async def _outcome(seed: int, world: World, processes: Sequence[Process], states
         rebalances=world.log.group.generation,
         rereads=world.rereads,
         encoded=world.encoded,
+        parked=world.parked,
         virtual_s=asyncio.get_running_loop().time(),
         leaves=sum(len(state.leaves) for state in states),
         pages=pages,

@@ -34,6 +34,15 @@ def test_nothing_is_lost_or_doubled_when_ledger_and_outcomes_hardly_fit_into_the
     assert outcome.pages >= 10
 
 
+@pytest.mark.parametrize("seed", [40, 43])
+def test_nothing_is_lost_or_doubled_when_tables_are_parked_and_the_log_forgets_what_the_group_has_passed(
+    seed: int,
+) -> None:
+    outcome = simulate(seed, 120, patience_s=0.5)
+    assert outcome.parked > 0
+    assert outcome.kills > 0
+
+
 def test_a_worker_that_compacts_leaves_beside_the_writers_loses_and_doubles_nothing() -> None:
     outcomes = [simulate(seed, 150) for seed in (31, 105, 106)]
     assert sum(outcome.compactions for outcome in outcomes) >= 3

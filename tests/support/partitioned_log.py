@@ -209,6 +209,11 @@ class PartitionedLog:
         held.records[:offset] = [None] * min(offset, len(held.records))
         self.changes.tell()
 
+    def hide_before(self, partition: int, offset: int) -> None:
+        """The same, but what is older can still be examined by the test."""
+        held = self._partitions[partition]
+        held.begin = max(held.begin, offset)
+
     def cut_after(self, partition: int, end: int) -> None:
         """Lose what is newer, as a restore from a backup does."""
         del self._partitions[partition].records[end:]
