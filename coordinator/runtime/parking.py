@@ -94,7 +94,7 @@ class Parking:
                 await self._look()
                 if self.late.parked or self.noticed:
                     await self._lift()
-            except (Unavailable, OutcomeUnknown, Fenced, Invalid, TimeoutError) as error:  # later, or others do it
+            except (Unavailable, OutcomeUnknown, Fenced, TimeoutError) as error:  # later, or others do it
                 structlog.get_logger().warning("parking delayed", action="retry", reason=str(error))
 
     async def _look(self) -> None:
@@ -108,9 +108,13 @@ class Parking:
             if loop is None:
                 continue
             oldest_ms = loop.pending_since_ms if parked is None else parked.oldest_ms
+            notice = self.noticed.get(where)
+            stuck_since_s = since[where]
+            if notice is not None:  # an earlier owner's, perhaps
+                stuck_since_s = min(stuck_since_s, now_s - (now_ms - notice.since_ms) / 1000)
             due = is_due(
-                self.limits,
-                stuck_since_s=since[where],
+                self.limits if parked is None else self._limits_of_parked,
+                stuck_since_s=stuck_since_s,
                 now_s=now_s,
                 others_s=self.went_on.other_than(table),
                 oldest_age_s=None if oldest_ms is None else (now_ms - oldest_ms) / 1000,
@@ -125,21 +129,25 @@ class Parking:
             elif due:
                 self._begin(where, loop, offset, since_ms)
                 to_park.setdefault(place, []).append(table)
-            elif is_quarantined and where not in self.noticed:
-                notice = _empty(where, offset, since_ms, _why(loop))
-                self.noticed[where] = await self.lot.park(notice, ())
+            elif is_quarantined and notice is None:
+                self.noticed[where] = await self.lot.park(_empty(where, offset, since_ms, _why(loop)), ())
         for where, notice in list(self.noticed.items()):
-            if self._is_over(where, where in offsets):
+            if self._is_over(where, notice, where in offsets):
                 await self.lot.unpark(notice)
                 del self.noticed[where]
         for place, tables in to_park.items():
             await self._park(place, tables)
 
-    def _is_over(self, where: Where, has_undecided: bool) -> bool:
+    @property
+    def _limits_of_parked(self) -> ParkingLimits:
+        """Of a table that earlier owners have parked; each of them may have had it for a short time."""
+        return replace(self.limits, patience_s=self.limits.patience_s / 10)
+
+    def _is_over(self, where: Where, notice: ParkedTable, has_undecided: bool) -> bool:
         """Whether a notice says what is no longer so."""
         loop = self.owner.tables.get(where[0])
         if loop is None:
-            return not has_undecided
+            return not has_undecided and self.owner.frontier.next_offset(where[1]) > notice.next_offset
         return loop.phase is not Phase.QUARANTINED and (not has_undecided or not loop.is_unknown)
 
     def _begin(self, where: Where, loop: TableLoop, offset: int, since_ms: int) -> None:
@@ -157,12 +165,12 @@ class Parking:
             "table parked", action="park", table=table, partition=place[1], offset=offset, reason=empty.why
         )
 
-    async def _park(self, place: Partition, tables: Sequence[TableName]) -> None:
+    async def _park(self, place: Partition, tables: list[TableName]) -> None:
         """Store what is theirs from where each has come to, up to where the main reading is."""
         owner, frontier = self.owner, self.owner.frontier
         name = f"parking/{place[1]}"
         try:
-            while owner.has_room_for_rejections:
+            while tables and owner.has_room_for_rejections:
                 come_to = {table: frontier.parked_to(place, table) for table in tables}
                 start = min(come_to.values())
                 if start >= frontier.next_offset(place):
@@ -181,12 +189,13 @@ class Parking:
                 if end <= start:
                     return
                 for table, mine in own.items():
-                    if end > come_to[table]:
-                        await self._store((table, place), mine, end)
+                    if end > come_to[table] and not await self._is_stored((table, place), mine, end):
+                        tables.remove(table)
         finally:
             await owner.log.forget_reader(name)
 
-    async def _store(self, where: Where, mine: Sequence[_Own], end: int) -> None:
+    async def _is_stored(self, where: Where, mine: Sequence[_Own], end: int) -> bool:
+        """Whether all of it is parked or rejected now; if not, this table is left for the next look."""
         table, place = where
         frontier = self.owner.frontier
         fit, over = self._split(where, mine)
@@ -195,10 +204,12 @@ class Parking:
                 await self._stored(where, fit)
             except Invalid:  # one of them, perhaps
                 for item in fit:
-                    await self._stored_or_rejected(where, item)
+                    if not await self._is_stored_or_rejected(where, item):
+                        return False
         if over:
             await self._reject(table, over)
         frontier.parked(place, table, end)
+        return True
 
     async def _stored(self, where: Where, items: Sequence[_Own]) -> None:
         parked, loop = self.late.parked[where], self.owner.tables.get(where[0])
@@ -208,14 +219,16 @@ class Parking:
         self.late.parked[where] = await self.lot.park(after, [raw for raw, _ in items])
         self.owner.frontier.parked(where[1], where[0], next_offset)
 
-    async def _stored_or_rejected(self, where: Where, item: _Own) -> None:
+    async def _is_stored_or_rejected(self, where: Where, item: _Own) -> bool:
         table, place = where
         try:
             await self._stored(where, [item])
-        except Invalid:
-            if item[0].position.offset < self.owner.frontier.handed_over_to(place, table):
-                raise  # it may be decided
+        except Invalid as error:
+            if item[0].position.offset < self.owner.frontier.handed_over_to(place, table):  # it may be decided
+                structlog.get_logger().error("record not parked", action="retry", table=table, reason=str(error))
+                return False
             await self._reject(table, [item])
+        return True
 
     def _split(self, where: Where, mine: Sequence[_Own]) -> tuple[list[_Own], list[_Own]]:
         """What fits, and what does not; what the table was given may be decided, and must not be rejected."""

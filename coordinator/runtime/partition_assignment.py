@@ -280,7 +280,10 @@ class PartitionAssignment:
         await asyncio.sleep(self.settings.retry_s * (0.5 + 0.5 * self.environment.jitter()))
 
     def _deliver(self, table: TableName, place: Partition, records: tuple[Record, ...], read_to: int) -> None:
-        loop = self.tables.get(table) or self._open(table, self._acknowledged)
+        loop = self.tables.get(table)
+        if loop is None:
+            loop = self._open(table, self._acknowledged)
+            self._new.add(table)
         if loop.has_room:
             self.hand_over(loop, table, place, records)
             return
@@ -289,7 +292,6 @@ class PartitionAssignment:
 
     def _open(self, table: TableName, acknowledged: Acknowledged) -> TableLoop:
         loop = self.tables[table] = self.make_loop(table, acknowledged, self)
-        self._new.add(table)
         self.start(loop.run(), f"table {table}")
         return loop
 

@@ -61,6 +61,7 @@ async def until_passed(shared: SharedTable, offset: int) -> None:
         number += 1
         [verdict] = await shared.commit(append_intent(f"go-on-{offset}-{number}", FREE))
         assert verdict.kind is VerdictKind.COMMITTED
+        await shared.sample()
         return await asyncio.to_thread(committed, shared.settings, 0) > offset
 
     await until(passed, f"the offset passes {offset}")
@@ -89,6 +90,7 @@ async def test_after_retention_a_quarantined_table_stops_no_other_and_its_record
             stuck += await shared.publish(append_intent("later", STUCK))
             await until_passed(shared, stuck[-1].offset)
             assert first.tables()[STUCK][0] is Phase.QUARANTINED
+        assert {(place.partition, place.offset) for place in stuck} <= shared.watch.parked
         await asyncio.to_thread(remove_before, settings, 0, committed(settings, 0))
         async with running(settings, store) as second:
             await until_passed(shared, committed(settings, 0))

@@ -89,7 +89,7 @@ class ParkedTopic:
     ) -> AsyncGenerator[list[LogRecord], None]:
         """As `ParkingLot.parked_records`."""
         at = TopicPartition(self._settings.parked_topic, parked.partition)
-        expected = 0
+        expected, last = 0, -1
         consumer = make_consumer(self._settings, group_id=None, reset="none", reads_all=True)
         patience_s = self._settings.request_timeout_s
         try:
@@ -105,20 +105,15 @@ class ParkedTopic:
                     portion: list[LogRecord] = []
                     for held in found:
                         said = _said(held.headers)
-                        if said is None or not self._is_of(parked, run, said) or said.number < expected:
+                        if said is None or not self._is_of(parked, run, said) or said.offset <= last:
                             continue
-                        if said.number > expected and not without_missing:
-                            break
-                        expected = said.number + 1
+                        if said.number != expected and not (without_missing and said.number > expected):
+                            continue  # of an attempt that failed, or the one before is missing
+                        expected, last = said.number + 1, said.offset
                         if said.offset >= from_offset:
                             portion.append(_record(held, said))
-                    else:
-                        if portion:
-                            yield portion
-                        continue
                     if portion:
                         yield portion
-                    raise self._missing(parked, expected)
             if expected < parked.records and not without_missing:
                 raise self._missing(parked, expected)
         except (KafkaError, TimeoutError) as error:
@@ -160,7 +155,7 @@ class ParkedTopic:
     def _is_of(self, parked: ParkedTable, run: ParkedRun, said: _Said) -> bool:
         own = (self._settings.group_id, run.writer, parked.table, parked.log, parked.partition)
         return own == (said.group, said.writer, said.table, said.log, said.partition) and (
-            said.offset < parked.next_offset and said.number < parked.records
+            parked.first_offset <= said.offset < parked.next_offset and said.number < parked.records
         )
 
     def _missing(self, parked: ParkedTable, number: int) -> Corrupt:

@@ -28,8 +28,9 @@ from rootline.adapters.kafka.parking.records import (
 )
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.parking import Lift, ParkedRun, ParkedTable
+from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogRecord
+from rootline.schemas.log_position import LogId, LogRecord
 
 
 class KafkaParkingLot:
@@ -92,7 +93,8 @@ class KafkaParkingLot:
         return [lift for lift in recorded.lifts if lift.partition in own]
 
     async def lifted(self, lift: Lift) -> None:
-        """As `ParkingLot.lifted`."""
+        """As `ParkingLot.lifted`; only an owner whom the group knows may say so."""
+        await self._confirm(lift.log, lift.partition, self._membership.generation)
         await self._membership.frontiers.publish([lift_outgoing(self._settings, lift, done=True)])
 
     async def close(self) -> None:
@@ -103,12 +105,12 @@ class KafkaParkingLot:
         membership = self._membership
         place = membership.places.get(TopicPartition(self._settings.intents_topic, parked.partition))
         if place is None or place.parked is None or membership.log != parked.log or membership.consumer is None:
-            raise membership.unavailable(f"partition {parked.partition} does not belong to this member (any more)")
+            raise self._not_mine(parked.partition)
         return _Parking(place, place.parked)
 
     async def _write(self, parked: ParkedTable, tables: Mapping[TableName, ParkedTable]) -> None:
         membership = self._membership
-        consumer, generation, held = membership.consumer, membership.generation, self._place(parked)
+        generation, held = membership.generation, self._place(parked)
         after = replace(held.parked, tables=dict(tables))
         outgoing = parking_outgoing(self._settings, after)
         if len(outgoing.value or b"") > RECORD_BYTES_MAX:
@@ -117,16 +119,28 @@ class KafkaParkingLot:
                 "`rootline quarantine list`"
             )
         await membership.frontiers.publish([outgoing])
+        await self._confirm(parked.log, parked.partition, generation)
+        held.place.parked = after
+
+    async def _confirm(self, log: LogId, partition: int, generation: int) -> None:
+        """The group accepts a commit of this generation: what was written before, later owners have read."""
+        membership = self._membership
+        consumer = membership.consumer
+        at = TopicPartition(self._settings.intents_topic, partition)
+        place = membership.places.get(at)
+        if place is None or consumer is None or membership.log != log or membership.generation != generation:
+            raise self._not_mine(partition)
         try:
             async with asyncio.timeout(self._settings.request_timeout_s), self._committing:
-                offset = max(held.place.committed, held.place.sent)  # it never goes back
-                at = TopicPartition(self._settings.intents_topic, parked.partition)
-                await commit_offsets(consumer, {at: offset}, parked.log, generation=generation)
+                offset = max(place.committed, place.sent)  # it never goes back
+                await commit_offsets(consumer, {at: offset}, log, generation=generation)
         except (KafkaError, TimeoutError) as error:
             raise membership.translated(error) from None
-        if membership.generation != generation or self._place(parked).place is not held.place:
-            raise membership.unavailable("the partitions went to others")
-        held.place.parked = after
+        if membership.generation != generation or membership.places.get(at) is not place:
+            raise self._not_mine(partition)
+
+    def _not_mine(self, partition: int) -> Unavailable:
+        return self._membership.unavailable(f"partition {partition} does not belong to this member (any more)")
 
 
 class _Parking:
