@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_kinds import IntentKind
 from rootline.schemas.root_header import RootHeader
@@ -54,6 +55,10 @@ class Kind:
     finding: str = "snapshot-wrong"
 
 
+def _not_decided(_draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change | Needs:
+    raise Invalid("kind-unknown", f"this coordinator does not decide intents of kind {intent.kind}")
+
+
 KINDS: Final[Mapping[IntentKind, Kind]] = {  # words of the summary come in this order
     IntentKind.APPEND: Kind(append),
     IntentKind.REMOVE: Kind(remove),
@@ -66,6 +71,8 @@ KINDS: Final[Mapping[IntentKind, Kind]] = {  # words of the summary come in this
     IntentKind.TAG: Kind(tag, says=says_of_tags, rule=tag_violations, finding="tags-wrong"),
     IntentKind.RESTORE: Kind(restore, says=says_of_restores, rule=restore_violations),
     IntentKind.REWRITE: Kind(rewrite, says=says_of_rewrites),
+    IntentKind.EXPIRE: Kind(_not_decided),
+    IntentKind.SWEEP: Kind(_not_decided),
 }
 
 
