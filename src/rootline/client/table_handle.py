@@ -249,17 +249,21 @@ class TableHandle(TableHistory):
         where: str | None = None,
         columns: Sequence[str] | None = None,
         *,
+        limit: int | None = None,
         version: int | None = None,
         timestamp: Moment | None = None,
         snapshot_id: int | None = None,
         tag: str | None = None,
     ) -> Scan:
-        """Rows of the table; nothing is read before `.to_arrow()`, `.to_batches()`, `.plan()` or `.count()`.
+        """Rows of the table; nothing is read before `.to_arrow()`, `.to_pandas()`, `.count()` or the like.
+
+        Polars, DuckDB, pyarrow and others also take the scan itself (`__arrow_c_stream__`), and read it as a stream.
 
         Args:
             where: a filter, such as `dep_delay > 60 and carrier = 'UA'`; without it, every row.
             columns: names, in the wanted order; also `_file`, `_pos` and the other metadata columns; without it, all
                 columns of the table.
+            limit: at most so many rows, whichever come first; files are read until there are enough.
             version: as of this version.
             timestamp: as of this moment: datetime or ISO 8601 text with its offset, or milliseconds since the epoch.
             snapshot_id: as of this snapshot.
@@ -279,6 +283,7 @@ class TableHandle(TableHistory):
             where,
             None if columns is None else tuple(columns),
             PointInTime(version, snapshot_id, timestamp, tag),
+            limit,
         )
 
     def definition(self) -> TableDefinition:
