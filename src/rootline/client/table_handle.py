@@ -24,6 +24,7 @@ from rootline.schemas.table_definition import TableDefinition
 
 if TYPE_CHECKING:
     from rootline.catalog.export.exporter import ExportedTable
+    from rootline.client.change.alter_table import TableChange
     from rootline.client.change.planned_change import ChangeOptions
     from rootline.client.read.scan import Scan
     from rootline.client.read.tree_view import TreeView
@@ -82,12 +83,37 @@ class TableHandle(TableHistory):
 
         async def operation(session: Session) -> Commit:
             definition = await self._definition(session)
-            files = await write_and_store(session, self.name, definition, given, target_bytes=target_file_size_bytes)
+            try:
+                files = await write_and_store(
+                    session, self.name, definition, given, target_bytes=target_file_size_bytes
+                )
+            except Invalid:
+                self._known, earlier = None, definition  # perhaps the columns came after it was read
+                definition = await self._definition(session)
+                if definition == earlier:
+                    raise
+                files = await write_and_store(
+                    session, self.name, definition, given, target_bytes=target_file_size_bytes
+                )
             return await append_files(
                 session, self._lake.stamp, self.name, definition, files, timeout_s=timeout_s, summary=summary
             )
 
         return self._changing(operation)
+
+    def alter(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> TableChange:
+        """Change columns and properties: `with table.alter() as change: change.add_column("gate", "string")`.
+
+        All that the block names is committed together when it ends, and again on the new definition when another
+        change came first. It raises `Invalid` then: `evolution-illegal`, `definition-invalid`.
+        """
+        from rootline.client.change.alter_table import TableChange, commit_change
+
+        def publish(change: TableChange) -> Commit | None:
+            self._known = None
+            return self._changing(lambda session: commit_change(session, self._lake.stamp, change, timeout_s=timeout_s))
+
+        return TableChange(self.name, publish)
 
     def add_files(
         self,
