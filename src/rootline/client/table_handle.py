@@ -84,17 +84,11 @@ class TableHandle(TableHistory):
         async def operation(session: Session) -> Commit:
             definition = await self._definition(session)
             try:
-                files = await write_and_store(
-                    session, self.name, definition, given, target_bytes=target_file_size_bytes
-                )
+                files = await write_and_store(session, self.name, definition, given, target_file_size_bytes)
             except Invalid:
-                self._known, earlier = None, definition  # perhaps the columns came after it was read
+                self._known = None  # perhaps its columns came after it was read
                 definition = await self._definition(session)
-                if definition == earlier:
-                    raise
-                files = await write_and_store(
-                    session, self.name, definition, given, target_bytes=target_file_size_bytes
-                )
+                files = await write_and_store(session, self.name, definition, given, target_file_size_bytes)
             return await append_files(
                 session, self._lake.stamp, self.name, definition, files, timeout_s=timeout_s, summary=summary
             )
@@ -104,8 +98,8 @@ class TableHandle(TableHistory):
     def alter(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> TableChange:
         """Change columns and properties: `with table.alter() as change: change.add_column("gate", "string")`.
 
-        All that the block names is committed together when it ends, and again on the new definition when another
-        change came first. It raises `Invalid` then: `evolution-illegal`, `definition-invalid`.
+        All that the block names is committed together when it ends, and planned again when another change came first.
+        Its end raises `Invalid`: `evolution-illegal`, `definition-invalid`.
         """
         from rootline.client.change.alter_table import TableChange, commit_change
 

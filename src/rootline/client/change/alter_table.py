@@ -48,8 +48,8 @@ _UNSET: Final = object()
 class TableChange:
     """Changes of one table's definition: `with table.alter() as change: change.add_column("gate", "string")`.
 
-    Columns are named as they are when the block begins. `commit`: what the block committed; `None` before its end, and
-    when nothing changed.
+    Each step sees what the ones before it made. `commit`: what the block committed; `None` before its end, and when
+    nothing changed.
     """
 
     table: TableName
@@ -74,7 +74,7 @@ class TableChange:
 
         Args:
             path: its name; `struct.field` adds a field to a struct.
-            field_type: as `create_table` takes them: `"long"`, an Arrow or Iceberg type, `{"x": "double"}` for a struct.
+            field_type: as `create_table` takes it: `"long"`, an Arrow or Iceberg type, `{"x": "double"}` for a struct.
             doc: a comment.
             required: whether every row must have a value.
             default: the value of rows that are there, and of those that will be written without the column.
@@ -173,13 +173,16 @@ class TableChange:
         return None if evolved(definition, wire) is definition else changes
 
     def _edited(self, definition: TableDefinition) -> Schema:
-        editor = UpdateSchema(cast("Any", _Edited(_Metadata(definition))))
-        try:
-            for step in self._steps:
+        schema, last_id = definition.schema, definition.last_column_id
+        for step in self._steps:
+            editor = UpdateSchema(cast("Any", _Edited(_Metadata(schema, last_id))))
+            try:
                 step(editor)
-            return editor._apply()
-        except (ValueError, ValidationError, TypeError) as error:
-            raise Invalid("evolution-illegal", f"{self.table}: {error}") from error
+                schema = editor._apply()
+            except (ValueError, ValidationError, TypeError) as error:
+                raise Invalid("evolution-illegal", f"{self.table}: {error}") from error
+            last_id = max(last_id, schema.highest_field_id)
+        return schema
 
     def _then(self, step: _Step) -> Self:
         self._steps.append(step)
@@ -190,19 +193,16 @@ class TableChange:
 class _Metadata:
     """What the editor asks of a table's metadata. Our own rules know about partition specs."""
 
-    definition: TableDefinition
+    of: Schema
+    last_column_id: int
     partition_specs: tuple[()] = ()
 
     def schema(self) -> Schema:
-        return self.definition.schema
+        return self.of
 
     @property
     def schemas(self) -> tuple[Schema, ...]:
-        return self.definition.schemas
-
-    @property
-    def last_column_id(self) -> int:
-        return self.definition.last_column_id
+        return (self.of,)
 
 
 @dataclass(frozen=True, slots=True)
