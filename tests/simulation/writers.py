@@ -47,6 +47,8 @@ from tests.simulation.faulty_world import World
 
 ROWS = 100
 _BODY = b"the coordinator never reads a data file"
+_CROWDED = 40
+"""With more live files in a table than this, writers remove instead of append: its roots do not grow with its age."""
 _LEAVES = 0.2
 """How many of the intents that add files name a leaf of them instead."""
 
@@ -124,7 +126,7 @@ class Writer:
         live = [] if view is None else live_data(view)
         roll = self.rng.random()
         try:
-            if view is None or len(live) < 4 or roll < 0.55:
+            if view is None or len(live) < 4 or (roll < 0.55 and len(live) <= _CROWDED):
                 return self._intent(IntentKind.APPEND, add_data_files=self._files(self.rng.randint(1, 3)))
             chosen = self.rng.sample(live, k=min(len(live), self.rng.randint(1, 2)))
             removed = tuple(RemovedFile(location=name, vector=seen_vector(view, name)) for name in chosen)
