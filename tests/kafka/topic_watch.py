@@ -9,6 +9,7 @@ only.
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -61,6 +62,7 @@ class Watch:
     read_to: dict[int, int] = field(default_factory=dict)
     samples: int = 0
     _judged: dict[int, int] = field(default_factory=dict)
+    _reading: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         servers: dict[str, str | int | float | bool] = {"bootstrap.servers": self.settings.servers(), "log_level": 0}
@@ -76,13 +78,9 @@ class Watch:
         }
         self._consumer = Consumer({**reading, "auto.offset.reset": "error"})
         self._lot = Consumer({**reading, "auto.offset.reset": "earliest"})  # what was decided is removed there
-        topics = (self.settings.intents_topic, self.settings.verdicts_topic, self.settings.dead_letters_topic)
-        known = self._consumer.list_topics(timeout=_PATIENCE_S).topics
-        self._places = [TopicPartition(name, number, 0) for name in topics for number in known[name].partitions]
-        self._consumer.assign(self._places)
-        lot = self.settings.parked_topic
-        self._lot_places = [TopicPartition(lot, number, 0) for number in known[lot].partitions]
-        self._lot.assign(self._lot_places)
+        self._lot_places: list[TopicPartition] = []
+        self._places: list[TopicPartition] = []
+        self._look_for_partitions()
 
     def sample(self) -> None:
         """Look at the group's offsets, then whether every record before them is decided; blocks.
@@ -91,6 +89,7 @@ class Watch:
             AssertionError: it is not, or an offset went back. KafkaException: there was no answer.
 
         """
+        self._look_for_partitions()
         committed = self._ask_committed()
         self.catch_up()
         for partition, offset in committed.items():
@@ -98,15 +97,20 @@ class Watch:
             assert offset >= before, f"partition {partition}: the group's offset went back from {before} to {offset}"
             for number in range(self._judged.get(partition, 0), offset):
                 self._assert_decided((partition, number), offset)
-            self._judged[partition] = offset
+            self._judged[partition] = max(offset, self._judged.get(partition, 0))
         self.committed = committed
         self.samples += 1
 
+    def forget_offsets(self) -> None:
+        """The group has lost its offsets, so they may be lower next time."""
+        self.committed = {}
+
     def catch_up(self) -> None:
         """Read all topics to their present ends, parked records first: they are removed only after their verdicts."""
-        self._read(self._lot, self._lot_places)
-        ends = self._read(self._consumer, self._places)
-        self.read_to = {number: end for (name, number), end in ends.items() if name == self.settings.intents_topic}
+        with self._reading:
+            self._read(self._lot, self._lot_places)
+            ends = self._read(self._consumer, self._places)
+            self.read_to = {number: end for (name, number), end in ends.items() if name == self.settings.intents_topic}
 
     def _read(self, consumer: Consumer, places: list[TopicPartition]) -> dict[tuple[str, int], int]:
         ends = {
@@ -130,6 +134,26 @@ class Watch:
         self._consumer.close()
         self._lot.close()
         self._group.close()
+
+    def _look_for_partitions(self) -> None:
+        """Topics may have got more of them; each is read from its beginning."""
+        settings = self.settings
+        answers = (settings.intents_topic, settings.verdicts_topic, settings.dead_letters_topic)
+        known = self._consumer.list_topics(timeout=_PATIENCE_S).topics
+        for consumer, places, topics in (
+            (self._consumer, self._places, answers),
+            (self._lot, self._lot_places, (settings.parked_topic,)),
+        ):
+            read = {(held.topic, held.partition) for held in places}
+            new = [
+                TopicPartition(name, number, 0)
+                for name in topics
+                for number in known[name].partitions
+                if (name, number) not in read
+            ]
+            if new:
+                places += new
+                consumer.incremental_assign(new)
 
     def _ask_committed(self) -> dict[int, int]:
         asked = [held for held in self._places if held.topic == self.settings.intents_topic]

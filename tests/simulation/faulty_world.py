@@ -57,10 +57,11 @@ class World:
     log: GroupLog
     trace: Trace
     roughness: float = 1.0
+    is_one_away_for_long: bool = False
     rereads: int = 0
     encoded: int = 0
     parked: int = 0
-    patience_s: float = 600.0
+    patience_s: float | None = None
     unreachable: set[str] = field(default_factory=set)
     late: set[asyncio.Task[Any]] = field(default_factory=set)
 
