@@ -41,6 +41,9 @@ class _Progress:
     parked: dict[TableName, int] = field(default_factory=dict)
 
     def frontier(self) -> int:
+        if not self.parked:
+            first = (span.first for span in self.undecided.values())
+            return min(chain(first, self.behind.values(), self.rejected), default=self.next_offset)
         spans = (span.first for table, span in self.undecided.items() if table not in self.parked)
         behind = (offset for table, offset in self.behind.items() if table not in self.parked)
         return min(chain(spans, behind, self.rejected, self.parked.values()), default=self.next_offset)

@@ -87,7 +87,7 @@ class GroupParking:
     ) -> AsyncGenerator[Sequence[LogRecord], None]:
         """As the port says; `records` counts them, so that a missing one is noticed."""
         await self.hook("read_parked")
-        _, records = self.parked.tables[(parked.log, parked.partition), parked.table]
+        _, records = self.parked.tables.get(((parked.log, parked.partition), parked.table), (parked, []))
         if len(records) < parked.records and not without_missing:
             raise Corrupt("parked-missing", f"{parked.table}: {parked.records - len(records)} parked records are gone")
         wanted = [record for record in records if from_offset <= record.position.offset < parked.next_offset]
