@@ -56,7 +56,17 @@ Those of exports and of the catalog (`rootline_export_â€¦`, `rootline_catalog_â€
 `rootline catalog serve` shows.
 
 The label `table` is given to at most {TABLES_MAX} tables, and only to tables that exist; the rest share `_other` in
-counters and have no gauges. `topic` is the identity of the log, `embedded/<uuid>` for an embedded one. Times are in
+counters and have no gauges.
+
+A verdict is counted once, when the log has acknowledged it, whatever path its intent took. `rootline_verdicts_total`
+has those that this process decided; sums over all coordinators count no intent twice. A verdict that was on record
+before this process came to it (in a root, or among the rejections held for the next coordinator) is counted in
+`rootline_verdicts_told_again_total` instead. It may be its first telling: the coordinator that decided it may have
+ended just before. One case cannot be told apart from the first time and counts as such: a record that cannot be decoded
+and is read again after a crash. The log lines follow the same rule (`action=verdict`, with `told_again`);
+[operations.md](operations.md) says how many there are.
+
+`topic` is the identity of the log, `embedded/<uuid>` for an embedded one. Times are in
 seconds.
 
 | metric | type | labels | what it tells |
