@@ -22,6 +22,7 @@ from rootline.catalog.rest.metrics import CatalogMetrics
 from rootline.catalog.rest.settings import CatalogSettings
 from rootline.coordinator.runtime.metrics import TABLES_MAX, CoordinatorMetrics
 from rootline.coordinator.settings import CoordinatorSettings
+from rootline.workers.metrics import WorkerMetrics
 from rootline.workers.settings import WorkerSettings
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
@@ -49,8 +50,12 @@ it.
 
 _METRICS_HEADER: Final = f"""# Metrics
 
-What the coordinator shows under `/metrics`: names and labels are a contract. This page is generated from the registry
-(`python -m tests.coordinator.generated_pages`); a test keeps it in step.
+What coordinators and workers show under `/metrics`: names and labels are a contract. This page is generated from the
+registry (`python -m tests.coordinator.generated_pages`); a test keeps it in step.
+
+Those that begin with `rootline_worker_` are the worker's. `rootline worker` shows them alone, `rootline up` beside the
+coordinator's; in a program that hosts an embedded lake both are in one registry. `kind` is the name of a kind of
+maintenance, as `rootline maintenance run` takes it.
 
 Those of exports and of the catalog (`rootline_export_…`, `rootline_catalog_…`) are also all that
 `rootline catalog serve` shows.
@@ -126,6 +131,7 @@ def metrics_page() -> str:
 def metrics() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
     """(name as it is scraped, type, labels, text) of every metric."""
     registry = CatalogMetrics(CoordinatorMetrics().registry).registry
+    WorkerMetrics(registry, ())
     for collector in registry._collector_to_names:
         described: Any = collector
         [metric] = described.describe()

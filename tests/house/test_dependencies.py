@@ -23,6 +23,7 @@ EXTRAS_OF = {
     "rootline.adapters.s3": ("s3",),
     "rootline.catalog.rest": ("server",),
     "rootline.coordinator.http": ("server",),
+    "rootline.workers.http": ("server",),
     "rootline.demo": ("demo", "spark"),
     "rootline.spark": ("spark",),
 }
