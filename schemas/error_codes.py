@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from rootline.schemas.error_code import ErrorCode
+from rootline.schemas.error_codes_of_data_files import CODES_OF_DATA_FILES, WAY_OUT
 from rootline.schemas.error_codes_of_intents import CODES_OF_INTENTS
 
 _CODES_OF_THE_REST: Final = (
@@ -52,7 +53,8 @@ _CODES_OF_THE_REST: Final = (
         "object-missing",
         "Corrupt",
         "An object that a root references does not exist.",
-        "Restore the object from a copy. Run `rootline check`. Restart the coordinator if it quarantined the table.",
+        "Restore the object from a copy. Run `rootline check`. Restart the coordinator if it quarantined the table. "
+        f"{WAY_OUT}",
     ),
     ErrorCode(
         "profile-unknown",
@@ -157,7 +159,7 @@ _CODES_OF_THE_REST: Final = (
         "length-wrong",
         "Corrupt",
         "An object's length differs from what the entry that names it says.",
-        "Restore the object from a copy.",
+        f"Restore the object from a copy. {WAY_OUT}",
     ),
     # services
     ErrorCode(
@@ -297,7 +299,7 @@ _CODES_OF_THE_REST: Final = (
         "data-file-corrupt",
         "Corrupt",
         "A data file is not what was committed: its length or number of rows differs, or a page is damaged.",
-        "Restore the object from a copy. Run `rootline check`.",
+        f"Restore the object from a copy. Run `rootline check`. {WAY_OUT}",
         "Do not delete anything.",
     ),
     ErrorCode(
@@ -353,4 +355,4 @@ _CODES_OF_THE_REST: Final = (
     ),
 )
 
-CODES: Final = {item.code: item for item in (*CODES_OF_INTENTS, *_CODES_OF_THE_REST)}
+CODES: Final = {item.code: item for item in (*CODES_OF_INTENTS, *_CODES_OF_THE_REST, *CODES_OF_DATA_FILES)}
