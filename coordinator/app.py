@@ -220,13 +220,13 @@ class CoordinatorService:
         return max((version for version in (own, told) if version is not None), default=None)
 
     def _told(self, verdicts: Sequence[Verdict], is_told_again: bool) -> None:
-        self.metrics.told(verdicts, is_told_again)
-        self._lines.told(verdicts, is_told_again)
+        counts = self.metrics.told(verdicts, is_told_again)
+        self._lines.told(verdicts, counts, is_told_again, of_intents=False)
 
     def _observe(self, table: TableName, note: Report | Publication) -> None:
         if isinstance(note, Publication):
-            self.metrics.published(note, self._environment.now_ms())
-            self._lines.told(note.verdicts, note.is_told_again)
+            counts = self.metrics.published(note, self._environment.now_ms())
+            self._lines.told(note.verdicts, counts, note.is_told_again)
             if note.version is not None:
                 self._newest.pop(table, None)  # so that the table becomes the newest one
                 self._newest[table] = note.version

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from rootline.coordinator.protocol.effects import Noted, Report
 from rootline.coordinator.protocol.machine_state import Phase
+from rootline.coordinator.runtime.verdict_lines import VerdictCounts
 from rootline.coordinator.runtime.verdict_outbox import Publication
 from rootline.ports.intent_feed import Partition
 from rootline.schemas.verdict import Verdict
@@ -94,18 +95,19 @@ class CoordinatorMetrics:
             case Noted.HEAD_LOADED | Noted.QUARANTINED | Noted.ENCODING_FAILED:
                 pass
 
-    def published(self, publication: Publication, now_ms: int) -> None:
+    def published(self, publication: Publication, now_ms: int) -> VerdictCounts:
         """Count verdicts, and how long their intents took to become visible."""
-        self.told(publication.verdicts, publication.is_told_again)
         for appended_ms in publication.appended_ms:
             if appended_ms:
                 self._visible.observe(max(0, now_ms - appended_ms) / 1000)
+        return self.told(publication.verdicts, publication.is_told_again)
 
-    def told(self, verdicts: Sequence[Verdict], is_told_again: bool) -> None:
-        """Count verdicts that the log has acknowledged."""
+    def told(self, verdicts: Sequence[Verdict], is_told_again: bool) -> VerdictCounts:
+        """Count verdicts that the log has acknowledged; how many of each there were."""
         kinds = Counts((verdict.kind, verdict.code or "") for verdict in verdicts)
         for (kind, code), count in kinds.items():
             (self._told_again if is_told_again else self._verdicts).labels(kind.value, code).inc(count)
+        return kinds
 
     def root(self, table: str, size_in_bytes: int, timestamp_ms: int, entries: dict[str, int]) -> None:
         """Describe the newest root; `entries`: content type → rows."""

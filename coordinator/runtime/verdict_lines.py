@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final
 
 import structlog
@@ -20,28 +19,44 @@ import structlog
 from rootline.schemas.verdict import Verdict, VerdictKind
 
 _WINDOW_S: Final = 1.0
+VerdictCounts = Mapping[tuple[VerdictKind, str], int]
+"""(kind, code, or an empty one) → how many."""
 
 
 @dataclass(slots=True)
 class VerdictLines:
-    """At most `per_s_max` lines a second for rejections, and as many for the other verdicts."""
+    """At most `per_s_max` lines a second for rejections, and as many for the other verdicts.
+
+    They are at `info`: a rejection is its writer's affair. Those of records that are no intents are at `warning`,
+    because perhaps no writer waits for them.
+    """
 
     per_s_max: int
     _rejected: int = 0
     _others: int = 0
-    _rest: Counter[str] = field(default_factory=Counter)
+    _rest: Counter[tuple[VerdictKind, str, bool]] = field(default_factory=Counter)
+    _rest_warns: bool = False
     _window: asyncio.TimerHandle | None = None
 
-    def told(self, verdicts: Sequence[Verdict], is_told_again: bool) -> None:
-        """The log has acknowledged these."""
+    def told(
+        self, verdicts: Sequence[Verdict], counts: VerdictCounts, is_told_again: bool, *, of_intents: bool = True
+    ) -> None:
+        """The log has acknowledged these, so many of each; not `of_intents`: of records that are none."""
         if not verdicts:
             return
         if self._window is None:
             self._window = asyncio.get_running_loop().call_later(_WINDOW_S, self.close)
-        rejected = [verdict for verdict in verdicts if verdict.kind is VerdictKind.REJECTED]
-        others = verdicts if not rejected else [item for item in verdicts if item.kind is not VerdictKind.REJECTED]
-        self._rejected += self._write(rejected, self.per_s_max - self._rejected, is_told_again)
-        self._others += self._write(others, self.per_s_max - self._others, is_told_again)
+        rest = Counter(counts)
+        is_any_rejected = any(kind is VerdictKind.REJECTED for kind, _ in counts)
+        if self._others < self.per_s_max or (is_any_rejected and self._rejected < self.per_s_max):
+            for verdict in verdicts:
+                if self._has_room_for(verdict):
+                    _write_one(verdict, is_told_again, of_intents)
+                    rest[verdict.kind, verdict.code or ""] -= 1
+        for (kind, code), count in rest.items():
+            if count:
+                self._rest[kind, code, is_told_again] += count
+                self._rest_warns |= not of_intents
 
     def close(self) -> None:
         """Count what had no line of its own, and begin again."""
@@ -49,24 +64,24 @@ class VerdictLines:
             self._window.cancel()
         self._window, self._rejected, self._others = None, 0, 0
         if self._rest:
-            counts, self._rest = dict(sorted(self._rest.items())), Counter()
+            counts = {_in_words(*what): count for what, count in sorted(self._rest.items())}
+            self._rest.clear()
             log = structlog.get_logger()
-            write = log.warning if any(name.startswith(VerdictKind.REJECTED) for name in counts) else log.info
+            write, self._rest_warns = log.warning if self._rest_warns else log.info, False
             write("verdicts without a line of their own", action="verdicts", counts=counts)
 
-    def _write(self, verdicts: Sequence[Verdict], room: int, is_told_again: bool) -> int:
-        """How many lines were written."""
-        count = min(room, len(verdicts))
-        for verdict in verdicts[:count]:
-            _write_one(verdict, is_told_again)
-        if count < len(verdicts):
-            self._rest.update([_summed_as(verdict, is_told_again) for verdict in islice(verdicts, count, None)])
-        return count
+    def _has_room_for(self, verdict: Verdict) -> bool:
+        """Whether it gets a line, which is counted."""
+        if verdict.kind is VerdictKind.REJECTED:
+            self._rejected += 1
+            return self._rejected <= self.per_s_max
+        self._others += 1
+        return self._others <= self.per_s_max
 
 
-def _write_one(verdict: Verdict, is_told_again: bool) -> None:
+def _write_one(verdict: Verdict, is_told_again: bool, of_intents: bool) -> None:
     log = structlog.get_logger()
-    write = log.warning if verdict.kind is VerdictKind.REJECTED else log.info
+    write = log.info if of_intents else log.warning
     write(
         f"intent {verdict.kind.value}",
         action="verdict",
@@ -82,6 +97,5 @@ def _write_one(verdict: Verdict, is_told_again: bool) -> None:
     )
 
 
-def _summed_as(verdict: Verdict, is_told_again: bool) -> str:
-    words = [verdict.kind.value, *([verdict.code] if verdict.code else []), *(["told again"] if is_told_again else [])]
-    return " ".join(words)
+def _in_words(kind: VerdictKind, code: str, is_told_again: bool) -> str:
+    return " ".join([kind.value, *([code] if code else []), *(["told again"] if is_told_again else [])])

@@ -155,6 +155,16 @@ def test_check_names_the_object_whose_bytes_were_changed_and_ends_with_one(run: 
     assert "vector-corrupt" in result.out
 
 
+def test_history_lists_a_version_of_rejections_only_when_all_are_wanted(run: Run, lake: Path, tmp_path: Path) -> None:
+    line = '{"table": "demo.flights", "kind": "remove", "remove_files": [{"location": "data/none.parquet"}]}'
+    (tmp_path / "bad.jsonl").write_text(line + "\n")
+    assert run("publish", tmp_path / "bad.jsonl", "--warehouse", lake).code == 1
+    words = ("history", "demo.flights", "--warehouse", lake, "--json")
+    assert [record["version"] for record in run(*words).records] == [3, 2, 1, 0]
+    assert [record["version"] for record in run(*words, "--all").records] == [4, 3, 2, 1, 0]
+    assert run("scan", "demo.flights", "--warehouse", lake, "--version", 4, "--count").out == "3\n"
+
+
 def test_looking_makes_no_folder_and_no_log(run: Run, tmp_path: Path) -> None:
     result = run("table", "list", "--warehouse", tmp_path / "typo")
     assert result.code == 3

@@ -28,8 +28,11 @@ class TableHistory:
         self._lake = lake
         self.name = name
 
-    def history(self, *, limit: int = 20) -> list[RootHeader]:
+    def history(self, *, limit: int = 20, everything: bool = False) -> list[RootHeader]:
         """The headers of the newest `limit` addressable versions, newest first: snapshot, totals, tags, ledger.
+
+        A version that only records verdicts (all its intents were rejected, or duplicates) is in it only if
+        `everything` is wanted. It can be read by its number all the same; `head()` is the newest version of all.
 
         Raises:
             Invalid: `setting-invalid`, `limit` is less than 1.
@@ -37,7 +40,9 @@ class TableHistory:
         """
         from rootline.client.read.history import read_history
 
-        return self._lake.holder.run(lambda session: read_history(session.store, self.name, limit))
+        return self._lake.holder.run(
+            lambda session: read_history(session.store, self.name, limit, everything=everything)
+        )
 
     def changes(self, *, from_version: int, to_version: int | None = None) -> TableChanges:
         """What changed after `from_version` up to and including `to_version` (without it, the newest), taken together.

@@ -1,4 +1,8 @@
-"""An object of the store as a file that Arrow reads on a thread, part by part."""
+"""An object of the store as a file that Arrow reads on a thread, part by part.
+
+Owns: the position, and the wait for a part. Does not own: what is read (`data_files`), the store's requests.
+Invariants: used on one thread beside the loop's own; holds no part; every wait has a deadline.
+"""
 
 from __future__ import annotations
 
