@@ -8,7 +8,7 @@ lake is open; every change waits for its verdict.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rootline.client.read.time_travel import Moment, PointInTime, read_head
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from rootline.client.read.scan import Scan
     from rootline.client.read.tree_view import TreeView
     from rootline.client.write.new_files import FileList
-    from rootline.storage.check.findings import CheckSummary, DataFiles, Finding, Progress
 
 DEFAULT_TARGET_BYTES: Final = 256 * 1024 * 1024
 _REFRESH_CODES: Final = {"table-uuid-mismatch", "schema-unknown", "spec-unknown"}
@@ -325,40 +324,6 @@ class TableHandle(TableHistory):
         from rootline.client.read.history import read_tree
 
         return self._lake.holder.run(lambda session: read_tree(session.store, self.name, PointInTime(version=version)))
-
-    def check(
-        self,
-        *,
-        data_files: DataFiles | str | None = None,
-        summary: CheckSummary | None = None,
-        progress: Progress | None = None,
-    ) -> Iterator[Finding]:
-        """Read every version of the table and yield what is wrong with it; nothing for a table that is sound.
-
-        Args:
-            data_files: how closely to look at the files that hold rows: `ignored`, `listed` (each exists; the
-                default), `sizes` (each has the length that its entry says), `footers` (and as many rows, and columns of
-                the table), `all` (and every row can be read and is within what its entry says).
-            summary: filled in as the check goes on.
-            progress: called with the summary now and then, on another thread.
-
-        Raises:
-            Invalid: `setting-invalid`, there is no such `data_files`.
-
-        """
-        from rootline.storage.check.chain import check_table
-        from rootline.storage.check.findings import DataFiles
-
-        try:
-            closely = DataFiles(data_files or DataFiles.LISTED)
-        except ValueError:
-            known = ", ".join(item.value for item in DataFiles)
-            raise Invalid("setting-invalid", f"data_files={data_files!r}: give one of {known}") from None
-        return self._lake.holder.iterate(
-            lambda session: check_table(
-                session.store, self.name, data_files=closely, summary=summary, progress=progress
-            )
-        )
 
     def export(self, format_version: int | str | None = None, version: int | None = None) -> ExportedTable:
         """Write Iceberg metadata of a version, for other engines; what was written before is only looked up.

@@ -7,6 +7,7 @@ Invariants: holds no connection, only names one; every change waits for its verd
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rootline.client.read.time_travel import Moment, PointInTime, read_head
@@ -14,11 +15,13 @@ from rootline.client.session.commit import Commit
 from rootline.client.session.open_lake import OpenLake
 from rootline.client.session.session import Session
 from rootline.client.write.producer import DEFAULT_TIMEOUT_S
+from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.root_header import RootHeader
 
 if TYPE_CHECKING:
     from rootline.client.read.changes import TableChanges
+    from rootline.storage.check.findings import CheckSummary, DataFiles, Finding, Progress
 
 
 class TableHistory:
@@ -138,6 +141,40 @@ class TableHistory:
 
         point = PointInTime(version, snapshot_id, timestamp, tag)
         return self._lake.holder.run(lambda session: preview_restore(session.store, self.name, point))
+
+    def check(
+        self,
+        *,
+        data_files: DataFiles | str | None = None,
+        summary: CheckSummary | None = None,
+        progress: Progress | None = None,
+    ) -> Iterator[Finding]:
+        """Read every version of the table and yield what is wrong with it; nothing for a table that is sound.
+
+        Args:
+            data_files: how closely to look at the files that hold rows: `ignored`, `listed` (each exists; the
+                default), `sizes` (each has the length that its entry says), `footers` (and as many rows, and columns of
+                the table), `all` (and every row can be read and is within what its entry says).
+            summary: filled in as the check goes on.
+            progress: called with the summary now and then, on another thread.
+
+        Raises:
+            Invalid: `setting-invalid`, there is no such `data_files`.
+
+        """
+        from rootline.storage.check.chain import check_table
+        from rootline.storage.check.findings import DataFiles
+
+        try:
+            closely = DataFiles(data_files or DataFiles.LISTED)
+        except ValueError:
+            known = ", ".join(item.value for item in DataFiles)
+            raise Invalid("setting-invalid", f"data_files={data_files!r}: give one of {known}") from None
+        return self._lake.holder.iterate(
+            lambda session: check_table(
+                session.store, self.name, data_files=closely, summary=summary, progress=progress
+            )
+        )
 
     def head(self) -> RootHeader:
         """The newest version's header. Raises `Invalid` (`table-unknown`)."""

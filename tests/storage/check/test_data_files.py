@@ -230,3 +230,16 @@ def test_a_file_that_left_without_a_note_that_it_is_lost_is_still_told(table: Ta
 def test_an_unknown_closeness_is_refused_by_name(table: TableHandle) -> None:
     with pytest.raises(Invalid, match="sizes, footers, all"):
         table.check(data_files="some")
+
+
+def test_files_of_an_earlier_schema_are_as_sound_as_before(lake: Lake) -> None:
+    fields = [("id", pa.int32()), ("day", pa.date32()), ("gone", pa.string())]
+    table = lake.create_table("demo.evolved", pa.schema(fields))
+    table.append({"id": [1, None], "day": [None, None], "gone": ["x", None]})
+    with table.alter() as change:
+        change.update_column("id", "bigint").add_column("more", "string").drop_column("gone")
+        change.rename_column("day", "date")
+    table.append({"id": [2**40], "date": [None], "more": ["y"]})
+    summary = CheckSummary()
+    assert list(table.check(data_files="all", summary=summary)) == []
+    assert (summary.data_files_opened, summary.rows_read) == (2, 3)
