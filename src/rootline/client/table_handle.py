@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from rootline.client import checks
 from rootline.client.read.time_travel import Moment, PointInTime, read_head
 from rootline.client.session.commit import Commit
 from rootline.client.session.open_lake import OpenLake
@@ -24,7 +25,6 @@ from rootline.schemas.table_definition import TableDefinition
 
 if TYPE_CHECKING:
     from rootline.catalog.export.exporter import ExportedTable
-    from rootline.client.change.planned_change import ChangeOptions
     from rootline.client.read.scan import Scan
     from rootline.client.read.tree_view import TreeView
     from rootline.client.write.new_files import FileList
@@ -76,15 +76,16 @@ class TableHandle(TableHistory):
         from rootline.client.write.append_files import append_files, write_and_store
         from rootline.client.write.given_rows import GivenRows
 
+        wait_s, target_bytes, kept = checks.write_options(timeout_s, target_file_size_bytes, summary)
         given = GivenRows.of(data)
         if not given.num_rows:
             raise Invalid("rows-invalid", f"{self.name}: the data has no rows; give at least one")
 
         async def operation(session: Session) -> Commit:
             definition = await self._definition(session)
-            files = await write_and_store(session, self.name, definition, given, target_bytes=target_file_size_bytes)
+            files = await write_and_store(session, self.name, definition, given, target_bytes=target_bytes)
             return await append_files(
-                session, self._lake.stamp, self.name, definition, files, timeout_s=timeout_s, summary=summary
+                session, self._lake.stamp, self.name, definition, files, timeout_s=wait_s, summary=kept
             )
 
         return self._changing(operation)
@@ -115,10 +116,13 @@ class TableHandle(TableHistory):
         """
         from rootline.client.write.append_files import append_files
 
+        wait_s, _, kept = checks.write_options(timeout_s, DEFAULT_TARGET_BYTES, summary)
+        given = checks.data_files(files)
+
         async def operation(session: Session) -> Commit:
             definition = await self._definition(session)
             return await append_files(
-                session, self._lake.stamp, self.name, definition, files, timeout_s=timeout_s, summary=summary
+                session, self._lake.stamp, self.name, definition, given, timeout_s=wait_s, summary=kept
             )
 
         return self._changing(operation)
@@ -140,8 +144,10 @@ class TableHandle(TableHistory):
         """
         from rootline.client.write.new_files import write_leaves
 
+        given, spec = checks.data_files(files), checks.whole_or_none(spec_id, "spec_id", least=0)
+
         async def operation(session: Session) -> tuple[AddedManifest, ...]:
-            return await write_leaves(session, self.name, await self._definition(session), files, spec_id)
+            return await write_leaves(session, self.name, await self._definition(session), given, spec)
 
         return self._changing(operation)
 
@@ -179,12 +185,13 @@ class TableHandle(TableHistory):
 
         """
         from rootline.client.change.overwrite_rows import overwrite_rows
+        from rootline.client.change.planned_change import ChangeOptions
         from rootline.client.write.given_rows import GivenRows
 
-        rows = GivenRows.of(data)
-        options = _options(isolation, timeout_s, target_file_size_bytes, summary)
+        options = ChangeOptions.of(isolation, timeout_s, target_file_size_bytes, summary)
+        rows, replaced = GivenRows.of(data), checks.filter_text(where)
         return self._changing(
-            lambda session: overwrite_rows(session, self._lake.stamp, self.name, rows, where, options)
+            lambda session: overwrite_rows(session, self._lake.stamp, self.name, rows, replaced, options)
         )
 
     def delete_where(
@@ -208,9 +215,13 @@ class TableHandle(TableHistory):
 
         """
         from rootline.client.change.delete_rows import delete_rows
+        from rootline.client.change.planned_change import ChangeOptions
 
-        options = _options(isolation, timeout_s, DEFAULT_TARGET_BYTES, summary)
-        return self._changing(lambda session: delete_rows(session, self._lake.stamp, self.name, where, options))
+        options = ChangeOptions.of(isolation, timeout_s, DEFAULT_TARGET_BYTES, summary)
+        deleted = checks.filter_text(where)
+        if deleted is None:
+            raise Invalid("filter-invalid", "where is None: say which rows to delete, or 'true' for all of them")
+        return self._changing(lambda session: delete_rows(session, self._lake.stamp, self.name, deleted, options))
 
     def rewrite(
         self,
@@ -241,8 +252,9 @@ class TableHandle(TableHistory):
         """
         from rootline.client.change.rewrite_files import RewriteOptions, rewrite_files
 
-        options = RewriteOptions(timeout_s, target_file_size_bytes, dict(summary or {}))
-        return self._changing(lambda session: rewrite_files(session, self._lake.stamp, self.name, where, options))
+        options = RewriteOptions(*checks.write_options(timeout_s, target_file_size_bytes, summary))
+        chosen = checks.filter_text(where)
+        return self._changing(lambda session: rewrite_files(session, self._lake.stamp, self.name, chosen, options))
 
     def scan(
         self,
@@ -280,10 +292,10 @@ class TableHandle(TableHistory):
         return Scan(
             self._lake.holder,
             self.name,
-            where,
-            None if columns is None else tuple(columns),
+            checks.filter_text(where),
+            None if columns is None else checks.texts(columns, "columns"),
             PointInTime(version, snapshot_id, timestamp, tag),
-            limit,
+            checks.whole_or_none(limit, "limit", least=0),
         )
 
     def definition(self) -> TableDefinition:
@@ -304,7 +316,8 @@ class TableHandle(TableHistory):
         """
         from rootline.client.read.history import read_tree
 
-        return self._lake.holder.run(lambda session: read_tree(session.store, self.name, PointInTime(version=version)))
+        point = PointInTime(version=version)
+        return self._lake.holder.run(lambda session: read_tree(session.store, self.name, point))
 
     def check(self, *, data_files: DataFiles | None = None, summary: CheckSummary | None = None) -> Iterator[Finding]:
         """Read every version of the table and yield what is wrong with it; nothing for a table that is sound.
@@ -315,9 +328,13 @@ class TableHandle(TableHistory):
 
         """
         from rootline.storage.check.chain import check_table
-        from rootline.storage.check.findings import DataFiles
+        from rootline.storage.check.findings import CheckSummary, DataFiles
 
-        closely = data_files or DataFiles.LISTED
+        closely = DataFiles.LISTED
+        if data_files is not None:
+            closely = checks.one_of(data_files, DataFiles, "data_files", "one of DataFiles, or None")
+        if summary is not None:
+            checks.one_of(summary, CheckSummary, "summary", "a CheckSummary, or None")
         return self._lake.holder.iterate(
             lambda session: check_table(session.store, self.name, data_files=closely, summary=summary)
         )
@@ -338,7 +355,8 @@ class TableHandle(TableHistory):
         """
         from rootline.client.read.export_table import export_table
 
-        return self._lake.holder.run(lambda session: export_table(session, self.name, format_version, version))
+        exported = checks.whole_or_none(version, "version")
+        return self._lake.holder.run(lambda session: export_table(session, self.name, format_version, exported))
 
     def __repr__(self) -> str:
         return f"<TableHandle {self.name} of {self._lake!r}>"
@@ -365,16 +383,3 @@ class TableHandle(TableHistory):
             head = await read_head(session.store, self.name)
             self._known = await read_definition(session.store, head.header)
         return self._known
-
-
-def _options(
-    isolation: Isolation | str, timeout_s: float, target_bytes: int, summary: Mapping[str, str] | None
-) -> ChangeOptions:
-    from rootline.client.change.planned_change import ChangeOptions
-
-    try:
-        checked = Isolation(isolation)
-    except ValueError as error:
-        known = " or ".join(Isolation)
-        raise Invalid("setting-invalid", f"isolation {isolation!r}: write {known}") from error
-    return ChangeOptions(timeout_s, checked, target_bytes, dict(summary or {}))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rootline.client import checks
 from rootline.client.read.time_travel import Moment, PointInTime, read_head
 from rootline.client.session.commit import Commit
 from rootline.client.session.open_lake import OpenLake
@@ -37,7 +38,8 @@ class TableHistory:
         """
         from rootline.client.read.history import read_history
 
-        return self._lake.holder.run(lambda session: read_history(session.store, self.name, limit))
+        most = checks.whole(limit, "limit", least=1)
+        return self._lake.holder.run(lambda session: read_history(session.store, self.name, most))
 
     def changes(self, *, from_version: int, to_version: int | None = None) -> TableChanges:
         """What changed after `from_version` up to and including `to_version` (without it, the newest), taken together.
@@ -51,7 +53,8 @@ class TableHistory:
         """
         from rootline.client.read.changes import read_changes
 
-        return self._lake.holder.run(lambda session: read_changes(session.store, self.name, from_version, to_version))
+        first, last = checks.whole(from_version, "from_version"), checks.whole_or_none(to_version, "to_version")
+        return self._lake.holder.run(lambda session: read_changes(session.store, self.name, first, last))
 
     def tag(
         self,
@@ -76,9 +79,11 @@ class TableHistory:
         """
         from rootline.client.change.tags import set_tag
 
+        tag, tagged = checks.text(name, "name"), checks.whole_or_none(version, "version")
+        may_move, wait_s = checks.truth(move, "move"), checks.seconds(timeout_s)
         return self._lake.holder.run(
             lambda session: set_tag(
-                session, self._lake.stamp, self.name, name, version, may_move=move, timeout_s=timeout_s
+                session, self._lake.stamp, self.name, tag, tagged, may_move=may_move, timeout_s=wait_s
             )
         )
 
@@ -86,8 +91,9 @@ class TableHistory:
         """Delete a tag. Raises as `tag`, and `Invalid` (`tag-unknown`) when there is none."""
         from rootline.client.change.tags import delete_tag
 
+        tag, wait_s = checks.text(name, "name"), checks.seconds(timeout_s)
         return self._lake.holder.run(
-            lambda session: delete_tag(session, self._lake.stamp, self.name, name, timeout_s=timeout_s)
+            lambda session: delete_tag(session, self._lake.stamp, self.name, tag, timeout_s=wait_s)
         )
 
     def tags(self) -> dict[str, int]:
@@ -115,9 +121,9 @@ class TableHistory:
         """
         from rootline.client.change.restore_version import restore_version
 
-        point = PointInTime(version, snapshot_id, timestamp, tag)
+        point, wait_s = PointInTime(version, snapshot_id, timestamp, tag), checks.seconds(timeout_s)
         return self._lake.holder.run(
-            lambda session: restore_version(session, self._lake.stamp, self.name, point, timeout_s=timeout_s)
+            lambda session: restore_version(session, self._lake.stamp, self.name, point, timeout_s=wait_s)
         )
 
     def preview_restore(
