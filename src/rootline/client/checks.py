@@ -21,6 +21,7 @@ from rootline.schemas.intent import DataFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyiceberg.expressions import BooleanExpression
 
 T = TypeVar("T")
 _CODE: Final = "setting-invalid"
@@ -39,6 +40,17 @@ def filter_text(where: object, name: str = "where") -> str | None:
     if where is None or isinstance(where, str):
         return where
     raise _refused("filter-invalid", name, where, "a text such as \"carrier = 'UA'\"")
+
+
+def scan_filter(where: Any) -> str | BooleanExpression | None:
+    """A filter as text or as an expression of pyiceberg, or none. Raises `filter-invalid`."""
+    if where is None or isinstance(where, str):
+        return where
+    from pyiceberg.expressions import BooleanExpression
+
+    if isinstance(where, BooleanExpression):
+        return where
+    return filter_text(where)
 
 
 def text(value: object, name: str) -> str:

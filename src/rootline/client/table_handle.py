@@ -24,6 +24,8 @@ from rootline.schemas.intent import AddedManifest, Isolation
 from rootline.schemas.table_definition import TableDefinition
 
 if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
     from rootline.catalog.export.exporter import ExportedTable
     from rootline.client.read.scan import Scan
     from rootline.client.read.tree_view import TreeView
@@ -258,7 +260,7 @@ class TableHandle(TableHistory):
 
     def scan(
         self,
-        where: str | None = None,
+        where: str | BooleanExpression | None = None,
         columns: Sequence[str] | None = None,
         *,
         limit: int | None = None,
@@ -272,7 +274,8 @@ class TableHandle(TableHistory):
         Polars, DuckDB, pyarrow and others also take the scan itself (`__arrow_c_stream__`), and read it as a stream.
 
         Args:
-            where: a filter, such as `dep_delay > 60 and carrier = 'UA'`; without it, every row.
+            where: a filter, such as `dep_delay > 60 and carrier = 'UA'`, or an expression of pyiceberg; without it,
+                every row.
             columns: names, in the wanted order; also `_file`, `_pos` and the other metadata columns; without it, all
                 columns of the table.
             limit: at most so many rows, whichever come first; files are read until there are enough.
@@ -292,7 +295,7 @@ class TableHandle(TableHistory):
         return Scan(
             self._lake.holder,
             self.name,
-            checks.filter_text(where),
+            checks.scan_filter(where),
             None if columns is None else checks.texts(columns, "columns"),
             PointInTime(version, snapshot_id, timestamp, tag),
             checks.whole_or_none(limit, "limit", least=0),
