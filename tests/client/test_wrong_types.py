@@ -32,13 +32,14 @@ class Odd:
 
 
 ODD = Odd()
-TEXT: list[Any] = [5, 5.5, True, b"text", ["text"], {"text": 1}, ODD]
-PLACE: list[Any] = [5, True, b"text", ["text"], ODD, "zero\0byte"]
+HALF = "half \ud800"
+TEXT: list[Any] = [5, 5.5, True, b"text", ["text"], {"text": 1}, ODD, HALF]
+PLACE: list[Any] = [5, True, b"text", ["text"], ODD, "zero\0byte", HALF]
 WHOLE: list[Any] = ["3", 3.0, float("nan"), True, b"3", [3], {3: 3}, ODD, 2**70]
 SECONDS: list[Any] = ["3", None, True, float("nan"), -1, [3], ODD]
 TRUTH: list[Any] = ["yes", 1, None, [True], ODD]
-TEXTS: list[Any] = ["id", 5, b"id", [5], [None], {"id": 1}, ["id", ODD], ODD]
-TEXT_MAP: list[Any] = ["a", 5, ["a"], {"a": 1}, {1: "a"}, {"a": None}, ODD]
+TEXTS: list[Any] = ["id", 5, b"id", [5], [None], {"id": 1}, ["id", ODD], ODD, [HALF]]
+TEXT_MAP: list[Any] = ["a", 5, ["a"], {"a": 1}, {1: "a"}, {"a": None}, ODD, {"a": HALF}]
 ROWS: list[Any] = [5, None, "rows", True, [5], {"id": 5}, {5: [5]}, {"id": [ODD]}, [{"id": ODD}], [], ODD]
 FILES: list[Any] = [5, None, "x", [5], ["x"], [None], {"a": 1}, pa.table({"x": [1]}), ODD]
 MOMENT: list[Any] = [True, 5.5, "yesterday", b"2013-01-31", [5], ODD, 2**70]

@@ -37,27 +37,25 @@ def table(name: object) -> TableName:
 
 def filter_text(where: object, name: str = "where") -> str | None:
     """A filter as text, or none. Raises `filter-invalid`."""
-    if where is None or isinstance(where, str):
-        return where
+    if where is None:
+        return None
+    if isinstance(where, str):
+        return _storable(where, name, "filter-invalid")
     raise _refused("filter-invalid", name, where, "a text such as \"carrier = 'UA'\"")
 
 
 def scan_filter(where: Any) -> str | BooleanExpression | None:
     """A filter as text or as an expression of pyiceberg, or none. Raises `filter-invalid`."""
-    if where is None or isinstance(where, str):
-        return where
     from pyiceberg.expressions import BooleanExpression
 
-    if isinstance(where, BooleanExpression):
-        return where
-    return filter_text(where)
+    return where if isinstance(where, BooleanExpression) else filter_text(where)
 
 
 def text(value: object, name: str) -> str:
     """A text."""
     if not isinstance(value, str):
         raise _refused(_CODE, name, value, "a text")
-    return value
+    return _storable(value, name, _CODE)
 
 
 def place(value: object, name: str) -> str:
@@ -66,7 +64,7 @@ def place(value: object, name: str) -> str:
         raise _refused(_CODE, name, value, "a path or a URL")
     if "\0" in found:
         raise Invalid(_CODE, f"{name} {found!r:.80} has a zero byte in it: give a path or a URL")
-    return found
+    return _storable(found, name, _CODE)
 
 
 def texts(values: object, name: str) -> tuple[str, ...]:
@@ -87,6 +85,7 @@ def text_map(values: object, name: str) -> dict[str, str]:
     for key, value in values.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise _refused(_CODE, f"{name}: the entry {key!r:.80}", value, "a text for a text")
+        _storable(key + value, f"{name}: the entry {key!r:.80}", _CODE)
     return dict(values)
 
 
@@ -158,6 +157,25 @@ def data_files(files: Any) -> list[DataFile] | pa.Table:
         if not isinstance(file, DataFile):
             raise _refused(_CODE, f"files: item {at}", file, "a list of DataFile, or an Arrow table")
     return given
+
+
+def column_name(name: object, code: str) -> str:
+    """A column's name. Raises `Invalid` with this code."""
+    if not isinstance(name, str) or not name:
+        raise Invalid(code, f"{name!r:.80} is no column's name: give a text that is not empty")
+    return _storable(name, "a column's name", code)
+
+
+def _storable(value: str, name: str, code: str) -> str:
+    """Half of a surrogate pair is a text for Python, but for no one else."""
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise Invalid(
+                code, f"{name} has half a character at {error.start + 1}: {value[:80]!r}; correct it"
+            ) from error
+    return value
 
 
 def _refused(code: str, name: str, value: Any, wanted: str) -> Invalid:
