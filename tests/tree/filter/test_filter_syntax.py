@@ -125,6 +125,8 @@ def test_words_signs_and_literals_mean_what_they_mean_in_sql(text: str, conditio
         ("s like '%a'", "one wildcard only"),
         ("i between 1 or 2", "AND is expected between the two ends"),
         ("1 = 2", "two literals are compared"),
+        ("i = " + "9" * 5000, "a number may have 400 digits; at character 5"),
+        ("i < -1e" + "9" * 5000, "a number may have 400 digits"),
         ("i = 1x", "does not belong to the filter; at character 6"),
         ("i = null", r"write IS NULL|column null"),
         ("x = nan", "no column 'x'; .* at character 1: x <-- here = nan"),
@@ -150,6 +152,12 @@ def test_a_place_far_into_the_text_is_shown_with_its_neighbours_only() -> None:
     with pytest.raises(Invalid, match=r"at character 9008: ….*i +\+ <-- here 1 = 2 or .*…; write") as caught:
         bound("i = 1 or " * 1000 + "  i    + 1 = 2" + " or i = 1" * 1000)
     assert len(caught.value.message) < 400
+
+
+def test_a_name_of_any_length_is_refused_in_a_short_message() -> None:
+    with pytest.raises(Invalid, match="there is no column 'aaa") as caught:
+        bound("a" * 1_000_000 + " = 1")
+    assert len(caught.value.message) < 2_000
 
 
 def test_parentheses_inside_texts_do_not_nest() -> None:

@@ -32,6 +32,7 @@ from rootline.tree.filter.conditions import NEGATED, Operator
 
 MAX_FILTER_DEPTH: Final = 64
 MAX_FILTER_TESTS: Final = 10_000
+_DIGITS_MAX: Final = 400
 _EXAMPLE: Final = "write it as in \"dep_delay > 60 and carrier = 'UA'\""
 
 
@@ -147,6 +148,7 @@ def read_filter(text: str) -> Tree:
 
 def marked(text: str, at: int, end: int) -> str:
     """The place in `text` that a message is about: characters `at` to `end`."""
+    end = min(end, at + 80)
     before = text[max(0, at - 60) : end]
     after = text[end : end + 30]
     cut = "…" if at > 60 else ""
@@ -323,15 +325,22 @@ class _Reader:
         if token.kind is _Kind.TEXT:
             return Value(StringLiteral(_unquoted(self._take().text)), token.at)
         if token.kind is _Kind.NUMBER:
-            return Value(_number(self._take().text, ""), token.at)
+            return Value(self._number(""), token.at)
         if token.kind is _Kind.SIGN and token.text in "+-" and self._tokens[self._next + 1].kind is _Kind.NUMBER:
             self._take()
-            return Value(_number(self._take().text, token.text), token.at)
+            return Value(self._number(token.text), token.at)
         if token.word in ("true", "false"):
             return Value(BooleanLiteral(self._take().word == "true"), token.at)
         if token.kind is _Kind.WORD or token.kind is _Kind.QUOTED:
             return self._name(token.at)
         raise self._unreadable("a column or a literal is expected")
+
+    def _number(self, sign: str) -> Literal[Any]:
+        token = self._peek
+        if len(token.text) > _DIGITS_MAX:
+            raise self._refusal(token, f"a number may have {_DIGITS_MAX} digits")
+        text = self._take().text
+        return LongLiteral(int(sign + text)) if text.isdigit() else DecimalLiteral(Decimal(sign + text))
 
     def _name(self, at: int) -> Name:
         parts = [self._part()]
@@ -351,9 +360,3 @@ class _Reader:
 
 def _unquoted(text: str) -> str:
     return text[1:-1].replace("''", "'")
-
-
-def _number(text: str, sign: str) -> Literal[Any]:
-    if text.isdigit():
-        return LongLiteral(int(sign + text))
-    return DecimalLiteral(Decimal(sign + text))

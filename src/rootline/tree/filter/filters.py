@@ -85,6 +85,7 @@ class BoundFilter:
         return frozenset(found)
 
 
+_NAME_CHARS_MAX: Final = 1_000
 EVERY_ROW: Final = BoundFilter(ALWAYS, "true")
 
 
@@ -130,6 +131,8 @@ def _named(name: Name, schema: Schema, text: str) -> NestedField:
 def _at_path(parts: Sequence[str], schema: Schema) -> NestedField:
     fields: Iterable[NestedField] = schema.fields
     name = ".".join(parts)
+    if len(name) > _NAME_CHARS_MAX:
+        name = f"{name[:_NAME_CHARS_MAX]}…"
     found: NestedField | None = None
     for at, part in enumerate(parts):
         found = next((field for field in fields if field.name == part), None)
