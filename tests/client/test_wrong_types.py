@@ -79,6 +79,7 @@ WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
     },
     TableHandle.rewrite: {"where": TEXT, **SIZE, **SECONDS_AND_SUMMARY},
     TableHandle.scan: {"where": TEXT, "columns": TEXTS, "limit": [*WHOLE, -1], **POINT},
+    TableHandle.alter: {"timeout_s": SECONDS},
     TableHandle.definition: {},
     TableHandle.tree: {"version": WHOLE},
     TableHandle.check: {"data_files": [5, "listed", ODD], "summary": [5, {}, ODD]},

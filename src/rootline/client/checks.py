@@ -44,6 +44,14 @@ def filter_text(where: object, name: str = "where") -> str | None:
     raise _refused("filter-invalid", name, where, "a text such as \"carrier = 'UA'\"")
 
 
+def deleting_filter(where: object) -> str:
+    """A filter as text; deleting every row takes a word."""
+    found = filter_text(where)
+    if found is None:
+        raise Invalid("filter-invalid", "where is None: say which rows to delete, or 'true' for all of them")
+    return found
+
+
 def scan_filter(where: Any) -> str | BooleanExpression | None:
     """A filter as text or as an expression of pyiceberg, or none. Raises `filter-invalid`."""
     from pyiceberg.expressions import BooleanExpression
@@ -131,6 +139,11 @@ def one_of(value: object, kind: type[T], name: str, wanted: str) -> T:
     if not isinstance(value, kind):
         raise _refused(_CODE, name, value, wanted)
     return value
+
+
+def one_of_or_none(value: object, kind: type[T], name: str, wanted: str) -> T | None:
+    """A value of this type, or none."""
+    return None if value is None else one_of(value, kind, name, f"{wanted}, or None")
 
 
 def write_options(

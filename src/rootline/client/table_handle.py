@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
     from rootline.catalog.export.exporter import ExportedTable
+    from rootline.client.change.alter_table import TableChange
     from rootline.client.read.scan import Scan
     from rootline.client.read.tree_view import TreeView
     from rootline.client.write.new_files import FileList
@@ -59,9 +60,8 @@ class TableHandle(TableHistory):
         """Add rows: write Parquet files, store them, publish one intent, wait for its verdict.
 
         Args:
-            data: a data frame of pandas or Polars, an Arrow table, batch or reader, a list of dicts, a dict of columns,
-                or what has `__arrow_c_stream__`. Columns are found by name; values of another type than the table's
-                are cast where none of them changes.
+            data: a data frame of pandas or Polars, any rows of Arrow, a list of dicts, a dict of columns.
+                Columns are found by name; values of another type are cast where none of them changes.
             timeout_s: how many seconds to wait for the verdict.
             target_file_size_bytes: about how large a data file gets.
             summary: text to text, kept in the snapshot.
@@ -85,12 +85,33 @@ class TableHandle(TableHistory):
 
         async def operation(session: Session) -> Commit:
             definition = await self._definition(session)
-            files = await write_and_store(session, self.name, definition, given, target_bytes=target_bytes)
+            try:
+                files = await write_and_store(session, self.name, definition, given, target_bytes)
+            except Invalid:
+                self._known = None  # perhaps its columns came after it was read
+                definition = await self._definition(session)
+                files = await write_and_store(session, self.name, definition, given, target_bytes)
             return await append_files(
                 session, self._lake.stamp, self.name, definition, files, timeout_s=wait_s, summary=kept
             )
 
         return self._changing(operation)
+
+    def alter(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> TableChange:
+        """Change columns and properties: `with table.alter() as change: change.add_column("gate", "string")`.
+
+        All that the block names is committed together when it ends, and planned again when another change came first.
+        Its end raises `Invalid`: `evolution-illegal`, `definition-invalid`.
+        """
+        from rootline.client.change.alter_table import TableChange, commit_change
+
+        wait_s = checks.seconds(timeout_s)
+
+        def publish(change: TableChange) -> Commit | None:
+            self._known = None
+            return self._changing(lambda session: commit_change(session, self._lake.stamp, change, timeout_s=wait_s))
+
+        return TableChange(self.name, publish)
 
     def add_files(
         self,
@@ -191,10 +212,8 @@ class TableHandle(TableHistory):
         from rootline.client.write.given_rows import GivenRows
 
         options = ChangeOptions.of(isolation, timeout_s, target_file_size_bytes, summary)
-        rows, replaced = GivenRows.of(data), checks.filter_text(where)
-        return self._changing(
-            lambda session: overwrite_rows(session, self._lake.stamp, self.name, rows, replaced, options)
-        )
+        rows, by = GivenRows.of(data), checks.filter_text(where)
+        return self._changing(lambda session: overwrite_rows(session, self._lake.stamp, self.name, rows, by, options))
 
     def delete_where(
         self,
@@ -220,9 +239,7 @@ class TableHandle(TableHistory):
         from rootline.client.change.planned_change import ChangeOptions
 
         options = ChangeOptions.of(isolation, timeout_s, DEFAULT_TARGET_BYTES, summary)
-        deleted = checks.filter_text(where)
-        if deleted is None:
-            raise Invalid("filter-invalid", "where is None: say which rows to delete, or 'true' for all of them")
+        deleted = checks.deleting_filter(where)
         return self._changing(lambda session: delete_rows(session, self._lake.stamp, self.name, deleted, options))
 
     def rewrite(
@@ -271,11 +288,10 @@ class TableHandle(TableHistory):
     ) -> Scan:
         """Rows of the table; nothing is read before `.to_arrow()`, `.to_pandas()`, `.count()` or the like.
 
-        Polars, DuckDB, pyarrow and others also take the scan itself (`__arrow_c_stream__`), and read it as a stream.
+        Polars, DuckDB, pyarrow and others also take the scan itself, as a stream (`__arrow_c_stream__`).
 
         Args:
-            where: a filter, such as `dep_delay > 60 and carrier = 'UA'`, or an expression of pyiceberg; without it,
-                every row.
+            where: a filter, such as `dep_delay > 60 and carrier = 'UA'`, or pyiceberg's; without it, every row.
             columns: names, in the wanted order; also `_file`, `_pos` and the other metadata columns; without it, all
                 columns of the table.
             limit: at most so many rows, whichever come first; files are read until there are enough.
@@ -319,8 +335,7 @@ class TableHandle(TableHistory):
         """
         from rootline.client.read.history import read_tree
 
-        point = PointInTime(version=version)
-        return self._lake.holder.run(lambda session: read_tree(session.store, self.name, point))
+        return self._lake.holder.run(lambda session: read_tree(session.store, self.name, PointInTime(version=version)))
 
     def check(self, *, data_files: DataFiles | None = None, summary: CheckSummary | None = None) -> Iterator[Finding]:
         """Read every version of the table and yield what is wrong with it; nothing for a table that is sound.
@@ -333,11 +348,8 @@ class TableHandle(TableHistory):
         from rootline.storage.check.chain import check_table
         from rootline.storage.check.findings import CheckSummary, DataFiles
 
-        closely = DataFiles.LISTED
-        if data_files is not None:
-            closely = checks.one_of(data_files, DataFiles, "data_files", "one of DataFiles, or None")
-        if summary is not None:
-            checks.one_of(summary, CheckSummary, "summary", "a CheckSummary, or None")
+        closely = checks.one_of_or_none(data_files, DataFiles, "data_files", "one of DataFiles") or DataFiles.LISTED
+        checks.one_of_or_none(summary, CheckSummary, "summary", "a CheckSummary")
         return self._lake.holder.iterate(
             lambda session: check_table(session.store, self.name, data_files=closely, summary=summary)
         )

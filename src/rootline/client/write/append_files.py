@@ -34,7 +34,7 @@ def _fresh_uuids(session: Session) -> Iterator[uuid.UUID]:
 
 
 async def write_and_store(
-    session: Session, table: TableName, definition: TableDefinition, data: pa.Table | GivenRows, *, target_bytes: int
+    session: Session, table: TableName, definition: TableDefinition, data: pa.Table | GivenRows, target_bytes: int
 ) -> list[DataFile]:
     """Data files of `data`, in the store."""
 
