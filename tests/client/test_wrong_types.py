@@ -221,3 +221,27 @@ def test_numbers_of_numpy_and_paths_are_as_good_as_pythons_own(tmp_path: Path) -
         table.append({"id": np.arange(3)}, timeout_s=30)
         assert table.scan(version=np.int64(1), limit=np.int32(2)).count() == 2
         assert table.restore(version=np.int64(0)).version == 2
+
+
+ALTERATIONS: dict[str, Callable[[Any, Any], object]] = {
+    "add_column": lambda change, wrong: change.add_column(wrong, "long"),
+    "add_column's type": lambda change, wrong: change.add_column("new", wrong),
+    "drop_column": lambda change, wrong: change.drop_column(wrong),
+    "rename_column": lambda change, wrong: change.rename_column("id", wrong),
+    "update_column": lambda change, wrong: change.update_column(wrong, doc="x"),
+    "move_column": lambda change, wrong: change.move_column(wrong, first=True),
+    "set_identifier_fields": lambda change, wrong: change.set_identifier_fields(wrong),
+    "union_by_name": lambda change, wrong: change.union_by_name(wrong),
+    "set_properties": lambda change, wrong: change.set_properties(wrong),
+    "remove_properties": lambda change, wrong: change.remove_properties(wrong),
+}
+
+
+@pytest.mark.parametrize("alteration", ALTERATIONS)
+def test_a_definition_is_not_changed_by_values_of_wrong_types(owners: dict[type, Any], alteration: str) -> None:
+    table = owners[TableHandle]
+    for wrong in (5, b"x", [5], {5: 5}, ODD, True, HALF, ("id", 5)):
+        with pytest.raises(Invalid) as caught, table.alter() as change:
+            ALTERATIONS[alteration](change, wrong)
+        assert not NOT_OURS.search(str(caught.value)), wrong
+    assert table.definition().schema.column_names == ["id"]
