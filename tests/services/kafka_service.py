@@ -30,6 +30,7 @@ from tests.services.toxiproxy import Proxy, Toxiproxy
 
 USER = "rootline"
 PASSWORD = "rootline-tests-only"
+_PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,11 @@ class KafkaBroker:
         self._process = self._start()
         self.wait_ready()
 
+    def revive(self) -> None:
+        """Start it again if it was killed."""
+        if not self._process.is_alive:
+            self.start_again()
+
     def stop(self) -> None:
         """Ask it to end, and wait."""
         os.kill(self._process.pid, signal.SIGTERM)
@@ -125,7 +131,10 @@ class KafkaService:
     def with_topics(self, partitions: int = 4, **changes: Any) -> KafkaSettings:
         """Settings whose topics exist."""
         settings = self.settings(**changes)
-        create_topics(settings, partitions=partitions, replication_factor=1)
+        patient = settings.model_copy(
+            update={"request_timeout_s": _PATIENCE_S}
+        )  # the test's own may be short on purpose
+        create_topics(patient, partitions=partitions, replication_factor=1)
         return settings
 
     def secure(self, settings: KafkaSettings, **changes: Any) -> KafkaSettings:
