@@ -13,6 +13,8 @@ import uuid
 from dataclasses import dataclass, field
 from struct import pack
 
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 from pyroaring import BitMap64
 
 from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, encode_leaf
@@ -39,6 +41,7 @@ from rootline.schemas.object_keys import key_of
 from rootline.schemas.verdict import VerdictKind
 from rootline.storage.metadata.table_loader import load_table
 from rootline.storage.metadata.vector_reader import read_vector
+from rootline.tree.evolution.changes import DefinitionChanges, schema_changes
 from rootline.tree.state.table_state import TableState
 from tests.simulation.faulty_world import World
 
@@ -137,6 +140,8 @@ class Writer:
                 return self._rewrite(view, live)
             if roll < 0.98:
                 return self._history(view, roll)
+            if roll < 0.985:
+                return self._alter(view)
         except RootlineError:
             pass
         wrong = self._files(1)[0].model_copy(update={"location": "../outside.parquet"})
@@ -235,6 +240,13 @@ class Writer:
         seen = head.tags.get(tag)
         wanted = None if seen is not None and self.rng.random() < 0.3 else version
         return self._intent(IntentKind.TAG, ref=VersionReference(version=wanted, tag=tag, seen_version=seen))
+
+    def _alter(self, view: TableState) -> Intent:
+        """A column more; whoever changed the definition since makes it a rejection."""
+        more = NestedField(view.definition.last_column_id + 1, self._fresh("column"), LongType(), required=False)
+        schema = Schema(*view.definition.schema.fields, more, schema_id=0)
+        changes = DefinitionChanges(view.header.definition.digest, tuple(schema_changes(schema)))
+        return self._intent(IntentKind.ALTER, definition=changes.to_json())
 
     def _intent(self, kind: IntentKind, **cargo: object) -> Intent:
         return Intent(
