@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rootline.ports.intent_feed import Answer, Assigned, FeedEvent, Partition, Reread, Revoked
+from rootline.ports.intent_log import NewRecord
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -128,7 +129,7 @@ class WorkersLog:
     async def publish(self, key: bytes, value: bytes) -> LogPosition:
         return await self.world.log.publish(key, value)
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
+    async def publish_many(self, records: Sequence[NewRecord]) -> list[LogPosition]:
         return await self.world.log.publish_many(records)
 
     async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:

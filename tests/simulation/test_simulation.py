@@ -47,7 +47,7 @@ def test_tables_that_are_taken_back_beside_writers_and_workers_are_what_the_acce
     many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(version_difference, "MANY", many)  # entries of a leaf that come back in a leaf of their own
-    outcome = simulate(1003, 150)
+    outcome = simulate(1004, 150)
     assert outcome.restores >= 2
     assert outcome.rewrites >= 1
     assert outcome.leaves > 0
