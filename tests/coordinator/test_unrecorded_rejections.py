@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from rootline.coordinator.runtime import partition_assignment
+from rootline.coordinator.runtime.record_decoding import Rejection, decoded
+from rootline.schemas.bytes.log.intent_codec import encode_intent_json
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.intent_limits import IntentLimits
+from rootline.schemas.log_position import LogRecord
 from rootline.schemas.object_keys import root_key
 from rootline.testing.virtual_loop import run_virtually
+from rootline.tree.draft.batch import Record
 from tests.coordinator.group_service import coordinating
 from tests.coordinator.hooked_ports import HookedStore
 from tests.coordinator.running_service import append_intent, create_intent
@@ -64,6 +72,64 @@ def test_no_rejection_is_told_before_the_log_holds_it() -> None:
             is_refusing = False
             [told] = await group.decided(positions)
             assert told.code == "table-unknown"
+            await group.until_settled()
+
+    run_virtually(main())
+
+
+def test_a_record_that_was_told_unreadable_is_not_committed_by_a_newer_version_that_can_read_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def newer(raw: LogRecord, limits: IntentLimits) -> Record | Rejection:
+        return decoded(raw._replace(value=raw.value.replace(b"upsert", b"append")), limits)
+
+    async def main() -> None:
+        log, store = GroupLog(2), HookedStore()
+        async with coordinating("a", log=log, store=store) as group:
+            await group.create(STUCK, LATE)
+            await group.until_settled()
+            await group.stop("a")
+            key = root_key(STUCK, Version(0))
+            found = await store.inner.get(key)
+            assert found is not None
+            store.inner.place(key, found.body[:-3])  # type: ignore[attr-defined]
+            group.start("a")
+            stuck = group.publish(append_intent("stuck", STUCK), partition=1)
+            value = encode_intent_json(append_intent("x", LATE)).replace(b'"append"', b'"upsert"')
+            early = [log.append(LATE.encode(), value, partition=1)]
+            [told] = await group.decided(early)
+            assert told.code == "kind-unknown"
+            await group.crash("a")
+            monkeypatch.setattr(partition_assignment, "decoded", newer)
+            group.start("c")
+            await asyncio.sleep(60)
+            assert await group.files(LATE) == []
+            assert log.verdicts[early[0]] == told
+            assert log.violations == []
+            store.inner.place(key, found.body)  # type: ignore[attr-defined]
+            await group.stop("c")
+            group.start("d")
+            await group.decided(stuck)
+            await group.until_settled()
+
+    run_virtually(main())
+
+
+def test_no_unreadable_record_is_told_before_the_log_holds_it() -> None:
+    async def main() -> None:
+        is_refusing = True
+
+        async def refuse(operation: str, reader: str) -> None:
+            if operation == "hold" and is_refusing:
+                raise Unavailable("log-unavailable", "not now")
+
+        log = GroupLog(1, before=refuse)
+        async with coordinating("a", log=log) as group:
+            position = log.append(b"t.t", b"garbage")
+            assert await log.wait_verdict(position, timeout_s=60.0) is None
+            is_refusing = False
+            [told] = await group.decided([position])
+            assert told.code == "undecodable"
             await group.until_settled()
 
     run_virtually(main())
