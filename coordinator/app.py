@@ -175,6 +175,7 @@ class CoordinatorService:
             assignment = self._consumer.assignment
             self.metrics.holding(
                 0 if assignment is None else len(assignment.assigned.starts),
+                len(self._log.paused()),
                 0 if assignment is None else assignment.held_bytes,
             )
             with contextlib.suppress(Unavailable):

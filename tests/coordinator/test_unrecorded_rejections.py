@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from prometheus_client import generate_latest
 
 from rootline.coordinator.runtime import partition_assignment
 from rootline.coordinator.runtime.record_decoding import Rejection, decoded
@@ -19,9 +20,10 @@ from rootline.tree.draft.batch import Record
 from tests.coordinator.group_service import coordinating
 from tests.coordinator.hooked_ports import HookedStore
 from tests.coordinator.running_service import append_intent, create_intent
+from tests.support import group_member
 from tests.support.group_log import GroupLog
 
-STUCK, LATE = TableName("q.q"), TableName("t.t")
+STUCK, LATE, FINE = TableName("q.q"), TableName("t.t"), TableName("f.f")
 
 
 def test_behind_a_quarantined_table_a_told_rejection_holds_for_hours_and_over_a_crash() -> None:
@@ -131,5 +133,45 @@ def test_no_unreadable_record_is_told_before_the_log_holds_it() -> None:
             [told] = await group.decided([position])
             assert told.code == "undecodable"
             await group.until_settled()
+
+    run_virtually(main())
+
+
+def test_a_partition_whose_rejections_have_no_room_pauses_alone_and_goes_on_when_the_stuck_table_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(group_member, "HELD_CHARS_MAX", 2_000)
+
+    async def main() -> None:
+        is_denied = True
+
+        async def deny(_: str, key: str) -> None:
+            if is_denied and key.startswith("q/"):
+                raise Unavailable("store-unavailable", "LIST AccessDenied")
+
+        log = GroupLog(2)
+        async with coordinating("a", log=log, store=HookedStore(before=deny)) as group:
+            service = group.services["a"]
+            await group.create(FINE)
+            stuck = group.publish(create_intent(STUCK), partition=1)
+            lost = [log.append(None, b"garbage", partition=1) for _ in range(100)]
+            lost += group.publish(*(append_intent(f"x-{number}", LATE) for number in range(100)), partition=1)
+            await group.until(lambda: bool(log.member_of("a").paused()))
+            late = [log.append(None, b"garbage", partition=1) for _ in range(1_000)]
+            fine = [append_intent(f"f-{number}", FINE) for number in range(50)]
+            await group.decided(group.publish(*fine, partition=0))
+            await asyncio.sleep(600)
+            assert group.lag() >= len(late)
+            assert group.assignment("a").frontier.next_offset((log.log_id, 1)) < late[-1].offset
+            assert not service.readiness().ready
+            assert "no room for more answers" in service.readiness().reason
+            await service.measure()
+            assert b"rootline_paused_partitions 1.0" in generate_latest(service.metrics.registry)
+            is_denied = False
+            await group.decided([*stuck, *lost, *late])
+            await group.until_settled()
+            await service.measure()
+            assert b"rootline_paused_partitions 0.0" in generate_latest(service.metrics.registry)
+            assert service.readiness().ready
 
     run_virtually(main())

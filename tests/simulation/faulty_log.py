@@ -72,6 +72,9 @@ class CoordinatorsLog:
         self.world.trace.note(self.name, word, [tuple(item[1:]) for item in up_to])
         self._perhaps_away(0.05)
 
+    def paused(self) -> Sequence[Partition]:
+        return self.member.paused()
+
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         await self._travel()
         self._perhaps_away(0.05)

@@ -58,6 +58,10 @@ class Hooks:
     wary: bool = False
 
 
+HELD_CHARS_MAX: Final = 200_000
+"""Of the reasons of answers that are held of a partition."""
+
+
 @dataclass(slots=True)
 class GroupMember:
     """One process's connection. `hears`: cleared while the process, or its connection to the group, stops."""
@@ -75,6 +79,7 @@ class GroupMember:
     _let_go_until_s: float = 0.0
     _told_end: bool = False
     _turn: int = 0
+    _full: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.hears.set()
@@ -136,10 +141,23 @@ class GroupMember:
         is_owner = self.group.is_owner(self.reader, self._generation)
         for answer in answers:
             log, partition, offset = answer.position
+            held = self.group.answered.get((log, partition), {})
+            size = sum(len(one.message) for at, one in held.items() if at >= self._passed(partition))
+            if offset not in held and size + len(answer.message) > HELD_CHARS_MAX and offset > max(held, default=0):
+                self._full[partition] = self._passed(partition)
+                raise Unavailable("log-unavailable", f"partition {partition}: there is no room for more answers")
             if not is_owner or log != self._log or partition not in self.positions:
                 raise Unavailable("log-unavailable", f"{answer.position} is not this reader's: not held")
             self.group.answered.setdefault((log, partition), {})[offset] = answer
         await self.hooks.after("hold", self.reader)
+
+    def paused(self) -> Sequence[Partition]:
+        """As the port says."""
+        self._full = {number: passed for number, passed in self._full.items() if self._passed(number) == passed}
+        return [(self.contents.log_id, number) for number in sorted(self._full) if number in self.positions]
+
+    def _passed(self, partition: int) -> int:
+        return self.group.remembered.get(partition, (None, 0))[1]
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """As the port says."""
@@ -259,7 +277,8 @@ class GroupMember:
     def _delivered(self) -> Delivered | None:
         """What there is, from each partition in turn; once that there is no more; else `None`."""
         self._check_log(self._log)
-        places = sorted(self.positions)
+        paused = {number for _, number in self.paused()}
+        places = [number for number in sorted(self.positions) if number not in paused]
         self._turn += 1
         records: list[LogRecord] = []
         passed: list[PartitionOffset] = []

@@ -81,6 +81,10 @@ class EmbeddedFeed:
     async def hold(self, answers: Sequence[Answer]) -> None:
         """Nothing to do: on one partition a `create` follows the rejections, and its root's offset passes them."""
 
+    def paused(self) -> Sequence[Partition]:
+        """None, ever."""
+        return ()
+
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """Read from the log directly."""
         end = await self._log.end_offset()

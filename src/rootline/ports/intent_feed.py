@@ -116,9 +116,13 @@ class IntentFeed(Protocol):
 
         Raises:
             Unavailable: `log-unavailable`, they must not be told: others may have the partitions now, or there is no
-            room for more until `decided` passes some of them.
+            room for more until `decided` passes some of them (`paused`).
             OutcomeUnknown: `publish-unknown`; hold them again before they are told.
         """
+        ...
+
+    def paused(self) -> Sequence[Partition]:
+        """Partitions without room for more answers: no records come of them until `decided` passes some."""
         ...
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:

@@ -18,12 +18,13 @@ from aiokafka.errors import KafkaError
 
 from rootline.adapters.kafka.frontier.answers import RECORD_BYTES_MAX, AnswerRecord, answers_to_bytes, outgoing
 from rootline.adapters.kafka.group_offsets import Stage, commit_offsets, write_bookmark
-from rootline.adapters.kafka.membership import KafkaMembership
+from rootline.adapters.kafka.membership import KafkaMembership, Place
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.intent_feed import Answer
 from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.root_header import PartitionOffset
 
+_RECORD_BYTES_MOST: Final = 900_000
 _BOOKMARK_AGE_S: Final = 3_600.0  # a group forgets offsets of a topic that it does not read, after days
 
 
@@ -98,6 +99,15 @@ class AnswerHolder:
         self._committing = committing
         self._turn = asyncio.Lock()
         self._waiting: dict[LogPosition, Answer] = {}
+        self._full: dict[TopicPartition, tuple[Place, int]] = {}
+
+    def without_room(self) -> frozenset[TopicPartition]:
+        """The partitions whose record had no room for an answer, until their offset moves."""
+        places = self._membership.places
+        for at, (place, committed) in tuple(self._full.items()):
+            if places.get(at) is not place or place.committed != committed:
+                del self._full[at]
+        return frozenset(self._full)
 
     async def hold(self, answers: Sequence[Answer]) -> None:
         """As `IntentFeed.hold`. Calls that come while one is under way share the next record."""
@@ -107,9 +117,10 @@ class AnswerHolder:
             async with self._turn:
                 missing = {place: answer for place, answer in wanted.items() if not self._is_held(answer)}
                 if missing and not (await self._written(self._waiting | missing) or await self._written(missing)):
+                    full = sorted({place.partition for place in missing})
                     raise self._membership.unavailable(
-                        f"over {RECORD_BYTES_MAX} bytes of rejections wait for their partition's offset to pass them: "
-                        "a table on it cannot go on (see /readyz)"
+                        f"over {RECORD_BYTES_MAX} bytes of rejections wait for the offset of their partition to pass "
+                        f"them, among partitions {full}: it is not read until a table on it goes on (see /readyz)"
                     )
         finally:
             for place in wanted:
@@ -132,7 +143,10 @@ class AnswerHolder:
                 raise membership.unavailable(f"partition {partition} does not belong to this member (any more)")
             before = changed.get(at, place.held)
             changed[at] = before.with_more({offset: answer}, start=place.committed)
-        if any(len(answers_to_bytes(record)) > RECORD_BYTES_MAX for record in changed.values()):
+        over = [at for at, record in changed.items() if not _has_room(membership.places[at], record)]
+        for at in over:
+            self._full[at] = (membership.places[at], membership.places[at].committed)
+        if over:
             return False
         await membership.frontiers.publish([outgoing(settings, record) for record in changed.values()])
         assert consumer is not None
@@ -149,3 +163,16 @@ class AnswerHolder:
         for at, record in changed.items():
             membership.places[at].held = record
         return True
+
+
+def _has_room(place: Place, record: AnswerRecord) -> bool:
+    """Whether the record may be written.
+
+    What lies below an answer that is held already always may, within what the topic takes: the offset cannot pass the
+    one without the other.
+    """
+    size = len(answers_to_bytes(record))
+    if size <= RECORD_BYTES_MAX:
+        return True
+    before = place.held.answers.keys() if place.held is not None else set()
+    return size <= _RECORD_BYTES_MOST and bool(before) and max(record.answers.keys() - before, default=0) < max(before)
