@@ -183,7 +183,13 @@ class CoordinatorService:
 
     def _make_loop(self, table: TableName, acknowledged: Acknowledged, owner: TableOwner) -> TableLoop:
         runner = EffectRunner(
-            self._store, table, self._settings.request_timeout_s, self._check_head, self._encoder, self._confirmed
+            self._store,
+            table,
+            self._settings.request_timeout_s,
+            self._check_head,
+            self._encoder,
+            self._confirmed,
+            owner.confirm,
         )
         context = TableContext(
             table=table,

@@ -162,3 +162,20 @@ async def test_a_partition_without_room_for_more_answers_is_not_read_until_its_f
     await reader.until(lambda: len(reader.records) == len(positions) + len(more))
     assert reader.in_order()
     assert list(reader.feed.paused()) == []
+
+
+async def test_a_reader_whose_partitions_went_to_others_is_told_so_when_it_asks(shared: LogUnderTest) -> None:
+    await shared.publish(*numbered(0, 4))
+    first = shared.reader()
+    await first.ended()
+    term = first.last_assignment.term
+    await asyncio.gather(*(first.feed.confirm(term) for _ in range(5)))
+
+    second = shared.reader()
+    await asyncio.gather(
+        first.until(lambda: first.last_assignment.term != term), second.until(lambda: second.assignment is not None)
+    )
+
+    with pytest.raises(Unavailable):
+        await first.feed.confirm(term)
+    await first.feed.confirm(first.last_assignment.term)

@@ -72,6 +72,12 @@ class CoordinatorsLog:
         self.world.trace.note(self.name, word, [tuple(item[1:]) for item in up_to])
         self._perhaps_away(0.05)
 
+    async def confirm(self, term: int) -> None:
+        await self._travel()
+        self._perhaps_away(0.03)
+        await self.member.confirm(term)
+        await self._travel()
+
     def paused(self) -> Sequence[Partition]:
         return self.member.paused()
 

@@ -151,6 +151,13 @@ class GroupMember:
             self.group.answered.setdefault((log, partition), {})[offset] = answer
         await self.hooks.after("hold", self.reader)
 
+    async def confirm(self, term: int) -> None:
+        """As the port says."""
+        await self._heard("confirm")
+        if not self.group.is_owner(self.reader, term):
+            raise Unavailable("log-unavailable", "the partitions went to others")
+        await self.hooks.after("confirm", self.reader)
+
     def paused(self) -> Sequence[Partition]:
         """As the port says."""
         self._full = {number: passed for number, passed in self._full.items() if self._passed(number) == passed}
@@ -261,7 +268,9 @@ class GroupMember:
             for offset, answer in sorted(group.answered.get((log, partition), {}).items())
             if offset >= start
         ]
-        return Assigned(tuple(starts), tuple(poison_candidates) if self.hooks.wary else (), tuple(answered))
+        return Assigned(
+            tuple(starts), tuple(poison_candidates) if self.hooks.wary else (), tuple(answered), self._generation
+        )
 
     def _start(self, partition: int) -> int:
         """The greater of what the group remembers and what is recorded; without either, the beginning, if it is 0."""

@@ -81,6 +81,9 @@ class EmbeddedFeed:
     async def hold(self, answers: Sequence[Answer]) -> None:
         """Nothing to do: on one partition a `create` follows the rejections, and its root's offset passes them."""
 
+    async def confirm(self, term: int) -> None:
+        """Nothing to do: on one partition, what was rejected before a table existed comes before its root's offset."""
+
     def paused(self) -> Sequence[Partition]:
         """None, ever."""
         return ()

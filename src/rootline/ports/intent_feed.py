@@ -42,6 +42,8 @@ class Assigned:
     starts: tuple[PartitionOffset, ...]
     poison_candidates: tuple[PartitionOffset, ...] = ()
     answered: tuple[Answer, ...] = ()
+    term: int = 0
+    """For `confirm`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,14 @@ class IntentFeed(Protocol):
             Unavailable: `log-unavailable`, they must not be told: others may have the partitions now, or there is no
             room for more until `decided` passes some of them (`paused`).
             OutcomeUnknown: `publish-unknown`; hold them again before they are told.
+        """
+        ...
+
+    async def confirm(self, term: int) -> None:
+        """The partitions of the assignment with this term are still this reader's; the log has said so after the call.
+
+        Raises:
+            Unavailable: `log-unavailable`, it has not: others may have them, and decide their records.
         """
         ...
 

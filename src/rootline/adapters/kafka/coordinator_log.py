@@ -47,6 +47,10 @@ class KafkaCoordinatorLog:
         """As `IntentFeed.hold`."""
         await self._feed.hold(answers)
 
+    async def confirm(self, term: int) -> None:
+        """As `IntentFeed.confirm`."""
+        await self._feed.confirm(term)
+
     def paused(self) -> Sequence[Partition]:
         """As `IntentFeed.paused`."""
         return self._feed.paused()

@@ -96,6 +96,10 @@ class KafkaIntentFeed:
         """As `IntentFeed.hold`."""
         await self._answers.hold(answers)
 
+    async def confirm(self, term: int) -> None:
+        """As `IntentFeed.confirm`: the group accepts a commit of that generation."""
+        await self._progress.confirm(term)
+
     def paused(self) -> Sequence[Partition]:
         """As `IntentFeed.paused`."""
         log = self._membership.log

@@ -314,8 +314,7 @@ class KafkaMembership:
         held = await take_over(self._settings, self.frontiers, consumer, self.generation, log, recorded, begun)
         self.frontiers.note(log, {held.partition: start_of(held) for held in facts if start_of(held) != held.recorded})
         self._unsettled = None
-        for at in partitions:
-            start = starts[at.partition]
+        for at, start in begun.items():
             self.places[at] = Place(start, start, ends[at], held[at])
             consumer.seek(at, start)
         self.is_settled = True
@@ -324,6 +323,7 @@ class KafkaMembership:
                 tuple(PartitionOffset(log, number, start) for number, start in starts.items()),
                 tuple(PartitionOffset(log, number, end) for number, end in poison_candidates.items()),
                 tuple(answer for record in held.values() for _, answer in sorted(record.answers.items())),
+                self.generation,
             )
         )
 

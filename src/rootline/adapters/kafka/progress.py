@@ -37,6 +37,8 @@ class KafkaProgress:
         self.turn = asyncio.Lock()
         """Held for each commit, so that no older offset is sent after a newer one."""
         self._bookmarked_at_s = -_BOOKMARK_AGE_S
+        self._asked = 0
+        self._confirmed = (-1, 0)
 
     async def decided(self, up_to: Sequence[PartitionOffset]) -> None:
         """As `IntentFeed.decided`."""
@@ -45,6 +47,31 @@ class KafkaProgress:
     async def concluded(self, up_to: Sequence[PartitionOffset]) -> None:
         """As `IntentFeed.concluded`."""
         await self._tell(up_to, Stage.CONCLUDED)
+
+    async def confirm(self, term: int) -> None:
+        """As `IntentFeed.confirm`. Calls that come while a commit is under way share the next one."""
+        self._asked += 1
+        number = self._asked
+        async with self.turn:
+            if self._confirmed[0] == term and self._confirmed[1] >= number:
+                return
+            covered = self._asked
+            await self._confirm(term)
+            self._confirmed = (term, covered)
+
+    async def _confirm(self, term: int) -> None:
+        membership = self._membership
+        consumer, log = membership.consumer, membership.log
+        at = min(membership.places, default=None)
+        if consumer is None or log is None or at is None or membership.generation != term:
+            raise membership.unavailable("the partitions went to others")
+        place = membership.places[at]
+        try:
+            async with asyncio.timeout(self._settings.request_timeout_s):
+                offset = max(place.committed, place.sent)  # it never goes back
+                await commit_offsets(consumer, {at: offset}, log, generation=term)
+        except (KafkaError, TimeoutError) as error:
+            raise membership.translated(error) from None
 
     async def _tell(self, up_to: Sequence[PartitionOffset], stage: Stage) -> None:
         async with self.turn:
