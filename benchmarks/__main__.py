@@ -24,6 +24,7 @@ from benchmarks import (
     many_files,
     next_root,
     self_flush,
+    simulation,
     takeover,
 )
 from benchmarks.commit_latency import on_local_files, on_s3
@@ -79,6 +80,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "self-flush": self_flush.measure,
     "many-files": many_files.measure,
     "export": export_cost.measure,
+    "simulation": simulation.measure,
 }
 
 

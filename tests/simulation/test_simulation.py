@@ -60,6 +60,12 @@ def test_the_same_seed_gives_the_same_trace() -> None:
     assert simulate(6, 60).trace_digest != first.trace_digest
 
 
+def test_a_world_that_decodes_roots_and_leaves_once_is_the_same_world() -> None:
+    once, always = simulate(31, 100, keep_trace=True), simulate(31, 100, keep_trace=True, decode_once=False)
+    assert once.trace_lines == always.trace_lines
+    assert once.leaves == always.leaves > 0
+
+
 def test_a_coordinator_that_takes_409_for_its_own_success_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(answer: PutAnswer) -> Outcome:
         return Outcome.LANDED if answer is PutAnswer.EXISTS else outcome_of_put(answer)
