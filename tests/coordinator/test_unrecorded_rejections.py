@@ -155,8 +155,10 @@ def test_a_partition_whose_rejections_have_no_room_pauses_alone_and_goes_on_when
             service = group.services["a"]
             await group.create(FINE)
             stuck = group.publish(create_intent(STUCK), partition=1)
-            lost = [log.append(None, b"garbage", partition=1) for _ in range(20)]
-            lost += group.publish(*(append_intent(f"x-{number}", LATE) for number in range(20)), partition=1)
+            lost = []
+            for number in range(40):  # what is said of neighbours differs, so that each takes room
+                lost.append(log.append(None, b"garbage", partition=1))
+                lost += group.publish(append_intent(f"x-{number}", LATE), partition=1)
             await group.until(lambda: bool(log.member_of("a").paused()) and (log.remembered(1) or 0) == stuck[0].offset)
             late = [log.append(None, b"garbage", partition=1) for _ in range(100)]
             fine = [append_intent(f"f-{number}", FINE) for number in range(5)]

@@ -139,17 +139,28 @@ class GroupMember:
         """As the port says."""
         await self._heard("hold")
         is_owner = self.group.is_owner(self.reader, self._generation)
+        for partition in sorted({answer.position.partition for answer in answers}):
+            self._check_room(partition, [answer for answer in answers if answer.position.partition == partition])
         for answer in answers:
             log, partition, offset = answer.position
-            held = self.group.answered.get((log, partition), {})
-            size = sum(len(one.message) for at, one in held.items() if at >= self._passed(partition))
-            if offset not in held and size + len(answer.message) > HELD_CHARS_MAX and offset > max(held, default=0):
-                self._full[partition] = self._passed(partition)
-                raise Unavailable("log-unavailable", f"partition {partition}: there is no room for more answers")
             if not is_owner or log != self._log or partition not in self.positions:
                 raise Unavailable("log-unavailable", f"{answer.position} is not this reader's: not held")
             self.group.answered.setdefault((log, partition), {})[offset] = answer
         await self.hooks.after("hold", self.reader)
+
+    def _check_room(self, partition: int, answers: Sequence[Answer]) -> None:
+        """Raise `Unavailable` if they are too many, unless all are below one that is held. A row counts once."""
+        held = self.group.answered.get((self.contents.log_id, partition), {})
+        known = {**held, **{answer.position.offset: answer for answer in answers}}
+        size, before = 0, None
+        for offset in sorted(offset for offset in known if offset >= self._passed(partition)):
+            said = (known[offset].code, known[offset].message)
+            size += len(known[offset].message) if before != (offset - 1, said) else 0
+            before = (offset, said)
+        highest = max((answer.position.offset for answer in answers if answer.position.offset not in held), default=-1)
+        if size > HELD_CHARS_MAX and highest > max(held, default=-1):
+            self._full[partition] = self._passed(partition)
+            raise Unavailable("log-unavailable", f"partition {partition}: there is no room for more answers")
 
     async def confirm(self, term: int) -> None:
         """As the port says."""

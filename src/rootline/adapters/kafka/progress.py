@@ -162,14 +162,18 @@ class AnswerHolder:
         """Whether there was room; then they are held."""
         membership, settings = self._membership, self._settings
         consumer, log, generation = membership.consumer, membership.log, membership.generation
-        changed: dict[TopicPartition, AnswerRecord] = {}
+        more: dict[TopicPartition, dict[int, Answer]] = {}
         for (named, partition, offset), answer in answers.items():
             at = TopicPartition(settings.intents_topic, partition)
             place = membership.places.get(at)
             if consumer is None or place is None or place.held is None or named != log:
                 raise membership.unavailable(f"partition {partition} does not belong to this member (any more)")
-            before = changed.get(at, place.held)
-            changed[at] = before.with_more({offset: answer}, start=place.committed)
+            more.setdefault(at, {})[offset] = answer
+        changed: dict[TopicPartition, AnswerRecord] = {}
+        for at, added in more.items():
+            place = membership.places[at]
+            assert place.held is not None
+            changed[at] = place.held.with_more(added, start=place.committed)
         over = [at for at, record in changed.items() if not _has_room(membership.places[at], record)]
         for at in over:
             self._full[at] = (membership.places[at], membership.places[at].committed)
