@@ -183,6 +183,7 @@ class CoordinatorService:
             assignment = self._consumer.assignment
             self.metrics.holding(
                 0 if assignment is None else len(assignment.assigned.starts),
+                len(self._log.paused()),
                 0 if assignment is None else assignment.held_bytes,
             )
             with contextlib.suppress(Unavailable):
@@ -190,7 +191,13 @@ class CoordinatorService:
 
     def _make_loop(self, table: TableName, acknowledged: Acknowledged, owner: TableOwner) -> TableLoop:
         runner = EffectRunner(
-            self._store, table, self._settings.request_timeout_s, self._check_head, self._encoder, self._confirmed
+            self._store,
+            table,
+            self._settings.request_timeout_s,
+            self._check_head,
+            self._encoder,
+            self._confirmed,
+            owner.confirm,
         )
         context = TableContext(
             table=table,

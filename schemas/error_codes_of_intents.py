@@ -251,4 +251,13 @@ CODES_OF_INTENTS: Final = (
         "Find the producer by partition, offsets and time, and publish its intents again in smaller batches "
         "(`batch.size`, `linger.ms`), each record below 1 MB.",
     ),
+    ErrorCode(
+        "sequence-reused",
+        "Invalid",
+        "The table has committed this sequence of this writer already, and the writer said then that it held something "
+        "else. The new data is not in the table.",
+        "New data: publish it under a sequence that the writer has not used, or under another `writer_id`. The same "
+        "data in files of other names: it is in the table; let replays give `content` words that they repeat.",
+        "Do not publish it under a new sequence before you know that it is new data: the rows would be there twice.",
+    ),
 )

@@ -129,6 +129,16 @@ class RejectedSequence(NamedTuple):
     message: str
 
 
+class KeptContent(NamedTuple):
+    """What a committed intent held, as its writer said.
+
+    Digests of 8 bytes each: of writer and sequence, and of what was said (`rootline.schemas.bytes.log.stated_content`).
+    """
+
+    pair: bytes
+    content: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class WriterRecord:
     """What one writer has had decided on this table. `last_seen_ms`: the log's time (`LogTime`) then."""
@@ -236,4 +246,5 @@ class RootHeader:
     """Of the roots before this one that are kept."""
     removals: Removals | None = None
     log_time: LogTime | None = None
+    contents: tuple[KeptContent, ...] = ()
     """Both are `None` in a root that is older than these fields, or of a coordinator that does not know them."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rootline.coordinator.protocol.batch_builder import build, offsets_after, settle
+from rootline.coordinator.protocol.batch_builder import begun_by, build, offsets_after, settle
 from rootline.coordinator.protocol.effects import (
     ArmTimer,
     Decided,
@@ -100,6 +100,8 @@ def build_next(machine: TableMachine, tick: Tick) -> Move:
 def _with_a_batch(machine: TableMachine) -> TableMachine:
     """The front of the queue is the next batch."""
     count = take(machine.queue, machine.policy.limits)
+    if machine.head is None:
+        count = begun_by(machine.queue[:count])
     return machine._replace(batch=machine.queue[:count], queue=machine.queue[count:], fetched=FetchedObjects())
 
 

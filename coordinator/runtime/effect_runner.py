@@ -60,6 +60,14 @@ ConfirmedVersion = Callable[[TableName], Awaitable[int | None]]
 """The highest version of a table that is known to have been confirmed."""
 
 
+StillOwner = Callable[[], Awaitable[None]]
+"""Raises `Unavailable` unless the records that the table was given are still this coordinator's to decide."""
+
+
+async def always_owner() -> None:
+    """Nobody else decides them."""
+
+
 async def nothing_confirmed(_: TableName) -> int | None:
     """No evidence."""
     return None
@@ -78,6 +86,7 @@ class EffectRunner:
     check_head: HeadCheck
     encoder: LeafEncoder = field(default_factory=ThreadLeafEncoder)
     confirmed_version: ConfirmedVersion = nothing_confirmed
+    still_owner: StillOwner = always_owner
 
     async def run(self, effect: StoreEffect, ahead: LeavesAhead | None = None) -> Event:
         """The event that answers `effect`; `ahead`: leaves that were read already. Only cancellation escapes."""
@@ -113,7 +122,10 @@ class EffectRunner:
                     await self._store_object(item)
                 return ObjectsStored()
             case PutRoot():
-                return PutReplied(await self.store.put_if_absent(effect.key, effect.body, after=effect.after))
+                reply = await self.store.put_if_absent(effect.key, effect.body, after=effect.after)
+                if effect.version == 0 and reply.answer is PutAnswer.CREATED:
+                    await self._seen_first()
+                return PutReplied(reply)
             case ReadBack():
                 return await self._read_back(effect)
             case EncodeLeaves():
@@ -136,7 +148,13 @@ class EffectRunner:
         if effect.known is None:
             async with asyncio.timeout(self.timeout_s):
                 await self.check_head(state.header)
+            await self._seen_first()
         return HeadLoaded(state, head.store_ms)
+
+    async def _seen_first(self) -> None:
+        """The table was there before this, so that no one who owns its records later can find that there is none."""
+        async with asyncio.timeout(self.timeout_s):
+            await self.still_owner()
 
     @property
     def _timed(self) -> ObjectStore:
@@ -155,6 +173,8 @@ class EffectRunner:
         if found is None:
             return RootReadBack(None, None, None)
         header = decode_root(found.body, name=effect.key).header
+        if effect.version == 0:
+            await self._seen_first()
         return RootReadBack(header.commit_id, found.store_ms, found.last_modified_ms)
 
 

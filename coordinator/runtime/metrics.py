@@ -56,6 +56,7 @@ class CoordinatorMetrics:
         self._state = self._gauge("rootline_table_state", "1 for the state the table is in.", "table", "state")
         self._oldest = self._gauge("rootline_oldest_pending_intent_seconds", "Age of the oldest undecided intent.")
         self._partitions = self._gauge("rootline_assigned_partitions", "Partitions of the log that this process reads.")
+        self._paused = self._gauge("rootline_paused_partitions", "Partitions not read: no room for their rejections.")
         self._queue_bytes = self._gauge("rootline_queue_bytes", "Memory, about, of intents that wait.")
         self._lag = self._gauge(
             "rootline_consumer_lag_records", "Records of the log not handed to their tables yet.", "topic", "partition"
@@ -143,7 +144,8 @@ class CoordinatorMetrics:
         for (log, partition), count in records.items():
             self._lag.labels(log, str(partition)).set(count)
 
-    def holding(self, partitions: int, queue_bytes: int) -> None:
-        """How many partitions are this process's, and what their tables' queues hold, bytes."""
+    def holding(self, partitions: int, paused: int, queue_bytes: int) -> None:
+        """How many partitions are this process's, how many of them are paused, and what their tables' queues hold."""
         self._partitions.set(partitions)
+        self._paused.set(paused)
         self._queue_bytes.set(queue_bytes)

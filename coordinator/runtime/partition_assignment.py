@@ -206,6 +206,10 @@ class PartitionAssignment:
         """Why something that was decided cannot be said, if so."""
         return next((loop.trouble for loop in self.tables.values() if loop.trouble), self._outbox.trouble)
 
+    async def confirm(self) -> None:
+        """Called by a table's loop. Raises `Unavailable`."""
+        await self.log.confirm(self.assigned.term)
+
     def decided(self, table: TableName, up_to: Acknowledged) -> None:
         """Called by a table's loop."""
         self.frontier.decided(table, up_to)

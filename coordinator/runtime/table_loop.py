@@ -56,6 +56,10 @@ class TableOwner(Protocol):
         """
         ...
 
+    async def confirm(self) -> None:
+        """The records that tables were given are still this process's. Raises `Unavailable` if that is not certain."""
+        ...
+
     def decided(self, table: TableName, up_to: Acknowledged) -> None:
         """Every record of the table before these offsets has an acknowledged verdict."""
         ...

@@ -50,6 +50,7 @@ OUR_OWN: dict[str, tuple[str, ...]] = {
     "rootline_catalog_requests_total": ("route", "code"),
     "rootline_store_failures_total": ("table",),
     "rootline_assigned_partitions": (),
+    "rootline_paused_partitions": (),
     "rootline_queue_bytes": (),
     "rootline_verdicts_told_again_total": ("verdict", "code"),
 }

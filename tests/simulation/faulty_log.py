@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from dataclasses import dataclass
 
 from rootline.ports.intent_feed import Answer, Assigned, FeedEvent, Partition, Reread, Revoked
+from rootline.ports.intent_log import NewRecord
 from rootline.ports.parking import Lift, ParkedTable
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
@@ -76,6 +77,15 @@ class CoordinatorsLog:
         await tell(up_to)
         self.world.trace.note(self.name, word, [tuple(item[1:]) for item in up_to])
         self._perhaps_away(0.05)
+
+    async def confirm(self, term: int) -> None:
+        await self._travel()
+        self._perhaps_away(0.03)
+        await self.member.confirm(term)
+        await self._travel()
+
+    def paused(self) -> Sequence[Partition]:
+        return self.member.paused()
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         await self._travel()
@@ -177,7 +187,7 @@ class WorkersLog:
     async def publish(self, key: bytes, value: bytes) -> LogPosition:
         return await self.world.log.publish(key, value)
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
+    async def publish_many(self, records: Sequence[NewRecord]) -> list[LogPosition]:
         return await self.world.log.publish_many(records)
 
     async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:

@@ -54,6 +54,10 @@ class GroupLog(PartitionedLog):
         self._members[name] = made
         return made
 
+    def member_of(self, name: str) -> GroupMember:
+        """The newest connection of that name."""
+        return self._members[name]
+
     def remembered(self, partition: int) -> int | None:
         """The offset before which everything is decided, as far as the group knows; `None`: it knows nothing."""
         known = self.group.remembered.get(partition)

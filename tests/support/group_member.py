@@ -61,6 +61,10 @@ class Hooks:
     retention_s: float | None = None
 
 
+HELD_CHARS_MAX: Final = 200_000
+"""Of the reasons of answers that are held of a partition."""
+
+
 @dataclass(slots=True)
 class GroupMember:
     """One process's connection. `hears`: cleared while the process, or its connection to the group, stops."""
@@ -78,6 +82,7 @@ class GroupMember:
     _let_go_until_s: float = 0.0
     _told_end: bool = False
     _turn: int = 0
+    _full: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.hears.set()
@@ -149,12 +154,43 @@ class GroupMember:
         """As the port says."""
         await self._heard("hold")
         is_owner = self.group.is_owner(self.reader, self._generation)
+        for partition in sorted({answer.position.partition for answer in answers}):
+            self._check_room(partition, [answer for answer in answers if answer.position.partition == partition])
         for answer in answers:
             log, partition, offset = answer.position
             if not is_owner or log != self._log or partition not in self.positions:
                 raise Unavailable("log-unavailable", f"{answer.position} is not this reader's: not held")
             self.group.answered.setdefault((log, partition), {})[offset] = answer
         await self.hooks.after("hold", self.reader)
+
+    def _check_room(self, partition: int, answers: Sequence[Answer]) -> None:
+        """Raise `Unavailable` if they are too many, unless all are below one that is held. A row counts once."""
+        held = self.group.answered.get((self.contents.log_id, partition), {})
+        known = {**held, **{answer.position.offset: answer for answer in answers}}
+        size, before = 0, None
+        for offset in sorted(offset for offset in known if offset >= self._passed(partition)):
+            said = (known[offset].code, known[offset].message)
+            size += len(known[offset].message) if before != (offset - 1, said) else 0
+            before = (offset, said)
+        highest = max((answer.position.offset for answer in answers if answer.position.offset not in held), default=-1)
+        if size > HELD_CHARS_MAX and highest > max(held, default=-1):
+            self._full[partition] = self._passed(partition)
+            raise Unavailable("log-unavailable", f"partition {partition}: there is no room for more answers")
+
+    async def confirm(self, term: int) -> None:
+        """As the port says."""
+        await self._heard("confirm")
+        if not self.group.is_owner(self.reader, term):
+            raise Unavailable("log-unavailable", "the partitions went to others")
+        await self.hooks.after("confirm", self.reader)
+
+    def paused(self) -> Sequence[Partition]:
+        """As the port says."""
+        self._full = {number: passed for number, passed in self._full.items() if self._passed(number) == passed}
+        return [(self.contents.log_id, number) for number in sorted(self._full) if number in self.positions]
+
+    def _passed(self, partition: int) -> int:
+        return self.group.remembered.get(partition, (None, 0))[1]
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """As the port says."""
@@ -260,7 +296,9 @@ class GroupMember:
         ]
         parked = [item for log, partition, _ in starts for item in group.parked.of(log, partition)]
         suspects = tuple(poison_candidates) if self.hooks.wary else ()
-        return Assigned(tuple(starts), suspects, tuple(answered), tuple(parked), self.hooks.retention_s)
+        return Assigned(
+            tuple(starts), suspects, tuple(answered), tuple(parked), self.hooks.retention_s, self._generation
+        )
 
     def _start(self, partition: int) -> int:
         """The greater of what the group remembers and what is recorded; without either, the beginning, if it is 0."""
@@ -276,7 +314,8 @@ class GroupMember:
     def _delivered(self) -> Delivered | None:
         """What there is, from each partition in turn; once that there is no more; else `None`."""
         self._check_log(self._log)
-        places = sorted(self.positions)
+        paused = {number for _, number in self.paused()}
+        places = [number for number in sorted(self.positions) if number not in paused]
         self._turn += 1
         records: list[LogRecord] = []
         passed: list[PartitionOffset] = []

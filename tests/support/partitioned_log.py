@@ -15,6 +15,8 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from rootline.ports.intent_log import NewRecord
+from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced
 from rootline.schemas.log_position import Headers, LogId, LogPosition, LogRecord
@@ -97,9 +99,9 @@ class PartitionedLog:
         """Append one record."""
         return self.append(key, value, headers=headers)
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
-        """Append (key, value) records in order."""
-        return [self.append(key, value) for key, value in records]
+    async def publish_many(self, records: Sequence[NewRecord]) -> list[LogPosition]:
+        """Append records in order."""
+        return [self.append(key, value, headers=content_headers(*said)) for key, value, *said in records]
 
     def append(
         self, key: bytes | None, value: bytes, *, partition: int | None = None, headers: Headers = ()

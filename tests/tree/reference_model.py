@@ -87,6 +87,8 @@ class Plan:
     tags: str | None = None
     """The tag that is set to the version that the writer read, or deleted (`untags`)."""
     untags: bool = False
+    says: bytes | None = None
+    """What its record says of its content."""
 
 
 def leaf_of(intent_id: str, what: str, carrier: str | None) -> str:
@@ -103,7 +105,8 @@ class Rejected(Exception):
 class ReferenceTable:
     files: dict[FileName, File] = field(default_factory=dict)
     equality: dict[FileName, EqualityDelete] = field(default_factory=dict)
-    committed: set[tuple[str, int]] = field(default_factory=set)
+    committed: dict[tuple[str, int], bytes | None] = field(default_factory=dict)
+    """Of each pair, what its record said of its content."""
     rejected: dict[tuple[str, str], str] = field(default_factory=dict)
     number: int = 0
     next_row_id: int = 0
@@ -121,6 +124,10 @@ class ReferenceTable:
             if known is not None:
                 return VerdictKind.REJECTED, known
             if (plan.writer, plan.sequence) in self.committed:
+                said = self.committed[plan.writer, plan.sequence]
+                if said and plan.says and said != plan.says:
+                    self.rejected[plan.writer, plan.intent_id] = "sequence-reused"
+                    return VerdictKind.REJECTED, "sequence-reused"
                 return VerdictKind.DUPLICATE, None
         try:
             self._check(plan, view)
@@ -129,7 +136,7 @@ class ReferenceTable:
                 self.rejected[plan.writer, plan.intent_id] = error.code
             return VerdictKind.REJECTED, error.code
         if plan.writer is not None:
-            self.committed.add((plan.writer, plan.sequence))
+            self.committed[plan.writer, plan.sequence] = plan.says
         self._change(plan, view)
         return VerdictKind.COMMITTED, None
 

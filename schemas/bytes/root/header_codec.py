@@ -33,6 +33,7 @@ from rootline.schemas.root_header import (
     CommittedRun,
     CoveredOffset,
     DefinitionReference,
+    KeptContent,
     LogTime,
     Operation,
     OutcomeException,
@@ -58,9 +59,12 @@ RESTORED_AT_KEY: Final = "rootline.restored-at"
 EARLIER_BYTES_KEY: Final = "rootline.earlier-bytes"
 REMOVALS_KEY: Final = "rootline.removals"
 LOG_TIME_KEY: Final = "rootline.log-time"
+CONTENTS_KEY: Final = "rootline.contents"
 """Absent where there are no pages, as in roots that are older than pages."""
 _NUMBER_MAX: Final = 2**63 - 1
 _DIGEST_BYTES: Final = 32
+_KEPT_BYTES: Final = 16
+"""Of each content that is remembered: the pair's digest, then the content's."""
 
 
 def encode_header(header: RootHeader) -> dict[str, bytes]:
@@ -106,6 +110,8 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
         metadata[REMOVALS_KEY] = _removals_json(header.removals)
     if header.log_time is not None:
         metadata[LOG_TIME_KEY] = _json(header.log_time)
+    if header.contents:
+        metadata[CONTENTS_KEY] = base64.b64encode(b"".join([pair + content for pair, content in header.contents]))
     if header.parent_digest is not None:
         metadata["rootline.parent-digest"] = header.parent_digest.hex().encode()
     return metadata
@@ -168,6 +174,7 @@ def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
         earlier_bytes=_decimal(metadata.get(EARLIER_BYTES_KEY, b"0")),
         removals=_removals(*_list(metadata, REMOVALS_KEY)) if REMOVALS_KEY in metadata else None,
         log_time=_log_time(*_list(metadata, LOG_TIME_KEY)) if LOG_TIME_KEY in metadata else None,
+        contents=_contents(metadata[CONTENTS_KEY]) if CONTENTS_KEY in metadata else (),
     )
 
 
@@ -262,6 +269,16 @@ def _removals(forgotten: Any, newest: Any, stats_schema: Any) -> Removals:
 
 def _log_time(newest_ms: Any, jumps: Any) -> LogTime:
     return LogTime(_count(newest_ms), tuple(ClockJump(_count(at), _count(skipped)) for at, skipped in jumps))
+
+
+def _contents(value: bytes) -> tuple[KeptContent, ...]:
+    kept = base64.b64decode(value, validate=True)
+    if len(kept) % _KEPT_BYTES:
+        raise ValueError(f"{CONTENTS_KEY} has {len(kept)} bytes, not {_KEPT_BYTES} for each")
+    half = _KEPT_BYTES // 2
+    return tuple(
+        KeptContent(kept[at : at + half], kept[at + half : at + _KEPT_BYTES]) for at in range(0, len(kept), _KEPT_BYTES)
+    )
 
 
 def _totals(

@@ -86,6 +86,13 @@ class EmbeddedFeed:
     async def hold(self, answers: Sequence[Answer]) -> None:
         """Nothing to do: on one partition a `create` follows the rejections, and its root's offset passes them."""
 
+    async def confirm(self, term: int) -> None:
+        """Nothing to do: on one partition, what was rejected before a table existed comes before its root's offset."""
+
+    def paused(self) -> Sequence[Partition]:
+        """None, ever."""
+        return ()
+
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """Read from the log directly."""
         end = await self._log.end_offset()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rootline.adapters.open import WriterLog
+from rootline.ports.intent_log import NewRecord
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.verdict import Verdict
 
@@ -20,7 +21,7 @@ class LogOnDemand:
         """As the log's own."""
         return await self.opened().publish(key, value)
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
+    async def publish_many(self, records: Sequence[NewRecord]) -> list[LogPosition]:
         """As the log's own."""
         return await self.opened().publish_many(records)
 

@@ -47,6 +47,8 @@ class Assigned:
     answered: tuple[Answer, ...] = ()
     parked: tuple[ParkedTable, ...] = ()
     retention_s: float | None = None
+    term: int = 0
+    """For `confirm`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +123,21 @@ class IntentFeed(Protocol):
 
         Raises:
             Unavailable: `log-unavailable`, they must not be told: others may have the partitions now, or there is no
-            room for more until `decided` passes some of them.
+            room for more until `decided` passes some of them (`paused`).
             OutcomeUnknown: `publish-unknown`; hold them again before they are told.
         """
+        ...
+
+    async def confirm(self, term: int) -> None:
+        """The partitions of the assignment with this term are still this reader's; the log has said so after the call.
+
+        Raises:
+            Unavailable: `log-unavailable`, it has not: others may have them, and decide their records.
+        """
+        ...
+
+    def paused(self) -> Sequence[Partition]:
+        """Partitions without room for more answers: no records come of them until `decided` passes some."""
         ...
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:

@@ -15,6 +15,9 @@ from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
 from rootline.schemas.verdict import Verdict
 
+NewRecord = tuple[bytes, bytes] | tuple[bytes, bytes, bytes | None]
+"""Key and value; perhaps what the writer says of the content (`rootline.schemas.bytes.log.stated_content`)."""
+
 
 class IntentSink(Protocol):
     """Where writers publish."""
@@ -23,8 +26,8 @@ class IntentSink(Protocol):
         """Append one record; durable when it returns. Raises `Unavailable`, or `OutcomeUnknown` (safe to resend)."""
         ...
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
-        """Append (key, value) records in order, all or none."""
+    async def publish_many(self, records: Sequence[NewRecord]) -> list[LogPosition]:
+        """Append records in order, all or none. What is said of a content is delivered as a header."""
         ...
 
 

@@ -46,6 +46,18 @@ async def test_records_of_one_key_keep_their_order_and_nothing_is_lost_among_man
         assert [found.value for found in held if found.key == key] == [b"%s %d" % (key, n) for n in range(20)]
 
 
+async def test_what_is_said_of_a_content_is_a_header_beside_the_one_that_names_json(
+    sink: KafkaIntentSink, settings: KafkaSettings
+) -> None:
+    await sink.publish_many([(b"k", b"{}", b"said"), (b"k", b"\xc3\x01value", b"said"), (b"k", b"\xc3\x01value", None)])
+    headers = [dict(found.headers) for found in records_on(settings, settings.intents_topic)]
+    assert headers == [
+        {"content-type": b"application/json", "rootline.content": b"said"},
+        {"rootline.content": b"said"},
+        {},
+    ]
+
+
 async def test_several_records_are_appended_together_each_key_in_order(
     sink: KafkaIntentSink, settings: KafkaSettings
 ) -> None:

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field, replace
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, settings
 
+from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.content_entry import ContentEntry, ContentType
-from rootline.schemas.intent import Intent, IntentKind
+from rootline.schemas.intent import IntentKind
 from rootline.schemas.verdict import Verdict
 from rootline.tree.check.state_rules import state_violations
+from rootline.tree.draft.batch import Record
 from tests.tree.planned_intents import intent_of, location
 from tests.tree.range_changes import check_every_range
 from tests.tree.reference_model import Outcome, Plan, PlannedVector, ReferenceTable
@@ -92,7 +94,8 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
     files = sorted(view.files)
     picks = draw.picks
     writer = f"writer-{draw.writer}" if draw.writer else None
-    plan = Plan(f"i{number}", draw.kind, writer, number // 2, serializable=draw.narrow)
+    says = (None, b"one", b"two")[picks[0] % 3]
+    plan = Plan(f"i{number}", draw.kind, writer, number // 2, serializable=draw.narrow, says=says)
     chosen = [files[pick % len(files)] for pick in picks[:2]] if files else []
     names = (f"f{picks[2]}", f"f{picks[3]}")
     adds = tuple((name, CARRIERS[picks[4] % 3], _ids(name)) for name in dict.fromkeys(names))
@@ -237,8 +240,13 @@ class Trial:
         if not self.waiting:
             return
         expected = [self.model.apply(plan, self.views[at][0]) for plan, at in self.waiting]
-        together = self.batched.put(*(self._intent(self.batched, plan, self.views[at][1]) for plan, at in self.waiting))
-        alone = [self.single.put(self._intent(self.single, plan, self.views[at][2]))[0] for plan, at in self.waiting]
+        together = self.batched.put_records(
+            [self._record(self.batched, plan, self.views[at][1]) for plan, at in self.waiting]
+        )
+        alone = [
+            self.single.put_records([self._record(self.single, plan, self.views[at][2])])[0]
+            for plan, at in self.waiting
+        ]
         self.waiting = []
         assert outcomes(together) == expected
         assert outcomes(alone) == expected
@@ -250,8 +258,9 @@ class Trial:
         assert ranked(self.batched) == ranked(self.single)
         self.remember()
 
-    def _intent(self, lake: Lake, plan: Plan, at: int) -> Intent:
-        return intent_of(plan, lake, lake.states[at])
+    def _record(self, lake: Lake, plan: Plan, at: int) -> Record:
+        [record] = lake.records([intent_of(plan, lake, lake.states[at])])
+        return replace(record, headers=content_headers(plan.says))
 
     def compare(self, lake: Lake) -> None:
         state = lake.head

@@ -53,6 +53,14 @@ class KafkaCoordinatorLog:
         """As `IntentFeed.hold`."""
         await self._feed.hold(answers)
 
+    async def confirm(self, term: int) -> None:
+        """As `IntentFeed.confirm`."""
+        await self._feed.confirm(term)
+
+    def paused(self) -> Sequence[Partition]:
+        """As `IntentFeed.paused`."""
+        return self._feed.paused()
+
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """As `IntentFeed.read_again`."""
         return await self._feed.read_again(reader, start, limit=limit)

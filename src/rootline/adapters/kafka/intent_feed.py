@@ -54,7 +54,8 @@ class KafkaIntentFeed:
         self._rereaders = KafkaRereaders(settings, self._membership)
         self._woken: asyncio.Future[None] | None = None
         self._polling: asyncio.Task[_Batches] | None = None
-        self._is_paused = True
+        self._pausing: frozenset[TopicPartition] | None = None
+        """The partitions that the library does not fetch now; `None`: all."""
         self._told_end = False
         self._apart_until_s = 0.0
         self._heard: list[int | None] | None = None
@@ -96,6 +97,15 @@ class KafkaIntentFeed:
     async def hold(self, answers: Sequence[Answer]) -> None:
         """As `IntentFeed.hold`."""
         await self._answers.hold(answers)
+
+    async def confirm(self, term: int) -> None:
+        """As `IntentFeed.confirm`: the group accepts a commit of that generation."""
+        await self._progress.confirm(term)
+
+    def paused(self) -> Sequence[Partition]:
+        """As `IntentFeed.paused`."""
+        log = self._membership.log
+        return () if log is None else [(log, at.partition) for at in sorted(self._answers.without_room())]
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """As `IntentFeed.read_again`; `Fenced` as `next` as well."""
@@ -238,22 +248,24 @@ class KafkaIntentFeed:
         return max(place.next_offset, position)
 
     def _pause(self, hold: bool) -> None:
-        if hold == self._is_paused:
+        wanted = None if hold else self._answers.without_room()
+        if wanted == self._pausing:
             return
-        self._is_paused = hold
         consumer, places = self._membership.consumer, self._membership.places
         assert consumer is not None
-        if not hold:
-            consumer.resume(*places)
+        is_more = wanted is None or (self._pausing is not None and not wanted <= self._pausing)
+        self._pausing = wanted
+        consumer.pause(*(places if wanted is None else wanted))
+        consumer.resume(*(() if wanted is None else places.keys() - wanted))
+        if not is_more:
             return
-        consumer.pause(*places)
         if self._polling is not None and not self._polling.done():  # the library keeps what it has fetched
             self._polling.cancel()
             self._polling = None
 
     def _lose(self) -> None:
         """The partitions go to others: deliver no more of their records."""
-        self._is_paused = True
+        self._pausing = None
         self._told_end = False
         self._heard = None
         self._stop_polling()

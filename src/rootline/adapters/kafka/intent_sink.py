@@ -17,7 +17,9 @@ from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing, RecordTooLarge
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import record_bytes_max, topic_identity
+from rootline.ports.intent_log import NewRecord
 from rootline.schemas.bytes.log.intent_codec import CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE, begins_like_json
+from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.log_position import Headers, LogId, LogPosition
 
@@ -60,8 +62,8 @@ class KafkaIntentSink:
         """Append one record; durable when it returns."""
         return (await self.publish_many([(key, value)]))[0]
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
-        """Append (key, value) records, those of one key in order.
+    async def publish_many(self, records: Sequence[NewRecord]) -> list[LogPosition]:
+        """Append records, those of one key in order.
 
         Raises:
             Invalid: `intent-too-large`, nothing was appended.
@@ -71,7 +73,7 @@ class KafkaIntentSink:
         """
         if not records:
             return []
-        outgoing = [self._outgoing(key, value) for key, value in records]
+        outgoing = [self._outgoing(*record) for record in records]
         largest = max(map(_size, outgoing))
         self._check_size(largest)
         log = await self.identity()
@@ -125,8 +127,9 @@ class KafkaIntentSink:
         self._record_bytes_max = min(self._settings.intent_bytes_max, (allowed or wanted) - _RECORD_OVERHEAD_BYTES)
         return min(wanted, allowed or wanted)
 
-    def _outgoing(self, key: bytes, value: bytes) -> Outgoing:
-        return Outgoing(self._topic, key, value, _JSON_HEADERS if begins_like_json(value) else ())
+    def _outgoing(self, key: bytes, value: bytes, said: bytes | None = None) -> Outgoing:
+        headers = (*(_JSON_HEADERS if begins_like_json(value) else ()), *content_headers(said))
+        return Outgoing(self._topic, key, value, headers)
 
     def _check_size(self, size: int) -> None:
         if size > self._record_bytes_max:

@@ -315,13 +315,13 @@ class KafkaMembership:
         taken = await take_over(self._settings, self.frontiers, consumer, self.generation, log, recorded, begun)
         self.frontiers.note(log, {held.partition: start_of(held) for held in facts if start_of(held) != held.recorded})
         self._unsettled = None
-        for at in partitions:
-            start, own = starts[at.partition], taken[at]
+        for at, start in begun.items():
+            own = taken[at]
             self.places[at] = Place(start, start, ends[at], own.answers, own.parked)
             consumer.seek(at, start)
         self.is_settled = True
         retention_s = self._settings.intents_retention_min_hours * 3600.0
-        self._events.append(assigned_with(log, starts, poison_candidates, taken, retention_s))
+        self._events.append(assigned_with(log, starts, poison_candidates, taken, retention_s, self.generation))
 
     async def _recorded(self, log: LogId) -> Recorded:
         """What the frontiers' topic says. A rebalance does not interrupt it: it closes its own connection."""

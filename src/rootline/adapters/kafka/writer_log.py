@@ -14,6 +14,7 @@ from rootline.adapters.kafka.intent_sink import KafkaIntentSink
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.verdict_source import KafkaVerdictSource
 from rootline.adapters.log_position_rules import check_identity
+from rootline.ports.intent_log import NewRecord
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.verdict import Verdict
 
@@ -30,7 +31,7 @@ class KafkaWriterLog:
         await self._verdicts.start()
         return await self._sink.publish(key, value)
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
+    async def publish_many(self, records: Sequence[NewRecord]) -> list[LogPosition]:
         """As `KafkaIntentSink.publish_many`."""
         await self._verdicts.start()
         return await self._sink.publish_many(records)

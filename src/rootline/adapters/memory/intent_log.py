@@ -13,6 +13,8 @@ import uuid
 from collections.abc import Callable, Sequence
 
 from rootline.adapters.log_position_rules import check_identity
+from rootline.ports.intent_log import NewRecord
+from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
 from rootline.schemas.verdict import Verdict, newest_versions
@@ -39,12 +41,13 @@ class MemoryIntentLog:
         """Append one record."""
         return (await self.publish_many([(key, value)]))[0]
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
-        """Append (key, value) records in order."""
+    async def publish_many(self, records: Sequence[NewRecord]) -> list[LogPosition]:
+        """Append records in order."""
         positions = []
-        for key, value in records:
+        for key, value, *said in records:
             position = LogPosition(self._identity, 0, len(self._records))
-            self._records.append(LogRecord(position, bytes(key), bytes(value), self._clock_ms()))
+            headers = content_headers(*said)
+            self._records.append(LogRecord(position, bytes(key), bytes(value), self._clock_ms(), headers))
             positions.append(position)
         self._wake()
         return positions

@@ -26,6 +26,7 @@ from rootline.adapters.sqlite.log_pruning import Pruned
 from rootline.adapters.sqlite.log_watch import LogWatch
 from rootline.adapters.sqlite.pruning_loop import STEP_ROWS
 from rootline.adapters.sqlite.pruning_state import LogRetention, is_due
+from rootline.ports.intent_log import NewRecord
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import RootlineError, Unavailable
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
@@ -72,15 +73,15 @@ class SqliteIntentLog:
         """Append one record; durable when it returns."""
         return (await self.publish_many([(key, value)]))[0]
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
-        """Append (key, value) records in order, all or none.
+    async def publish_many(self, records: Sequence[NewRecord]) -> list[LogPosition]:
+        """Append records in order, all or none.
 
         Raises:
             Unavailable: `log-unavailable`, nothing was appended.
             OutcomeUnknown: `publish-unknown`, appended or not.
 
         """
-        kept = tuple((bytes(key), bytes(value)) for key, value in records)
+        kept = [(bytes(key), bytes(value), said[0] if said else None) for key, value, *said in records]
         offsets = await self._write(lambda writer: writer.append(kept))
         self._watch.appended()
         return [LogPosition(self._identity, 0, offset) for offset in offsets]

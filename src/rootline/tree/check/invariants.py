@@ -74,6 +74,8 @@ def _chain(old: TableState, new: TableState) -> Iterator[str]:
         yield f"the log's time went back from {before.log_time} to {after.log_time}"
     if after.removals is None or (before.removals and after.removals.forgotten < before.removals.forgotten):
         yield f"what is remembered of removals went back from {before.removals} to {after.removals}"
+    if len(after.contents) < len(before.contents):
+        yield f"{len(after.contents)} contents are remembered, the parent remembers {len(before.contents)}"
     if after.oldest_version < before.oldest_version:
         yield f"the oldest version, {after.oldest_version}, went back from {before.oldest_version}"
     yield from (sentence for _, sentence in carried_violations(before, after))

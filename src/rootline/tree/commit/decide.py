@@ -25,6 +25,7 @@ from rootline.tree.intents.fast_append import fast_append_row
 from rootline.tree.intents.file_rules import check_named_once
 from rootline.tree.intents.isolation_rules import check_isolation
 from rootline.tree.intents.kinds import KINDS
+from rootline.tree.ledger.contents import ContentDraft
 from rootline.tree.ledger.ledger import (
     VERSION_FORGOTTEN,
     LedgerDraft,
@@ -56,6 +57,7 @@ class Decisions:
         self.ledger = (
             LedgerDraft({}) if parent is None else LedgerDraft(parent.header.ledger, parent.known_pages.ledger)
         )
+        self.contents = ContentDraft(() if parent is None else parent.header.contents)
         self.outcomes = OutcomeDraft(self.version)
         self._fetched = fetched
 
@@ -107,6 +109,9 @@ class Decisions:
         if version is None or self.draft is None:
             return False
         named = None if version == VERSION_FORGOTTEN else version
+        if self.contents.is_another(intent, record.headers):
+            self._reject(record, "sequence-reused", _reused(self.table, intent, named))
+            return True
         self.ledger.put(writer, known[0])
         self.outcomes.duplicate(record.position, named)
         self.verdicts.append(answers.duplicate(self.table, self.draft.definition.table_uuid, record, named))
@@ -132,6 +137,8 @@ class Decisions:
             writer = WriterId(intent.writer_id)
             known = self.ledger.record_of(writer)
             self.ledger.put(writer, with_committed(known, intent.writer_sequence, self.version))
+            if record.headers:
+                self.contents.committed(intent, record.headers)
         self.verdicts.append(answers.committed(self.table, record, self.version, draft.snapshot_id, number))
 
     def _reject(self, record: Record, code: str, message: str) -> None:
@@ -145,6 +152,14 @@ class Decisions:
             rejection = RejectedSequence(intent.writer_sequence, intent.intent_id, code, message)
             self.ledger.put(writer, with_rejected(known, rejection))
         self.verdicts.append(answers.rejected(self.table, record, code, message))
+
+
+def _reused(table: TableName, intent: Intent, version: Version | None) -> str:
+    when = "" if version is None else f" in version {version}"
+    return (
+        f"{table}: sequence {intent.writer_sequence} of writer {intent.writer_id!r:.80} was committed{when} with other "
+        "content; give other data a sequence of its own"
+    )
 
 
 def _begun(table: TableName, intent: Intent, fetched: FetchedObjects) -> Beginning | Needs:

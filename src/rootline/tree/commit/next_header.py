@@ -113,6 +113,7 @@ def next_header(
         earlier_bytes=0 if parent is None else parent.header.earlier_bytes + parent.root.size_in_bytes,
         removals=draft.removals,
         log_time=log_time,
+        contents=decisions.contents.finished(),
     )
     return NextHeader(header, TablePages(ledger.pages, outcomes.pages), (*outcomes.objects, *ledger.objects))
 

@@ -93,6 +93,7 @@ def assigned_with(
     poison_candidates: Mapping[int, int],
     taken: Mapping[TopicPartition, TakenOver],
     retention_s: float,
+    term: int,
 ) -> Assigned:
     """The event that tells of this assignment; partition → offset where it starts, and where suspects end."""
     return Assigned(
@@ -101,4 +102,5 @@ def assigned_with(
         tuple(answer for own in taken.values() for _, answer in sorted(own.answers.answers.items())),
         tuple(parked for own in taken.values() for parked in own.parked.tables.values()),
         retention_s,
+        term,
     )
