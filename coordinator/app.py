@@ -169,7 +169,7 @@ class CoordinatorService:
                 }
                 size = machine.head.root.size_in_bytes
                 self.metrics.root(table, size, header.snapshot.timestamp_ms, entries)
-                self.metrics.retained(table, header.earlier_bytes + size)
+                self.metrics.retained(table, header.kept_bytes + size)
         self.metrics.oldest_pending((now_ms - oldest) / 1000)
         if self._started and not self._ended:
             assignment = self._consumer.assignment

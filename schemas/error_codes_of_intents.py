@@ -239,4 +239,23 @@ CODES_OF_INTENTS: Final = (
         "Find the producer by partition, offsets and time, and publish its intents again in smaller batches "
         "(`batch.size`, `linger.ms`), each record below 1 MB.",
     ),
+    ErrorCode(
+        "expiry-stale",
+        "Invalid",
+        "The expiry would go back: versions up to a later one have expired already.",
+        "Nothing needs to be done: workers plan again from the newest version. By hand, name a later version.",
+    ),
+    ErrorCode(
+        "version-tagged",
+        "Invalid",
+        "The expiry would give up a version that has a tag.",
+        "Name the version in the page of kept ones, or delete the tag (`rootline tag TABLE NAME --delete`).",
+    ),
+    ErrorCode(
+        "page-invalid",
+        "Invalid",
+        "The page that the intent names is absent, is not what the intent says of it, or contradicts the table.",
+        "Store the page first, under the name that its digest gives, then publish the intent again. Workers "
+        "plan again.",
+    ),
 )

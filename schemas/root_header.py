@@ -160,6 +160,17 @@ class PageReference(NamedTuple):
     covers: tuple[CoveredOffset, ...] = ()
 
 
+class Expiry(NamedTuple):
+    """What expiry gave up. `given_up_bytes`: of the roots that can no longer be read, all that ever were.
+
+    `kept`: the page of the versions below the oldest addressable one that are kept; `None`: none is. Every tagged one
+    below it is among them.
+    """
+
+    given_up_bytes: int
+    kept: PageReference | None = None
+
+
 class ClockJump(NamedTuple):
     """Append times went forward from `at_ms`; `skipped_ms` of the way are no idle time of writers seen before."""
 
@@ -233,7 +244,16 @@ class RootHeader:
     totals: Totals = Totals()
     restored_at: SequenceNumber = SequenceNumber(0)
     earlier_bytes: int = 0
-    """Of the roots before this one that are kept."""
+    """Of all roots before this one, given up or not."""
     removals: Removals | None = None
     log_time: LogTime | None = None
     """Both are `None` in a root that is older than these fields, or of a coordinator that does not know them."""
+    parent_next_row_id: int | None = None
+    """`next_row_id` of the root before, which may be gone; `None` in a root that is older than this field."""
+    expiry: Expiry | None = None
+    """`None`: every version since the first can be read."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """The length of the roots before this one that can still be read."""
+        return self.earlier_bytes - (0 if self.expiry is None else self.expiry.given_up_bytes)

@@ -11,6 +11,7 @@ nothing.
 from __future__ import annotations
 
 import asyncio
+import uuid
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -22,11 +23,13 @@ from pyroaring import BitMap64
 from rootline.coordinator.runtime.adoption_reader import read_adopted
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf, decode_leaf
+from rootline.schemas.bytes.root.kept_page import KeptPage, decode_kept_page
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.bytes.vector.vector_codec import decode_vector
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.intent import StoredPage
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata import leaf_reader
@@ -100,6 +103,7 @@ async def fetch_objects(
         {location: found.proof for location, found in leaves.items() if found.proof is not None},
         {version: await _root(store, table, version) for version in sorted(needs.versions)},
         {key: await read_adopted(store, table, *item) for key, item in needs.adopting.items()},
+        kept={page: await _kept_page(store, table, page, table_uuid) for page, table_uuid in needs.kept.items()},
     )
 
 
@@ -132,6 +136,19 @@ async def read_older_leaf(
         except (Corrupt, Invalid) as error:
             found = ReadLeaf(None, error.message)
     return found
+
+
+async def _kept_page(store: ObjectStore, table: TableName, page: StoredPage, table_uuid: uuid.UUID) -> KeptPage | None:
+    """The page that an intent names; `None` when it is absent or not what the intent says."""
+    for _ in range(2):
+        body = await _body(store, table, page.location)
+        if body is None:
+            return None
+        try:
+            return decode_kept_page(body, page.digest, page.file_size_in_bytes, table_uuid, name=page.location)
+        except Corrupt:
+            continue
+    return None
 
 
 async def _root(store: ObjectStore, table: TableName, version: Version) -> Root | None:

@@ -53,6 +53,7 @@ from rootline.schemas.root_header import (
     CommittedRun,
     CoveredOffset,
     DefinitionReference,
+    Expiry,
     LogTime,
     Operation,
     OutcomeException,
@@ -234,6 +235,8 @@ def headers() -> st.SearchStrategy[RootHeader]:
         restored_at=count,
         removals=st.none() | removals,
         log_time=st.none() | st.builds(LogTime, count, jumps),
+        parent_next_row_id=st.none() | count,
+        expiry=st.none() | st.builds(Expiry, count, pages.map(lambda found: found[0] if found else None)),
     )
 
 

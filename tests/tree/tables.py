@@ -15,6 +15,7 @@ from pyroaring import BitMap, BitMap64
 
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.bytes.root.kept_page import KeptPage, KeptVersion, decode_kept_page, encode_kept_page
 from rootline.schemas.bytes.root.ledger_page import decode_ledger_page
 from rootline.schemas.bytes.root.outcome_page import decode_outcome_page
 from rootline.schemas.bytes.root.root_codec import decode_root
@@ -29,7 +30,9 @@ from rootline.schemas.intent import (
     Intent,
     IntentKind,
     RemovedFile,
+    StoredPage,
     VectorReference,
+    VersionReference,
 )
 from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.root_header import PageReference, RootHeader
@@ -186,6 +189,7 @@ class Lake:
     offset: int = 0
     now_ms: int = 1_000_000
     rounds: list[Needs] = field(default_factory=list)
+    kept: dict[StoredPage, KeptPage] = field(default_factory=dict)
     limits: HeaderLimits = HEADER_LIMITS
 
     @property
@@ -241,8 +245,30 @@ class Lake:
                 {name: self.leaves.get(name) for name in outcome.leaves},
                 {at: self.vectors.get(VectorAt(at.location, at.offset)) for at in outcome.vectors},
                 roots={version: self.states[version].root for version in outcome.versions},
+                kept={page: self.kept.get(page) for page in outcome.kept},
             )
             fetched = fetched.with_more(more)
+
+    def expire(self, oldest: int, keep: Iterable[int] = (), **more: object) -> Intent:
+        """Give up what is older than `oldest`, but for `keep`; the page is stored as a worker would."""
+        roots = [self.states[version].root for version in keep]
+        fields: dict[str, object] = {"ref": VersionReference(version=oldest), "made_from_version": 0}
+        if roots:
+            rows = [
+                KeptVersion(root.header.version, root.header.snapshot.timestamp_ms, root.size_in_bytes)
+                for root in roots
+            ]
+            fields["page"] = self.store_page(rows)
+        name = f"expire-{oldest}-{'-'.join(map(str, keep))}-{self.offset}"
+        return intent(IntentKind.EXPIRE, name, **(fields | more))
+
+    def store_page(self, rows: Iterable[KeptVersion]) -> StoredPage:
+        """A page of kept versions, as an intent names it."""
+        page, body = encode_kept_page(self.head.header.table_uuid, rows)
+        location, digest, size, *_ = page.reference
+        named = StoredPage(location=location, file_size_in_bytes=size, digest=digest)
+        self.kept[named] = decode_kept_page(body, digest, size, self.head.header.table_uuid, name=location)
+        return named
 
     def vector(
         self, name: str, target: str, positions: Iterable[int], replaces: VectorReference | None = None
@@ -367,9 +393,11 @@ class Lake:
         def read(decode: Callable[..., Page], page: PageReference) -> Page:
             return decode(self.objects[page.location], page, header.table_uuid, name=page.location)
 
+        kept = None if header.expiry is None else header.expiry.kept
         return TablePages(
             tuple(read(decode_ledger_page, page) for page in header.ledger_pages),
             tuple(read(decode_outcome_page, page) for page in header.outcome_pages),
+            kept=next((page for page in self.kept.values() if page.reference == kept), None),
         )
 
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rootline.schemas.bytes.root.header_ledger import HeaderLedger
-from rootline.schemas.field_ids import PROFILE
+from rootline.schemas.field_ids import PROFILE, PROFILE_OF_EXPIRY
 from rootline.schemas.identifiers import (
     CommitId,
     Location,
@@ -33,6 +33,7 @@ from rootline.schemas.root_header import (
     CommittedRun,
     CoveredOffset,
     DefinitionReference,
+    Expiry,
     LogTime,
     Operation,
     OutcomeException,
@@ -58,6 +59,8 @@ RESTORED_AT_KEY: Final = "rootline.restored-at"
 EARLIER_BYTES_KEY: Final = "rootline.earlier-bytes"
 REMOVALS_KEY: Final = "rootline.removals"
 LOG_TIME_KEY: Final = "rootline.log-time"
+PARENT_NEXT_ROW_ID_KEY: Final = "rootline.parent-next-row-id"
+EXPIRY_KEY: Final = "rootline.expiry"
 """Absent where there are no pages, as in roots that are older than pages."""
 _NUMBER_MAX: Final = 2**63 - 1
 _DIGEST_BYTES: Final = 32
@@ -69,7 +72,7 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
     metadata = {
         "format-version": FORMAT_VERSION,
         "content": CONTENT,
-        PROFILE_KEY: PROFILE.encode(),
+        PROFILE_KEY: profile_of(header).encode(),
         "rootline.table": _text(header.table),
         "rootline.table-uuid": str(header.table_uuid).encode(),
         "rootline.version": str(header.version).encode(),
@@ -106,9 +109,19 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
         metadata[REMOVALS_KEY] = _removals_json(header.removals)
     if header.log_time is not None:
         metadata[LOG_TIME_KEY] = _json(header.log_time)
+    if header.parent_next_row_id is not None:
+        metadata[PARENT_NEXT_ROW_ID_KEY] = str(header.parent_next_row_id).encode()
+    if header.expiry is not None:
+        kept = header.expiry.kept
+        metadata[EXPIRY_KEY] = _json([header.expiry.given_up_bytes, None if kept is None else _page_json(kept)])
     if header.parent_digest is not None:
         metadata["rootline.parent-digest"] = header.parent_digest.hex().encode()
     return metadata
+
+
+def profile_of(header: RootHeader) -> str:
+    """The least profile that says all of a header: software that knows only less must refuse the root."""
+    return PROFILE if header.expiry is None else PROFILE_OF_EXPIRY
 
 
 def encode_outcomes(outcomes: Outcomes) -> bytes:
@@ -168,6 +181,8 @@ def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
         earlier_bytes=_decimal(metadata.get(EARLIER_BYTES_KEY, b"0")),
         removals=_removals(*_list(metadata, REMOVALS_KEY)) if REMOVALS_KEY in metadata else None,
         log_time=_log_time(*_list(metadata, LOG_TIME_KEY)) if LOG_TIME_KEY in metadata else None,
+        parent_next_row_id=(_decimal(metadata[PARENT_NEXT_ROW_ID_KEY]) if PARENT_NEXT_ROW_ID_KEY in metadata else None),
+        expiry=_expiry(*_list(metadata, EXPIRY_KEY)) if EXPIRY_KEY in metadata else None,
     )
 
 
@@ -258,6 +273,10 @@ def _removals(forgotten: Any, newest: Any, stats_schema: Any) -> Removals:
         for number, spec, partition in newest
     ]
     return Removals(SequenceNumber(_count(forgotten)), tuple(found), bytes.fromhex(_string(stats_schema)))
+
+
+def _expiry(given_up_bytes: Any, kept: Any) -> Expiry:
+    return Expiry(_count(given_up_bytes), None if kept is None else _page(*kept))
 
 
 def _log_time(newest_ms: Any, jumps: Any) -> LogTime:

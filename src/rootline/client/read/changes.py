@@ -14,14 +14,13 @@ from typing import Any
 
 from pyroaring import BitMap64
 
-from rootline.client.read.time_travel import read_head
+from rootline.client.read.time_travel import read_addressable, read_head
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.content_entry import ContentEntry, ContentType
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, Version
-from rootline.storage.metadata.change_reader import RowsChange, read_net_change, read_rows_changes
+from rootline.storage.metadata.change_reader import RowsChange, read_difference, read_net_change, read_rows_changes
 from rootline.tree.check.net_changes import FileChange, NetChange
-from rootline.tree.state.addressable import Addressable
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +71,17 @@ async def read_changes(store: ObjectStore, table: TableName, from_version: int, 
     """
     head = (await read_head(store, table)).header
     last = head.version if to_version is None else Version(to_version)
-    known = Addressable.of(head)
+    known = await read_addressable(store, head, from_version, last)
     for version in (from_version, last):
         known.check(version)
     if from_version > last:
         raise Invalid(
             "setting-invalid", f"{table}: changes go from an older version to a newer, not {from_version} to {last}"
         )
-    if from_version < last:
-        known.with_tags({}).check(from_version + 1)  # tagged ones below the oldest have no neighbours
-    net = await read_net_change(store, table, from_version, last)
+    if from_version + 1 < head.oldest_version and from_version < last:  # what came between them may be gone
+        net = await read_difference(store, table, Version(from_version), last)
+    else:
+        net = await read_net_change(store, table, from_version, last)
     return await changes_of_net(store, table, Version(from_version), last, net)
 
 

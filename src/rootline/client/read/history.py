@@ -15,8 +15,10 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.few_at_once import few_at_once
+from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.table_loader import load_state
+from rootline.tree.state.addressable import Addressable
 
 _AT_ONCE: Final = 8
 
@@ -32,12 +34,15 @@ async def read_history(store: ObjectStore, table: TableName, limit: int) -> list
         raise Invalid("setting-invalid", f"limit is {limit}; give 1 or more")
     head = (await read_head(store, table)).header
     oldest = max(head.oldest_version, head.version - limit + 1)
+    versions = [*range(head.version - 1, oldest - 1, -1)]
+    if len(versions) + 1 < limit:
+        older = Addressable.of(head, await read_kept(store, head)).older()
+        versions += reversed(older[-(limit - len(versions) - 1) :])
 
     async def header_of(version: int) -> RootHeader:
         return (await read_root(store, table, Version(version))).header
 
-    older = await few_at_once(range(head.version - 1, oldest - 1, -1), header_of, _AT_ONCE)
-    return [head, *older]
+    return [head, *await few_at_once(versions, header_of, _AT_ONCE)]
 
 
 async def read_tree(store: ObjectStore, table: TableName, point: PointInTime) -> TreeView:

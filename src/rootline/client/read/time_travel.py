@@ -19,6 +19,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, Version, snapshot_id_of
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.metadata.head_finder import existing_head
+from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.root_reader import read_root
 from rootline.tree.state.addressable import Addressable
 
@@ -71,15 +72,25 @@ async def resolve(store: ObjectStore, table: TableName, head: Root, point: Point
     if point.version is not None:
         wanted = Version(point.version)
     elif point.snapshot_id is not None:
-        wanted = _version_of_snapshot(head, point.snapshot_id)
+        wanted = _version_of_snapshot(await read_addressable(store, header), header, point.snapshot_id)
     elif point.timestamp is not None:
         wanted = await _version_at(store, table, head, milliseconds(point.timestamp))
     elif point.tag is not None:
         wanted = version_of_tag(header, point.tag)
     else:
         return header.version
-    Addressable.of(header).check(wanted)
+    (await read_addressable(store, header, wanted)).check(wanted)
     return wanted
+
+
+async def read_addressable(store: ObjectStore, header: RootHeader, *wanted: int) -> Addressable:
+    """What a head addresses. With `wanted`, its page of kept versions is read only if one of them may be in it.
+
+    Raises as `read_root_at`.
+    """
+    if wanted and all(version < 0 or version >= header.oldest_version for version in wanted):
+        return Addressable.of(header)
+    return Addressable.of(header, await read_kept(store, header))
 
 
 def milliseconds(moment: Moment, name: str = "timestamp") -> int:
@@ -108,10 +119,8 @@ def milliseconds(moment: Moment, name: str = "timestamp") -> int:
     return int(moment.timestamp() * 1000)
 
 
-def _version_of_snapshot(head: Root, snapshot_id: int) -> Version:
-    header = head.header
-    kept = sorted({version for version in header.tags.values() if version < header.oldest_version}, reverse=True)
-    for number in (*range(header.version, header.oldest_version - 1, -1), *kept):
+def _version_of_snapshot(known: Addressable, header: RootHeader, snapshot_id: int) -> Version:
+    for number in (*range(header.version, header.oldest_version - 1, -1), *reversed(known.older())):
         if snapshot_id_of(header.table_uuid, Version(number)) == snapshot_id:
             return Version(number)
     raise Invalid(
@@ -137,6 +146,11 @@ async def _version_at(store: ObjectStore, table: TableName, head: Root, wanted_m
     low, high = int(header.oldest_version), int(header.version)  # the answer is in low..high-1, or there is none
     oldest = await read_root(store, table, Version(low)) if low < high else head
     if oldest.header.snapshot.timestamp_ms > wanted_ms:
+        kept = await read_kept(store, header)
+        found = None if kept is None else kept.newest_at(wanted_ms)
+        if found is not None:
+            return found.version
+        low = low if kept is None else kept.versions[0].version
         raise Invalid(
             "version-unknown",
             f"{table}: its oldest addressable version {low} is newer than {wanted_ms} ms; choose a later moment",

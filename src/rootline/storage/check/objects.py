@@ -20,6 +20,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.iceberg.manifest_codec import decode_manifest
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf
 from rootline.schemas.bytes.leaf.leaf_inheritance import inherited_from
+from rootline.schemas.bytes.root.kept_page import KeptPage, decode_kept_page
 from rootline.schemas.bytes.root.ledger_page import LedgerPage, decode_ledger_page
 from rootline.schemas.bytes.root.outcome_page import OutcomePage, covers_of, decode_outcome_page
 from rootline.schemas.bytes.root.page_codec import location_of
@@ -84,6 +85,7 @@ class ObjectCheck:
         self._vector_files: dict[str, _VectorFile | None] = {}
         self._definitions: dict[tuple[str, bytes], TableDefinition | None] = {}
         self._pages: dict[PageReference, LedgerPage | OutcomePage | None] = {}
+        self._kept: dict[PageReference, KeptPage | None] = {}
         self.named_locations: set[str] = set()
         """Every metadata object that a root named so far."""
 
@@ -127,7 +129,7 @@ class ObjectCheck:
             self._pages[reference] = known[reference] if reference in known else await self._outcomes(header, reference)
         ledger = [page for at in header.ledger_pages if isinstance(page := self._pages[at], LedgerPage)]
         outcomes = [page for at in header.outcome_pages if isinstance(page := self._pages[at], OutcomePage)]
-        found = TablePages(tuple(ledger), tuple(outcomes))
+        found = TablePages(tuple(ledger), tuple(outcomes), kept=await self.kept(header))
         return found if found.are_those_of(header) else None
 
     async def vector(self, entry: ContentEntry) -> BlobFacts | None:
@@ -221,6 +223,30 @@ class ObjectCheck:
         for writer, record in records.items():
             if record is not None:
                 self._note(key, faults_of_record(writer, record, header))
+        return page
+
+    async def kept(self, header: RootHeader) -> KeptPage | None:
+        """The page of the versions that are kept below the oldest addressable one, if the root names one."""
+        reference = None if header.expiry is None else header.expiry.kept
+        if reference is None:
+            return None
+        if reference not in self._kept:
+            self._kept[reference] = await self._read_kept(header, reference)
+        return self._kept[reference]
+
+    async def _read_kept(self, header: RootHeader, reference: PageReference) -> KeptPage | None:
+        found = await self._page_body(reference)
+        if found is None:
+            return None
+        key, body = found
+        try:
+            page = decode_kept_page(body, reference.digest, reference.size_in_bytes, header.table_uuid, name=key)
+        except Corrupt as error:
+            self._book.add_error(key, error)
+            return None
+        if page.reference != reference:
+            self._book.add(key, "page-corrupt", f"it is not the page that root {header.version} names")
+            return None
         return page
 
     async def _outcomes(self, header: RootHeader, reference: PageReference) -> OutcomePage | None:

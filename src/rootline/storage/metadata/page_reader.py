@@ -7,8 +7,10 @@ Invariants: a page is used only if it has the digest that the root names; one th
 from __future__ import annotations
 
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.root.kept_page import KeptPage, decode_kept_page
 from rootline.schemas.bytes.root.ledger_page import decode_ledger_page
 from rootline.schemas.bytes.root.outcome_page import decode_outcome_page
+from rootline.schemas.errors import Corrupt
 from rootline.schemas.root_header import PageReference, RootHeader
 from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata.stored_file import read_stored, stored_key
@@ -43,4 +45,20 @@ async def read_pages(store: ObjectStore, header: RootHeader, known: TablePages =
     return TablePages(
         tuple(ledger[reference] for reference in header.ledger_pages),
         tuple(outcomes[reference] for reference in header.outcome_pages),
+        kept=await read_kept(store, header, known.kept),
     )
+
+
+async def read_kept(store: ObjectStore, header: RootHeader, known: KeptPage | None = None) -> KeptPage | None:
+    """The versions that are kept below the oldest addressable one; `None`: none is. Raises as `read_pages`."""
+    reference = None if header.expiry is None else header.expiry.kept
+    if reference is None:
+        return None
+    if known is not None and known.reference == reference:
+        return known
+    body = await read_stored(store, header.table, reference.location, code="page-corrupt")
+    name = stored_key(header.table, reference.location)
+    page = decode_kept_page(body, reference.digest, reference.size_in_bytes, header.table_uuid, name=name)
+    if page.reference != reference:
+        raise Corrupt("page-corrupt", f"{name}: it is not the page that the root names")
+    return page

@@ -38,6 +38,9 @@ def page_violations(
         yield f"the header holds more than {limits.ledger_bytes} bytes of the ledger"
     if not are_within(new.header.outcomes, limits.outcome_bytes):
         yield f"the header holds more than {limits.outcome_bytes} bytes of outcomes"
+    for name, version in new.header.tags.items() if new.header.expiry is not None else ():
+        if version < new.header.oldest_version and (new.pages.kept is None or new.pages.kept.find(version) is None):
+            yield f"version {version}, which has tag {name!r}, is not among the kept versions"
     if old is not None:
         yield from _ledger(old, new)
         yield from _outcomes(old, new, acknowledged)

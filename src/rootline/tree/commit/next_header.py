@@ -113,8 +113,12 @@ def next_header(
         earlier_bytes=0 if parent is None else parent.header.earlier_bytes + parent.root.size_in_bytes,
         removals=draft.removals,
         log_time=log_time,
+        parent_next_row_id=0 if before is None else before.next_row_id,
+        expiry=draft.carried.expiry,
     )
-    return NextHeader(header, TablePages(ledger.pages, outcomes.pages), (*outcomes.objects, *ledger.objects))
+    return NextHeader(
+        header, TablePages(ledger.pages, outcomes.pages, kept=draft.kept), (*outcomes.objects, *ledger.objects)
+    )
 
 
 def _adopted_snapshot(draft: Draft) -> Snapshot | None:

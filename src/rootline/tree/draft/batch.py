@@ -8,6 +8,7 @@ before the root that references it, and storing the same one twice is harmless (
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -15,11 +16,12 @@ from typing import Final, NamedTuple
 from pyroaring import BitMap64
 
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf
+from rootline.schemas.bytes.root.kept_page import KeptPage
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import CommitId, Version
-from rootline.schemas.intent import AdoptedRoot, Intent
+from rootline.schemas.intent import AdoptedRoot, Intent, StoredPage
 from rootline.schemas.log_position import Headers, LogPosition
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict
@@ -91,6 +93,7 @@ class FetchedObjects:
     proofs: Mapping[str, LeafProof] = field(default_factory=dict)
     roots: Mapping[Version, Root | None] = field(default_factory=dict)
     adopted: Mapping[bytes, TableState | Invalid] = field(default_factory=dict)
+    kept: Mapping[StoredPage, KeptPage | None] = field(default_factory=dict)
 
     def with_more(self, more: FetchedObjects) -> FetchedObjects:
         """Both; where both know an object, `more` does."""
@@ -101,6 +104,7 @@ class FetchedObjects:
             {**self.proofs, **more.proofs},
             {**self.roots, **more.roots},
             {**self.adopted, **more.adopted},
+            kept={**self.kept, **more.kept},
         )
 
 
@@ -110,7 +114,8 @@ class Needs:
 
     `proving`: leaf → the definition to prove it under; leaves of maintenance need no proof.
     `versions`: whose roots. `adopting`: roots that say what an Iceberg table is, with all that they name. `older`: the
-    rows of those leaves that are manifests of older formats, and the definition: they are read by them.
+    rows of those leaves that are manifests of older formats, and the definition: they are read by them. `kept`: pages
+    of kept versions, and the table that they must be of.
     """
 
     leaves: frozenset[str] = frozenset()
@@ -119,10 +124,11 @@ class Needs:
     versions: frozenset[Version] = frozenset()
     adopting: Mapping[bytes, Adopting] = field(default_factory=dict)
     older: Mapping[str, tuple[ContentEntry, TableDefinition]] = field(default_factory=dict)
+    kept: Mapping[StoredPage, uuid.UUID] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         """Whether anything is needed."""
-        return bool(self.leaves or self.vectors or self.versions or self.adopting)
+        return bool(self.leaves or self.vectors or self.versions or self.adopting or self.kept)
 
     def __or__(self, other: Needs) -> Needs:
         """All of both."""
@@ -133,6 +139,7 @@ class Needs:
             self.versions | other.versions,
             {**self.adopting, **other.adopting},
             {**self.older, **other.older},
+            kept={**self.kept, **other.kept},
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rootline.schemas.identifiers import SequenceNumber, Version
-from rootline.schemas.root_header import DefinitionReference, RootHeader
+from rootline.schemas.root_header import DefinitionReference, Expiry, RootHeader
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,11 @@ class CarriedFields:
     tags: Mapping[str, int] = field(default_factory=dict)
     restored_at: SequenceNumber = SequenceNumber(0)
     """The sequence number of the last restore."""
+    expiry: Expiry | None = None
 
     @staticmethod
     def of(header: RootHeader) -> CarriedFields:
         """What a root carries."""
-        return CarriedFields(header.definition, header.oldest_version, header.tags, header.restored_at)
+        return CarriedFields(
+            header.definition, header.oldest_version, header.tags, header.restored_at, expiry=header.expiry
+        )

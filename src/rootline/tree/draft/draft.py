@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pyroaring import BitMap
 
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.bytes.root.kept_page import KeptPage
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import (
     ContentEntry,
@@ -93,12 +94,17 @@ class Draft:
         """The accepted ones, but for those of `accept_row`."""
         self.effect = Effect.NOTHING
         self.counts = Counts(Totals() if parent is None else parent.header.totals)
+        self.kept: KeptPage | None = None
+        """The versions that can be read below the oldest addressable one."""
 
     @staticmethod
     def on(parent: TableState) -> Draft:
         """A draft of the root after `parent`'s."""
         header = parent.header
-        return Draft(parent, Version(header.version + 1), parent.definition, CarriedFields.of(header))
+        draft = Draft(parent, Version(header.version + 1), parent.definition, CarriedFields.of(header))
+        if header.expiry is not None:
+            draft.kept = parent.known_pages.kept
+        return draft
 
     @staticmethod
     def beginning(begun: Beginning) -> Draft:
@@ -121,7 +127,7 @@ class Draft:
         if self.is_first or self.parent is None:
             return Addressable.of(None)
         newest = self.parent.header
-        return Addressable(newest.table, self.carried.oldest_version, newest.version, self.carried.tags)
+        return Addressable(newest.table, self.carried.oldest_version, newest.version, self.carried.tags, self.kept)
 
     @property
     def totals(self) -> Totals:
@@ -213,6 +219,8 @@ class Draft:
             self.in_leaves.move(location, ordinals, number)
         if change.carried is not None:
             self.carried = change.carried
+        if change.kept is not None:
+            self.kept = change.kept[0] if change.kept else None
         return number
 
     def accept_row(self, row: Row) -> SequenceNumber:

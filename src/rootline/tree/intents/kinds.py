@@ -26,6 +26,7 @@ from rootline.tree.draft.draft import Draft
 from rootline.tree.intents.append import append
 from rootline.tree.intents.compact_vectors import compact_vectors
 from rootline.tree.intents.create import create
+from rootline.tree.intents.expire import expire, expiry_violations, says_of_expiry
 from rootline.tree.intents.flush import flush
 from rootline.tree.intents.overwrite import overwrite
 from rootline.tree.intents.remove import remove
@@ -71,7 +72,7 @@ KINDS: Final[Mapping[IntentKind, Kind]] = {  # words of the summary come in this
     IntentKind.TAG: Kind(tag, says=says_of_tags, rule=tag_violations, finding="tags-wrong"),
     IntentKind.RESTORE: Kind(restore, says=says_of_restores, rule=restore_violations),
     IntentKind.REWRITE: Kind(rewrite, says=says_of_rewrites),
-    IntentKind.EXPIRE: Kind(_not_decided),
+    IntentKind.EXPIRE: Kind(expire, says=says_of_expiry, rule=expiry_violations),
     IntentKind.SWEEP: Kind(_not_decided),
 }
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rootline.schemas.bytes.root.kept_page import KeptPage
 from rootline.schemas.bytes.root.ledger_page import LedgerPage
 from rootline.schemas.bytes.root.outcome_page import OutcomePage
 from rootline.schemas.root_header import PageReference, RootHeader
@@ -23,9 +24,13 @@ class TablePages:
 
     ledger: tuple[LedgerPage, ...] = ()
     outcomes: tuple[OutcomePage, ...] = ()
+    kept: KeptPage | None = None
 
     def are_those_of(self, header: RootHeader) -> bool:
         """Whether these are the pages, all of them, that a header names."""
+        kept = None if header.expiry is None else header.expiry.kept
+        if (None if self.kept is None else self.kept.reference) != kept:
+            return False
         return _are(self.ledger, header.ledger_pages) and _are(self.outcomes, header.outcome_pages)
 
 
