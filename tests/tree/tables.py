@@ -237,12 +237,14 @@ class Lake:
             if not isinstance(outcome, Needs):
                 return outcome
             self.rounds.append(outcome)
-            more = FetchedObjects(
-                {name: self.leaves.get(name) for name in outcome.leaves},
-                {at: self.vectors.get(VectorAt(at.location, at.offset)) for at in outcome.vectors},
-                roots={version: self.states[version].root for version in outcome.versions},
-            )
-            fetched = fetched.with_more(more)
+            fetched = fetched.with_more(self.fetched(outcome))
+
+    def fetched(self, needs: Needs) -> FetchedObjects:
+        return FetchedObjects(
+            {name: self.leaves.get(name) for name in needs.leaves},
+            {at: self.vectors.get(VectorAt(at.location, at.offset)) for at in needs.vectors},
+            roots={version: self.states[version].root for version in needs.versions},
+        )
 
     def vector(
         self, name: str, target: str, positions: Iterable[int], replaces: VectorReference | None = None

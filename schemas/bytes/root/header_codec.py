@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rootline.schemas.bytes.root.header_ledger import HeaderLedger
-from rootline.schemas.field_ids import PROFILE
+from rootline.schemas.field_ids import PROFILE, PROFILE_OF_EXPIRY
 from rootline.schemas.identifiers import (
     CommitId,
     Location,
@@ -31,6 +31,7 @@ from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import (
     ClockJump,
     CommittedRun,
+    Condemned,
     CoveredOffset,
     DefinitionReference,
     LogTime,
@@ -58,6 +59,7 @@ RESTORED_AT_KEY: Final = "rootline.restored-at"
 EARLIER_BYTES_KEY: Final = "rootline.earlier-bytes"
 REMOVALS_KEY: Final = "rootline.removals"
 LOG_TIME_KEY: Final = "rootline.log-time"
+HORIZON_KEY: Final = "rootline.horizon"
 """Absent where there are no pages, as in roots that are older than pages."""
 _NUMBER_MAX: Final = 2**63 - 1
 _DIGEST_BYTES: Final = 32
@@ -69,7 +71,7 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
     metadata = {
         "format-version": FORMAT_VERSION,
         "content": CONTENT,
-        PROFILE_KEY: PROFILE.encode(),
+        PROFILE_KEY: profile_of(header).encode(),
         "rootline.table": _text(header.table),
         "rootline.table-uuid": str(header.table_uuid).encode(),
         "rootline.version": str(header.version).encode(),
@@ -106,9 +108,17 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
         metadata[REMOVALS_KEY] = _removals_json(header.removals)
     if header.log_time is not None:
         metadata[LOG_TIME_KEY] = _json(header.log_time)
+    if header.horizon_ms or header.condemned:
+        condemned = [[_page_json(item.page), item.since_version, item.since_ms] for item in header.condemned]
+        metadata[HORIZON_KEY] = _json([header.horizon_ms, condemned])
     if header.parent_digest is not None:
         metadata["rootline.parent-digest"] = header.parent_digest.hex().encode()
     return metadata
+
+
+def profile_of(header: RootHeader) -> str:
+    """The least profile that says all of a header: software that knows only less must refuse the root."""
+    return PROFILE_OF_EXPIRY if header.horizon_ms or header.condemned else PROFILE
 
 
 def encode_outcomes(outcomes: Outcomes) -> bytes:
@@ -134,6 +144,7 @@ def decode_header(metadata: Mapping[str, bytes]) -> RootHeader:
 def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
     parent = metadata.get("rootline.parent-digest")
     outcome_runs, outcome_exceptions = _list(metadata, "rootline.outcomes")
+    horizon_ms, condemned = _list(metadata, HORIZON_KEY) if HORIZON_KEY in metadata else (0, [])
     location, digest = _list(metadata, "rootline.definition")
     return RootHeader(
         table=TableName(metadata["rootline.table"].decode()),
@@ -168,6 +179,10 @@ def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
         earlier_bytes=_decimal(metadata.get(EARLIER_BYTES_KEY, b"0")),
         removals=_removals(*_list(metadata, REMOVALS_KEY)) if REMOVALS_KEY in metadata else None,
         log_time=_log_time(*_list(metadata, LOG_TIME_KEY)) if LOG_TIME_KEY in metadata else None,
+        horizon_ms=_count(horizon_ms),
+        condemned=tuple(
+            Condemned(_page(*page), Version(_count(version)), _count(since_ms)) for page, version, since_ms in condemned
+        ),
     )
 
 

@@ -32,6 +32,7 @@ from rootline.tree.intents.remove import remove
 from rootline.tree.intents.restore import restore, restore_violations, says_of_restores
 from rootline.tree.intents.rewrite import rewrite, says_of_rewrites
 from rootline.tree.intents.row_delta import row_delta
+from rootline.tree.intents.sweep import says_of_sweeps, sweep, sweep_violations
 from rootline.tree.intents.tag import says_of_tags, tag, tag_violations
 
 Judge = Callable[[Draft, Intent, FetchedObjects], Change | Needs]
@@ -72,7 +73,7 @@ KINDS: Final[Mapping[IntentKind, Kind]] = {  # words of the summary come in this
     IntentKind.RESTORE: Kind(restore, says=says_of_restores, rule=restore_violations),
     IntentKind.REWRITE: Kind(rewrite, says=says_of_rewrites),
     IntentKind.EXPIRE: Kind(_not_decided),
-    IntentKind.SWEEP: Kind(_not_decided),
+    IntentKind.SWEEP: Kind(sweep, says=says_of_sweeps, rule=sweep_violations),
 }
 
 
