@@ -171,6 +171,18 @@ class Expiry(NamedTuple):
     kept: PageReference | None = None
 
 
+class Condemned(NamedTuple):
+    """A page of locations that no root may add again, and the root that named it first.
+
+    `since_ms`: not before the append time of the intent that brought it, nor before that root's own time. What the page
+    names may be deleted a retention later; the page may go when the horizon has passed it.
+    """
+
+    page: PageReference
+    since_version: Version
+    since_ms: int
+
+
 class ClockJump(NamedTuple):
     """Append times went forward from `at_ms`; `skipped_ms` of the way are no idle time of writers seen before."""
 
@@ -248,6 +260,9 @@ class RootHeader:
     removals: Removals | None = None
     log_time: LogTime | None = None
     """Both are `None` in a root that is older than these fields, or of a coordinator that does not know them."""
+    horizon_ms: int = 0
+    """Files that were uploaded before it are not added any more; 0: there is no horizon yet."""
+    condemned: tuple[Condemned, ...] = ()
     parent_next_row_id: int | None = None
     """`next_row_id` of the root before, which may be gone; `None` in a root that is older than this field."""
     expiry: Expiry | None = None

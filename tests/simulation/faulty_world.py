@@ -99,6 +99,12 @@ class ProcessStore:
         await self._travel_back()
         return found
 
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        await self._travel("head", key)
+        found = await self.world.store.stored_ms(key)
+        await self._travel_back()
+        return found
+
     async def folders(self, prefix: str) -> Sequence[str]:
         await self._travel("folders", prefix)
         found = await self.world.store.folders(prefix)

@@ -241,13 +241,15 @@ class Lake:
             if not isinstance(outcome, Needs):
                 return outcome
             self.rounds.append(outcome)
-            more = FetchedObjects(
-                {name: self.leaves.get(name) for name in outcome.leaves},
-                {at: self.vectors.get(VectorAt(at.location, at.offset)) for at in outcome.vectors},
-                roots={version: self.states[version].root for version in outcome.versions},
-                kept={page: self.kept.get(page) for page in outcome.kept},
-            )
-            fetched = fetched.with_more(more)
+            fetched = fetched.with_more(self.fetched(outcome))
+
+    def fetched(self, needs: Needs) -> FetchedObjects:
+        return FetchedObjects(
+            {name: self.leaves.get(name) for name in needs.leaves},
+            {at: self.vectors.get(VectorAt(at.location, at.offset)) for at in needs.vectors},
+            roots={version: self.states[version].root for version in needs.versions},
+            kept={page: self.kept.get(page) for page in needs.kept},
+        )
 
     def expire(self, oldest: int, keep: Iterable[int] = (), **more: object) -> Intent:
         """Give up what is older than `oldest`, but for `keep`; the page is stored as a worker would."""

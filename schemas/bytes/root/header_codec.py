@@ -31,6 +31,7 @@ from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import (
     ClockJump,
     CommittedRun,
+    Condemned,
     CoveredOffset,
     DefinitionReference,
     Expiry,
@@ -59,6 +60,7 @@ RESTORED_AT_KEY: Final = "rootline.restored-at"
 EARLIER_BYTES_KEY: Final = "rootline.earlier-bytes"
 REMOVALS_KEY: Final = "rootline.removals"
 LOG_TIME_KEY: Final = "rootline.log-time"
+HORIZON_KEY: Final = "rootline.horizon"
 PARENT_NEXT_ROW_ID_KEY: Final = "rootline.parent-next-row-id"
 EXPIRY_KEY: Final = "rootline.expiry"
 """Absent where there are no pages, as in roots that are older than pages."""
@@ -109,6 +111,9 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
         metadata[REMOVALS_KEY] = _removals_json(header.removals)
     if header.log_time is not None:
         metadata[LOG_TIME_KEY] = _json(header.log_time)
+    if header.horizon_ms or header.condemned:
+        condemned = [[_page_json(item.page), item.since_version, item.since_ms] for item in header.condemned]
+        metadata[HORIZON_KEY] = _json([header.horizon_ms, condemned])
     if header.parent_next_row_id is not None:
         metadata[PARENT_NEXT_ROW_ID_KEY] = str(header.parent_next_row_id).encode()
     if header.expiry is not None:
@@ -121,7 +126,7 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
 
 def profile_of(header: RootHeader) -> str:
     """The least profile that says all of a header: software that knows only less must refuse the root."""
-    return PROFILE if header.expiry is None else PROFILE_OF_EXPIRY
+    return PROFILE_OF_EXPIRY if header.expiry or header.horizon_ms or header.condemned else PROFILE
 
 
 def encode_outcomes(outcomes: Outcomes) -> bytes:
@@ -147,6 +152,7 @@ def decode_header(metadata: Mapping[str, bytes]) -> RootHeader:
 def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
     parent = metadata.get("rootline.parent-digest")
     outcome_runs, outcome_exceptions = _list(metadata, "rootline.outcomes")
+    horizon_ms, condemned = _list(metadata, HORIZON_KEY) if HORIZON_KEY in metadata else (0, [])
     location, digest = _list(metadata, "rootline.definition")
     return RootHeader(
         table=TableName(metadata["rootline.table"].decode()),
@@ -181,6 +187,10 @@ def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
         earlier_bytes=_decimal(metadata.get(EARLIER_BYTES_KEY, b"0")),
         removals=_removals(*_list(metadata, REMOVALS_KEY)) if REMOVALS_KEY in metadata else None,
         log_time=_log_time(*_list(metadata, LOG_TIME_KEY)) if LOG_TIME_KEY in metadata else None,
+        horizon_ms=_count(horizon_ms),
+        condemned=tuple(
+            Condemned(_page(*page), Version(_count(version)), _count(since_ms)) for page, version, since_ms in condemned
+        ),
         parent_next_row_id=(_decimal(metadata[PARENT_NEXT_ROW_ID_KEY]) if PARENT_NEXT_ROW_ID_KEY in metadata else None),
         expiry=_expiry(*_list(metadata, EXPIRY_KEY)) if EXPIRY_KEY in metadata else None,
     )

@@ -39,6 +39,7 @@ class PageKind(StrEnum):
 
     LEDGER = "ledger"
     OUTCOMES = "outcomes"
+    CONDEMNED = "condemned"
     KEPT = "kept"
 
 
@@ -48,10 +49,14 @@ def encode_page(
     table_uuid: uuid.UUID,
     rows: Iterable[bytes],
     covers: tuple[CoveredOffset, ...] = (),
+    salt: bytes = b"",
 ) -> tuple[PageReference, bytes]:
-    """(the reference that a root needs, the object's bytes) of at least one row, encoded by `schema_json`."""
+    """(the reference that a root needs, the object's bytes) of at least one row, encoded by `schema_json`.
+
+    `salt`: another one makes another object of the same rows, under another name.
+    """
     rows = list(rows)
-    sync = hashlib.sha256(b"pages of " + table_uuid.bytes).digest()[:SYNC_BYTES]
+    sync = hashlib.sha256(b"pages of " + table_uuid.bytes + salt).digest()[:SYNC_BYTES]
     metadata = _metadata(kind, schema_json, table_uuid)
     body = encode_container(metadata, rows, sync, pack=compress, block_bytes=PAGE_BLOCK_BYTES)
     digest = hashlib.sha256(body).digest()

@@ -55,6 +55,12 @@ class MemoryObjectStore:
         check_prefix(prefix)
         return Listing(tuple(islice(self._keys_under(prefix), limit)), self._now_ms())
 
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        """When the object was stored, by this store's clock; without one everything is of the epoch."""
+        check_key(key)
+        found = self._objects.get(key)
+        return None if found is None else found[1] or 0
+
     async def folders(self, prefix: str) -> Sequence[str]:
         """The prefixes one level below `prefix`, each ending in `/`, that hold keys; ascending."""
         check_prefix(prefix)

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from pyroaring import BitMap64
 
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage
 from rootline.schemas.bytes.root.kept_page import KeptPage
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry
@@ -47,6 +48,8 @@ class Record:
     appended_ms: int = 0
     headers: Headers = ()
     held_bytes: int = 0
+    oldest_file_ms: int | None = None
+    """What the writer says of its files: the store's date of the first upload; it is only a claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,10 @@ class FetchedObjects:
     proofs: Mapping[str, LeafProof] = field(default_factory=dict)
     roots: Mapping[Version, Root | None] = field(default_factory=dict)
     adopted: Mapping[bytes, TableState | Invalid] = field(default_factory=dict)
+    condemned: Mapping[str, CondemnedPage | None] = field(default_factory=dict)
+    """Proposals of sweeps, by location."""
+    dates: Mapping[str, int | None] = field(default_factory=dict)
+    """When files were stored, by location: the store's own dates."""
     kept: Mapping[StoredPage, KeptPage | None] = field(default_factory=dict)
 
     def with_more(self, more: FetchedObjects) -> FetchedObjects:
@@ -104,6 +111,8 @@ class FetchedObjects:
             {**self.proofs, **more.proofs},
             {**self.roots, **more.roots},
             {**self.adopted, **more.adopted},
+            {**self.condemned, **more.condemned},
+            {**self.dates, **more.dates},
             kept={**self.kept, **more.kept},
         )
 
@@ -114,8 +123,7 @@ class Needs:
 
     `proving`: leaf → the definition to prove it under; leaves of maintenance need no proof.
     `versions`: whose roots. `adopting`: roots that say what an Iceberg table is, with all that they name. `older`: the
-    rows of those leaves that are manifests of older formats, and the definition: they are read by them. `kept`: pages
-    of kept versions, and the table that they must be of.
+    rows of those leaves that are manifests of older formats, and the definition: they are read by them.
     """
 
     leaves: frozenset[str] = frozenset()
@@ -124,11 +132,17 @@ class Needs:
     versions: frozenset[Version] = frozenset()
     adopting: Mapping[bytes, Adopting] = field(default_factory=dict)
     older: Mapping[str, tuple[ContentEntry, TableDefinition]] = field(default_factory=dict)
+    condemned: Mapping[str, tuple[StoredPage, uuid.UUID]] = field(default_factory=dict)
+    """Proposals of sweeps, by location, and the table that they must be of."""
+    dates: frozenset[str] = frozenset()
     kept: Mapping[StoredPage, uuid.UUID] = field(default_factory=dict)
+    """Pages of kept versions, and the table that they must be of."""
 
     def __bool__(self) -> bool:
         """Whether anything is needed."""
-        return bool(self.leaves or self.vectors or self.versions or self.adopting or self.kept)
+        return bool(
+            self.leaves or self.vectors or self.versions or self.adopting or self.condemned or self.dates or self.kept
+        )
 
     def __or__(self, other: Needs) -> Needs:
         """All of both."""
@@ -139,6 +153,8 @@ class Needs:
             self.versions | other.versions,
             {**self.adopting, **other.adopting},
             {**self.older, **other.older},
+            {**self.condemned, **other.condemned},
+            self.dates | other.dates,
             kept={**self.kept, **other.kept},
         )
 

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator
 
 from pyroaring import BitMap
 
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.kept_page import KeptPage
+from rootline.schemas.bytes.root.location_hashes import location_hash
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import (
     ContentEntry,
@@ -94,6 +96,12 @@ class Draft:
         """The accepted ones, but for those of `accept_row`."""
         self.effect = Effect.NOTHING
         self.counts = Counts(Totals() if parent is None else parent.header.totals)
+        self.condemned: tuple[CondemnedPage, ...] = ()
+        """What no intent may add any more, besides what is older than `carried.horizon_ms`."""
+        self.appended_ms = 0
+        """The log's append time of the intent that is decided now."""
+        self.log_retention_s = 0
+        """How long the log keeps a record."""
         self.kept: KeptPage | None = None
         """The versions that can be read below the oldest addressable one."""
 
@@ -102,6 +110,8 @@ class Draft:
         """A draft of the root after `parent`'s."""
         header = parent.header
         draft = Draft(parent, Version(header.version + 1), parent.definition, CarriedFields.of(header))
+        if header.condemned:
+            draft.condemned = parent.known_pages.condemned
         if header.expiry is not None:
             draft.kept = parent.known_pages.kept
         return draft
@@ -134,6 +144,19 @@ class Draft:
         """The live totals as the batch leaves them so far."""
         return self.counts.totals
 
+    @property
+    def sweeps(self) -> bool:
+        """Whether the table has a horizon, or locations that no intent may add."""
+        return bool(self.carried.horizon_ms or self.condemned)
+
+    @property
+    def salt(self) -> bytes:
+        """For the names of objects that follow from their content: once a table is swept, no root's are made again.
+
+        A deletion that is sent twice, or comes late, never hits what was made since.
+        """
+        return f"root {self.version}".encode() if self.sweeps else b""
+
     def numbers(self, status: Status = Status.ADDED) -> VersionInfo:
         """Snapshot id and sequence numbers of what the next accepted intent adds."""
         number = self.sequence_number + 1
@@ -157,6 +180,13 @@ class Draft:
     def vector_of(self, data_location: str) -> Live | None:
         """The live vector of a data file, as the accepted intents left it."""
         return self.rows.vector_of(data_location) or self.in_leaves.vector_of(data_location)
+
+    def is_condemned(self, location: str) -> bool:
+        """Whether no intent may add this location any more."""
+        if not self.condemned:
+            return False
+        wanted = location_hash(location)
+        return any(wanted in page.locations for page in self.condemned)
 
     def is_live(self, location: str) -> bool:
         """Whether some live entry has exactly this location (vectors of a shared file by their first blob only)."""
@@ -219,6 +249,8 @@ class Draft:
             self.in_leaves.move(location, ordinals, number)
         if change.carried is not None:
             self.carried = change.carried
+        if change.condemned is not None:
+            self.condemned = change.condemned
         if change.kept is not None:
             self.kept = change.kept[0] if change.kept else None
         return number
