@@ -14,6 +14,7 @@ from rootline.ports.task_queue import TaskKind
 from rootline.workers.jobs.flush_job import flush_job
 from rootline.workers.jobs.job import Job, JobContext
 from rootline.workers.jobs.leaf_compaction_job import leaf_compaction_job
+from rootline.workers.jobs.sweep_job import sweep_job
 from rootline.workers.jobs.vector_compaction_job import vector_compaction_job
 
 
@@ -39,5 +40,9 @@ COMPACT: Final = MaintenanceKind(
 )
 COMPACT_VECTORS: Final = MaintenanceKind("compact-vectors", "compaction", TaskKind.LEAVES, vector_compaction_job)
 
-KINDS: Final = (FLUSH, COMPACT, COMPACT_VECTORS)
+SWEEP: Final = MaintenanceKind(
+    "sweep", "sweep", TaskKind.ROOT, sweep_job, "What nothing references is condemned, and deleted a retention later."
+)
+
+KINDS: Final = (FLUSH, COMPACT, COMPACT_VECTORS, SWEEP)
 """Those of one look are tried in this order, until one of them finds something to do."""

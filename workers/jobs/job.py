@@ -7,12 +7,15 @@ Invariants: a context and a report are values; making a context starts nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from rootline.maintenance.orphan_sweep_plan import Tally
+from rootline.maintenance.sweep_limits import LogKeeps
 from rootline.ports.environment import Environment
 from rootline.ports.intent_log import IntentSink, VerdictSource
+from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import TableName
 from rootline.storage.metadata.timed_reads import TimedReads
@@ -28,7 +31,8 @@ class WorkerLog(IntentSink, VerdictSource, Protocol):
 class JobContext:
     """Ports, settings, and the leaves that all jobs of a process keep in memory.
 
-    `now`: an operator asked for it, so thresholds do not matter.
+    `now`: an operator asked for it, so thresholds do not matter. `remover`: only of a process that may delete. `keeps`:
+    how long the log keeps what it holds; `None`: for ever, or it is not known.
     """
 
     store: ObjectStore
@@ -37,13 +41,23 @@ class JobContext:
     settings: WorkerSettings
     leaves: LeafCache
     now: bool = False
+    remover: ObjectRemover | None = None
+    keeps: LogKeeps | None = None
 
     @staticmethod
     def of(
-        store: ObjectStore, log: WorkerLog, environment: Environment, settings: WorkerSettings, *, now: bool = False
+        store: ObjectStore,
+        log: WorkerLog,
+        environment: Environment,
+        settings: WorkerSettings,
+        *,
+        now: bool = False,
+        remover: ObjectRemover | None = None,
+        keeps: LogKeeps | None = None,
     ) -> JobContext:
         """A context with an empty cache."""
-        return JobContext(store, log, environment, settings, LeafCache(settings.leaf_cache_bytes_max), now)
+        leaves = LeafCache(settings.leaf_cache_bytes_max)
+        return JobContext(store, log, environment, settings, leaves, now, remover, keeps)
 
     @property
     def reads(self) -> ObjectStore:
@@ -63,10 +77,20 @@ class JobOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a sweep condemned and deleted, or would. `horizon_ms`: the one that it proposed, if any."""
+
+    condemned: Tally = field(default_factory=Tally)
+    deleted: Tally = field(default_factory=Tally)
+    horizon_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobReport:
     """`version`: the root that holds the result, or was planned from. `code` and `message`: of a rejection.
 
-    `has_leaves`: whether the table has leaves; known when nothing was due, or when the job committed.
+    `has_leaves`: whether the table has leaves; known when nothing was due, or when the job committed. `sweep`: of that
+    kind only.
     """
 
     outcome: JobOutcome
@@ -76,6 +100,7 @@ class JobReport:
     code: str | None = None
     message: str | None = None
     has_leaves: bool = False
+    sweep: SweepReport | None = None
 
 
 class Job(Protocol):
