@@ -19,6 +19,7 @@ import structlog
 from rootline.adapters.memory.task_queue import MemoryTaskQueue
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.ports.environment import Environment
+from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.ports.task_queue import Task, TaskKind, TaskQueue
 from rootline.schemas.errors import RootlineError, Unavailable
@@ -44,13 +45,14 @@ class WorkerService:
         settings: WorkerSettings | None = None,
         queue: TaskQueue | None = None,
         environment: Environment | None = None,
+        remover: ObjectRemover | None = None,
     ) -> None:
         self.settings = settings or worker_settings()
         self.counters = WorkerCounters()
         self._environment = environment or SystemEnvironment()
         self._queue = queue or MemoryTaskQueue(tasks_max=self.settings.tasks_max)
         self._watcher = HeadWatcher(store, self._queue, self._environment, self.settings, self.counters)
-        context = JobContext.of(store, log, self._environment, self.settings)
+        context = JobContext.of(store, log, self._environment, self.settings, remover=remover)
         self._jobs = [(kind, kind.job(context)) for kind in KINDS]
         self._stopping = asyncio.Event()
 
@@ -121,10 +123,14 @@ class WorkerService:
                 report = await job.run(task.table)
                 report = replace(report, has_leaves=report.has_leaves or has_leaves)
                 self._record(label, task, report)
+                if report.again_s is not None:
+                    self._watcher.look_again(task.table, report.again_s)
                 if report.outcome is not JobOutcome.NOTHING_DUE:
                     break
-            if task.kind is TaskKind.ROOT and report.has_leaves:
-                await self._queue.offer(Task(TaskKind.LEAVES, task.table, task.noticed_version))
+            if task.kind is TaskKind.ROOT:
+                if report.has_leaves:
+                    await self._queue.offer(Task(TaskKind.LEAVES, task.table, task.noticed_version))
+                await self._queue.offer(Task(TaskKind.HISTORY, task.table, task.noticed_version))
         except Exception as error:  # any error at all: the other tables go on
             self._failed(label, task, error)
             return None
@@ -140,12 +146,15 @@ class WorkerService:
             _log.exception(f"{label} failed", exc_info=error, **facts)
 
     def _record(self, label: str, task: Task, report: JobReport) -> None:
-        if report.outcome in (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED):
+        if report.outcome in (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED, JobOutcome.REMOVED):
             self._watcher.succeeded(task.table)
+        self._record_removed(label, task, report)
         if report.outcome is JobOutcome.NOTHING_DUE:
             _log.debug(f"no {label} is due", action=f"{label}-not-due", table=task.table, version=task.noticed_version)
             return
         self.counters.outcomes[label, report.outcome] += 1
+        if report.outcome is JobOutcome.REMOVED:
+            return
         facts = {"table": task.table, "leaves": report.leaves, "entries": report.entries, "version": report.version}
         if report.outcome is JobOutcome.COMMITTED:
             self.counters.leaves_committed += report.leaves
@@ -155,6 +164,13 @@ class WorkerService:
         self._watcher.failed(task.table)
         action = f"{label}-{report.outcome}"
         _log.warning(f"{label} not committed", action=action, code=report.code, reason=report.message, **facts)
+
+    def _record_removed(self, label: str, task: Task, report: JobReport) -> None:
+        for removed in report.removed:
+            self.counters.objects_removed[removed.kind] += removed.objects
+            self.counters.bytes_removed[removed.kind] += removed.size_in_bytes
+            facts = {"table": task.table, "kind": removed.kind, "objects": removed.objects}
+            _log.info(f"{label} removed", action=f"{label}-removed", bytes=removed.size_in_bytes, **facts)
 
     async def _unless_stopping(self, wanted: Awaitable[_Result]) -> _Result | None:
         """What `wanted` gives, or `None` when a stop is requested first."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from rootline.ports.environment import Environment
+from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import TableName
 from rootline.workers.jobs.job import JobContext, JobReport, WorkerLog
@@ -28,6 +29,7 @@ async def maintain(
     kind: MaintenanceKind,
     *,
     dry_run: bool,
+    remover: ObjectRemover | None = None,
 ) -> JobReport:
     """Do now what `kind` can do to `table`, whatever the thresholds are; `dry_run`: say what would be done.
 
@@ -35,5 +37,5 @@ async def maintain(
         Unavailable, Corrupt, Invalid: as a job does.
 
     """
-    job = kind.job(JobContext.of(store, log, environment, worker_settings(), now=True))
+    job = kind.job(JobContext.of(store, log, environment, worker_settings(), now=True, remover=remover))
     return await (job.dry_run(table) if dry_run else job.run(table))

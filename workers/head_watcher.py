@@ -27,12 +27,16 @@ _log = structlog.get_logger("rootline.workers")
 
 @dataclass(slots=True)
 class _Watched:
-    """`quiet`, `failed`: looks without a change, and failures, in a row."""
+    """`quiet`, `failed`: looks without a change, and failures, in a row.
+
+    `history_due_s`: when something of the table's past is due, even if it does not change.
+    """
 
     due_s: float
     seen: Version | None = None
     quiet: int = 0
     failed: int = 0
+    history_due_s: float | None = None
 
 
 class HeadWatcher:
@@ -73,6 +77,12 @@ class HeadWatcher:
         if watched is not None:
             watched.failed = 0
 
+    def look_again(self, table: TableName, after_s: float) -> None:
+        """Look at what a table no longer needs in so many seconds, even if its head stays the same."""
+        watched = self._watched.get(table)
+        if watched is not None:
+            watched.history_due_s = self._environment.monotonic_s() + after_s
+
     def failed(self, table: TableName) -> None:
         """A task on `table` failed: look again even if its head stays the same, later than after a success."""
         watched = self._watched.get(table)
@@ -102,6 +112,8 @@ class HeadWatcher:
                 head = await find_head(self._store, table)
             if head is None or head.version == watched.seen:
                 watched.quiet += 1
+                if head is not None:
+                    await self._offer_history(table, watched, head.version)
                 self._plan_next(watched)
                 return
             offer = await self._queue.offer(Task(TaskKind.ROOT, table, head.version))
@@ -118,6 +130,13 @@ class HeadWatcher:
             _log.warning("the task queue is full", action="task-refused", table=table, version=head.version)
         watched.quiet = 0
         self._plan_next(watched)
+
+    async def _offer_history(self, table: TableName, watched: _Watched, version: Version) -> None:
+        due_s = watched.history_due_s
+        if due_s is None or self._environment.monotonic_s() < due_s:
+            return
+        if await self._queue.offer(Task(TaskKind.HISTORY, table, version)) is not Offer.FULL:
+            watched.history_due_s = None
 
     def _plan_next(self, watched: _Watched) -> None:
         doublings = min(max(watched.quiet, watched.failed), 32)

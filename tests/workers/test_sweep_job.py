@@ -8,10 +8,14 @@ import pytest
 
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.identifiers import ObjectKey
-from rootline.schemas.object_keys import OwnKind, key_of
+from rootline.schemas.object_keys import key_of
 from rootline.schemas.verdict import VerdictKind
-from rootline.workers.jobs.job import JobOutcome
+from rootline.workers.jobs.job import JobOutcome, Removed
 from tests.workers.sweep_world import ORPHAN_AGE_MS, SweepWorld, file_named, tell
+
+
+def of_kinds(found: tuple[Removed, ...]) -> dict[str, int]:
+    return {item.kind: item.objects for item in found}
 
 
 async def swept_orphan(world: SweepWorld) -> None:
@@ -24,8 +28,7 @@ async def swept_orphan(world: SweepWorld) -> None:
     assert (await world.head()).header.horizon_ms > 0
     report = await world.sweep()
     assert report.outcome is JobOutcome.COMMITTED
-    assert report.sweep is not None
-    assert report.sweep.condemned.objects == {OwnKind.DATA_FILE: 1}
+    assert of_kinds(report.condemned) == {"data-file": 1}
 
 
 def test_an_orphan_is_condemned_behind_the_horizon_and_deleted_a_retention_later() -> None:
@@ -36,8 +39,8 @@ def test_an_orphan_is_condemned_behind_the_horizon_and_deleted_a_retention_later
         assert (await world.sweep()).outcome is JobOutcome.NOTHING_DUE
         world.later(0.02)
         report = await world.sweep()
-        assert report.sweep is not None
-        assert report.sweep.deleted.objects == {OwnKind.DATA_FILE: 1}
+        assert report.outcome is JobOutcome.REMOVED
+        assert of_kinds(report.removed) == {"data-file": 1}
         assert world.remover.removed == [key_of(world.table, file_named("orphan").location)]
         assert await world.has("a")
         assert await world.has("b")
@@ -115,8 +118,7 @@ def test_a_leaf_that_left_with_expired_versions_goes_whatever_its_age_is() -> No
         assert (await world.sweep()).outcome is JobOutcome.NOTHING_DUE, "every version can be read"
         await world.expire(head)
         report = await world.sweep()
-        assert report.sweep is not None
-        assert report.sweep.condemned.objects[OwnKind.LEAF] >= 1
+        assert of_kinds(report.condemned)["leaf"] >= 1
         world.forget_roots(head)
         world.later(2)
         await world.sweep()
@@ -154,9 +156,8 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing() -> None:
         world.later(2)
         before = await world.keys()
         report = await world.job().dry_run(world.table)
-        assert report.sweep is not None
-        assert report.sweep.deleted.objects == {OwnKind.DATA_FILE: 1}
-        assert report.sweep.deleted.bytes == {OwnKind.DATA_FILE: len(b"orphan")}
+        assert report.outcome is JobOutcome.PLANNED
+        assert report.removed == (Removed("data-file", 1, len(b"orphan")),)
         assert await world.keys() == before
 
     tell(story)

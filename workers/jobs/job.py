@@ -7,11 +7,10 @@ Invariants: a context and a report are values; making a context starts nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from rootline.maintenance.orphan_sweep_plan import Tally
 from rootline.maintenance.sweep_limits import LogKeeps
 from rootline.ports.environment import Environment
 from rootline.ports.intent_log import IntentSink, VerdictSource
@@ -31,8 +30,8 @@ class WorkerLog(IntentSink, VerdictSource, Protocol):
 class JobContext:
     """Ports, settings, and the leaves that all jobs of a process keep in memory.
 
-    `now`: an operator asked for it, so thresholds do not matter. `remover`: only of a process that may delete. `keeps`:
-    how long the log keeps what it holds; `None`: for ever, or it is not known.
+    `now`: an operator asked for it, so thresholds do not matter. `remover`: without one, no job removes anything.
+    `keeps`: how long the log keeps what it holds; `None`: for ever, or it is not known.
     """
 
     store: ObjectStore
@@ -74,23 +73,23 @@ class JobOutcome(StrEnum):
     STALE = "stale"  # everything changed under the plan, again and again
     REJECTED = "rejected"
     UNKNOWN = "unknown"
+    REMOVED = "removed"  # objects that nothing names any more, and no intent was due
 
 
-@dataclass(frozen=True, slots=True)
-class SweepReport:
-    """What a sweep condemned and deleted, or would. `horizon_ms`: the one that it proposed, if any."""
+class Removed(NamedTuple):
+    """Objects of one kind that were removed, or would be."""
 
-    condemned: Tally = field(default_factory=Tally)
-    deleted: Tally = field(default_factory=Tally)
-    horizon_ms: int | None = None
+    kind: str
+    objects: int
+    size_in_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
     """`version`: the root that holds the result, or was planned from. `code` and `message`: of a rejection.
 
-    `has_leaves`: whether the table has leaves; known when nothing was due, or when the job committed. `sweep`: of that
-    kind only.
+    `has_leaves`: whether the table has leaves; known when nothing was due, or when the job committed. `again_s`: when
+    to look again even if the table does not change. `condemned`: by a sweep, to be removed later.
     """
 
     outcome: JobOutcome
@@ -100,7 +99,9 @@ class JobReport:
     code: str | None = None
     message: str | None = None
     has_leaves: bool = False
-    sweep: SweepReport | None = None
+    removed: tuple[Removed, ...] = ()
+    again_s: float | None = None
+    condemned: tuple[Removed, ...] = ()
 
 
 class Job(Protocol):

@@ -27,7 +27,7 @@ from rootline.schemas.log_position import LogPosition
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.head_finder import at_head
 from rootline.storage.metadata.root_reader import read_definition, read_root
 from rootline.storage.metadata.store_object import store_object
 from rootline.tree.state.pending_object import PendingObject
@@ -127,8 +127,7 @@ class MaintenanceJob:
 
     async def _read_head(self, table: TableName) -> Root | None:
         async with _deadline(self._settings.request_timeout_s, f"reading the head of {table}"):
-            head = await find_head(self._store, table)
-            return None if head is None else await read_root(self._store, table, head.version)
+            return await at_head(self._store, table, lambda head: read_root(self._store, table, head.version))
 
     async def _publish_plan(self, table: TableName, root: Root) -> _Published | None:
         definition = await read_definition(self._store, root.header)

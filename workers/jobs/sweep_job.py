@@ -28,7 +28,7 @@ from rootline.schemas.errors import Invalid, RootlineError
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.head_finder import find_head
-from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, SweepReport
+from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, Removed
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
 from rootline.workers.jobs.sweep_reads import (
     Listed,
@@ -52,12 +52,14 @@ class SweepPlanner:
 
     def __init__(self, context: JobContext, *, deletes: bool) -> None:
         self._context = context
-        self._deletes = deletes
+        self.deletes = deletes
         self._known: dict[bytes, CondemnedPage] = {}
         self.intervals_s: dict[TableName, int] = {}
         """When the next look at a table is due."""
-        self.report = SweepReport()
-        """Of the last look."""
+        self.condemned: tuple[Removed, ...] = ()
+        self.removed: tuple[Removed, ...] = ()
+        """Of the last look: what is to be condemned, and what was deleted, or would be."""
+        self.again_s: float | None = None
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> SweepPlan | None:
         """What is due in `root`; as `Planner.plan`. What was due before is deleted then.
@@ -66,7 +68,7 @@ class SweepPlanner:
             Invalid: `sweep-refused`, this table is not swept, or not by this process.
 
         """
-        self.report = SweepReport()
+        self.condemned, self.removed, self.again_s = (), (), None
         context = self._context
         keeps = context.keeps
         limits = None if keeps is None else SweepLimits.of_properties(definition.properties, keeps)
@@ -96,11 +98,13 @@ class SweepPlanner:
         plan = plan_sweep(header, pages, listed.inventory, limits, store_ms=store_ms, has_exports=listed.has_exports)
         if due or (plan is not None and plan.entries):
             await check_not_named_elsewhere(reads, table)
-        deleted = Tally.of(listed.inventory, due)
-        if due and self._deletes:
+        if due and self.deletes:
             await self._delete(table, listed.inventory, due, remover)
-        condemned = Tally() if plan is None else plan.tally
-        self.report = SweepReport(condemned, deleted, None if plan is None else plan.horizon_ms)
+        self.removed = _by_kind(Tally.of(listed.inventory, due))
+        self.condemned = () if plan is None else _by_kind(plan.tally)
+        waiting_ms = [item.since_ms + limits.scan_retention_ms - store_ms for item in header.condemned]
+        if waiting_ms or plan is not None:
+            self.again_s = max(limits.interval_s, min([item for item in waiting_ms if item > 0], default=0) / 1000)
         return plan
 
     def _due(
@@ -160,10 +164,14 @@ class SweepJob:
 
     def _told(self, report: JobReport, planner: SweepPlanner) -> JobReport:
         """With what was deleted, which no verdict says."""
-        deleted = sum(planner.report.deleted.objects.values())
-        if report.outcome is JobOutcome.NOTHING_DUE and deleted:
-            report = replace(report, outcome=JobOutcome.COMMITTED, entries=deleted)
-        return replace(report, sweep=planner.report)
+        if report.outcome is JobOutcome.NOTHING_DUE and planner.removed:
+            removed = JobOutcome.REMOVED if planner.deletes else JobOutcome.PLANNED
+            report = replace(report, outcome=removed)
+        return replace(report, condemned=planner.condemned, removed=planner.removed, again_s=planner.again_s)
+
+
+def _by_kind(tally: Tally) -> tuple[Removed, ...]:
+    return tuple(Removed(kind.value, count, tally.bytes[kind]) for kind, count in sorted(tally.objects.items()))
 
 
 def sweep_job(context: JobContext) -> SweepJob:

@@ -95,6 +95,13 @@ class EmbeddedHost:
             await self._hosting
 
     async def _host(self, parts: LakeParts) -> None:
+        try:
+            await self._host_when_locked(parts)
+        finally:
+            if parts.remover is not None:
+                await parts.remover.close()
+
+    async def _host_when_locked(self, parts: LakeParts) -> None:
         delay_s = _RESTART_DELAY_S
         while not self._stopping:
             try:
@@ -154,4 +161,5 @@ def _modest_worker(parts: LakeParts) -> WorkerService:
 
     settings = worker_settings()
     unsaid = {name: value for name, value in _MODEST.items() if name not in settings.model_fields_set}
-    return WorkerService(store=parts.store, log=parts.log, settings=settings.model_copy(update=unsaid))
+    chosen = settings.model_copy(update=unsaid)
+    return WorkerService(store=parts.store, log=parts.log, settings=chosen, remover=parts.remover)

@@ -68,13 +68,15 @@ class FlushLimits:
         """The limits of a table whose commits write roots of about `root_bytes`.
 
         Each commit writes a root, and roots are kept: ten of 1 MB a second are 36 GB an hour. Where that is more than
-        `retained_bytes`, few rows are enough for a flush, because every later root is shorter by them.
+        `retained_bytes`, or commits come faster than `FAST_PER_S`, few rows are enough for a flush, because every later
+        root is shorter by them.
         """
-        if root_bytes * commits_per_s * 3_600 <= self.retained_bytes:
+        if commits_per_s <= FAST_PER_S and root_bytes * commits_per_s * 3_600 <= self.retained_bytes:
             return self
         return replace(self, data_files=min(self.data_files, FEW_FILES), vectors=min(self.vectors, FEW_VECTORS))
 
 
+FAST_PER_S: Final = 1.0
 FEW_FILES: Final = 100
 FEW_VECTORS: Final = 20
 """With fewer rows a flush is not worth a leaf, however fast commits are."""

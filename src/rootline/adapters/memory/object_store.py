@@ -15,6 +15,7 @@ from typing import Final
 
 from rootline.adapters.absolute_keys import FILE_SCHEMES, S3_SCHEMES, AbsoluteKeys
 from rootline.adapters.object_key_rules import check_key, check_prefix
+from rootline.ports.object_remover import DatedObject
 from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.identifiers import ObjectKey
@@ -83,6 +84,11 @@ class MemoryObjectStore:
         """Delete an object outside the port, as expiry and operators do."""
         if self._objects.pop(key, None) is not None and not is_absolute(key):
             del self._keys[bisect_left(self._keys, key)]
+
+    def dated(self, prefix: str) -> Sequence[DatedObject]:
+        """The objects under `prefix`, ascending by key; without a clock all of them are dated 0."""
+        held = ((key, self._objects[key]) for key in self._keys_under(prefix))
+        return [DatedObject(key, len(body), date_ms or 0) for key, (body, date_ms) in held]
 
     def _now_ms(self) -> int | None:
         return None if self._clock_ms is None else self._clock_ms()
