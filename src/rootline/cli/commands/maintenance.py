@@ -56,13 +56,16 @@ def run(
     from rootline.cli import output
     from rootline.client.session.session import Session
     from rootline.connect import connect
+    from rootline.hosting.rights import rights_of
     from rootline.workers.by_hand import maintain
     from rootline.workers.jobs.job import JobOutcome, JobReport
 
     kind = _kind(what)
 
     async def carried_out(session: Session) -> JobReport:
-        return await maintain(session.store, session.log, session.environment, handle.name, kind, dry_run=dry_run)
+        store, environment = session.store, session.environment
+        async with rights_of(required(warehouse), log, store) as rights:
+            return await maintain(store, session.log, environment, handle.name, kind, dry_run=dry_run, rights=rights)
 
     with connect(required(warehouse), log=log) as lake:
         handle = lake.table(name)
@@ -76,13 +79,27 @@ def run(
         "entries": report.entries,
         "version": report.version,
         "code": report.code,
+        "condemned": [item._asdict() for item in report.condemned],
+        "removed": [item._asdict() for item in report.removed],
     }
     output.line(as_json, record, _told(name, kind.name, report.outcome, record, report.message))
-    if report.outcome not in (JobOutcome.NOTHING_DUE, JobOutcome.PLANNED, JobOutcome.COMMITTED):
+    would = "would be " if dry_run else ""
+    for what_happens, found in (("condemned", report.condemned), ("deleted", report.removed)):
+        for item in found:
+            output.note(
+                as_json, f"  {would}{what_happens}: {item.objects} of kind {item.kind}, {item.size_in_bytes} bytes"
+            )
+    if report.outcome not in (JobOutcome.NOTHING_DUE, JobOutcome.PLANNED, JobOutcome.COMMITTED, JobOutcome.REMOVED):
         raise typer.Exit(1)
 
 
 def _told(name: str, what: str, outcome: str, record: dict[str, Any], message: str | None) -> str:
+    if what in ("sweep", "expire") and outcome in ("planned", "committed", "removed"):
+        return (
+            f"{name}: {what} {outcome}, version {record['version']}"
+            if record["version"]
+            else f"{name}: {what} {outcome}"
+        )
     moved = f"{record['entries']} entries into {record['leaves']} leaves"
     match outcome:
         case "nothing-due":
