@@ -55,14 +55,26 @@ def run(
     """Do what can be done now, whatever the thresholds are."""
     from rootline.cli import output
     from rootline.client.session.session import Session
-    from rootline.connect import connect
+    from rootline.connect import connect, open_warehouse_remover
     from rootline.workers.by_hand import maintain
     from rootline.workers.jobs.job import JobOutcome, JobReport
 
     kind = _kind(what)
 
     async def carried_out(session: Session) -> JobReport:
-        return await maintain(session.store, session.log, session.environment, handle.name, kind, dry_run=dry_run)
+        remover = open_warehouse_remover(required(warehouse), session.store)
+        try:
+            return await maintain(
+                session.store,
+                session.log,
+                session.environment,
+                handle.name,
+                kind,
+                dry_run=dry_run,
+                remover=remover,
+            )
+        finally:
+            await remover.close()
 
     with connect(required(warehouse), log=log) as lake:
         handle = lake.table(name)
@@ -76,13 +88,22 @@ def run(
         "entries": report.entries,
         "version": report.version,
         "code": report.code,
+        "objects": [removed._asdict() for removed in report.removed],
     }
     output.line(as_json, record, _told(name, kind.name, report.outcome, record, report.message))
-    if report.outcome not in (JobOutcome.NOTHING_DUE, JobOutcome.PLANNED, JobOutcome.COMMITTED):
+    if not as_json:
+        verb = "would remove" if dry_run else "removed"
+        for removed in report.removed:
+            size = f"{removed.objects:,} {removed.kind}, {removed.size_in_bytes:,} bytes"
+            output.line(as_json, {}, f"{name}: {verb} {size}")
+    fine = (JobOutcome.NOTHING_DUE, JobOutcome.PLANNED, JobOutcome.COMMITTED, JobOutcome.REMOVED)
+    if report.outcome not in fine:
         raise typer.Exit(1)
 
 
 def _told(name: str, what: str, outcome: str, record: dict[str, Any], message: str | None) -> str:
+    if what == "expire":
+        return _told_of_expiry(name, outcome, record, message)
     moved = f"{record['entries']} entries into {record['leaves']} leaves"
     match outcome:
         case "nothing-due":
@@ -93,3 +114,17 @@ def _told(name: str, what: str, outcome: str, record: dict[str, Any], message: s
             return f"{name}: moved {moved}, version {record['version']}"
         case _:
             return f"{name}: {what} {outcome}: {message or 'no verdict yet; it may still be committed'}"
+
+
+def _told_of_expiry(name: str, outcome: str, record: dict[str, Any], message: str | None) -> str:
+    match outcome:
+        case "nothing-due":
+            return f"{name}: nothing to expire"
+        case "planned":
+            return f"{name}: would give up {record['entries']} versions"
+        case "committed":
+            return f"{name}: gave up {record['entries']} versions, version {record['version']}"
+        case "removed":
+            return f"{name}: no version to give up"
+        case _:
+            return f"{name}: expiry {outcome}: {message or 'no verdict yet; it may still be committed'}"
