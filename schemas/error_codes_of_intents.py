@@ -265,6 +265,13 @@ CODES_OF_INTENTS: Final = (
         "Nothing needs to be done: the next sweep plans from the newest version.",
     ),
     ErrorCode(
+        "sweep-refused",
+        "Invalid",
+        "Nothing of this table is swept: other software's metadata is in its folder, another table names its files, "
+        "the log keeps its records for ever, or this process may not delete.",
+        "See the message for the reason. Everything else goes on; only what is not needed stays in the store.",
+    ),
+    ErrorCode(
         "horizon-wrong",
         "Invalid",
         "The horizon of a sweep is too young. It stays behind the log's time by the log's retention and a day, or by "

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import Final, TypeVar
 
 import structlog
@@ -118,7 +119,9 @@ class WorkerService:
                 if kind.task is not task.kind:
                     continue
                 label = kind.label
+                has_leaves = report.has_leaves
                 report = await job.run(task.table)
+                report = replace(report, has_leaves=report.has_leaves or has_leaves)
                 self._record(label, task, report)
                 if report.again_s is not None:
                     self._watcher.look_again(task.table, report.again_s)

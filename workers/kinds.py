@@ -15,6 +15,7 @@ from rootline.workers.jobs.expiry_job import expiry_job
 from rootline.workers.jobs.flush_job import flush_job
 from rootline.workers.jobs.job import Job, JobContext
 from rootline.workers.jobs.leaf_compaction_job import leaf_compaction_job
+from rootline.workers.jobs.sweep_job import sweep_job
 from rootline.workers.jobs.vector_compaction_job import vector_compaction_job
 
 
@@ -43,5 +44,13 @@ EXPIRE: Final = MaintenanceKind(
     "expire", "expiry", TaskKind.HISTORY, expiry_job, "Old versions are given up, and their roots removed."
 )
 
-KINDS: Final = (FLUSH, COMPACT, COMPACT_VECTORS, EXPIRE)
+SWEEP: Final = MaintenanceKind(
+    "sweep",
+    "sweep",
+    TaskKind.HISTORY,
+    sweep_job,
+    "What nothing references is condemned, and deleted a retention later.",
+)
+
+KINDS: Final = (FLUSH, COMPACT, COMPACT_VECTORS, SWEEP, EXPIRE)
 """Those of one look are tried in this order, until one of them finds something to do."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from rootline.maintenance.sweep_limits import LogKeeps
 from rootline.ports.environment import Environment
 from rootline.ports.intent_log import IntentSink, VerdictSource
 from rootline.ports.object_remover import ObjectRemover
@@ -30,6 +31,7 @@ class JobContext:
     """Ports, settings, and the leaves that all jobs of a process keep in memory.
 
     `now`: an operator asked for it, so thresholds do not matter. `remover`: without one, no job removes anything.
+    `keeps`: how long the log keeps what it holds; `None`: for ever, or it is not known.
     """
 
     store: ObjectStore
@@ -39,6 +41,7 @@ class JobContext:
     leaves: LeafCache
     now: bool = False
     remover: ObjectRemover | None = None
+    keeps: LogKeeps | None = None
 
     @staticmethod
     def of(
@@ -49,9 +52,11 @@ class JobContext:
         *,
         now: bool = False,
         remover: ObjectRemover | None = None,
+        keeps: LogKeeps | None = None,
     ) -> JobContext:
         """A context with an empty cache."""
-        return JobContext(store, log, environment, settings, LeafCache(settings.leaf_cache_bytes_max), now, remover)
+        leaves = LeafCache(settings.leaf_cache_bytes_max)
+        return JobContext(store, log, environment, settings, leaves, now, remover, keeps)
 
     @property
     def reads(self) -> ObjectStore:
@@ -84,7 +89,7 @@ class JobReport:
     """`version`: the root that holds the result, or was planned from. `code` and `message`: of a rejection.
 
     `has_leaves`: whether the table has leaves; known when nothing was due, or when the job committed. `again_s`: when
-    to look again even if the table does not change.
+    to look again even if the table does not change. `condemned`: by a sweep, to be removed later.
     """
 
     outcome: JobOutcome
@@ -96,6 +101,7 @@ class JobReport:
     has_leaves: bool = False
     removed: tuple[Removed, ...] = ()
     again_s: float | None = None
+    condemned: tuple[Removed, ...] = ()
 
 
 class Job(Protocol):

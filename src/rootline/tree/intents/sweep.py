@@ -100,6 +100,8 @@ def live_since(draft: Draft, sequence_number: int) -> Iterator[str]:
         yield from (row.entry.location for row in rows)
     yield from (vector.row.entry.location for vector in draft.stored_vectors().values())
     yield draft.carried.definition.location
+    if draft.carried.expiry is not None and draft.carried.expiry.kept is not None:
+        yield draft.carried.expiry.kept.location
     if draft.parent is not None:
         header = draft.parent.header
         yield from (page.location for page in (*header.ledger_pages, *header.outcome_pages))
