@@ -16,6 +16,7 @@ from typing import Final
 
 from rootline.maintenance.expiry_limits import ExpiryLimits
 from rootline.maintenance.expiry_plan import ExpiryPlan, plan_expiry
+from rootline.maintenance.plan import Plan
 from rootline.schemas.bytes.root.kept_page import KeptVersion
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import TableName, Version
@@ -24,7 +25,7 @@ from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.root_reader import read_root
 from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
-from rootline.workers.jobs.root_removal import RootRemoval
+from rootline.workers.jobs.root_removal import GivesUp, RootRemoval
 
 
 class ExpiryPlanner:
@@ -76,13 +77,11 @@ class ExpiryJob:
 
     async def dry_run(self, table: TableName) -> JobReport:
         """What `run` would do first; as `Job.dry_run`."""
-        planned = await self._publishing.dry_run(table)
-        if self._removal is None:
-            return planned
-        found = await self._removal.dry_run(table)
-        if planned.outcome is JobOutcome.NOTHING_DUE and found.removed:
-            return replace(found, outcome=JobOutcome.PLANNED)
-        return replace(planned, removed=found.removed)
+        plan = await self._publishing.planned(table)
+        removed = () if self._removal is None else await self._removal.would_remove(table, _gives_up(plan))
+        if plan is None:
+            return JobReport(JobOutcome.PLANNED if removed else JobOutcome.NOTHING_DUE, removed=removed)
+        return JobReport(JobOutcome.PLANNED, 0, plan.entries, plan.made_from_version, removed=removed)
 
 
 def _with(report: JobReport, removal: JobReport) -> JobReport:
@@ -90,6 +89,14 @@ def _with(report: JobReport, removal: JobReport) -> JobReport:
     if report.outcome is JobOutcome.NOTHING_DUE:
         return replace(removal, has_leaves=report.has_leaves)
     return replace(report, removed=removal.removed, again_s=removal.again_s)
+
+
+def _gives_up(plan: Plan | None) -> GivesUp:
+    """Which versions a plan gives up."""
+    if not isinstance(plan, ExpiryPlan):
+        return lambda _: False
+    oldest, kept = plan.oldest, {item.version for item in plan.kept}
+    return lambda version: version < oldest and version not in kept
 
 
 def expiry_job(context: JobContext) -> ExpiryJob:

@@ -119,11 +119,15 @@ class MaintenanceJob:
 
     async def dry_run(self, table: TableName) -> JobReport:
         """What `run` would do first; as `Job.dry_run`."""
-        root = await self._read_head(table)
-        plan = None if root is None else await self._plan(table, root, await read_definition(self._store, root.header))
+        plan = await self.planned(table)
         if plan is None:
             return JobReport(JobOutcome.NOTHING_DUE)
         return JobReport(JobOutcome.PLANNED, plan.leaf_count, plan.entries, plan.made_from_version)
+
+    async def planned(self, table: TableName) -> Plan | None:
+        """What is due now. Raises as `Job.run`."""
+        root = await self._read_head(table)
+        return None if root is None else await self._plan(table, root, await read_definition(self._store, root.header))
 
     async def _read_head(self, table: TableName) -> Root | None:
         async with _deadline(self._settings.request_timeout_s, f"reading the head of {table}"):

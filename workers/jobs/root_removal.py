@@ -16,7 +16,7 @@ Source: definitions page, section 4; protocol page, section 1.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,6 +31,7 @@ from rootline.storage.metadata.root_reader import read_definition, read_root
 from rootline.tree.state.addressable import Addressable
 from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, Removed
 
+GivesUp = Callable[[Version], bool]
 AGAIN_S: Final = 60.0
 """Until the next look at a table that has roots which must wait: they go in the order in which they were given up."""
 _BATCH: Final = 1_000
@@ -38,10 +39,10 @@ _BATCH: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Objects that may go now, and whether others must wait."""
+    """Objects that may go now, and those that must wait."""
 
     free: Sequence[DatedObject] = ()
-    others_wait: bool = False
+    waiting: Sequence[DatedObject] = ()
 
 
 class RootRemoval:
@@ -60,42 +61,48 @@ class RootRemoval:
         found = await self._found(table)
         for start in range(0, len(found.free), _BATCH):
             await self._remover.remove([item.key for item in found.free[start : start + _BATCH]])
-        again_s = AGAIN_S if found.others_wait else None
-        self._due_s[table] = now_s + AGAIN_S if found.others_wait else float("inf")
+        again_s = AGAIN_S if found.waiting else None
+        self._due_s[table] = now_s + AGAIN_S if found.waiting else float("inf")
         if not found.free:
             return JobReport(JobOutcome.NOTHING_DUE, again_s=again_s)
         return JobReport(JobOutcome.REMOVED, removed=_summed(found.free), again_s=again_s)
 
-    async def dry_run(self, table: TableName) -> JobReport:
-        """What `run` would remove."""
-        found = await self._found(table)
-        return JobReport(JobOutcome.NOTHING_DUE, removed=_summed(found.free) if found.free else ())
+    async def would_remove(self, table: TableName, gives_up: GivesUp) -> tuple[Removed, ...]:
+        """What `run` would remove: now, and a retention later. `gives_up`: versions that go with an expiry to come."""
+        found = await self._found(table, gives_up)
+        return (*_summed(found.free), *_summed(found.waiting, "roots later"))
 
-    async def _found(self, table: TableName) -> _Found:
+    async def _found(self, table: TableName, gives_up: GivesUp | None = None) -> _Found:
         head = await find_head(self._reads, table)
         if head is None:
             return _Found()
         newest = await read_root(self._reads, table, head.version)
         header = newest.header
-        if header.expiry is None:
+        if header.expiry is None and gives_up is None:
             return _Found()
         objects = {version: item async for version, item in self._roots(table) if version <= header.version}
         named = Addressable.of(header, await read_kept(self._reads, header))
-        gone = {version: item for version, item in objects.items() if not named.has(version)}
+        gone = {
+            version: item
+            for version, item in objects.items()
+            if version < header.version and (not named.has(version) or (gives_up is not None and gives_up(version)))
+        }
         if not gone or head.store_ms is None:
             return _Found(list(gone.values()))
         limits = ExpiryLimits.of_properties((await read_definition(self._reads, header)).properties)
         cutoff_ms = head.store_ms - limits.root_retention_s * 1_000
         witness = await self._newest_until(table, cutoff_ms, objects)
         if witness is None:
-            return _Found((), others_wait=True)
+            return _Found((), list(gone.values()))
         then = Addressable.of(witness, await read_kept(self._reads, witness))
-        free = [
-            item
+        free = {
+            version
             for version, item in gone.items()
             if version < witness.version and not then.has(version) and item.last_modified_ms <= cutoff_ms
-        ]
-        return _Found(free, others_wait=len(free) < len(gone))
+        }
+        return _Found(
+            [gone[version] for version in free], [item for version, item in gone.items() if version not in free]
+        )
 
     async def _newest_until(
         self, table: TableName, cutoff_ms: int, objects: dict[Version, DatedObject]
@@ -115,5 +122,5 @@ class RootRemoval:
                     yield version, item
 
 
-def _summed(objects: Sequence[DatedObject]) -> tuple[Removed, ...]:
-    return (Removed("roots", len(objects), sum(item.length for item in objects)),)
+def _summed(objects: Sequence[DatedObject], kind: str = "roots") -> tuple[Removed, ...]:
+    return (Removed(kind, len(objects), sum(item.length for item in objects)),) if objects else ()

@@ -79,27 +79,25 @@ def run(
         "entries": report.entries,
         "version": report.version,
         "code": report.code,
-        "condemned": [item._asdict() for item in report.condemned],
-        "removed": [item._asdict() for item in report.removed],
+        "objects": [removed._asdict() for removed in report.removed],
+        "condemned": [condemned._asdict() for condemned in report.condemned],
     }
     output.line(as_json, record, _told(name, kind.name, report.outcome, record, report.message))
     would = "would be " if dry_run else ""
-    for what_happens, found in (("condemned", report.condemned), ("deleted", report.removed)):
+    for verb, found in (("condemned", report.condemned), ("removed", report.removed)):
         for item in found:
-            output.note(
-                as_json, f"  {would}{what_happens}: {item.objects} of kind {item.kind}, {item.size_in_bytes} bytes"
-            )
-    if report.outcome not in (JobOutcome.NOTHING_DUE, JobOutcome.PLANNED, JobOutcome.COMMITTED, JobOutcome.REMOVED):
+            size = f"{item.objects:,} {item.kind}, {item.size_in_bytes:,} bytes"
+            output.note(as_json, f"{name}: {would}{verb}: {size}")
+    fine = (JobOutcome.NOTHING_DUE, JobOutcome.PLANNED, JobOutcome.COMMITTED, JobOutcome.REMOVED)
+    if report.outcome not in fine:
         raise typer.Exit(1)
 
 
 def _told(name: str, what: str, outcome: str, record: dict[str, Any], message: str | None) -> str:
-    if what in ("sweep", "expire") and outcome in ("planned", "committed", "removed"):
-        return (
-            f"{name}: {what} {outcome}, version {record['version']}"
-            if record["version"]
-            else f"{name}: {what} {outcome}"
-        )
+    if what == "expire":
+        return _told_of_expiry(name, outcome, record, message)
+    if what == "sweep" and outcome in ("planned", "committed", "removed"):
+        return f"{name}: {what} {outcome}" + (f", version {record['version']}" if record["version"] else "")
     moved = f"{record['entries']} entries into {record['leaves']} leaves"
     match outcome:
         case "nothing-due":
@@ -110,3 +108,17 @@ def _told(name: str, what: str, outcome: str, record: dict[str, Any], message: s
             return f"{name}: moved {moved}, version {record['version']}"
         case _:
             return f"{name}: {what} {outcome}: {message or 'no verdict yet; it may still be committed'}"
+
+
+def _told_of_expiry(name: str, outcome: str, record: dict[str, Any], message: str | None) -> str:
+    match outcome:
+        case "nothing-due":
+            return f"{name}: nothing to expire"
+        case "planned":
+            return f"{name}: would give up {record['entries']} versions"
+        case "committed":
+            return f"{name}: gave up {record['entries']} versions, version {record['version']}"
+        case "removed":
+            return f"{name}: no version to give up"
+        case _:
+            return f"{name}: expiry {outcome}: {message or 'no verdict yet; it may still be committed'}"

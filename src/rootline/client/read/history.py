@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from rootline.client.read.time_travel import PointInTime, read_head, read_root_at
+from rootline.client.read.time_travel import PointInTime, read_head, read_older_root, read_root_at
 from rootline.client.read.tree_view import TreeView
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata.page_reader import read_kept
-from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.table_loader import load_state
 from rootline.tree.state.addressable import Addressable
 
@@ -39,10 +38,16 @@ async def read_history(store: ObjectStore, table: TableName, limit: int) -> list
         older = Addressable.of(head, await read_kept(store, head)).older()
         versions += reversed(older[-(limit - len(versions) - 1) :])
 
-    async def header_of(version: int) -> RootHeader:
-        return (await read_root(store, table, Version(version))).header
+    async def header_of(version: int) -> RootHeader | None:
+        try:
+            return (await read_older_root(store, table, version)).header
+        except Invalid as error:
+            if error.code == "version-unknown":  # it has expired since the head was read
+                return None
+            raise
 
-    return [head, *await few_at_once(versions, header_of, _AT_ONCE)]
+    older_headers = await few_at_once(versions, header_of, _AT_ONCE)
+    return [head, *(header for header in older_headers if header is not None)]
 
 
 async def read_tree(store: ObjectStore, table: TableName, point: PointInTime) -> TreeView:

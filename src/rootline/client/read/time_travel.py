@@ -15,7 +15,7 @@ from typing import Final
 
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.errors import Invalid
+from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName, Version, snapshot_id_of
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.metadata.head_finder import HeadKey, at_head, existing_head
@@ -68,7 +68,24 @@ async def read_root_at(store: ObjectStore, table: TableName, point: PointInTime,
     """
     head = await read_head(store, table, known)
     wanted = await resolve(store, table, head, point)
-    return head if wanted == head.header.version else await read_root(store, table, wanted, known=head)
+    return head if wanted == head.header.version else await read_older_root(store, table, wanted, known=head)
+
+
+async def read_older_root(store: ObjectStore, table: TableName, version: int, known: Root | None = None) -> Root:
+    """The root of a version that was addressable a moment ago; `known` as of `read_root`.
+
+    Raises:
+        Invalid: `version-unknown`, it has expired meanwhile.
+        Corrupt: as `read_root`.
+
+    """
+    try:
+        return await read_root(store, table, Version(version), known=known)
+    except Corrupt as error:
+        if error.code == "object-missing":
+            newest = (await read_head(store, table)).header
+            (await read_addressable(store, newest, version)).check(version)
+        raise
 
 
 async def resolve(store: ObjectStore, table: TableName, head: Root, point: PointInTime) -> Version:
@@ -149,7 +166,7 @@ async def _version_at(store: ObjectStore, table: TableName, head: Root, wanted_m
     if header.snapshot.timestamp_ms <= wanted_ms:
         return header.version
     low, high = int(header.oldest_version), int(header.version)  # the answer is in low..high-1, or there is none
-    oldest = await read_root(store, table, Version(low)) if low < high else head
+    oldest = await read_older_root(store, table, low) if low < high else head
     if oldest.header.snapshot.timestamp_ms > wanted_ms:
         kept = await read_kept(store, header)
         found = None if kept is None else kept.newest_at(wanted_ms)
@@ -162,7 +179,7 @@ async def _version_at(store: ObjectStore, table: TableName, head: Root, wanted_m
         )
     while high - low > 1:
         middle = (low + high) // 2
-        root = await read_root(store, table, Version(middle))
+        root = await read_older_root(store, table, middle)
         if root.header.snapshot.timestamp_ms <= wanted_ms:
             low = middle
         else:

@@ -27,6 +27,8 @@ from rootline.storage.check.live_set import LiveSet
 from rootline.storage.check.objects import ObjectCheck
 from rootline.storage.check.progress import Decided, faults_of_decided, faults_of_progress
 from rootline.storage.few_at_once import few_at_once
+from rootline.storage.metadata.head_finder import at_head
+from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.stored_file import stored_key
 from rootline.tree.commit.apply import WRITER_RETENTION_S
 from rootline.tree.state.addressable import Addressable
@@ -66,6 +68,8 @@ async def check_table(
         some = versions[start : start + _ROOTS_AT_ONCE]
         bodies = await asyncio.gather(*(store.get(root_key(table, version)) for version in some))
         for version, stored in zip(some, bodies, strict=True):
+            if stored is None and await check.has_expired(version):
+                continue
             previous = await check.root(version, stored, previous)
             for finding in check.book.take():
                 yield finding
@@ -137,6 +141,13 @@ class _TableCheck:
             except Corrupt:
                 continue
         return Version(0), set()
+
+    async def has_expired(self, version: Version) -> bool:
+        """Whether a version that could be read when the check began cannot be read any more."""
+        head = await at_head(self._store, self._table, lambda at: read_root(self._store, self._table, at.version))
+        if head is None:
+            return False
+        return not Addressable.of(head.header, await self._objects.kept(head.header)).has(version)
 
     async def root(self, version: Version, stored: StoredObject | None, previous: Root | None) -> Root | None:
         """Check one root; it, or `None` when it cannot be read. `previous`: the last root read before."""
