@@ -31,6 +31,8 @@ from rootline.workers.kinds import KINDS
 from rootline.workers.settings import WorkerSettings, worker_settings
 
 _log = structlog.get_logger("rootline.workers")
+HISTORY_AGAIN_S: Final = 60.0
+"""After a failure; it is also tried when the table changes."""
 _TAKE_WAIT_S: Final = 5.0
 _Result = TypeVar("_Result")
 
@@ -140,7 +142,7 @@ class WorkerService:
 
     def _failed(self, label: str, task: Task, error: Exception) -> None:
         self.counters.failures += 1
-        self._watcher.failed(task.table)
+        self._try_later(task)
         facts = {"action": f"{label}-failed", "table": task.table}
         if isinstance(error, RootlineError):
             _log.warning(f"{label} failed", code=error.code, reason=error.message, **facts)
@@ -148,7 +150,8 @@ class WorkerService:
             _log.exception(f"{label} failed", exc_info=error, **facts)
 
     def _record(self, label: str, task: Task, report: JobReport) -> None:
-        if report.outcome in (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED, JobOutcome.REMOVED):
+        is_fine = report.outcome in (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED, JobOutcome.REMOVED)
+        if is_fine and task.kind is not TaskKind.HISTORY:
             self._watcher.succeeded(task.table)
         self._record_removed(label, task, report)
         if report.outcome is JobOutcome.NOTHING_DUE:
@@ -163,9 +166,16 @@ class WorkerService:
             self.counters.entries_moved += report.entries
             _log.info(f"{label} committed", action=f"{label}-committed", **facts)
             return
-        self._watcher.failed(task.table)
+        self._try_later(task)
         action = f"{label}-{report.outcome}"
         _log.warning(f"{label} not committed", action=action, code=report.code, reason=report.message, **facts)
+
+    def _try_later(self, task: Task) -> None:
+        """What a table no longer needs can wait, and is no reason to look at its rows less often."""
+        if task.kind is TaskKind.HISTORY:
+            self._watcher.look_again(task.table, HISTORY_AGAIN_S)
+        else:
+            self._watcher.failed(task.table)
 
     def _record_removed(self, label: str, task: Task, report: JobReport) -> None:
         for removed in report.removed:

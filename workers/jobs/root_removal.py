@@ -58,11 +58,13 @@ class RootRemoval:
         now_s = self._environment.monotonic_s()
         if not is_news and not self._now and now_s < self._due_s.get(table, now_s):
             return JobReport(JobOutcome.NOTHING_DUE)
+        self._due_s[table] = now_s + AGAIN_S  # also if this fails
         found = await self._found(table)
         for start in range(0, len(found.free), _BATCH):
             await self._remover.remove([item.key for item in found.free[start : start + _BATCH]])
         again_s = AGAIN_S if found.waiting else None
-        self._due_s[table] = now_s + AGAIN_S if found.waiting else float("inf")
+        if not found.waiting:
+            self._due_s[table] = float("inf")
         if not found.free:
             return JobReport(JobOutcome.NOTHING_DUE, again_s=again_s)
         return JobReport(JobOutcome.REMOVED, removed=_summed(found.free), again_s=again_s)
