@@ -1,4 +1,4 @@
-"""What a sweep chooses follows from what roots reference, from dates and from names; nothing needed is ever among it."""
+"""What a sweep chooses follows from roots, dates and names; nothing that is needed is ever among it."""
 
 from __future__ import annotations
 
