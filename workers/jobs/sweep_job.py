@@ -13,6 +13,7 @@ Source: definitions page, section 4; decision 0063.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -100,8 +101,10 @@ class SweepPlanner:
         store_ms = await self._store_ms(table)
         listed = await list_table(remover, table)
         await References(reads, root, listed.inventory).read(listed.roots)
-        due = self._due(root, pages, listed, limits, store_ms)
-        plan = plan_sweep(header, pages, listed.inventory, limits, store_ms=store_ms, has_exports=listed.has_exports)
+        due = await asyncio.to_thread(self._due, root, pages, listed, limits, store_ms)
+        plan = await asyncio.to_thread(
+            plan_sweep, header, pages, listed.inventory, limits, store_ms=store_ms, has_exports=listed.has_exports
+        )
         if due or (plan is not None and plan.entries):
             await check_not_named_elsewhere(reads, table)
         if due and self.deletes:
