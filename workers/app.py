@@ -19,6 +19,7 @@ import structlog
 from rootline.adapters.memory.task_queue import MemoryTaskQueue
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.ports.environment import Environment
+from rootline.ports.log_keeps import AskLogKeeps
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.ports.task_queue import Task, TaskKind, TaskQueue
@@ -48,13 +49,14 @@ class WorkerService:
         queue: TaskQueue | None = None,
         environment: Environment | None = None,
         remover: ObjectRemover | None = None,
+        keeps: AskLogKeeps | None = None,
     ) -> None:
         self.settings = settings or worker_settings()
         self.counters = WorkerCounters()
         self._environment = environment or SystemEnvironment()
         self._queue = queue or MemoryTaskQueue(tasks_max=self.settings.tasks_max)
         self._watcher = HeadWatcher(store, self._queue, self._environment, self.settings, self.counters)
-        context = JobContext.of(store, log, self._environment, self.settings, remover=remover)
+        context = JobContext.of(store, log, self._environment, self.settings, remover=remover, keeps=keeps)
         self._jobs = [(kind, kind.job(context)) for kind in KINDS]
         self._stopping = asyncio.Event()
 

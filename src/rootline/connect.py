@@ -20,7 +20,7 @@ import structlog
 
 from rootline.adapters.engine_access import engine_storage as engine_storage
 from rootline.adapters.engine_access import warehouse_url as warehouse_url
-from rootline.adapters.open import check_log, check_warehouse, local_folder, open_remover, open_store, open_writer_log
+from rootline.adapters.open import check_log, check_warehouse, local_folder, open_store, open_writer_log
 from rootline.adapters.open import is_kafka as is_kafka
 from rootline.adapters.open import open_archive as open_archive
 from rootline.adapters.open import open_stored_log as open_stored_log
@@ -34,7 +34,6 @@ from rootline.hosting.embedded_host import EmbeddedHost
 from rootline.hosting.lake_parts import open_parts as open_parts
 from rootline.hosting.log_on_demand import LogOnDemand
 from rootline.hosting.missing_verdict import seen_from_outside
-from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -94,11 +93,6 @@ def lake_folder(url: str) -> Path | None:
 def open_warehouse(url: str) -> ObjectStore:
     """The object store alone; call it on the loop that will use it."""
     return open_store(url)
-
-
-def open_warehouse_remover(url: str, store: ObjectStore) -> ObjectRemover:
-    """What removes objects of the warehouse `url`, whose open store is `store`."""
-    return open_remover(url, store)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,8 +89,8 @@ def simulate(
 ) -> Outcome:
     """Run a world of about `steps` intents; raises `AssertionError` when something that must hold fails.
 
-    `expires`: versions expire after a few commits; the store's dates run a thousand times as fast as everything else, so
-    that their roots are removed and heads have to be confirmed, by its dates, within the world's time.
+    `expires`: versions expire after a few commits; the store's dates run a thousand times as fast as everything else,
+    so that their roots are removed and heads have to be confirmed, by its dates, within the world's time.
     """
     return run_virtually(_simulate(seed, steps, coordinators, writers, keep_trace, limits, expires))
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced
-from rootline.schemas.log_position import Headers, LogId, LogPosition, LogRecord
+from rootline.schemas.log_position import Headers, LogId, LogPosition, LogRecord, oldest_file_header
 from rootline.schemas.verdict import Verdict, VerdictKind
 
 _EPOCH_MS = 1_700_000_000_000
@@ -97,9 +97,12 @@ class PartitionedLog:
         """Append one record."""
         return self.append(key, value, headers=headers)
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
+    async def publish_many(
+        self, records: Sequence[tuple[bytes, bytes]], *, oldest_file_ms: int | None = None
+    ) -> list[LogPosition]:
         """Append (key, value) records in order."""
-        return [self.append(key, value) for key, value in records]
+        headers = oldest_file_header(oldest_file_ms)
+        return [self.append(key, value, headers=headers) for key, value in records]
 
     def append(
         self, key: bytes | None, value: bytes, *, partition: int | None = None, headers: Headers = ()

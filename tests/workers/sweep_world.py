@@ -13,7 +13,7 @@ from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
-from rootline.maintenance.sweep_limits import LogKeeps
+from rootline.ports.log_keeps import LogKeeps
 from rootline.ports.object_remover import DatedObject
 from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.bytes.root.kept_page import KeptVersion, encode_kept_page
@@ -36,7 +36,12 @@ from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder, data_file
 
 DAY_MS = 24 * 3600 * 1000
-KEEPS = LogKeeps(7 * 24 * 3600)
+
+
+async def keeps() -> LogKeeps:
+    return LogKeeps(7 * 24 * 3600)
+
+
 ORPHAN_AGE_MS = 8 * DAY_MS
 Story = Callable[["SweepWorld"], Awaitable[None]]
 
@@ -93,7 +98,7 @@ class SweepWorld:
             WorkerSettings(),
             now=True,
             remover=self.remover,
-            keeps=KEEPS,
+            keeps=keeps,
         )
 
     def later(self, days: float) -> None:

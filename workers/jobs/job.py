@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from rootline.maintenance.sweep_limits import LogKeeps
 from rootline.ports.environment import Environment
 from rootline.ports.intent_log import IntentSink, VerdictSource
+from rootline.ports.log_keeps import AskLogKeeps
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import TableName
@@ -31,7 +31,7 @@ class JobContext:
     """Ports, settings, and the leaves that all jobs of a process keep in memory.
 
     `now`: an operator asked for it, so thresholds do not matter. `remover`: without one, no job removes anything.
-    `keeps`: how long the log keeps what it holds; `None`: for ever, or it is not known.
+    `keeps`: asks how long the log keeps what it holds; without it, no table is swept.
     """
 
     store: ObjectStore
@@ -41,7 +41,7 @@ class JobContext:
     leaves: LeafCache
     now: bool = False
     remover: ObjectRemover | None = None
-    keeps: LogKeeps | None = None
+    keeps: AskLogKeeps | None = None
 
     @staticmethod
     def of(
@@ -52,7 +52,7 @@ class JobContext:
         *,
         now: bool = False,
         remover: ObjectRemover | None = None,
-        keeps: LogKeeps | None = None,
+        keeps: AskLogKeeps | None = None,
     ) -> JobContext:
         """A context with an empty cache."""
         leaves = LeafCache(settings.leaf_cache_bytes_max)

@@ -20,7 +20,8 @@ from typing import Final
 import structlog
 
 from rootline.maintenance.orphan_sweep_plan import Inventory, SweepPlan, Tally, due_deletions, plan_sweep
-from rootline.maintenance.sweep_limits import INTERVAL_S_DEFAULT, SweepLimits
+from rootline.maintenance.property_values import switch
+from rootline.maintenance.sweep_limits import INTERVAL_S_DEFAULT, SWEEP_PROPERTY, SweepLimits
 from rootline.ports.object_remover import ObjectRemover
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage
 from rootline.schemas.bytes.root.root_codec import Root
@@ -70,10 +71,15 @@ class SweepPlanner:
         """
         self.condemned, self.removed, self.again_s = (), (), None
         context = self._context
-        keeps = context.keeps
-        limits = None if keeps is None else SweepLimits.of_properties(definition.properties, keeps)
+        is_off = not (context.now or switch(definition.properties, SWEEP_PROPERTY, default=False))
+        keeps = None if is_off or context.keeps is None else await context.keeps()
+        limits = (
+            None
+            if keeps is None
+            else SweepLimits.of_properties(definition.properties, keeps.records_s, keeps.dead_letters_s)
+        )
         self.intervals_s[table] = INTERVAL_S_DEFAULT if limits is None else limits.interval_s
-        if not context.now and (limits is None or not limits.is_on):
+        if is_off:
             return None
         if limits is None:
             raise Invalid(

@@ -8,6 +8,7 @@ vendor's library is imported only for a URL that needs it.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import time
@@ -39,6 +40,7 @@ from rootline.adapters.sqlite.settings import EmbeddedLogSettings
 from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.intent_log import IntentLog, IntentSink, VerdictSource
 from rootline.ports.log_archive import LogArchive
+from rootline.ports.log_keeps import AskLogKeeps, LogKeeps
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, Unavailable
@@ -201,6 +203,21 @@ def open_stored_log(url: str | None, warehouse: str) -> SqliteIntentLog:
             "log-unavailable", f"{folder or url}: there is no log here: check the warehouse or the log's URL"
         )
     return SqliteIntentLog(folder)
+
+
+def open_log_keeps(url: str | None) -> AskLogKeeps:
+    """How the log `url` is asked for how long it keeps records. Raises `Invalid` (`setting-invalid`)."""
+    if is_kafka(url):
+        settings = kafka_settings(url)
+        with _extra("kafka", "a kafka:// log"):
+            from rootline.adapters.kafka.log_keeps import kafka_keeps
+        return partial(kafka_keeps, settings)
+
+    async def of_settings() -> LogKeeps:
+        embedded = store_settings().embedded_log
+        return LogKeeps(math.ceil(embedded.records_retention_s), math.ceil(embedded.dead_letters_retention_s))
+
+    return of_settings
 
 
 def is_kafka(url: str | None) -> bool:

@@ -68,7 +68,7 @@ async def _run(
             listens = await _serve_http(around, warehouse, coordinator, settings, http_port)
             running.append(asyncio.ensure_future(coordinator.run()))
         if Role.WORKER in roles:
-            worker = WorkerService(store=parts.store, log=parts.log, remover=parts.remover)
+            worker = WorkerService(store=parts.store, log=parts.log, remover=parts.remover, keeps=parts.keeps)
             running.append(asyncio.ensure_future(worker.run()))
         settle_memory()
         names = [role.name.lower() for role in roles if role.name]

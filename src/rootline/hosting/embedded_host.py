@@ -162,4 +162,4 @@ def _modest_worker(parts: LakeParts) -> WorkerService:
     settings = worker_settings()
     unsaid = {name: value for name, value in _MODEST.items() if name not in settings.model_fields_set}
     chosen = settings.model_copy(update=unsaid)
-    return WorkerService(store=parts.store, log=parts.log, settings=chosen, remover=parts.remover)
+    return WorkerService(store=parts.store, log=parts.log, settings=chosen, remover=parts.remover, keeps=parts.keeps)

@@ -20,12 +20,14 @@ from rootline.adapters.open import (
     open_embedded_feed,
     open_lock,
     open_log,
+    open_log_keeps,
     open_remover,
     open_store,
     open_writer_log,
 )
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.ports.intent_feed import CoordinatorLog
+from rootline.ports.log_keeps import AskLogKeeps
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 
@@ -43,6 +45,7 @@ class LakeParts:
     lock: LakeLock | None
     remover: ObjectRemover | None = None
     """For the worker, and no one else."""
+    keeps: AskLogKeeps | None = None
 
     async def close(self) -> None:
         """Close the store and the log, and give the lock back."""
@@ -65,7 +68,14 @@ async def open_parts(warehouse: str, log: str | None) -> LakeParts:
     try:
         if is_kafka(log):
             remover = open_remover(warehouse, store)
-            return LakeParts(store, open_writer_log(log, warehouse), partial(open_coordinator_log, log), None, remover)
+            return LakeParts(
+                store,
+                open_writer_log(log, warehouse),
+                partial(open_coordinator_log, log),
+                None,
+                remover,
+                open_log_keeps(log),
+            )
         return embedded_parts(store, warehouse, log)
     except BaseException:
         await store.close()
@@ -76,7 +86,7 @@ def embedded_parts(store: ObjectStore, warehouse: str, log: str | None) -> LakeP
     """The parts of a lake whose log is embedded, with a `store` that is open already."""
     lock, embedded = open_lock(warehouse, log), open_log(log, warehouse)
     feed, remover = partial(open_embedded_feed, embedded, log, warehouse), open_remover(warehouse, store)
-    return LakeParts(store, embedded, feed, lock, remover)
+    return LakeParts(store, embedded, feed, lock, remover, open_log_keeps(log))
 
 
 def embedded_settings(warehouse: str, settings: CoordinatorSettings | None = None) -> CoordinatorSettings:

@@ -19,12 +19,17 @@ from rootline.schemas.verdict import Verdict
 class IntentSink(Protocol):
     """Where writers publish."""
 
-    async def publish(self, key: bytes, value: bytes) -> LogPosition:
-        """Append one record; durable when it returns. Raises `Unavailable`, or `OutcomeUnknown` (safe to resend)."""
+    async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
+        """Append one record; durable when it returns. Raises `Unavailable`, or `OutcomeUnknown` (safe to resend).
+
+        `oldest_file_ms`: when the first file that the intent brings was uploaded, by the store's date.
+        """
         ...
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
-        """Append (key, value) records in order, all or none."""
+    async def publish_many(
+        self, records: Sequence[tuple[bytes, bytes]], *, oldest_file_ms: int | None = None
+    ) -> list[LogPosition]:
+        """Append (key, value) records in order, all or none; `oldest_file_ms` of all of them together."""
         ...
 
 

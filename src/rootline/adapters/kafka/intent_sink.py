@@ -19,7 +19,7 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import record_bytes_max, topic_identity
 from rootline.schemas.bytes.log.intent_codec import CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE, begins_like_json
 from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
-from rootline.schemas.log_position import Headers, LogId, LogPosition
+from rootline.schemas.log_position import Headers, LogId, LogPosition, oldest_file_header
 
 _RECORD_OVERHEAD_BYTES: Final = 128
 """More than what a batch of one record adds to its key, value and header."""
@@ -56,11 +56,13 @@ class KafkaIntentSink:
             self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
         return self.known_identity
 
-    async def publish(self, key: bytes, value: bytes) -> LogPosition:
+    async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
         """Append one record; durable when it returns."""
-        return (await self.publish_many([(key, value)]))[0]
+        return (await self.publish_many([(key, value)], oldest_file_ms=oldest_file_ms))[0]
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
+    async def publish_many(
+        self, records: Sequence[tuple[bytes, bytes]], *, oldest_file_ms: int | None = None
+    ) -> list[LogPosition]:
         """Append (key, value) records, those of one key in order.
 
         Raises:
@@ -71,7 +73,7 @@ class KafkaIntentSink:
         """
         if not records:
             return []
-        outgoing = [self._outgoing(key, value) for key, value in records]
+        outgoing = [self._outgoing(key, value, oldest_file_header(oldest_file_ms)) for key, value in records]
         largest = max(map(_size, outgoing))
         self._check_size(largest)
         log = await self.identity()
@@ -125,8 +127,8 @@ class KafkaIntentSink:
         self._record_bytes_max = min(self._settings.intent_bytes_max, (allowed or wanted) - _RECORD_OVERHEAD_BYTES)
         return min(wanted, allowed or wanted)
 
-    def _outgoing(self, key: bytes, value: bytes) -> Outgoing:
-        return Outgoing(self._topic, key, value, _JSON_HEADERS if begins_like_json(value) else ())
+    def _outgoing(self, key: bytes, value: bytes, claim: Headers) -> Outgoing:
+        return Outgoing(self._topic, key, value, (*_JSON_HEADERS, *claim) if begins_like_json(value) else claim)
 
     def _check_size(self, size: int) -> None:
         if size > self._record_bytes_max:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from rootline.adapters.log_position_rules import check_identity
 from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.log_position import LogId, LogPosition, LogRecord, oldest_file_header
 from rootline.schemas.verdict import Verdict, newest_versions
 
 
@@ -35,16 +35,19 @@ class MemoryIntentLog:
         self._heads: dict[str, int] = {}
         self._changed = asyncio.Event()
 
-    async def publish(self, key: bytes, value: bytes) -> LogPosition:
+    async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
         """Append one record."""
-        return (await self.publish_many([(key, value)]))[0]
+        return (await self.publish_many([(key, value)], oldest_file_ms=oldest_file_ms))[0]
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
+    async def publish_many(
+        self, records: Sequence[tuple[bytes, bytes]], *, oldest_file_ms: int | None = None
+    ) -> list[LogPosition]:
         """Append (key, value) records in order."""
         positions = []
+        headers = oldest_file_header(oldest_file_ms)
         for key, value in records:
             position = LogPosition(self._identity, 0, len(self._records))
-            self._records.append(LogRecord(position, bytes(key), bytes(value), self._clock_ms()))
+            self._records.append(LogRecord(position, bytes(key), bytes(value), self._clock_ms(), headers))
             positions.append(position)
         self._wake()
         return positions

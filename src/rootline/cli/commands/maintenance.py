@@ -55,26 +55,17 @@ def run(
     """Do what can be done now, whatever the thresholds are."""
     from rootline.cli import output
     from rootline.client.session.session import Session
-    from rootline.connect import connect, open_warehouse_remover
+    from rootline.connect import connect
+    from rootline.hosting.rights import rights_of
     from rootline.workers.by_hand import maintain
     from rootline.workers.jobs.job import JobOutcome, JobReport
 
     kind = _kind(what)
 
     async def carried_out(session: Session) -> JobReport:
-        remover = open_warehouse_remover(required(warehouse), session.store)
-        try:
-            return await maintain(
-                session.store,
-                session.log,
-                session.environment,
-                handle.name,
-                kind,
-                dry_run=dry_run,
-                remover=remover,
-            )
-        finally:
-            await remover.close()
+        store, environment = session.store, session.environment
+        async with rights_of(required(warehouse), log, store) as rights:
+            return await maintain(store, session.log, environment, handle.name, kind, dry_run=dry_run, rights=rights)
 
     with connect(required(warehouse), log=log) as lake:
         handle = lake.table(name)
@@ -89,13 +80,14 @@ def run(
         "version": report.version,
         "code": report.code,
         "objects": [removed._asdict() for removed in report.removed],
+        "condemned": [condemned._asdict() for condemned in report.condemned],
     }
     output.line(as_json, record, _told(name, kind.name, report.outcome, record, report.message))
-    if not as_json:
-        verb = "would remove" if dry_run else "removed"
-        for removed in report.removed:
-            size = f"{removed.objects:,} {removed.kind}, {removed.size_in_bytes:,} bytes"
-            output.line(as_json, {}, f"{name}: {verb} {size}")
+    would = "would be " if dry_run else ""
+    for verb, found in (("condemned", report.condemned), ("removed", report.removed)):
+        for item in found:
+            size = f"{item.objects:,} {item.kind}, {item.size_in_bytes:,} bytes"
+            output.note(as_json, f"{name}: {would}{verb}: {size}")
     fine = (JobOutcome.NOTHING_DUE, JobOutcome.PLANNED, JobOutcome.COMMITTED, JobOutcome.REMOVED)
     if report.outcome not in fine:
         raise typer.Exit(1)
@@ -104,6 +96,8 @@ def run(
 def _told(name: str, what: str, outcome: str, record: dict[str, Any], message: str | None) -> str:
     if what == "expire":
         return _told_of_expiry(name, outcome, record, message)
+    if what == "sweep" and outcome in ("planned", "committed", "removed"):
+        return f"{name}: {what} {outcome}" + (f", version {record['version']}" if record["version"] else "")
     moved = f"{record['entries']} entries into {record['leaves']} leaves"
     match outcome:
         case "nothing-due":
