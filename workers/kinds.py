@@ -49,7 +49,7 @@ SWEEP: Final = MaintenanceKind(
     "sweep",
     TaskKind.HISTORY,
     sweep_job,
-    "What nothing names is condemned, and deleted later.",
+    "What nothing references is condemned, and deleted later.",
 )
 
 KINDS: Final = (FLUSH, COMPACT, COMPACT_VECTORS, SWEEP, EXPIRE)
