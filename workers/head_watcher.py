@@ -33,7 +33,7 @@ _log = structlog.get_logger("rootline.workers")
 class _Watched:
     """`quiet`, `failed`: looks without a change, and failures, in a row.
 
-    `hurry`: how many times as soon as usual it is looked at, because many versions came since the last look.
+    `hurry`: how many times as soon as usual it is looked at, because many versions came since the one before `newest`.
     `history_due_s`: when something of the table's past is due, even if it does not change.
     """
 
@@ -42,6 +42,7 @@ class _Watched:
     quiet: int = 0
     failed: int = 0
     history_due_s: float | None = None
+    newest: Version | None = None
     hurry: float = 1.0
 
 
@@ -130,8 +131,8 @@ class HeadWatcher:
             watched.failed += 1
             self._plan_next(watched)
             return
-        moved = 0 if watched.seen is None else head.version - watched.seen
-        watched.hurry = min(max(1.0, moved / VERSIONS_A_LOOK), HURRY_MAX)
+        moved = 0 if watched.newest is None else head.version - watched.newest
+        watched.newest, watched.hurry = head.version, min(max(1.0, moved / VERSIONS_A_LOOK), HURRY_MAX)
         if offer is Offer.QUEUED:
             watched.seen = head.version
         elif offer is Offer.FULL:
@@ -151,4 +152,6 @@ class HeadWatcher:
         doublings = min(max(watched.quiet, watched.failed), 32)
         interval_s = min(self._settings.poll_interval_s * 2**doublings, self._settings.poll_interval_s_max)
         spread = 0.9 + 0.2 * self._environment.jitter()
-        watched.due_s = self._environment.monotonic_s() + spread * interval_s / watched.hurry
+        watched.due_s = self._environment.monotonic_s() + spread * interval_s / (
+            1.0 if watched.failed else watched.hurry
+        )
