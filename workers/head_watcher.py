@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
@@ -22,6 +23,9 @@ from rootline.storage.metadata.table_names import list_tables
 from rootline.workers.counters import WorkerCounters
 from rootline.workers.settings import WorkerSettings
 
+VERSIONS_A_LOOK: Final = 25
+"""Of a table that moves faster, roots would grow long, and history with it, from one look to the next."""
+HURRY_MAX: Final = 8.0
 _log = structlog.get_logger("rootline.workers")
 
 
@@ -29,6 +33,7 @@ _log = structlog.get_logger("rootline.workers")
 class _Watched:
     """`quiet`, `failed`: looks without a change, and failures, in a row.
 
+    `hurry`: how many times as soon as usual it is looked at, because many versions came since the one before `newest`.
     `history_due_s`: when something of the table's past is due, even if it does not change.
     """
 
@@ -37,6 +42,8 @@ class _Watched:
     quiet: int = 0
     failed: int = 0
     history_due_s: float | None = None
+    newest: Version | None = None
+    hurry: float = 1.0
 
 
 class HeadWatcher:
@@ -112,6 +119,7 @@ class HeadWatcher:
                 head = await find_head(self._store, table)
             if head is None or head.version == watched.seen:
                 watched.quiet += 1
+                watched.hurry = 1.0
                 if head is not None:
                     await self._offer_history(table, watched, head.version)
                 self._plan_next(watched)
@@ -123,6 +131,8 @@ class HeadWatcher:
             watched.failed += 1
             self._plan_next(watched)
             return
+        moved = 0 if watched.newest is None else head.version - watched.newest
+        watched.newest, watched.hurry = head.version, min(max(1.0, moved / VERSIONS_A_LOOK), HURRY_MAX)
         if offer is Offer.QUEUED:
             watched.seen = head.version
         elif offer is Offer.FULL:
@@ -142,4 +152,6 @@ class HeadWatcher:
         doublings = min(max(watched.quiet, watched.failed), 32)
         interval_s = min(self._settings.poll_interval_s * 2**doublings, self._settings.poll_interval_s_max)
         spread = 0.9 + 0.2 * self._environment.jitter()
-        watched.due_s = self._environment.monotonic_s() + spread * interval_s
+        watched.due_s = self._environment.monotonic_s() + spread * interval_s / (
+            1.0 if watched.failed else watched.hurry
+        )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,13 @@ TABLES = tuple(TableName(name) for name in ("sim.events", "sim.clicks", "other.o
 PARTITIONS = 3
 _SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("k", pa.int32())])
 _LIVENESS_S = 3_600.0
+_DATES_SPEED = 1_000
+_EXPIRING = {
+    "rootline.expire": "true",
+    "rootline.expire.every-commits": "3",
+    "rootline.expire.all-versions": "3",
+    "rootline.expire.by-minute-seconds": "60",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,8 @@ class Outcome:
     restores: int
     rewrites: int
     encoded: int
+    expiries: int
+    removed: int
 
 
 def simulate(
@@ -76,13 +85,18 @@ def simulate(
     writers: int = 6,
     keep_trace: bool = False,
     limits: HeaderLimits = HEADER_LIMITS,
+    expires: bool = False,
 ) -> Outcome:
-    """Run a world of about `steps` intents; raises `AssertionError` when something that must hold fails."""
-    return run_virtually(_simulate(seed, steps, coordinators, writers, keep_trace, limits))
+    """Run a world of about `steps` intents; raises `AssertionError` when something that must hold fails.
+
+    `expires`: versions expire after a few commits; the store's dates run a thousand times as fast as everything else,
+    so that their roots are removed and heads have to be confirmed, by its dates, within the world's time.
+    """
+    return run_virtually(_simulate(seed, steps, coordinators, writers, keep_trace, limits, expires))
 
 
 async def _simulate(
-    seed: int, steps: int, coordinators: int, writers: int, keep_trace: bool, limits: HeaderLimits
+    seed: int, steps: int, coordinators: int, writers: int, keep_trace: bool, limits: HeaderLimits, expires: bool
 ) -> Outcome:
     rng = random.Random(seed)
     clock = SeededEnvironment(f"store/{seed}")
@@ -93,7 +107,12 @@ async def _simulate(
         identity=uuid.UUID(int=rng.getrandbits(128)),
         clock_ms=clock.now_ms,
     )
-    world = World(rng, MemoryObjectStore(clock.now_ms), log, Trace(keep_trace))
+    began_ms, speed = clock.now_ms(), _DATES_SPEED if expires else 1
+
+    def store_ms() -> int:
+        return began_ms + (clock.now_ms() - began_ms) * speed
+
+    world = World(rng, MemoryObjectStore(store_ms), log, Trace(keep_trace))
     names = [f"coordinator-{number}" for number in range(coordinators)]
     processes = [Process(world, name, CoordinatorService, limits) for name in names]
     processes.append(Process(world, "worker", WorkerService))
@@ -101,7 +120,7 @@ async def _simulate(
         process.start()
     try:
         for table in TABLES:
-            await _create(world, table, processes)
+            await _create(world, table, processes, _EXPIRING if expires else {"rootline.expire": "false"})
     except BaseException:
         await _end(*_tasks(processes))
         raise
@@ -139,7 +158,7 @@ def _writer(world: World, number: int, published: Published, seed: int, steps: i
     return Writer(world, f"writer-{number}", table, published, random.Random(f"{seed}/{number}"), steps, partition)
 
 
-async def _create(world: World, table: TableName, processes: Sequence[Process]) -> None:
+async def _create(world: World, table: TableName, processes: Sequence[Process], properties: Mapping[str, str]) -> None:
     definition = build_definition(
         _SCHEMA,
         partition_by=["k"],
@@ -151,6 +170,7 @@ async def _create(world: World, table: TableName, processes: Sequence[Process]) 
             "rootline.compact.leaves": "3",
             "rootline.compact.dead-percent": "60",
             "rootline.compact.vector-bytes": "20",
+            **properties,
         },
     )
     intent = Intent(
@@ -220,6 +240,8 @@ async def _outcome(seed: int, world: World, processes: Sequence[Process], states
         rewrites=_committed(world, b"\x0erewrite"),
         compactions=_committed(world, b"compact_leaves"),
         vector_compactions=_committed(world, b"compact_vectors"),
+        expiries=_committed(world, b"\x0cexpire"),
+        removed=world.removed,
     )
 
 

@@ -15,7 +15,7 @@ from pyroaring import BitMap, BitMap64
 
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.bytes.root.kept_page import KeptPage, KeptVersion, decode_kept_page, encode_kept_page
+from rootline.schemas.bytes.root.kept_page import KeptPage
 from rootline.schemas.bytes.root.ledger_page import decode_ledger_page
 from rootline.schemas.bytes.root.outcome_page import decode_outcome_page
 from rootline.schemas.bytes.root.root_codec import decode_root
@@ -32,7 +32,6 @@ from rootline.schemas.intent import (
     RemovedFile,
     StoredPage,
     VectorReference,
-    VersionReference,
 )
 from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.root_header import PageReference, RootHeader
@@ -198,10 +197,9 @@ class Lake:
         return self.state
 
     def records(self, intents: Iterable[Intent]) -> list[Record]:
-        found = []
-        for item in intents:
-            found.append(Record(LogPosition(LOG, 0, self.offset), item, 500, appended_ms=self.now_ms))
-            self.offset += 1
+        places = enumerate(intents, self.offset)
+        found = [Record(LogPosition(LOG, 0, at), item, 500, appended_ms=self.now_ms) for at, item in places]
+        self.offset += len(found)
         return found
 
     def put(self, *intents: Intent, acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED) -> list[Verdict]:
@@ -231,8 +229,7 @@ class Lake:
         self, records: Sequence[Record], *, acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED
     ) -> Applied | NoTable:
         self.now_ms += 10
-        version = 0 if self.state is None else self.state.header.version + 1
-        stamp = Stamp(CommitId(f"{version:032x}"), "coordinator-1", self.now_ms)
+        stamp = Stamp(CommitId(f"{len(self.states):032x}"), "coordinator-1", self.now_ms)
         fetched = FetchedObjects()
         while True:
             outcome = apply_batch(
@@ -250,27 +247,6 @@ class Lake:
             roots={version: self.states[version].root for version in needs.versions},
             kept={page: self.kept.get(page) for page in needs.kept},
         )
-
-    def expire(self, oldest: int, keep: Iterable[int] = (), **more: object) -> Intent:
-        """Give up what is older than `oldest`, but for `keep`; the page is stored as a worker would."""
-        roots = [self.states[version].root for version in keep]
-        fields: dict[str, object] = {"ref": VersionReference(version=oldest), "made_from_version": 0}
-        if roots:
-            rows = [
-                KeptVersion(root.header.version, root.header.snapshot.timestamp_ms, root.size_in_bytes)
-                for root in roots
-            ]
-            fields["page"] = self.store_page(rows)
-        name = f"expire-{oldest}-{'-'.join(map(str, keep))}-{self.offset}"
-        return intent(IntentKind.EXPIRE, name, **(fields | more))
-
-    def store_page(self, rows: Iterable[KeptVersion]) -> StoredPage:
-        """A page of kept versions, as an intent names it."""
-        page, body = encode_kept_page(self.head.header.table_uuid, rows)
-        location, digest, size, *_ = page.reference
-        named = StoredPage(location=location, file_size_in_bytes=size, digest=digest)
-        self.kept[named] = decode_kept_page(body, digest, size, self.head.header.table_uuid, name=location)
-        return named
 
     def vector(
         self, name: str, target: str, positions: Iterable[int], replaces: VectorReference | None = None
@@ -384,8 +360,7 @@ class Lake:
 
     def reloaded(self) -> TableState:
         """The head, read back from its bytes."""
-        root = decode_root(self.bodies[-1], name="head")
-        leaves = {name: self.leaves[name] for name in self.head.leaves}
+        root, leaves = decode_root(self.bodies[-1], name="head"), {name: self.leaves[name] for name in self.head.leaves}
         stored = {(at.location, at.offset): BitMap(held) for at, held in self.vectors.items()}
         return TableState.of(root, DEFINITION, leaves, self.pages_of(root.header), stored)
 
@@ -395,11 +370,10 @@ class Lake:
         def read(decode: Callable[..., Page], page: PageReference) -> Page:
             return decode(self.objects[page.location], page, header.table_uuid, name=page.location)
 
-        kept = None if header.expiry is None else header.expiry.kept
         return TablePages(
             tuple(read(decode_ledger_page, page) for page in header.ledger_pages),
             tuple(read(decode_outcome_page, page) for page in header.outcome_pages),
-            kept=next((page for page in self.kept.values() if page.reference == kept), None),
+            kept=self.head.pages.kept,
         )
 
 

@@ -202,6 +202,20 @@ def test_what_was_given_up_is_read_no_more_and_what_is_kept_is_read_on() -> None
     told(story, Lake(dated=False))
 
 
+def test_the_oldest_version_may_be_a_restore() -> None:
+    async def story(lake: Lake) -> None:
+        await lake.append(20)
+        await lake.commit(lake.builder.intent(IntentKind.RESTORE, ref=VersionReference(version=12)))
+        restored = (await lake.header()).version
+        await lake.commit(lake.builder.intent(IntentKind.RESTORE, ref=VersionReference(version=19)))
+        await lake.append(9)
+        await lake.job(now=True).run(lake.table)
+        assert (await lake.header()).oldest_version == restored + 1
+        assert await lake.findings() == []
+
+    told(story, Lake(dated=False))
+
+
 def test_two_at_once_and_a_crash_half_way_do_no_harm() -> None:
     async def story(lake: Lake) -> None:
         await lake.append(30)
