@@ -53,6 +53,20 @@ async def test_an_object_that_was_never_written_is_none(store: ObjectStore) -> N
     assert await store.get(key("z/z/z")) is None
 
 
+async def test_an_object_has_one_date_and_one_that_was_never_written_has_none(store: ObjectStore) -> None:
+    key = ObjectKey("demo/flights/data/dated.parquet")
+    assert await store.stored_ms(key) is None
+    assert await store.stored_ms(ObjectKey("demo/flights/data")) is None
+    await store.put_if_absent(key, b"x")
+    stored_ms = await store.stored_ms(key)
+    assert stored_ms is not None
+    found = await store.get(key)
+    assert found is not None
+    assert found.last_modified_ms in (None, stored_ms)
+    await store.put_if_absent(key, b"y")
+    assert await store.stored_ms(key) == stored_ms
+
+
 async def test_a_second_put_is_refused_and_changes_nothing(store: ObjectStore) -> None:
     await store.put_if_absent(key("a/b"), b"first")
 

@@ -133,7 +133,10 @@ class SweepWorld:
         return await self.committed(self.append_of(*[await self.upload(name) for name in names]))
 
     async def remove(self, name: str) -> int:
-        removed = RemovedFile(location=file_named(name).location)
+        return await self.remove_location(file_named(name).location)
+
+    async def remove_location(self, location: str) -> int:
+        removed = RemovedFile(location=location)
         return await self.committed(self.builder.intent(IntentKind.REMOVE, remove_files=(removed,)))
 
     async def tag(self, name: str, version: int) -> None:

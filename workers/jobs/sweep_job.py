@@ -13,9 +13,10 @@ Source: definitions page, section 4; decision 0063.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -44,6 +45,14 @@ _log = structlog.get_logger("rootline.workers")
 _REMOVED_AT_ONCE: Final = 500
 
 
+class Found(NamedTuple):
+    """Of one look: what is to be condemned, what was deleted, or would be, and when to look again."""
+
+    condemned: tuple[Removed, ...] = ()
+    removed: tuple[Removed, ...] = ()
+    again_s: float | None = None
+
+
 class SweepPlanner:
     """Plans sweeps. `deletes`: whether it also deletes what is due, which a dry run does not."""
 
@@ -54,13 +63,11 @@ class SweepPlanner:
     def __init__(self, context: JobContext, *, deletes: bool) -> None:
         self._context = context
         self.deletes = deletes
-        self._known: dict[bytes, CondemnedPage] = {}
+        self._known: dict[TableName, dict[bytes, CondemnedPage]] = {}
         self.intervals_s: dict[TableName, int] = {}
         """When the next look at a table is due."""
-        self.condemned: tuple[Removed, ...] = ()
-        self.removed: tuple[Removed, ...] = ()
-        """Of the last look: what is to be condemned, and what was deleted, or would be."""
-        self.again_s: float | None = None
+        self.found: dict[TableName, Found] = {}
+        """Of the looks since they were taken out: several tables may be looked at at once."""
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> SweepPlan | None:
         """What is due in `root`; as `Planner.plan`. What was due before is deleted then.
@@ -69,7 +76,6 @@ class SweepPlanner:
             Invalid: `sweep-refused`, this table is not swept, or not by this process.
 
         """
-        self.condemned, self.removed, self.again_s = (), (), None
         context = self._context
         is_off = not (context.now or switch(definition.properties, SWEEP_PROPERTY, default=False))
         keeps = None if is_off or context.keeps is None else await context.keeps()
@@ -95,22 +101,28 @@ class SweepPlanner:
         self, table: TableName, root: Root, limits: SweepLimits, remover: ObjectRemover
     ) -> SweepPlan | None:
         reads, header = self._context.reads, root.header
-        pages = await read_condemned(reads, header, self._known)
-        self._known = {page.reference.digest: page for page in pages}
+        pages = await read_condemned(reads, header, self._known.get(table, {}))
+        self._known[table] = {page.reference.digest: page for page in pages}
         store_ms = await self._store_ms(table)
         listed = await list_table(remover, table)
         await References(reads, root, listed.inventory).read(listed.roots)
-        due = self._due(root, pages, listed, limits, store_ms)
-        plan = plan_sweep(header, pages, listed.inventory, limits, store_ms=store_ms, has_exports=listed.has_exports)
+        due = await asyncio.to_thread(self._due, root, pages, listed, limits, store_ms)
+        plan = await asyncio.to_thread(
+            plan_sweep, header, pages, listed.inventory, limits, store_ms=store_ms, has_exports=listed.has_exports
+        )
         if due or (plan is not None and plan.entries):
             await check_not_named_elsewhere(reads, table)
         if due and self.deletes:
             await self._delete(table, listed.inventory, due, remover)
-        self.removed = _by_kind(Tally.of(listed.inventory, due))
-        self.condemned = () if plan is None else _by_kind(plan.tally)
+        removed = _by_kind(Tally.of(listed.inventory, due))
+        condemned = () if plan is None else _by_kind(plan.tally)
+        again_s: float | None = None
         waiting_ms = [item.since_ms + limits.scan_retention_ms - store_ms for item in header.condemned]
         if waiting_ms or plan is not None:
-            self.again_s = max(limits.interval_s, min([item for item in waiting_ms if item > 0], default=0) / 1000)
+            again_s = max(limits.interval_s, min([item for item in waiting_ms if item > 0], default=0) / 1000)
+        if table in self.found:  # planned again, because the first intent came too late
+            removed = (*self.found[table].removed, *removed)
+        self.found[table] = Found(condemned, removed, again_s)
         return plan
 
     def _due(
@@ -150,12 +162,12 @@ class SweepJob:
         """As `Job.run`. In a worker an error is logged and no more: the table's other maintenance goes on."""
         context = self._context
         if context.now:
-            return self._told(await self._job.run(table), self._planner)
+            return self._told(table, await self._job.run(table), self._planner)
         now_s = context.environment.monotonic_s()
         if context.remover is None or now_s < self._next_s.get(table, now_s):
             return JobReport(JobOutcome.NOTHING_DUE)
         try:
-            report = self._told(await self._job.run(table), self._planner)
+            report = self._told(table, await self._job.run(table), self._planner)
         except RootlineError as error:
             facts = {"action": "sweep-refused", "table": table, "code": error.code, "reason": error.message}
             _log.warning("a table was not swept: nothing is deleted", **facts)
@@ -166,14 +178,15 @@ class SweepJob:
     async def dry_run(self, table: TableName) -> JobReport:
         """As `Job.dry_run`: what would be condemned and what would be deleted, now."""
         planner = SweepPlanner(self._context, deletes=False)
-        return self._told(await MaintenanceJob(self._context, planner).dry_run(table), planner)
+        return self._told(table, await MaintenanceJob(self._context, planner).dry_run(table), planner)
 
-    def _told(self, report: JobReport, planner: SweepPlanner) -> JobReport:
+    def _told(self, table: TableName, report: JobReport, planner: SweepPlanner) -> JobReport:
         """With what was deleted, which no verdict says."""
-        if report.outcome is JobOutcome.NOTHING_DUE and planner.removed:
+        found = planner.found.pop(table, Found())
+        if report.outcome is JobOutcome.NOTHING_DUE and found.removed:
             removed = JobOutcome.REMOVED if planner.deletes else JobOutcome.PLANNED
             report = replace(report, outcome=removed)
-        return replace(report, condemned=planner.condemned, removed=planner.removed, again_s=planner.again_s)
+        return replace(report, condemned=found.condemned, removed=found.removed, again_s=found.again_s)
 
 
 def _by_kind(tally: Tally) -> tuple[Removed, ...]:

@@ -8,6 +8,7 @@ from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.field_ids import PROFILE_OF_EXPIRY
 from rootline.schemas.intent import IntentKind, VectorReference
 from rootline.schemas.verdict import VerdictKind
+from rootline.tree.draft.draft import Draft
 from tests.tree.sweeps import DAY_MS, YOUNGEST_MS, SweptLake, swept_lake
 from tests.tree.tables import append, codes, data_file, equality_delete, intent, kinds, new_entry, remove, removed
 
@@ -86,6 +87,16 @@ def test_adding_what_is_condemned_is_refused_for_every_way_to_add_it() -> None:
     ]
     assert codes(lake.put(*tried)) == ["file-removed"] * len(tried)
     assert codes(lake.put(append("11", data_file("y")))) == [None]
+
+
+def test_an_absolute_name_of_a_condemned_object_is_refused_too() -> None:
+    lake = swept_lake(append("a"))
+    lake.put(lake.sweep("s", ["data/x.parquet"]))
+    for scheme in ("s3", "s3a", "s3n"):
+        location = f"{scheme}://bucket/lake/demo/flights/data/x.parquet"
+        assert lake.head.header.table == "demo.flights"
+        assert Draft.on(lake.head).is_condemned(location)
+    assert not Draft.on(lake.head).is_condemned("s3://bucket/lake/demo/other/data/x.parquet")
 
 
 def test_what_is_live_when_a_sweep_is_applied_is_not_condemned() -> None:

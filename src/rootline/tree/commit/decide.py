@@ -18,7 +18,7 @@ from rootline.schemas.intent_kinds import MAINTENANCE_KINDS
 from rootline.schemas.root_header import RejectedSequence
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit import answers
-from rootline.tree.commit.arrival_rules import brought_by, check_arrival
+from rootline.tree.commit.arrival_rules import brought_by, check_arrival, check_not_condemned
 from rootline.tree.draft.batch import FetchedObjects, Needs, Record
 from rootline.tree.draft.change import Beginning, Change
 from rootline.tree.draft.draft import Draft
@@ -141,6 +141,7 @@ class Decisions:
         if isinstance(change, Change):
             check_room(draft, change)
             if draft.sweeps:
+                check_not_condemned(draft, [item.location for item in change.objects])
                 return check_arrival(draft, record, brought_by(intent, change), self._fetched) or change
         return change
 

@@ -27,6 +27,7 @@ from rootline.schemas.content_entry import (
     quick_version_info,
 )
 from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, snapshot_id_of
+from rootline.schemas.object_keys import own_forms
 from rootline.schemas.root_header import Totals
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.carried import CarriedFields
@@ -186,8 +187,9 @@ class Draft:
         """Whether no intent may add this location any more."""
         if not self.condemned:
             return False
-        wanted = location_hash(location)
-        return any(wanted in page.locations for page in self.condemned)
+        table = "" if self.parent is None else self.parent.header.table
+        forms = [location_hash(form) for form in own_forms(location, table)]
+        return any(form in page.locations for page in self.condemned for form in forms)
 
     def is_live(self, location: str) -> bool:
         """Whether some live entry has exactly this location (vectors of a shared file by their first blob only)."""

@@ -21,6 +21,7 @@ from rootline.schemas.content_entry import VersionInfo
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.location_rules import check_location
+from rootline.schemas.object_keys import own_forms
 from rootline.schemas.root_header import Condemned, RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect
@@ -65,7 +66,8 @@ def sweep(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Nee
     _check_horizon(draft, proposed)
     horizon_ms = max(draft.carried.horizon_ms, proposed.horizon_ms)
     kept = _kept(draft, proposed, horizon_ms)
-    live = [location_hash(location) for location in live_since(draft, intent.read_sequence_number or 0)]
+    since, table = live_since(draft, intent.read_sequence_number or 0), draft.addressable.table
+    live = [location_hash(form) for location in since for form in own_forms(location, table)]
     known = [page.locations for page in draft.condemned if page.reference.digest in proposed.replaces]
     page, objects = _without(proposed, [item for item in live if not any(item in one for one in known)], draft)
     came = (page,) if len(page.locations) else ()
