@@ -25,6 +25,7 @@ from benchmarks import (
     next_root,
     one_row_appends,
     self_flush,
+    simulation,
     takeover,
 )
 from benchmarks.commit_latency import on_local_files, on_s3
@@ -81,6 +82,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "many-files": many_files.measure,
     "export": export_cost.measure,
     "one-row-appends": one_row_appends.measure,
+    "simulation": simulation.measure,
 }
 
 

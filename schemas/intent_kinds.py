@@ -31,6 +31,7 @@ class IntentKind(StrEnum):
     REWRITE = "rewrite"
     EXPIRE = "expire"
     SWEEP = "sweep"
+    ALTER = "alter"
 
 
 class Names(Enum):
@@ -110,6 +111,7 @@ SHAPES: Final[Mapping[IntentKind, KindShape]] = {
         ref=Names.A_VERSION,
         is_maintenance=True,
     ),
+    IntentKind.ALTER: KindShape(_carries("definition")),
     IntentKind.SWEEP: KindShape(_carries("page"), must_name=_MADE_FROM, is_maintenance=True),
 }
 MAINTENANCE_KINDS: Final = frozenset(kind for kind, shape in SHAPES.items() if shape.is_maintenance)

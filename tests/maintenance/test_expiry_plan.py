@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from rootline.maintenance.expiry_limits import ExpiryLimits
 from rootline.maintenance.expiry_plan import ExpiryPlan, plan_expiry
+from rootline.maintenance.plan import IntentStamp
 from rootline.schemas.bytes.root.kept_page import KeptPage, KeptVersion, encode_kept_page
 from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import Version
+from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.root_header import RootHeader
 from tests.schemas.entry_values import example_header
+from tests.tree.tables import DEFINITION
 
 DAY_MS = 86_400_000
 START_MS = 1_700_000_000_000
@@ -141,6 +143,14 @@ def test_expiry_after_expiry_keeps_what_one_alone_would_keep(gaps: list[int], da
             last = times[version + 1] // 60_000 != times[version] // 60_000
             if age <= 1_200_000 and last:
                 assert version in addressable
+
+
+def test_a_page_that_was_given_up_is_never_made_again_under_its_name() -> None:
+    kept = (KeptVersion(Version(3), START_MS, 100),)
+    stamp = IntentStamp("0" * 32, TableName("a.b"), uuid.UUID(int=1), "process/1", 0)
+    plans = [ExpiryPlan(Version(made_from), Version(9), kept, 5) for made_from in (10, 10, 11)]
+    names = [plan.write(stamp, DEFINITION).objects[0].location for plan in plans]
+    assert names[0] == names[1] != names[2]
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,15 @@ def intents() -> list[Intent]:
         ),
         Intent(intent_id="i-restore", table="db.events", kind=IntentKind.RESTORE, ref=VersionReference(version=7)),
         Intent(
+            intent_id="i-alter",
+            table="db.events",
+            kind=IntentKind.ALTER,
+            definition=(
+                f'{{"changes":[{{"action":"set-properties","updates":{{"owner":"ops"}}}}],'
+                f'"replaces-definition":"{bytes(range(32)).hex()}"}}'
+            ),
+        ),
+        Intent(
             intent_id="i-adopt",
             table="db.events",
             kind=IntentKind.CREATE,

@@ -55,6 +55,7 @@ class World:
     log: GroupLog
     trace: Trace
     roughness: float = 1.0
+    is_one_away_for_long: bool = False
     rereads: int = 0
     encoded: int = 0
     removed: int = 0

@@ -15,13 +15,14 @@ def kept(lake: Lake, version: int) -> KeptVersion:
     return KeptVersion(root.header.version, root.header.snapshot.timestamp_ms, root.size_in_bytes)
 
 
-def expire(lake: Lake, oldest: int, keep: Iterable[int] = (), **more: object) -> Intent:
+def expire(lake: Lake, oldest: int, keep: Iterable[int] = (), named: str = "", **more: object) -> Intent:
     """Give up what is older than `oldest`, but for `keep`."""
     fields: dict[str, object] = {"ref": VersionReference(version=oldest), "made_from_version": 0}
     rows = [kept(lake, version) for version in keep]
     if rows:
         fields["page"] = store_page(lake, rows)
-    return intent(IntentKind.EXPIRE, f"expire-{oldest}-{len(rows)}-{lake.offset}-{len(lake.kept)}", **(fields | more))
+    name = named or f"expire-{oldest}-{len(rows)}-{lake.offset}-{len(lake.kept)}"
+    return intent(IntentKind.EXPIRE, name, **(fields | more))
 
 
 def store_page(lake: Lake, rows: Iterable[KeptVersion]) -> StoredPage:

@@ -229,7 +229,8 @@ class Lake:
         self, records: Sequence[Record], *, acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED
     ) -> Applied | NoTable:
         self.now_ms += 10
-        stamp = Stamp(CommitId(f"{len(self.states):032x}"), "coordinator-1", self.now_ms)
+        version = 0 if self.state is None else self.state.header.version + 1
+        stamp = Stamp(CommitId(f"{version:032x}"), "coordinator-1", self.now_ms)
         fetched = FetchedObjects()
         while True:
             outcome = apply_batch(
@@ -342,12 +343,9 @@ class Lake:
 
     def deleted_rows(self) -> dict[str, set[int]]:
         """Live data file → the positions that its vector deletes."""
-        found: dict[str, set[int]] = {}
-        for entry in self.live().values():
-            if entry.content_type is ContentType.DATA:
-                vector = self.head.vector_of(entry.location)
-                found[entry.location] = set() if vector is None else set(self.positions(vector))
-        return found
+        data = [entry.location for entry in self.live().values() if entry.content_type is ContentType.DATA]
+        vectors = {location: self.head.vector_of(location) for location in data}
+        return {name: set() if vector is None else set(self.positions(vector)) for name, vector in vectors.items()}
 
     def positions(self, vector: ContentEntry) -> BitMap64:
         stored = vector.deletion_vector

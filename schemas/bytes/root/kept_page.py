@@ -77,11 +77,13 @@ class KeptPage:
         return self.versions[at - 1] if at else None
 
 
-def encode_kept_page(table_uuid: uuid.UUID, versions: Iterable[KeptVersion]) -> tuple[KeptPage, bytes]:
-    """(the page, its object's bytes) of at least one version, ascending."""
+def encode_kept_page(
+    table_uuid: uuid.UUID, versions: Iterable[KeptVersion], salt: bytes = b""
+) -> tuple[KeptPage, bytes]:
+    """(the page, its object's bytes) of at least one version, ascending; `salt` as in `encode_page`."""
     held = tuple(versions)
     rows = [encode_value(_ROW, kept._asdict()) for kept in held]
-    reference, body = encode_page(PageKind.KEPT, KEPT_SCHEMA_JSON, table_uuid, rows)
+    reference, body = encode_page(PageKind.KEPT, KEPT_SCHEMA_JSON, table_uuid, rows, salt=salt)
     return KeptPage(reference, held), body
 
 

@@ -54,7 +54,8 @@ class ExpiryPlan:
         reference = VersionReference(version=self.oldest)
         if not self.kept:
             return WrittenPlan((), stamp.intent(IntentKind.EXPIRE, self.made_from_version, ref=reference))
-        page, body = encode_kept_page(stamp.table_uuid, self.kept)
+        salt = f"made from {self.made_from_version}".encode()  # no page is made again that a sweep may have condemned
+        page, body = encode_kept_page(stamp.table_uuid, self.kept, salt)
         location, digest, size, *_ = page.reference
         named = StoredPage(location=location, file_size_in_bytes=size, digest=digest)
         intent = stamp.intent(IntentKind.EXPIRE, self.made_from_version, ref=reference, page=named)

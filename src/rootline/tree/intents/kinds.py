@@ -22,6 +22,7 @@ from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Beginning, Change
 from rootline.tree.draft.draft import Draft
+from rootline.tree.intents.alter import alter, alter_violations, says_of_alters
 from rootline.tree.intents.append import append
 from rootline.tree.intents.compact_vectors import compact_vectors
 from rootline.tree.intents.create import create
@@ -68,6 +69,7 @@ KINDS: Final[Mapping[IntentKind, Kind]] = {  # words of the summary come in this
     IntentKind.TAG: Kind(tag, says=says_of_tags, rule=tag_violations, finding="tags-wrong"),
     IntentKind.RESTORE: Kind(restore, says=says_of_restores, rule=restore_violations),
     IntentKind.REWRITE: Kind(rewrite, says=says_of_rewrites),
+    IntentKind.ALTER: Kind(alter, says=says_of_alters, rule=alter_violations),
     IntentKind.EXPIRE: Kind(expire, says=says_of_expiry, rule=expiry_violations),
     IntentKind.SWEEP: Kind(sweep, says=says_of_sweeps, rule=sweep_violations),
 }
