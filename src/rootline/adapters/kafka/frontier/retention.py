@@ -26,10 +26,10 @@ async def kafka_keeps(settings: KafkaSettings) -> LogKeeps | None:
 
 
 def _keeps(settings: KafkaSettings) -> LogKeeps | None:
-    topics = (settings.intents_topic, settings.dead_letters_topic)
+    admin, topics = make_admin(settings), (settings.intents_topic, settings.dead_letters_topic)
     asked = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
     try:
-        futures = make_admin(settings).describe_configs(asked, request_timeout=settings.request_timeout_s)
+        futures = admin.describe_configs(asked, request_timeout=settings.request_timeout_s)
         intents_ms, letters_ms = (int(futures[resource].result()[_OF_TOPICS].value) for resource in asked)
     except (KafkaException, KeyError, ValueError) as error:
         raise Unavailable(
