@@ -13,7 +13,7 @@ from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.state.table_pages import TablePages
-from tests.tree.tables import TABLE_UUID, Lake, create, intent
+from tests.tree.tables import TABLE_UUID, Lake, append, create, intent
 
 DAY_MS = 24 * 3600 * 1000
 YOUNGEST_MS = 8 * DAY_MS
@@ -54,6 +54,19 @@ class SweptLake(Lake):
         header = self.head.header
         made = {"made_from_version": header.version, "read_sequence_number": header.snapshot.sequence_number}
         return intent(IntentKind.SWEEP, intent_id, page=named, **(made | more))
+
+    @property
+    def youngest_ms(self) -> int:
+        """The youngest horizon that may be proposed now."""
+        log_time = self.head.header.log_time
+        assert log_time is not None
+        return log_time.newest_ms - YOUNGEST_MS
+
+    def days_pass(self, days: int) -> None:
+        """A commit a day: one step of the log's time."""
+        for day in range(days):
+            self.now_ms += DAY_MS - 10
+            self.put(append(f"day {self.now_ms} {day}"))
 
     def put_claiming(self, oldest_file_ms: int | None, *intents: Intent) -> list[Verdict]:
         """Apply a batch whose writers say how old their files are."""

@@ -101,9 +101,14 @@ class SweepWorld:
             keeps=keeps,
         )
 
-    def later(self, days: float) -> None:
-        """Turn the clock on."""
-        self.environment.skew_ms += int(days * DAY_MS)
+    async def later(self, days: float) -> None:
+        """Turn the clock on, with a root a day, of a rejection: the log's time goes on by a day at most for each."""
+        while days > 0:
+            self.environment.skew_ms += int(min(days, 0.9) * DAY_MS)
+            days -= 0.9
+            nothing = RemovedFile(location="data/nothing.parquet")
+            verdict = await self.decide(self.builder.intent(IntentKind.REMOVE, remove_files=(nothing,)))
+            assert verdict.kind is VerdictKind.REJECTED
 
     async def decide(self, intent: Intent) -> Verdict:
         position = await self.log.publish(self.table.encode(), encode_intent(intent))

@@ -22,7 +22,7 @@ async def swept_orphan(world: SweepWorld) -> None:
     """A table with one orphan that is condemned, and not yet due."""
     await world.upload("orphan")
     await world.append("a")
-    world.later(9)
+    await world.later(9)
     await world.append("b")
     assert (await world.sweep()).outcome is JobOutcome.COMMITTED, "the horizon"
     assert (await world.head()).header.horizon_ms > 0
@@ -35,9 +35,9 @@ def test_an_orphan_is_condemned_behind_the_horizon_and_deleted_a_retention_later
     async def story(world: SweepWorld) -> None:
         await swept_orphan(world)
         assert (await world.sweep()).outcome is JobOutcome.NOTHING_DUE, "the retention has not passed"
-        world.later(0.99)
+        await world.later(0.99)
         assert (await world.sweep()).outcome is JobOutcome.NOTHING_DUE
-        world.later(0.02)
+        await world.later(0.02)
         report = await world.sweep()
         assert report.outcome is JobOutcome.REMOVED
         assert of_kinds(report.removed) == {"data-file": 1}
@@ -51,12 +51,12 @@ def test_an_orphan_is_condemned_behind_the_horizon_and_deleted_a_retention_later
 def test_what_is_younger_than_the_horizon_stays_however_often_it_is_swept() -> None:
     async def story(world: SweepWorld) -> None:
         await world.append("a")
-        world.later(9)
+        await world.later(9)
         await world.upload("late")
         for _ in range(5):
             await world.append(f"more {world.environment.now_ms()}")
             await world.sweep()
-            world.later(1)
+            await world.later(1)
         assert await world.has("late")
         assert world.remover.removed == []
 
@@ -68,7 +68,7 @@ def test_a_stalled_writer_whose_file_was_condemned_or_deleted_is_refused() -> No
         stalled = world.append_of(file_named("orphan"))
         await swept_orphan(world)
         assert (await world.decide(stalled)).code == "file-removed"
-        world.later(2)
+        await world.later(2)
         await world.sweep()
         assert not await world.has("orphan")
         assert (await world.decide(world.append_of(file_named("orphan")))).code == "file-removed"
@@ -80,7 +80,7 @@ def test_a_writer_who_comes_between_reading_and_applying_keeps_its_file() -> Non
     async def story(world: SweepWorld) -> None:
         await world.upload("slow")
         await world.append("a")
-        world.later(9)
+        await world.later(9)
         await world.append("b")
 
         class Late:
@@ -99,7 +99,7 @@ def test_a_writer_who_comes_between_reading_and_applying_keeps_its_file() -> Non
 
         await world.sweep(log=Late())
         await world.sweep()
-        world.later(3)
+        await world.later(3)
         await world.sweep()
         assert await world.has("slow")
 
@@ -120,7 +120,7 @@ def test_a_leaf_that_left_with_expired_versions_goes_whatever_its_age_is() -> No
         report = await world.sweep()
         assert of_kinds(report.condemned)["leaf"] >= 1
         world.forget_roots(head)
-        world.later(2)
+        await world.later(2)
         await world.sweep()
         assert first not in await world.keys()
         assert not await world.has("a"), "the file that left"
@@ -138,11 +138,11 @@ def test_a_tag_keeps_all_that_its_version_names() -> None:
         head = (await world.head()).header.version
         await world.expire(head, version)
         world.forget_roots(head, version)
-        world.later(20)
+        await world.later(20)
         await world.append("b")
         for _ in range(4):
             await world.sweep()
-            world.later(2)
+            await world.later(2)
         assert await world.has("a")
         await world.restore(version)
         assert await world.has("a")
@@ -153,7 +153,7 @@ def test_a_tag_keeps_all_that_its_version_names() -> None:
 def test_a_dry_run_says_what_would_go_and_changes_nothing() -> None:
     async def story(world: SweepWorld) -> None:
         await swept_orphan(world)
-        world.later(2)
+        await world.later(2)
         before = await world.keys()
         report = await world.job().dry_run(world.table)
         assert report.outcome is JobOutcome.PLANNED
@@ -175,7 +175,7 @@ def test_names_that_rootline_does_not_give_are_never_deleted() -> None:
         for location in foreign:
             await world.store.put_if_absent(ObjectKey(key_of(world.table, location)), b"x")
         await swept_orphan(world)
-        world.later(2)
+        await world.later(2)
         await world.sweep()
         assert set(foreign) <= await world.keys()
 
@@ -189,7 +189,7 @@ def test_a_folder_with_metadata_of_other_software_is_not_swept(location: str) ->
     async def story(world: SweepWorld) -> None:
         await swept_orphan(world)
         await world.store.put_if_absent(ObjectKey(key_of(world.table, location)), b"{}")
-        world.later(2)
+        await world.later(2)
         with pytest.raises(Invalid, match="metadata of other software") as caught:
             await world.sweep()
         assert caught.value.code == "sweep-refused"
@@ -212,7 +212,7 @@ def test_data_files_of_a_table_with_exports_stay() -> None:
     async def story(world: SweepWorld) -> None:
         await swept_orphan(world)
         await world.store.put_if_absent(ObjectKey(key_of(world.table, "export/x.metadata.json")), b"{}")
-        world.later(2)
+        await world.later(2)
         await world.sweep()
         assert await world.has("orphan")
 
@@ -227,7 +227,7 @@ def test_a_damaged_leaf_stops_every_deletion() -> None:
         key = ObjectKey(key_of(world.table, leaf))
         found = await world.store.get(key)
         assert found is not None
-        world.later(2)
+        await world.later(2)
         world.store.place(key, found.body[:-9] + bytes(9))
         with pytest.raises(Corrupt):
             await world.sweep()
@@ -246,11 +246,11 @@ def test_two_sweepers_at_once_are_safe() -> None:
     async def story(world: SweepWorld) -> None:
         await swept_orphan(world)
         await world.upload("second")
-        world.later(10)
+        await world.later(10)
         await world.append("c")
         for _ in range(4):
             await asyncio.gather(world.sweep(), world.sweep())
-            world.later(1.1)
+            await world.later(1.1)
         assert not await world.has("orphan")
         assert not await world.has("second")
         assert await world.has("a")
@@ -262,7 +262,7 @@ def test_two_sweepers_at_once_are_safe() -> None:
 def test_a_crash_between_storing_the_page_and_publishing_leaves_an_orphan_that_a_later_sweep_takes() -> None:
     async def story(world: SweepWorld) -> None:
         await swept_orphan(world)
-        world.later(9)
+        await world.later(9)
         await world.upload("again")
         await world.append("c")
 
@@ -276,7 +276,7 @@ def test_a_crash_between_storing_the_page_and_publishing_leaves_an_orphan_that_a
         with pytest.raises((RootlineError, ConnectionError)):
             await world.sweep(log=Down())
         for _ in range(6):
-            world.later(9)
+            await world.later(9)
             await world.append(f"more {world.environment.now_ms()}")
             await world.sweep()
         assert not await world.has("again")
@@ -289,17 +289,17 @@ def test_the_pages_of_done_sweeps_go_when_the_horizon_has_passed_them() -> None:
         for number in range(12):
             await world.upload(f"orphan {number}")
             await world.append(f"file {number}")
-            world.later(3)
+            await world.later(3)
             await world.sweep()
             await world.sweep()
         held = (await world.head()).header.condemned
         assert len(held) <= 8
-        world.later(ORPHAN_AGE_MS / 86_400_000 + 2)
+        await world.later(ORPHAN_AGE_MS / 86_400_000 + 2)
         await world.append("last")
         for _ in range(4):
             await world.append(f"tick {world.environment.now_ms()}")
             await world.sweep()
-            world.later(1.1)
+            await world.later(1.1)
         assert not any([await world.has(f"orphan {number}") for number in range(12)])
         assert all([await world.has(f"file {number}") for number in range(12)])
 
@@ -310,7 +310,7 @@ def test_a_table_that_does_not_ask_for_sweeps_is_left_alone_by_the_worker() -> N
     async def story(world: SweepWorld) -> None:
         await world.upload("orphan")
         await world.append("a")
-        world.later(30)
+        await world.later(30)
         await world.append("b")
         assert (await world.sweep(now=False)).outcome is JobOutcome.NOTHING_DUE
         assert (await world.head()).header.horizon_ms == 0
@@ -322,7 +322,7 @@ def test_a_young_intent_of_a_writer_commits_beside_every_sweep() -> None:
     async def story(world: SweepWorld) -> None:
         for number in range(20):
             file = await world.upload(f"f{number}")
-            world.later(0.9)
+            await world.later(0.9)
             await world.sweep()
             verdict = await world.decide(world.append_of(file))
             assert verdict.kind is VerdictKind.COMMITTED, verdict

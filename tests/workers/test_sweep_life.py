@@ -113,7 +113,7 @@ class Life:
         self.world.forget_roots(self.oldest, *self.kept)
 
     async def wait(self) -> None:
-        self.world.later(self.rng.choice([0.1, 0.6, 1.1, 3, 9]))
+        await self.world.later(self.rng.choice([0.1, 0.6, 1.1, 3, 9]))
 
     async def sweep(self) -> None:
         await self.world.sweep()
@@ -149,7 +149,7 @@ def test_a_long_life_loses_nothing_that_can_be_read(seed: int) -> None:
             await world.append(f"last {world.environment.now_ms()}")
             life.live = {item.entry.location for item in (await loaded(world)).live.entries()}
             await life.sweep()
-            world.later(9)
+            await world.later(9)
         found = [item async for item in check_table(world.store, world.table, data_files=DataFiles.LISTED)]
         assert found == []
         assert not await world.has("never published")

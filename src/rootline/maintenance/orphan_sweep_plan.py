@@ -38,6 +38,7 @@ from rootline.schemas.intent import IntentKind, StoredPage
 from rootline.schemas.object_keys import OwnKind, own_forms, own_kind
 from rootline.schemas.root_header import Condemned, RootHeader
 from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.ledger.log_time import counted_ms
 from rootline.tree.state.pending_object import PendingObject
 
 CLOCKS_APART_MS: Final = 60 * 60 * 1000
@@ -175,8 +176,10 @@ class SweepPlan:
 
 def horizon_of(header: RootHeader, store_ms: int, limits: SweepLimits) -> int:
     """The horizon that may be proposed: behind the least of the log's, the store's and the roots' times."""
-    log_ms = 0 if header.log_time is None else header.log_time.newest_ms
-    return max(header.horizon_ms, min(log_ms, header.snapshot.timestamp_ms, store_ms) - limits.orphan_age_ms)
+    return max(
+        header.horizon_ms,
+        min(counted_ms(header.log_time), header.snapshot.timestamp_ms, store_ms) - limits.orphan_age_ms,
+    )
 
 
 def plan_sweep(

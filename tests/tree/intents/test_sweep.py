@@ -9,13 +9,13 @@ from rootline.schemas.field_ids import PROFILE_OF_EXPIRY
 from rootline.schemas.intent import IntentKind, VectorReference
 from rootline.schemas.verdict import VerdictKind
 from rootline.tree.draft.draft import Draft
-from tests.tree.sweeps import DAY_MS, YOUNGEST_MS, SweptLake, swept_lake
+from tests.tree.sweeps import DAY_MS, SweptLake, swept_lake
 from tests.tree.tables import append, codes, data_file, equality_delete, intent, kinds, new_entry, remove, removed
 
 
 def lake_with_horizon() -> tuple[SweptLake, int]:
     lake = swept_lake(append("a"))
-    horizon_ms = lake.now_ms - YOUNGEST_MS
+    horizon_ms = lake.youngest_ms
     assert codes(lake.put(lake.sweep("s", horizon_ms=horizon_ms))) == [None]
     return lake, horizon_ms
 
@@ -23,7 +23,7 @@ def lake_with_horizon() -> tuple[SweptLake, int]:
 def test_a_sweep_raises_the_horizon_and_condemns_and_the_root_reads_back_equal() -> None:
     lake = swept_lake(append("a"))
     before = lake.live().keys()
-    horizon_ms = lake.now_ms - YOUNGEST_MS
+    horizon_ms = lake.youngest_ms
     assert kinds(lake.put(lake.sweep("s", ["data/x.parquet"], horizon_ms=horizon_ms))) == [VerdictKind.COMMITTED]
     header = lake.head.header
     assert (header.horizon_ms, len(header.condemned)) == (horizon_ms, 1)
@@ -47,9 +47,22 @@ def test_a_table_that_was_never_swept_keeps_its_profile() -> None:
 @pytest.mark.parametrize("kept_s", ["864000", "x", ""])
 def test_nobody_can_expire_the_future(kept_s: str) -> None:
     lake = swept_lake()
-    youngest_ms = lake.now_ms - YOUNGEST_MS
+    youngest_ms = lake.youngest_ms
     assert codes(lake.put(lake.sweep("s", horizon_ms=youngest_ms + 1_000))) == ["horizon-wrong"]
     assert codes(lake.put(lake.sweep("t", horizon_ms=youngest_ms))) == [None]
+
+
+def test_a_clock_that_jumps_ahead_takes_no_horizon_along() -> None:
+    lake = swept_lake(append("a"))
+    before_ms = lake.youngest_ms
+    lake.now_ms += 60 * DAY_MS
+    assert codes(lake.put(lake.sweep("s", horizon_ms=before_ms + 10))) == ["horizon-wrong"]
+    lake.put(append("b"))
+    assert codes(lake.put(lake.sweep("t", horizon_ms=before_ms + 2 * DAY_MS))) == ["horizon-wrong"]
+    lake.now_ms -= 60 * DAY_MS
+    assert codes(lake.put(lake.sweep("u", horizon_ms=before_ms))) == [None]
+    lake.dates["data/c.parquet"] = lake.now_ms
+    assert codes(lake.put(append("c"))) == [None]
 
 
 def test_the_horizon_only_rises() -> None:
@@ -147,9 +160,9 @@ def test_a_page_goes_only_behind_the_horizon_or_into_a_page_that_names_all_of_it
     whole = ["data/x.parquet", "data/y.parquet", "data/z.parquet"]
     assert codes(lake.put(lake.sweep("v", whole, replaces=[digest]))) == [None]
     assert [len(page.locations) for page in lake.head.pages.condemned] == [3]
-    lake.now_ms += 9 * DAY_MS
+    lake.days_pass(10)
     last = lake.head.header.condemned[0]
-    again = lake.sweep("w", replaces=[last.page.digest], horizon_ms=lake.now_ms - YOUNGEST_MS)
+    again = lake.sweep("w", replaces=[last.page.digest], horizon_ms=lake.youngest_ms)
     assert codes(lake.put(again)) == [None]
     assert lake.head.header.condemned == ()
     assert lake.head.header.horizon_ms > last.since_ms
@@ -181,7 +194,7 @@ def test_a_table_without_a_horizon_asks_for_no_date() -> None:
 def test_what_was_committed_hears_duplicate_or_live_and_never_expired() -> None:
     stamped = append("w", writer_id="w", writer_sequence=0)
     lake = swept_lake(append("a"), stamped)
-    lake.put(lake.sweep("s", horizon_ms=lake.now_ms - YOUNGEST_MS))
+    lake.put(lake.sweep("s", horizon_ms=lake.youngest_ms))
     assert kinds(lake.put_claiming(1, stamped)) == [VerdictKind.DUPLICATE]
     assert codes(lake.put_claiming(1, append("a"))) == ["file-already-live"]
     lake.put(remove("r", removed("data/w.parquet")))
@@ -193,7 +206,7 @@ def test_a_restore_brings_back_what_a_version_that_can_be_read_holds() -> None:
     lake = swept_lake(append("a"), append("b"))
     version = lake.head.header.version
     lake.put(remove("r", removed("data/b.parquet")))
-    lake.put(lake.sweep("s", ["data/b.parquet"], horizon_ms=lake.now_ms - YOUNGEST_MS))
+    lake.put(lake.sweep("s", ["data/b.parquet"], horizon_ms=lake.youngest_ms))
     restored = intent(IntentKind.RESTORE, "back", ref={"version": version})
     assert codes(lake.put(restored)) == [None]
     assert {place.location for place in lake.live()} == {"data/a.parquet", "data/b.parquet"}

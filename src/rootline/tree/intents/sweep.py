@@ -3,8 +3,8 @@
 Owns: what a proposal may say, and what the next root makes of it. Does not own: what is proposed
 (`rootline.maintenance.orphan_sweep_plan`), what a condemned location means for an intent
 (`rootline.tree.commit.arrival_rules`), deletion (`rootline.workers.jobs.sweep_job`).
-Invariants: the horizon only rises, and stays behind the intent's own append time; a location that is live by now is
-not condemned; a page goes only when the horizon has passed it, or when a newer one names all that it did.
+Invariants: the horizon only rises, and stays behind the log's time, whatever one clock says; a location that is live
+by now is not condemned; a page goes only when the horizon has passed it, or when a newer one names all that it did.
 
 Source: definitions page, section 4; decision 0063.
 """
@@ -26,6 +26,7 @@ from rootline.schemas.root_header import Condemned, RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect
 from rootline.tree.draft.draft import Draft
+from rootline.tree.ledger.log_time import counted_ms
 from rootline.tree.state.pending_object import PendingObject
 
 ORPHAN_AGE_PROPERTY: Final = "rootline.sweep.orphan-age-s"
@@ -142,12 +143,13 @@ def sweep_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
 
 
 def _check_horizon(draft: Draft, page: CondemnedPage) -> None:
-    youngest_ms = draft.appended_ms - 1000 * orphan_age_s(draft.definition.properties, draft.log_retention_s)
+    known_ms = 0 if draft.parent is None else counted_ms(draft.parent.header.log_time)
+    age_ms = 1000 * orphan_age_s(draft.definition.properties, draft.log_retention_s)
+    youngest_ms = min(draft.appended_ms, known_ms) - age_ms
     if page.horizon_ms > youngest_ms:
         raise Invalid(
             "horizon-wrong",
-            f"the horizon {page.horizon_ms} is too young: by this intent's append time, {draft.appended_ms}, it may be "
-            f"{youngest_ms} at most",
+            f"the horizon {page.horizon_ms} is too young: by the log's time until now it may be {youngest_ms} at most",
         )
 
 
