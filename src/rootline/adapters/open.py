@@ -210,7 +210,7 @@ def open_log_keeps(url: str | None) -> AskLogKeeps:
     if is_kafka(url):
         settings = kafka_settings(url)
         with _extra("kafka", "a kafka:// log"):
-            from rootline.adapters.kafka.log_keeps import kafka_keeps
+            from rootline.adapters.kafka_log_keeps import kafka_keeps
         return partial(kafka_keeps, settings)
 
     async def of_settings() -> LogKeeps:
