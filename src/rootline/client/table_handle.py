@@ -8,7 +8,7 @@ lake is open; every change waits for its verdict.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rootline.client.read.time_travel import Moment, PointInTime, read_head
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from rootline.client.read.scan import Scan
     from rootline.client.read.tree_view import TreeView
     from rootline.client.write.new_files import FileList
-    from rootline.storage.check.findings import CheckSummary, DataFiles, Finding
 
 DEFAULT_TARGET_BYTES: Final = 256 * 1024 * 1024
 _REFRESH_CODES: Final = {"table-uuid-mismatch", "schema-unknown", "spec-unknown"}
@@ -325,22 +324,6 @@ class TableHandle(TableHistory):
         from rootline.client.read.history import read_tree
 
         return self._lake.holder.run(lambda session: read_tree(session.store, self.name, PointInTime(version=version)))
-
-    def check(self, *, data_files: DataFiles | None = None, summary: CheckSummary | None = None) -> Iterator[Finding]:
-        """Read every version of the table and yield what is wrong with it; nothing for a table that is sound.
-
-        Args:
-            data_files: how closely to look at the files that hold rows; without it, that each exists.
-            summary: filled in as the check goes on.
-
-        """
-        from rootline.storage.check.chain import check_table
-        from rootline.storage.check.findings import DataFiles
-
-        closely = data_files or DataFiles.LISTED
-        return self._lake.holder.iterate(
-            lambda session: check_table(session.store, self.name, data_files=closely, summary=summary)
-        )
 
     def export(self, format_version: int | str | None = None, version: int | None = None) -> ExportedTable:
         """Write Iceberg metadata of a version, for other engines; what was written before is only looked up.

@@ -7,6 +7,7 @@ Invariants: holds no connection, only names one; every change waits for its verd
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rootline.client.read.time_travel import Moment, PointInTime, read_head
@@ -14,11 +15,13 @@ from rootline.client.session.commit import Commit
 from rootline.client.session.open_lake import OpenLake
 from rootline.client.session.session import Session
 from rootline.client.write.producer import DEFAULT_TIMEOUT_S
+from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.root_header import RootHeader
 
 if TYPE_CHECKING:
     from rootline.client.read.changes import TableChanges
+    from rootline.storage.check.findings import CheckSummary, DataFiles, Finding, Progress
 
 
 class TableHistory:
@@ -28,8 +31,11 @@ class TableHistory:
         self._lake = lake
         self.name = name
 
-    def history(self, *, limit: int = 20) -> list[RootHeader]:
+    def history(self, *, limit: int = 20, everything: bool = False) -> list[RootHeader]:
         """The headers of the newest `limit` addressable versions, newest first: snapshot, totals, tags, ledger.
+
+        A version that only records verdicts (all its intents were rejected, or duplicates) is in it only if
+        `everything` is wanted. It can be read by its number all the same; `head()` is the newest version of all.
 
         Raises:
             Invalid: `setting-invalid`, `limit` is less than 1.
@@ -37,7 +43,9 @@ class TableHistory:
         """
         from rootline.client.read.history import read_history
 
-        return self._lake.holder.run(lambda session: read_history(session.store, self.name, limit))
+        return self._lake.holder.run(
+            lambda session: read_history(session.store, self.name, limit, everything=everything)
+        )
 
     def changes(self, *, from_version: int, to_version: int | None = None) -> TableChanges:
         """What changed after `from_version` up to and including `to_version` (without it, the newest), taken together.
@@ -133,6 +141,40 @@ class TableHistory:
 
         point = PointInTime(version, snapshot_id, timestamp, tag)
         return self._lake.holder.run(lambda session: preview_restore(session.store, self.name, point))
+
+    def check(
+        self,
+        *,
+        data_files: DataFiles | str | None = None,
+        summary: CheckSummary | None = None,
+        progress: Progress | None = None,
+    ) -> Iterator[Finding]:
+        """Read every version of the table and yield what is wrong with it; nothing for a table that is sound.
+
+        Args:
+            data_files: how closely to look at the files that hold rows: `ignored`, `listed` (each exists; the
+                default), `sizes` (each has the length that its entry says), `footers` (and as many rows, and columns of
+                the table), `all` (and every row can be read and is within what its entry says).
+            summary: filled in as the check goes on.
+            progress: called with the summary now and then, on another thread.
+
+        Raises:
+            Invalid: `setting-invalid`, there is no such `data_files`.
+
+        """
+        from rootline.storage.check.chain import check_table
+        from rootline.storage.check.findings import DataFiles
+
+        try:
+            closely = DataFiles(data_files or DataFiles.LISTED)
+        except ValueError:
+            known = ", ".join(item.value for item in DataFiles)
+            raise Invalid("setting-invalid", f"data_files={data_files!r}: give one of {known}") from None
+        return self._lake.holder.iterate(
+            lambda session: check_table(
+                session.store, self.name, data_files=closely, summary=summary, progress=progress
+            )
+        )
 
     def head(self) -> RootHeader:
         """The newest version's header. Raises `Invalid` (`table-unknown`)."""
