@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from rootline.client import checks
 from rootline.client.read.time_travel import Moment, PointInTime, read_head
 from rootline.client.session.commit import Commit
 from rootline.client.session.open_lake import OpenLake
@@ -43,9 +44,8 @@ class TableHistory:
         """
         from rootline.client.read.history import read_history
 
-        return self._lake.holder.run(
-            lambda session: read_history(session.store, self.name, limit, everything=everything)
-        )
+        most, shows_all = checks.whole(limit, "limit", least=1), checks.truth(everything, "everything")
+        return self._lake.holder.run(lambda session: read_history(session.store, self.name, most, everything=shows_all))
 
     def changes(self, *, from_version: int, to_version: int | None = None) -> TableChanges:
         """What changed after `from_version` up to and including `to_version` (without it, the newest), taken together.
@@ -59,7 +59,8 @@ class TableHistory:
         """
         from rootline.client.read.changes import read_changes
 
-        return self._lake.holder.run(lambda session: read_changes(session.store, self.name, from_version, to_version))
+        first, last = checks.whole(from_version, "from_version"), checks.whole_or_none(to_version, "to_version")
+        return self._lake.holder.run(lambda session: read_changes(session.store, self.name, first, last))
 
     def tag(
         self,
@@ -84,9 +85,11 @@ class TableHistory:
         """
         from rootline.client.change.tags import set_tag
 
+        tag, tagged = checks.text(name, "name"), checks.whole_or_none(version, "version")
+        may_move, wait_s = checks.truth(move, "move"), checks.seconds(timeout_s)
         return self._lake.holder.run(
             lambda session: set_tag(
-                session, self._lake.stamp, self.name, name, version, may_move=move, timeout_s=timeout_s
+                session, self._lake.stamp, self.name, tag, tagged, may_move=may_move, timeout_s=wait_s
             )
         )
 
@@ -94,8 +97,9 @@ class TableHistory:
         """Delete a tag. Raises as `tag`, and `Invalid` (`tag-unknown`) when there is none."""
         from rootline.client.change.tags import delete_tag
 
+        tag, wait_s = checks.text(name, "name"), checks.seconds(timeout_s)
         return self._lake.holder.run(
-            lambda session: delete_tag(session, self._lake.stamp, self.name, name, timeout_s=timeout_s)
+            lambda session: delete_tag(session, self._lake.stamp, self.name, tag, timeout_s=wait_s)
         )
 
     def tags(self) -> dict[str, int]:
@@ -123,9 +127,9 @@ class TableHistory:
         """
         from rootline.client.change.restore_version import restore_version
 
-        point = PointInTime(version, snapshot_id, timestamp, tag)
+        point, wait_s = PointInTime(version, snapshot_id, timestamp, tag), checks.seconds(timeout_s)
         return self._lake.holder.run(
-            lambda session: restore_version(session, self._lake.stamp, self.name, point, timeout_s=timeout_s)
+            lambda session: restore_version(session, self._lake.stamp, self.name, point, timeout_s=wait_s)
         )
 
     def preview_restore(
@@ -163,13 +167,15 @@ class TableHistory:
 
         """
         from rootline.storage.check.chain import check_table
-        from rootline.storage.check.findings import DataFiles
+        from rootline.storage.check.findings import CheckSummary, DataFiles
 
-        try:
-            closely = DataFiles(data_files or DataFiles.LISTED)
-        except ValueError:
-            known = ", ".join(item.value for item in DataFiles)
-            raise Invalid("setting-invalid", f"data_files={data_files!r}: give one of {known}") from None
+        known = [item.value for item in DataFiles]
+        if data_files is not None and data_files not in known:
+            raise Invalid("setting-invalid", f"data_files={data_files!r:.80}: give one of {', '.join(known)}")
+        closely = DataFiles(data_files or DataFiles.LISTED)
+        checks.one_of_or_none(summary, CheckSummary, "summary", "a CheckSummary")
+        if progress is not None and not callable(progress):
+            raise Invalid("setting-invalid", f"progress={progress!r:.80}: give a function that takes the summary")
         return self._lake.holder.iterate(
             lambda session: check_table(
                 session.store, self.name, data_files=closely, summary=summary, progress=progress
