@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 import structlog
+from prometheus_client import CollectorRegistry
 
 from rootline.adapters.memory.task_queue import MemoryTaskQueue
 from rootline.adapters.system_environment import SystemEnvironment
@@ -26,8 +27,10 @@ from rootline.ports.task_queue import Task, TaskKind, TaskQueue
 from rootline.schemas.errors import RootlineError, Unavailable
 from rootline.workers.counters import WorkerCounters
 from rootline.workers.head_watcher import HeadWatcher
-from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, WorkerLog
+from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, WorkerLog
 from rootline.workers.kinds import KINDS
+from rootline.workers.metrics import CANCELLED, FAILED, WorkerMetrics
+from rootline.workers.readiness import WorkerReadiness
 from rootline.workers.settings import WorkerSettings, worker_settings
 
 _log = structlog.get_logger("rootline.workers")
@@ -50,12 +53,18 @@ class WorkerService:
         environment: Environment | None = None,
         remover: ObjectRemover | None = None,
         keeps: AskLogKeeps | None = None,
+        registry: CollectorRegistry | None = None,
     ) -> None:
         self.settings = settings or worker_settings()
         self.counters = WorkerCounters()
         self._environment = environment or SystemEnvironment()
         self._queue = queue or MemoryTaskQueue(tasks_max=self.settings.tasks_max)
-        self._watcher = HeadWatcher(store, self._queue, self._environment, self.settings, self.counters)
+        self.metrics = WorkerMetrics(registry or CollectorRegistry(), [kind.name for kind in KINDS])
+        self._watcher = HeadWatcher(
+            store, self._queue, self._environment, self.settings, self.counters, self._count_failure
+        )
+        self._state = "it has not started"
+        self._queue_trouble = ""
         context = JobContext.of(store, log, self._environment, self.settings, remover=remover, keeps=keeps)
         self._jobs = [(kind, kind.job(context)) for kind in KINDS]
         self._stopping = asyncio.Event()
@@ -66,6 +75,26 @@ class WorkerService:
 
     async def run(self) -> None:
         """Work until `request_stop`."""
+        self._state = ""
+        try:
+            await self._run()
+        finally:
+            self._state = "it has stopped"
+
+    def readiness(self) -> WorkerReadiness:
+        """Whether it works, and what is wrong."""
+        state = self._state or ("it is stopping" if self._stopping.is_set() else "")
+        return WorkerReadiness(state or self._watcher.trouble or self._queue_trouble, self._watcher.failing)
+
+    async def measure(self) -> None:
+        """Bring the gauges up to date; called when they are about to be read."""
+        try:
+            waiting = await self._queue.waiting()
+        except Unavailable:
+            waiting = None
+        self.metrics.measure(self.counters, waiting)
+
+    async def _run(self) -> None:
         _log.info("worker started", action="worker-started", jobs_at_once=self.settings.jobs_at_once)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._watch(), name="rootline head watcher")]
@@ -98,8 +127,11 @@ class WorkerService:
         while not self._stopping.is_set():
             try:
                 task = await self._unless_stopping(self._queue.take(wait_s=_TAKE_WAIT_S))
+                self._queue_trouble = ""
             except Unavailable as error:
                 self.counters.failures += 1
+                self._count_failure(error)
+                self._queue_trouble = f"the task queue cannot be reached: {error.message}"
                 _log.warning("the task queue cannot be reached", action="queue-unavailable", reason=error.message)
                 await self._unless_stopping(asyncio.sleep(self.settings.poll_interval_s))
                 continue
@@ -117,16 +149,16 @@ class WorkerService:
 
     async def _look(self, task: Task) -> JobReport | None:
         """Try the kinds of the task until one finds something to do; `None` when one fails."""
-        report, label = JobReport(JobOutcome.NOTHING_DUE), task.kind.value
+        report, name, label = JobReport(JobOutcome.NOTHING_DUE), task.kind.value, task.kind.value
         try:
             for kind, job in self._jobs:
                 if kind.task is not task.kind:
                     continue
-                label = kind.label
+                name, label = kind.name, kind.label
                 has_leaves = report.has_leaves
-                report = await job.run(task.table)
+                report = await self._timed(name, job, task)
                 report = replace(report, has_leaves=report.has_leaves or has_leaves)
-                self._record(label, task, report)
+                self._record(name, label, task, report)
                 if report.again_s is not None:
                     self._watcher.look_again(task.table, report.again_s)
                 if report.outcome is not JobOutcome.NOTHING_DUE:
@@ -136,23 +168,41 @@ class WorkerService:
                     await self._queue.offer(Task(TaskKind.LEAVES, task.table, task.noticed_version))
                 await self._queue.offer(Task(TaskKind.HISTORY, task.table, task.noticed_version))
         except Exception as error:  # any error at all: the other tables go on
-            self._failed(label, task, error)
+            self._failed(name, label, task, error)
             return None
         return report
 
-    def _failed(self, label: str, task: Task, error: Exception) -> None:
+    async def _timed(self, name: str, job: Job, task: Task) -> JobReport:
+        began_s, outcome = self._environment.monotonic_s(), CANCELLED
+        self.metrics.began(name)
+        try:
+            report = await job.run(task.table)
+            outcome = report.outcome.value
+            self.metrics.reported(name, report, self._environment.now_ms())
+            return report
+        except Exception:
+            outcome = FAILED
+            raise
+        finally:
+            self.metrics.ended(name, outcome, self._environment.monotonic_s() - began_s)
+
+    def _count_failure(self, error: Exception) -> None:
+        self.metrics.failed(error.code if isinstance(error, RootlineError) else type(error).__name__)
+
+    def _failed(self, name: str, label: str, task: Task, error: Exception) -> None:
         self.counters.failures += 1
-        self._try_later(task)
+        self._count_failure(error)
+        self._try_later(task, name, str(error) or repr(error))
         facts = {"action": f"{label}-failed", "table": task.table}
         if isinstance(error, RootlineError):
             _log.warning(f"{label} failed", code=error.code, reason=error.message, **facts)
         else:
             _log.exception(f"{label} failed", exc_info=error, **facts)
 
-    def _record(self, label: str, task: Task, report: JobReport) -> None:
+    def _record(self, name: str, label: str, task: Task, report: JobReport) -> None:
         is_fine = report.outcome in (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED, JobOutcome.REMOVED)
         if is_fine and task.kind is not TaskKind.HISTORY:
-            self._watcher.succeeded(task.table)
+            self._watcher.succeeded(task.table, name)
         self._record_removed(label, task, report)
         if report.outcome is JobOutcome.NOTHING_DUE:
             _log.debug(f"no {label} is due", action=f"{label}-not-due", table=task.table, version=task.noticed_version)
@@ -166,16 +216,16 @@ class WorkerService:
             self.counters.entries_moved += report.entries
             _log.info(f"{label} committed", action=f"{label}-committed", **facts)
             return
-        self._try_later(task)
+        self._try_later(task, name, f"{report.outcome}: {report.message or report.code or 'not committed'}")
         action = f"{label}-{report.outcome}"
         _log.warning(f"{label} not committed", action=action, code=report.code, reason=report.message, **facts)
 
-    def _try_later(self, task: Task) -> None:
+    def _try_later(self, task: Task, name: str, why: str) -> None:
         """What a table no longer needs can wait, and is no reason to look at its rows less often."""
         if task.kind is TaskKind.HISTORY:
             self._watcher.look_again(task.table, HISTORY_AGAIN_S)
         else:
-            self._watcher.failed(task.table)
+            self._watcher.failed(task.table, name, why)
 
     def _record_removed(self, label: str, task: Task, report: JobReport) -> None:
         for removed in report.removed:
