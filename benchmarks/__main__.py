@@ -23,6 +23,7 @@ from benchmarks import (
     leaf_commit,
     many_files,
     next_root,
+    one_row_appends,
     self_flush,
     simulation,
     takeover,
@@ -80,6 +81,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "self-flush": self_flush.measure,
     "many-files": many_files.measure,
     "export": export_cost.measure,
+    "one-row-appends": one_row_appends.measure,
     "simulation": simulation.measure,
 }
 

@@ -45,11 +45,12 @@ from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, RootlineErr
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.head_finder import HeadKey, at_head, find_head
 from rootline.storage.metadata.store_object import store_object
 from rootline.storage.metadata.table_loader import load_to_build_on
 from rootline.storage.metadata.timed_reads import TimedReads
 from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.state.table_state import TableState
 
 StoreEffect = LoadHead | Fetch | StoreObjects | PutRoot | ReadBack | ListHead | EncodeLeaves
 HeadCheck = Callable[[RootHeader], Awaitable[None]]
@@ -144,7 +145,13 @@ class EffectRunner:
             raise head_lost(self.table, None if head is None else head.version, confirmed)
         if head is None:
             return HeadLoaded(None, None)
-        state = await load_to_build_on(self._timed, self.table, head.version, effect.known)
+
+        async def load(at: HeadKey) -> tuple[TableState, HeadKey]:
+            return await load_to_build_on(self._timed, self.table, at.version, effect.known), at
+
+        loaded = await at_head(self._timed, self.table, load, head)
+        assert loaded is not None, "there was a head"
+        state, head = loaded
         if effect.known is None:
             async with asyncio.timeout(self.timeout_s):
                 await self.check_head(state.header)

@@ -52,6 +52,12 @@ class CoordinatorMetrics:
         )
         self._root_bytes = self._gauge("rootline_root_bytes", "Size of the newest root.", "table")
         self._retained = self._gauge("rootline_retained_root_bytes", "Size of all roots that are kept.", "table")
+        self._given_up = self._gauge(
+            "rootline_given_up_root_bytes", "Size of all roots that expired so far, removed or not yet.", "table"
+        )
+        self._oldest_version = self._gauge(
+            "rootline_oldest_version", "Oldest version from which on every version can be read.", "table"
+        )
         self._root_entries = self._gauge("rootline_root_entries", "Entries of the newest root.", "table", "content")
         self._state = self._gauge("rootline_table_state", "1 for the state the table is in.", "table", "state")
         self._oldest = self._gauge("rootline_oldest_pending_intent_seconds", "Age of the oldest undecided intent.")
@@ -125,6 +131,13 @@ class CoordinatorMetrics:
         label = self._label(table)
         if label != _OTHER:
             self._retained.labels(label).set(size_in_bytes)
+
+    def expired(self, table: str, oldest_version: int, given_up_bytes: int) -> None:
+        """From which version on a table can be read, and the bytes of the roots that were given up."""
+        label = self._label(table)
+        if label != _OTHER:
+            self._oldest_version.labels(label).set(oldest_version)
+            self._given_up.labels(label).set(given_up_bytes)
 
     def state(self, table: str, phase: Phase) -> None:
         """The phase that a table is in."""

@@ -11,10 +11,13 @@ nothing.
 from __future__ import annotations
 
 import asyncio
+import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from typing import Final, Protocol
+from uuid import UUID
 
 import structlog
 from pyroaring import BitMap64
@@ -22,13 +25,17 @@ from pyroaring import BitMap64
 from rootline.coordinator.runtime.adoption_reader import read_adopted
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf, decode_leaf
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page
+from rootline.schemas.bytes.root.kept_page import KeptPage, decode_kept_page
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.bytes.vector.vector_codec import decode_vector
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.intent import StoredPage
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata import leaf_reader
 from rootline.storage.metadata.mapped_bytes import mapped
 from rootline.storage.metadata.root_reader import proven_root
@@ -100,6 +107,9 @@ async def fetch_objects(
         {location: found.proof for location, found in leaves.items() if found.proof is not None},
         {version: await _root(store, table, version) for version in sorted(needs.versions)},
         {key: await read_adopted(store, table, *item) for key, item in needs.adopting.items()},
+        {key: await _condemned(store, table, *item) for key, item in needs.condemned.items()},
+        await _dates(store, table, sorted(needs.dates)),
+        kept={page: await _kept_page(store, table, page, table_uuid) for page, table_uuid in needs.kept.items()},
     )
 
 
@@ -132,6 +142,46 @@ async def read_older_leaf(
         except (Corrupt, Invalid) as error:
             found = ReadLeaf(None, error.message)
     return found
+
+
+async def _condemned(store: ObjectStore, table: TableName, named: StoredPage, table_uuid: UUID) -> CondemnedPage | None:
+    """A page of condemned locations; `None` when it is absent, or not what the intent names."""
+    for _ in range(2):
+        body = await _body(store, table, named.location)
+        if body is None:
+            return None
+        try:
+            size, name = named.file_size_in_bytes, stored_key(table, named.location)
+            return decode_condemned_page(body, named.location, named.digest, size, table_uuid, name=name)
+        except RootlineError as error:
+            reason = error.message
+            structlog.get_logger().warning("page unreadable", action="reject", table=table, reason=reason)
+    return None
+
+
+async def _dates(store: ObjectStore, table: TableName, locations: Sequence[str]) -> dict[str, int | None]:
+    """When each of these was stored."""
+
+    async def date_of(location: str) -> int | None:
+        try:
+            return await store.stored_ms(stored_key(table, location))
+        except Invalid:
+            return None  # no store can hold a key like this
+
+    return dict(zip(locations, await few_at_once(locations, date_of, _READS_AT_ONCE), strict=True))
+
+
+async def _kept_page(store: ObjectStore, table: TableName, page: StoredPage, table_uuid: uuid.UUID) -> KeptPage | None:
+    """The page that an intent names; `None` when it is absent or not what the intent says."""
+    for _ in range(2):
+        body = await _body(store, table, page.location)
+        if body is None:
+            return None
+        try:
+            return decode_kept_page(body, page.digest, page.file_size_in_bytes, table_uuid, name=page.location)
+        except Corrupt:
+            continue
+    return None
 
 
 async def _root(store: ObjectStore, table: TableName, version: Version) -> Root | None:

@@ -18,7 +18,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import table_name
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord, by_name
+from rootline.schemas.log_position import LogId, LogPosition, LogRecord, by_name, oldest_file_of
 from rootline.schemas.quick_values import quick
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.draft.batch import Record
@@ -56,9 +56,10 @@ def decoded(raw: LogRecord, limits: IntentLimits) -> Record | Rejection:
         structlog.get_logger().exception("record not decoded", action="dead-letter", offset=raw.position.offset)
         return _rejection(raw, Invalid("undecodable", f"the record could not be decoded: {type(error).__name__}"))
     size = _size(raw)
-    return _quick_record(
-        raw.position, intent, size, raw.key, raw.value, raw.appended_ms, raw.headers, size + _held(intent)
-    )
+    headers = raw.headers
+    oldest_file_ms = oldest_file_of(headers) if headers else None
+    held = size + _held(intent)
+    return _quick_record(raw.position, intent, size, raw.key, raw.value, raw.appended_ms, headers, held, oldest_file_ms)
 
 
 def poison_rejection(raw: LogRecord, how: str) -> Rejection:

@@ -91,7 +91,8 @@ def test_properties_are_set_and_removed(lake: Lake, table: TableHandle) -> None:
         change.set_properties({"rootline.append.leaf-files": "5"}, owner="ops")
     with table.alter() as change:
         change.remove_properties("owner")
-    assert lake.table("demo.t").definition().properties == {"rootline.append.leaf-files": "5"}
+    expected = {"rootline.expire": "true", "rootline.append.leaf-files": "5"}
+    assert lake.table("demo.t").definition().properties == expected
 
 
 def test_thirty_two_who_each_add_a_column_at_once_all_get_theirs(lake: Lake, table: TableHandle) -> None:

@@ -39,6 +39,8 @@ CONTRACT = {
     "rootline_last_commit_timestamp_seconds": ("table",),
     "rootline_root_bytes": ("table",),
     "rootline_retained_root_bytes": ("table",),
+    "rootline_given_up_root_bytes": ("table",),
+    "rootline_oldest_version": ("table",),
     "rootline_root_entries": ("table", "content"),
     "rootline_table_state": ("table", "state"),
 }

@@ -53,6 +53,7 @@ from rootline.schemas.root_header import (
     CommittedRun,
     CoveredOffset,
     DefinitionReference,
+    Expiry,
     KeptContent,
     LogTime,
     Operation,
@@ -237,6 +238,8 @@ def headers() -> st.SearchStrategy[RootHeader]:
         removals=st.none() | removals,
         log_time=st.none() | st.builds(LogTime, count, jumps),
         contents=st.lists(st.builds(KeptContent, eight, eight), max_size=64).map(tuple),
+        parent_next_row_id=st.none() | count,
+        expiry=st.none() | st.builds(Expiry, count, pages.map(lambda found: found[0] if found else None)),
     )
 
 

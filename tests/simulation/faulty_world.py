@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.ports.object_remover import DatedObject
 from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
@@ -63,6 +64,7 @@ class World:
     parked: int = 0
     patience_s: float | None = None
     unreachable: set[str] = field(default_factory=set)
+    removed: int = 0
     late: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def chance(self, probability: float) -> bool:
@@ -109,6 +111,12 @@ class ProcessStore:
         await self._travel_back()
         return found
 
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        await self._travel("head", key)
+        found = await self.world.store.stored_ms(key)
+        await self._travel_back()
+        return found
+
     async def folders(self, prefix: str) -> Sequence[str]:
         await self._travel("folders", prefix)
         found = await self.world.store.folders(prefix)
@@ -150,6 +158,37 @@ class ProcessStore:
 
     async def close(self) -> None:
         pass
+
+    async def inventory(self, prefix: str) -> AsyncIterator[Sequence[DatedObject]]:
+        """What a worker sees when it looks for what may go."""
+        await self._travel("inventory", prefix)
+        found = self.world.store.dated(prefix)
+        await self._travel_back()
+        yield found
+
+    async def remove(self, keys: Sequence[ObjectKey]) -> None:
+        """It may be carried out in part, late, twice, or without an answer."""
+        world = self.world
+
+        async def arrive() -> None:
+            for key in keys:
+                world.trace.note(self.name, "remove", key)
+                world.store.discard(key)
+            world.removed += len(keys)
+
+        await self._travel("remove", f"{len(keys)} objects")
+        fate = world.rng.random() / world.roughness if world.roughness else 1.0
+        if fate < 0.1:
+            world.trace.note(self.name, "removal lands late, and twice")
+            for _ in range(2):
+                world.send(_after(world.rng.uniform(0.01, 3.0), arrive))
+            raise Unavailable("store-unavailable", "no answer")
+        if fate < 0.2:
+            keys = keys[: len(keys) // 2]
+            await arrive()
+            raise Unavailable("store-unavailable", "the connection broke")
+        await arrive()
+        await self._travel_back()
 
     async def _travel(self, what: str, key: str) -> None:
         await asyncio.sleep(self.world.delay_s())

@@ -91,6 +91,7 @@ class Process:
                 store=store,
                 log=WorkersLog(world),
                 environment=environment,
+                remover=store,
                 settings=WorkerSettings(poll_interval_s=0.2, poll_interval_s_max=1.0, verdict_timeout_s=5.0),
             )
         world.trace.note(name, "starts")

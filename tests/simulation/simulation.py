@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +43,13 @@ TABLES = tuple(TableName(name) for name in ("sim.events", "sim.clicks", "other.o
 PARTITIONS = 3
 _SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("k", pa.int32())])
 _LIVENESS_S = 3_600.0
+_DATES_SPEED = 1_000
+_EXPIRING = {
+    "rootline.expire": "true",
+    "rootline.expire.every-commits": "3",
+    "rootline.expire.all-versions": "3",
+    "rootline.expire.by-minute-seconds": "60",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,8 @@ class Outcome:
     rewrites: int
     encoded: int
     parked: int
+    expiries: int
+    removed: int
 
 
 def simulate(
@@ -81,24 +90,27 @@ def simulate(
     limits: HeaderLimits = HEADER_LIMITS,
     decode_once: bool = True,
     patience_s: float | None = None,
+    expires: bool = False,
 ) -> Outcome:
     """Run a world of about `steps` intents; raises `AssertionError` when something that must hold fails.
 
     `patience_s`: coordinators park tables that are stuck for so long, and the log forgets what the group has passed.
     `decode_once`: decode each root and leaf once for all processes, which changes nothing but the time it takes.
+    `expires`: versions expire after a few commits; the store's dates run a thousand times as fast as everything else,
+    so that their roots are removed and heads have to be confirmed, by its dates, within the world's time.
     """
 
     async def whole() -> Outcome:
-        world, published = _world(seed, keep_trace, patience_s), Published()
+        world, published = _world(seed, keep_trace, patience_s, expires), Published()
         with decoded_once() if decode_once else nullcontext():
-            processes = await _live(world, published, seed, steps, coordinators, writers, limits)
+            processes = await _live(world, published, seed, steps, coordinators, writers, limits, expires)
         states = await judge(world, published, TABLES)
         return await _outcome(seed, world, processes, states)
 
     return run_virtually(whole())
 
 
-def _world(seed: int, keep_trace: bool, patience_s: float | None) -> World:
+def _world(seed: int, keep_trace: bool, patience_s: float | None, expires: bool) -> World:
     rng = random.Random(seed)
     clock = SeededEnvironment(f"store/{seed}")
     log = GroupLog(
@@ -109,11 +121,23 @@ def _world(seed: int, keep_trace: bool, patience_s: float | None) -> World:
         clock_ms=clock.now_ms,
         retention_s=None if patience_s is None else 7 * 86_400.0,
     )
-    return World(rng, MemoryObjectStore(clock.now_ms), log, Trace(keep_trace), patience_s=patience_s)
+    began_ms, speed = clock.now_ms(), _DATES_SPEED if expires else 1
+
+    def store_ms() -> int:
+        return began_ms + (clock.now_ms() - began_ms) * speed
+
+    return World(rng, MemoryObjectStore(store_ms), log, Trace(keep_trace), patience_s=patience_s)
 
 
 async def _live(
-    world: World, published: Published, seed: int, steps: int, coordinators: int, writers: int, limits: HeaderLimits
+    world: World,
+    published: Published,
+    seed: int,
+    steps: int,
+    coordinators: int,
+    writers: int,
+    limits: HeaderLimits,
+    expires: bool,
 ) -> list[Process]:
     """Everything happens, and comes to rest."""
     names = [f"coordinator-{number}" for number in range(coordinators)]
@@ -123,7 +147,7 @@ async def _live(
         process.start()
     try:
         for table in TABLES:
-            await _create(world, table, processes)
+            await _create(world, table, processes, _EXPIRING if expires else {"rootline.expire": "false"})
     except BaseException:
         await _end(*_tasks(processes))
         raise
@@ -162,7 +186,7 @@ def _writer(world: World, number: int, published: Published, seed: int, steps: i
     return Writer(world, f"writer-{number}", table, published, random.Random(f"{seed}/{number}"), steps, partition)
 
 
-async def _create(world: World, table: TableName, processes: Sequence[Process]) -> None:
+async def _create(world: World, table: TableName, processes: Sequence[Process], properties: Mapping[str, str]) -> None:
     definition = build_definition(
         _SCHEMA,
         partition_by=["k"],
@@ -174,6 +198,7 @@ async def _create(world: World, table: TableName, processes: Sequence[Process]) 
             "rootline.compact.leaves": "3",
             "rootline.compact.dead-percent": "60",
             "rootline.compact.vector-bytes": "20",
+            **properties,
         },
     )
     intent = Intent(
@@ -244,6 +269,8 @@ async def _outcome(seed: int, world: World, processes: Sequence[Process], states
         rewrites=_committed(world, b"\x0erewrite"),
         compactions=_committed(world, b"compact_leaves"),
         vector_compactions=_committed(world, b"compact_vectors"),
+        expiries=_committed(world, b"\x0cexpire"),
+        removed=world.removed,
     )
 
 

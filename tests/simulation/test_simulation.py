@@ -62,6 +62,13 @@ def test_tables_that_are_taken_back_beside_writers_and_workers_are_what_the_acce
     assert outcome.leaves > 0
 
 
+def test_versions_that_expire_all_the_time_take_nothing_away_that_anyone_may_read() -> None:
+    outcomes = [simulate(seed, 150, expires=True) for seed in (2, 19, 24)]
+    assert all(outcome.committed >= 60 for outcome in outcomes)
+    assert sum(outcome.expiries for outcome in outcomes) >= 6
+    assert sum(outcome.removed for outcome in outcomes) >= 20
+
+
 def test_the_same_seed_gives_the_same_trace() -> None:
     first, second = simulate(5, 60, keep_trace=True), simulate(5, 60, keep_trace=True)
     assert first.trace_lines == second.trace_lines

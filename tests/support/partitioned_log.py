@@ -19,7 +19,7 @@ from rootline.ports.intent_log import NewRecord
 from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced
-from rootline.schemas.log_position import Headers, LogId, LogPosition, LogRecord
+from rootline.schemas.log_position import Headers, LogId, LogPosition, LogRecord, oldest_file_header
 from rootline.schemas.verdict import Verdict, VerdictKind
 
 _EPOCH_MS = 1_700_000_000_000
@@ -99,9 +99,12 @@ class PartitionedLog:
         """Append one record."""
         return self.append(key, value, headers=headers)
 
-    async def publish_many(self, records: Sequence[NewRecord]) -> list[LogPosition]:
+    async def publish_many(
+        self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
+    ) -> list[LogPosition]:
         """Append records in order."""
-        return [self.append(key, value, headers=content_headers(*said)) for key, value, *said in records]
+        claim = oldest_file_header(oldest_file_ms)
+        return [self.append(key, value, headers=(*content_headers(*said), *claim)) for key, value, *said in records]
 
     def append(
         self, key: bytes | None, value: bytes, *, partition: int | None = None, headers: Headers = ()

@@ -22,12 +22,20 @@ NewRecord = tuple[bytes, bytes] | tuple[bytes, bytes, bytes | None]
 class IntentSink(Protocol):
     """Where writers publish."""
 
-    async def publish(self, key: bytes, value: bytes) -> LogPosition:
-        """Append one record; durable when it returns. Raises `Unavailable`, or `OutcomeUnknown` (safe to resend)."""
+    async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
+        """Append one record; durable when it returns. Raises `Unavailable`, or `OutcomeUnknown` (safe to resend).
+
+        `oldest_file_ms`: when the first file that the intent brings was uploaded, by the store's date.
+        """
         ...
 
-    async def publish_many(self, records: Sequence[NewRecord]) -> list[LogPosition]:
-        """Append records in order, all or none. What is said of a content is delivered as a header."""
+    async def publish_many(
+        self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
+    ) -> list[LogPosition]:
+        """Append records in order, all or none. What is said of a content is delivered as a header.
+
+        `oldest_file_ms`: of all of them together.
+        """
         ...
 
 

@@ -53,14 +53,16 @@ class ScriptedLog(MemoryIntentLog):
         self.script = list(script)
         self.batches: list[int] = []
 
-    async def publish_many(self, records: Sequence[NewRecord]) -> list[LogPosition]:
+    async def publish_many(
+        self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
+    ) -> list[LogPosition]:
         self.batches.append(len(records))
         error = self.script.pop(0)(records) if self.script else None
         if isinstance(error, OutcomeUnknown):
             await super().publish_many(records[: len(records) // 2])
         if error is not None:
             raise error
-        return await super().publish_many(records)
+        return await super().publish_many(records, oldest_file_ms=oldest_file_ms)
 
     async def numbers(self) -> list[int | None]:
         records = await self.read(0, limit=10_000, wait_s=0)

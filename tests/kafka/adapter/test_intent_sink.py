@@ -12,6 +12,7 @@ from rootline.adapters.kafka.intent_sink import KafkaIntentSink
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import create_topics, topic_identity
 from rootline.schemas.errors import Invalid, Unavailable
+from rootline.schemas.log_position import oldest_file_of
 from tests.kafka.reading import lower_limit, records_on
 from tests.services.kafka_service import KafkaService
 from tests.services.service_process import HOST, free_port
@@ -28,6 +29,18 @@ async def test_a_published_record_is_on_the_log_at_the_position_that_was_told(
     assert (found.partition, found.offset) == (position.partition, position.offset)
     assert (found.key, found.value) == (b"demo.flights", b"\xc3\x01value")
     assert position.log == topic_identity(settings, settings.intents_topic).log
+
+
+async def test_what_a_writer_says_of_its_files_is_a_header_beside_that_of_json(
+    sink: KafkaIntentSink, settings: KafkaSettings
+) -> None:
+    await sink.publish(b"demo.flights", b"\xc3\x01value", oldest_file_ms=17)
+    await sink.publish(b"demo.flights", b"{}", oldest_file_ms=18)
+    await sink.publish(b"demo.flights", b"{}")
+
+    held = [tuple(found.headers.items()) for found in records_on(settings, settings.intents_topic)]
+    assert [oldest_file_of(headers) for headers in held] == [17, 18, None]
+    assert [len(headers) for headers in held] == [1, 2, 1]
 
 
 async def test_records_of_one_key_keep_their_order_and_nothing_is_lost_among_many_publishers(

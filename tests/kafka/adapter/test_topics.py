@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from rootline.adapters.kafka.frontier.retention import kafka_keeps
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topic_administration import KafkaTopics
 from rootline.adapters.kafka.topics import (
@@ -15,6 +16,7 @@ from rootline.adapters.kafka.topics import (
     topic_identity,
     topic_names,
 )
+from rootline.ports.log_keeps import LogKeeps
 from rootline.schemas.errors import Invalid, Unavailable
 from tests.kafka.feeding import add_partitions
 from tests.kafka.reading import records_on
@@ -46,6 +48,17 @@ def make(settings: KafkaSettings, topic: str, **config: str) -> None:
     for _ in range(1_000):  # the broker hears of them a little later
         if all(problem.found != "missing" for problem in check_topics(settings)):
             break
+
+
+async def test_the_brokers_say_how_long_they_keep_intents_and_for_ever_is_no_time(kafka_service: KafkaService) -> None:
+    settings = kafka_service.settings()
+    with pytest.raises(Unavailable, match="do not say how long"):
+        await kafka_keeps(settings)
+    make(settings, "intents", retention_ms="86400000")
+    assert await kafka_keeps(settings) == LogKeeps(86_400, 7 * 24 * 3_600)
+    endless = kafka_service.settings()
+    make(endless, "intents", retention_ms="-1")
+    assert await kafka_keeps(endless) is None
 
 
 def test_topics_that_were_made_have_no_problem_but_their_single_copy(kafka_service: KafkaService) -> None:

@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 
 from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.content_entry import ContentEntry, ContentType
-from rootline.schemas.intent import IntentKind
+from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import Verdict
 from rootline.tree.check.state_rules import state_violations
 from rootline.tree.draft.batch import Record
+from tests.tree.kept_pages import expire
 from tests.tree.planned_intents import intent_of, location
 from tests.tree.range_changes import check_every_range
 from tests.tree.reference_model import Outcome, Plan, PlannedVector, ReferenceTable
@@ -57,6 +58,7 @@ draws = st.builds(
             IntentKind.COMPACT_LEAVES,
             IntentKind.RESTORE,
             IntentKind.TAG,
+            IntentKind.EXPIRE,
             IntentKind.REWRITE,
             IntentKind.REWRITE,
         ]
@@ -108,6 +110,11 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
         return replace(plan, serializable=None, tags=name, untags=draw.flag and name in view.tags)
     if draw.kind is IntentKind.RESTORE:
         return replace(plan, serializable=None)
+    if draw.kind is IntentKind.EXPIRE:
+        before = range(max(0, view.moment - picks[0] % 4), view.moment)
+        tagged = view.tags.values() if picks[2] % 4 else ()
+        keeps = frozenset(moment for moment in (*before, *tagged) if moment < view.moment)
+        return replace(plan, serializable=None, keeps=keeps)
     if draw.kind is IntentKind.COMPACT_LEAVES:
         return _compaction(draw, view, replace(plan, serializable=None))
     if not chosen:
@@ -259,8 +266,15 @@ class Trial:
         self.remember()
 
     def _record(self, lake: Lake, plan: Plan, at: int) -> Record:
-        [record] = lake.records([intent_of(plan, lake, lake.states[at])])
+        [record] = lake.records([self._intent(lake, plan, at)])
         return replace(record, headers=content_headers(plan.says))
+
+    def _intent(self, lake: Lake, plan: Plan, at: int) -> Intent:
+        if plan.kind is IntentKind.EXPIRE:
+            versions = sorted(self.views[moment][1 if lake is self.batched else 2] for moment in plan.keeps)
+            writer = {} if plan.writer is None else {"writer_id": plan.writer, "writer_sequence": plan.sequence}
+            return expire(lake, at, versions, named=plan.intent_id, **writer)
+        return intent_of(plan, lake, lake.states[at])
 
     def compare(self, lake: Lake) -> None:
         state = lake.head

@@ -69,11 +69,13 @@ class SqliteIntentLog:
         self._thread = threading.Thread(target=self._write_loop, name="rootline-log", daemon=True)
         self._thread.start()
 
-    async def publish(self, key: bytes, value: bytes) -> LogPosition:
+    async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
         """Append one record; durable when it returns."""
-        return (await self.publish_many([(key, value)]))[0]
+        return (await self.publish_many([(key, value)], oldest_file_ms=oldest_file_ms))[0]
 
-    async def publish_many(self, records: Sequence[NewRecord]) -> list[LogPosition]:
+    async def publish_many(
+        self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
+    ) -> list[LogPosition]:
         """Append records in order, all or none.
 
         Raises:
@@ -82,7 +84,7 @@ class SqliteIntentLog:
 
         """
         kept = [(bytes(key), bytes(value), said[0] if said else None) for key, value, *said in records]
-        offsets = await self._write(lambda writer: writer.append(kept))
+        offsets = await self._write(lambda writer: writer.append(kept, oldest_file_ms))
         self._watch.appended()
         return [LogPosition(self._identity, 0, offset) for offset in offsets]
 

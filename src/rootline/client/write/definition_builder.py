@@ -21,6 +21,7 @@ from pyiceberg.types import NestedField, PrimitiveType
 
 from rootline.catalog.export.export_properties import check_export_properties
 from rootline.client.write.arrow_schema import iceberg_schema
+from rootline.maintenance.expiry_limits import EXPIRE, ExpiryLimits
 from rootline.maintenance.flush_limits import FlushLimits
 from rootline.schemas.errors import Invalid
 from rootline.schemas.expression_types import LOWER, Function, function_of
@@ -55,7 +56,7 @@ def build_definition(
             name is no word is put in double quotes, as in filters.
         expressions: derived columns that files have statistics of, without being partitioned by them: the same terms,
             and `lower(column)`.
-        properties: the table's properties, text to text.
+        properties: the table's properties, text to text. Old versions expire unless `rootline.expire` is `false`.
         table_uuid: a fresh one.
 
     Raises:
@@ -63,6 +64,7 @@ def build_definition(
 
     """
     FlushLimits.of_properties(properties or {})  # refused now, and not by a log line of a worker at night
+    ExpiryLimits.of_properties(properties or {})
     check_export_properties(properties or {})
     iceberg = iceberg_schema(schema) if isinstance(schema, pa.Schema) else schema
     if not iceberg.fields:
@@ -96,7 +98,7 @@ def build_definition(
         sort_orders=(SortOrder(0),),
         default_sort_order_id=0,
         last_column_id=max(highest_id, last_id),
-        properties=dict(properties or {}),
+        properties={EXPIRE: "true"} | dict(properties or {}),
     )
 
 

@@ -61,16 +61,20 @@ async def publish_intent(session: Session, intent: Intent) -> LogPosition:
 
     """
     record = await asyncio.to_thread(record_of, intent)
-    return (await publish_records(session, [record], may_resend=intent.writer_id is not None))[0]
+    oldest_ms, may_resend = session.uploads.oldest_of([intent]), intent.writer_id is not None
+    return (await publish_records(session, [record], may_resend=may_resend, oldest_file_ms=oldest_ms))[0]
 
 
-async def publish_records(session: Session, records: Sequence[NewRecord], *, may_resend: bool) -> list[LogPosition]:
+async def publish_records(
+    session: Session, records: Sequence[NewRecord], *, may_resend: bool, oldest_file_ms: int | None = None
+) -> list[LogPosition]:
     """Append records in order; durable when this returns.
 
     Args:
         session: whose log.
         records: of intents, as `record_of` makes them.
         may_resend: whether the ledger would know a record that is on the log twice.
+        oldest_file_ms: when the oldest file that they bring was uploaded, if that is known.
 
     Raises:
         Invalid, Unavailable: nothing was appended.
@@ -79,7 +83,7 @@ async def publish_records(session: Session, records: Sequence[NewRecord], *, may
     """
     for send in range(_SENDS_MAX):
         try:
-            return await session.log.publish_many(records)
+            return await session.log.publish_many(records, oldest_file_ms=oldest_file_ms)
         except OutcomeUnknown:
             if send == _SENDS_MAX - 1 or not may_resend:
                 raise

@@ -123,7 +123,10 @@ async def write_leaves(
     else:
         by_spec = await asyncio.to_thread(_clustered_entries, files, definition)
         written = [of_entries(piece, spec) for spec, entries in by_spec for piece in cut(entries, LEAF_ENTRIES)]
-    return tuple(await asyncio.gather(*written))
+    leaves = tuple(await asyncio.gather(*written))
+    named = files.column("location").to_pylist() if isinstance(files, pa.Table) else [file.location for file in files]
+    session.uploads.note_leaves(table, [leaf.location for leaf in leaves], named)
+    return leaves
 
 
 def _clustered_columns(files: pa.Table, definition: TableDefinition, spec_id: int) -> pa.Table:

@@ -132,8 +132,10 @@ async def _send(session: Session, taken: Sequence[tuple[Queued, NewRecord]]) -> 
     if not taken:
         return
     may_resend = all(queued.intent.writer_id is not None for queued, _ in taken)
+    oldest_ms = session.uploads.oldest_of(queued.intent for queued, _ in taken)
+    records = [record for _, record in taken]
     try:
-        positions = await publish_records(session, [record for _, record in taken], may_resend=may_resend)
+        positions = await publish_records(session, records, may_resend=may_resend, oldest_file_ms=oldest_ms)
     except Invalid as error:
         if len(taken) == 1:
             taken[0][0].position.set_exception(error)

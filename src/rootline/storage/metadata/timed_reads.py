@@ -31,6 +31,11 @@ class TimedReads(ObjectStore):
         async with asyncio.timeout(self.timeout_s):
             return await self.store.list(prefix, limit=limit)
 
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        """As the store, in time."""
+        async with asyncio.timeout(self.timeout_s):
+            return await self.store.stored_ms(key)
+
     async def folders(self, prefix: str) -> Sequence[str]:
         """As the store, in time."""
         async with asyncio.timeout(self.timeout_s):

@@ -68,6 +68,8 @@ def _chain(old: TableState, new: TableState) -> Iterator[str]:
         yield f"timestamp {after.snapshot.timestamp_ms} follows {before.snapshot.timestamp_ms}"
     if after.earlier_bytes != before.earlier_bytes + old.root.size_in_bytes:
         yield f"{after.earlier_bytes} bytes of earlier roots do not follow from the parent's {before.earlier_bytes}"
+    if after.parent_next_row_id != before.next_row_id:
+        yield f"the parent's next row id is {before.next_row_id}, it says {after.parent_next_row_id}"
     if after.next_row_id < before.next_row_id:
         yield f"next row id {after.next_row_id} follows {before.next_row_id}"
     if before.log_time and (after.log_time is None or after.log_time.newest_ms < before.log_time.newest_ms):

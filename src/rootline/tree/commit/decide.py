@@ -9,6 +9,8 @@ Source: protocol page, section 2.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rootline.schemas.errors import Internal, Invalid, RootlineError
 from rootline.schemas.identifiers import SequenceNumber, TableName, Version, WriterId
 from rootline.schemas.intent import Intent, Isolation
@@ -16,6 +18,7 @@ from rootline.schemas.intent_kinds import MAINTENANCE_KINDS
 from rootline.schemas.root_header import RejectedSequence
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit import answers
+from rootline.tree.commit.arrival_rules import brought_by, check_arrival, check_not_condemned
 from rootline.tree.draft.batch import FetchedObjects, Needs, Record
 from rootline.tree.draft.change import Beginning, Change
 from rootline.tree.draft.draft import Draft
@@ -45,9 +48,13 @@ MESSAGE_CHARS_MAX = 300
 class Decisions:
     """What a batch has come to so far; `draft` is `None` while there is no table."""
 
-    def __init__(self, parent: TableState | None, table: TableName, fetched: FetchedObjects) -> None:
+    def __init__(
+        self, parent: TableState | None, table: TableName, fetched: FetchedObjects, log_retention_s: int
+    ) -> None:
         self.table = table
         self.draft: Draft | None = None if parent is None else Draft.on(parent)
+        if self.draft is not None:
+            self.draft.log_retention_s = log_retention_s
         self.version = Version(0 if parent is None else parent.header.version + 1)
         self.verdicts: list[Verdict] = []
         self.objects: list[PendingObject] = []
@@ -69,9 +76,11 @@ class Decisions:
         try:
             row = None if self.draft is None else fast_append_row(self.draft, intent)
             if self.draft is not None and row is not None:
+                if self.draft.sweeps and self._waits_for_dates(record, [row.entry.location]):
+                    return
                 self._commit(record, self.draft, self.draft.accept_row(row))
                 return
-            outcome = _begun(self.table, intent, self._fetched) if self.draft is None else self._judged(intent)
+            outcome = _begun(self.table, intent, self._fetched) if self.draft is None else self._judged(record)
         except Invalid as error:
             self._reject(record, error.code, error.message)
             return
@@ -117,16 +126,28 @@ class Decisions:
         self.verdicts.append(answers.duplicate(self.table, self.draft.definition.table_uuid, record, named))
         return True
 
-    def _judged(self, intent: Intent) -> Change | Needs:
+    def _waits_for_dates(self, record: Record, locations: Sequence[str]) -> bool:
+        """Whether the store must be asked before a record may bring `locations`. Raises `Invalid`."""
+        assert self.draft is not None, "only what is in a table was condemned"
+        needs = check_arrival(self.draft, record, locations, self._fetched)
+        if needs is not None:
+            self.needs |= needs
+        return needs is not None
+
+    def _judged(self, record: Record) -> Change | Needs:
         """What an intent does to the table. Raises `Invalid`."""
-        draft = self.draft
+        draft, intent = self.draft, record.intent
         judge = KINDS[intent.kind].judge
         if draft is None or judge is None:
             raise Invalid("table-exists", f"{self.table} exists already")
         _check_shared(draft, self.table, intent)
+        draft.appended_ms = record.appended_ms
         change = judge(draft, intent, self._fetched)
         if isinstance(change, Change):
             check_room(draft, change)
+            if draft.sweeps:
+                check_not_condemned(draft, [item.location for item in change.objects])
+                return check_arrival(draft, record, brought_by(intent, change), self._fetched) or change
         return change
 
     def _commit(self, record: Record, draft: Draft, number: SequenceNumber) -> None:

@@ -8,6 +8,7 @@ before the root that references it, and storing the same one twice is harmless (
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -15,11 +16,13 @@ from typing import Final, NamedTuple
 from pyroaring import BitMap64
 
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage
+from rootline.schemas.bytes.root.kept_page import KeptPage
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import CommitId, Version
-from rootline.schemas.intent import AdoptedRoot, Intent
+from rootline.schemas.intent import AdoptedRoot, Intent, StoredPage
 from rootline.schemas.log_position import Headers, LogPosition
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict
@@ -45,6 +48,8 @@ class Record:
     appended_ms: int = 0
     headers: Headers = ()
     held_bytes: int = 0
+    oldest_file_ms: int | None = None
+    """What the writer says of its files: the store's date of the first upload; it is only a claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,11 @@ class FetchedObjects:
     proofs: Mapping[str, LeafProof] = field(default_factory=dict)
     roots: Mapping[Version, Root | None] = field(default_factory=dict)
     adopted: Mapping[bytes, TableState | Invalid] = field(default_factory=dict)
+    condemned: Mapping[str, CondemnedPage | None] = field(default_factory=dict)
+    """Proposals of sweeps, by location."""
+    dates: Mapping[str, int | None] = field(default_factory=dict)
+    """When files were stored, by location: the store's own dates."""
+    kept: Mapping[StoredPage, KeptPage | None] = field(default_factory=dict)
 
     def with_more(self, more: FetchedObjects) -> FetchedObjects:
         """Both; where both know an object, `more` does."""
@@ -101,6 +111,9 @@ class FetchedObjects:
             {**self.proofs, **more.proofs},
             {**self.roots, **more.roots},
             {**self.adopted, **more.adopted},
+            {**self.condemned, **more.condemned},
+            {**self.dates, **more.dates},
+            kept={**self.kept, **more.kept},
         )
 
 
@@ -119,10 +132,17 @@ class Needs:
     versions: frozenset[Version] = frozenset()
     adopting: Mapping[bytes, Adopting] = field(default_factory=dict)
     older: Mapping[str, tuple[ContentEntry, TableDefinition]] = field(default_factory=dict)
+    condemned: Mapping[str, tuple[StoredPage, uuid.UUID]] = field(default_factory=dict)
+    """Proposals of sweeps, by location, and the table that they must be of."""
+    dates: frozenset[str] = frozenset()
+    kept: Mapping[StoredPage, uuid.UUID] = field(default_factory=dict)
+    """Pages of kept versions, and the table that they must be of."""
 
     def __bool__(self) -> bool:
         """Whether anything is needed."""
-        return bool(self.leaves or self.vectors or self.versions or self.adopting)
+        return bool(
+            self.leaves or self.vectors or self.versions or self.adopting or self.condemned or self.dates or self.kept
+        )
 
     def __or__(self, other: Needs) -> Needs:
         """All of both."""
@@ -133,6 +153,9 @@ class Needs:
             self.versions | other.versions,
             {**self.adopting, **other.adopting},
             {**self.older, **other.older},
+            {**self.condemned, **other.condemned},
+            self.dates | other.dates,
+            kept={**self.kept, **other.kept},
         )
 
 
