@@ -104,6 +104,9 @@ class FetchedObjects:
         )
 
 
+NOTHING_FETCHED: Final = FetchedObjects()
+
+
 @dataclass(frozen=True, slots=True)
 class Needs:
     """Objects to fetch before the batch can be applied; then apply it again, whole.

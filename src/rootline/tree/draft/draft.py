@@ -30,6 +30,7 @@ from rootline.tree.draft.change import Beginning, Change, Effect, IncomingLeaf, 
 from rootline.tree.draft.leaf_overlay import LeafOverlay
 from rootline.tree.draft.removals import removals_after, removals_of
 from rootline.tree.draft.row_overlay import RowOverlay
+from rootline.tree.proof.row_limits import limits_of
 from rootline.tree.state.addressable import Addressable
 from rootline.tree.state.leaf_lookup import LeafLookup
 from rootline.tree.state.leaf_tally import tally_of_leaf
@@ -76,6 +77,7 @@ class Draft:
         self.parent = parent
         """What the next root's entries go on from: the root before it, or an adopted table's."""
         self.definition = definition
+        self.row_limits = limits_of(definition)
         self.carried = carried
         self.live = LiveIndex() if parent is None else parent.live
         self.codec = EntryCodec.of_definition(definition) if parent is None else parent.root.codec

@@ -30,7 +30,7 @@ from rootline.tree.draft.change import IncomingLeaf
 from rootline.tree.draft.draft import LONG_MAX, Draft
 from rootline.tree.intents.named_leaves import CONTENT_OF, LEAVES_PREFIX, check_stated
 from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf
-from rootline.tree.proof.row_limits import check_intent_rows, limits_of
+from rootline.tree.proof.row_limits import check_intent_rows
 from rootline.tree.state.leaf_lookup import LeafLookup
 
 LEAVES_BYTES_MAX: Final = 512 * 1024 * 1024
@@ -76,7 +76,7 @@ def writer_leaves(
         if row.entry.first_row_id is not None:
             next_row_id = row.entry.first_row_id + row.entry.record_count
             size += row.entry.file_size_in_bytes or 0
-    limits = limits_of(draft.definition)
+    limits = draft.row_limits
     found: list[IncomingLeaf] = []
     for manifest in sorted(intent.add_manifests, key=lambda item: item.content_type):
         leaf = _stated(manifest, fetched)
