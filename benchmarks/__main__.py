@@ -25,6 +25,7 @@ from benchmarks import (
     next_root,
     self_flush,
     takeover,
+    two_processes,
 )
 from benchmarks.commit_latency import on_local_files, on_s3
 from benchmarks.far_services import ADDED_MS, far_store
@@ -71,6 +72,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "local": _local,
     "s3": _s3,
     "slow-s3": _slow_s3,
+    "two-processes": two_processes.measure,
     "load": in_process_load.measure,
     "kafka-load": kafka_load.measure,
     "backlog": backlog_memory.measure,
