@@ -12,6 +12,7 @@ import pytest
 from rootline.ports.object_store import ObjectStore, Predecessor, PutAnswer
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey
+from rootline.storage.whole_objects import parts_of
 from tests.contracts.stores import STORES
 
 _PARAMETERS = [pytest.param(name, marks=pytest.mark.services if name == "s3" else ()) for name in STORES]
@@ -51,6 +52,19 @@ async def test_an_object_that_was_never_written_is_none(store: ObjectStore) -> N
 
     assert await store.get(key("a/c")) is None
     assert await store.get(key("z/z/z")) is None
+
+
+async def test_a_part_of_an_object_and_its_length_are_those_of_the_whole(store: ObjectStore) -> None:
+    parts, body = parts_of(store), os.urandom(100_000)
+    await store.put_if_absent(key("a/b/object"), body)
+    await store.put_if_absent(key("a/b/empty"), b"")
+
+    assert [await parts.length_of(key(name)) for name in ("a/b/object", "a/b/empty", "a/b/none")] == [100_000, 0, None]
+    for start, length in ((0, 1), (0, 100_000), (99_990, 100), (50_000, 7)):
+        assert await parts.part_of(key("a/b/object"), start, length) == body[start : start + length]
+    assert await parts.part_of(key("a/b/object"), 100_000, 5) == b""
+    assert await parts.part_of(key("a/b/empty"), 0, 5) == b""
+    assert await parts.part_of(key("a/b/none"), 0, 5) is None
 
 
 async def test_a_second_put_is_refused_and_changes_nothing(store: ObjectStore) -> None:

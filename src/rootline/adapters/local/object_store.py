@@ -83,6 +83,14 @@ class LocalObjectStore:
         check_key(key)
         return await self._calls.run(partial(self._get, key))
 
+    async def length_of(self, key: ObjectKey) -> int | None:
+        """How many bytes are stored, or `None` when there is no such object."""
+        return await self._calls.run(partial(_length_at, key, self._path_of(key)))
+
+    async def part_of(self, key: ObjectKey, start: int, length: int) -> bytes | None:
+        """`length` bytes from `start` on, fewer where the object ends."""
+        return await self._calls.run(partial(_part_at, key, self._path_of(key), start, length))
+
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
         """Create `key` with `body` unless it exists; with `after`, only while that is the first key of the folder."""
         check_key(key)
@@ -101,6 +109,12 @@ class LocalObjectStore:
     async def close(self) -> None:
         """Wait for calls under way; nothing is kept open between calls."""
         await self._calls.close()
+
+    def _path_of(self, key: ObjectKey) -> Path:
+        if is_absolute(key):
+            return Path(self._absolute.place_of(key))
+        check_key(key)
+        return self._root / key
 
     def _get(self, key: ObjectKey) -> StoredObject | None:
         path = self._root / key
@@ -205,14 +219,38 @@ class LocalObjectStore:
 
 
 def _get_elsewhere(key: ObjectKey, path: Path) -> StoredObject | None:
-    try:
+    with _read_anywhere(key, path):
+        return StoredObject(key, path.read_bytes(), None, None) if stat.S_ISREG(path.stat().st_mode) else None
+    return None
+
+
+def _length_at(key: ObjectKey, path: Path) -> int | None:
+    with _read_anywhere(key, path):
+        found = path.stat()
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
+    return None
+
+
+def _part_at(key: ObjectKey, path: Path, start: int, length: int) -> bytes | None:
+    with _read_anywhere(key, path):
         if not stat.S_ISREG(path.stat().st_mode):
             return None  # reading a device or a pipe may never end
-        return StoredObject(key, path.read_bytes(), None, None)
+        with path.open("rb") as file:
+            file.seek(start)
+            return file.read(length)
+    return None
+
+
+@contextlib.contextmanager
+def _read_anywhere(key: ObjectKey, path: Path) -> Iterator[None]:
+    """The errors of a read as ours; that there is no such file ends the block."""
+    try:
+        yield
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-        return None
+        return
     except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP):  # trying again does not help
+        denied = error.errno in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
+        if denied and is_absolute(key):  # trying again does not help
             reason = f"{key}: {error.strerror}: give the user of this process the right to read it"
             raise Invalid("file-unreadable", reason) from error
         raise _unavailable(path, error) from error

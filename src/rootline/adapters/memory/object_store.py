@@ -32,12 +32,18 @@ class MemoryObjectStore:
 
     async def get(self, key: ObjectKey) -> StoredObject | None:
         """The whole object, or `None` when there is none; an absolute key exactly as it was placed."""
-        if is_absolute(key):
-            _ABSOLUTE.place_of(key)
-        else:
-            check_key(key)
-        found = self._objects.get(key)
+        found = self._found(key)
         return None if found is None else StoredObject(key, found[0], found[1], self._now_ms())
+
+    async def length_of(self, key: ObjectKey) -> int | None:
+        """How many bytes are stored, or `None` when there is no such object."""
+        found = self._found(key)
+        return None if found is None else len(found[0])
+
+    async def part_of(self, key: ObjectKey, start: int, length: int) -> bytes | None:
+        """`length` bytes from `start` on, fewer where the object ends."""
+        found = self._found(key)
+        return None if found is None else found[0][start : start + length]
 
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
         """Create `key` with `body` unless it exists."""
@@ -77,6 +83,13 @@ class MemoryObjectStore:
         """Delete an object outside the port, as expiry and operators do."""
         if self._objects.pop(key, None) is not None and not is_absolute(key):
             del self._keys[bisect_left(self._keys, key)]
+
+    def _found(self, key: ObjectKey) -> tuple[bytes, int | None] | None:
+        if is_absolute(key):
+            _ABSOLUTE.place_of(key)
+        else:
+            check_key(key)
+        return self._objects.get(key)
 
     def _now_ms(self) -> int | None:
         return None if self._clock_ms is None else self._clock_ms()

@@ -87,24 +87,19 @@ class S3ObjectStore:
 
     async def get(self, key: ObjectKey) -> StoredObject | None:
         """The whole object, or `None` when there is none."""
-        bucket, name = self._bucket, self._prefix + key
-        if is_absolute(key):
-            bucket, _, name = self._absolute.place_of(key).partition("/")
-        else:
-            check_key(key)
-        read = partial(self._get, key=key, place={"Bucket": bucket, "Key": name})
-        try:
-            async with self._reading(f"GET {key}"):
-                found: StoredObject = await _twice(read, await self._opened())
-                return found
-        except ClientError as error:
-            code = _code_of(error)
-            if code == "NoSuchKey":
-                return None
-            if is_absolute(key) and code in _NOT_TO_BE_READ:
-                reason = f"{self._name}: GET {key} was answered {_status_of(error)} {code}: {_WHAT_TO_ALLOW}"
-                raise Invalid("file-unreadable", reason) from error
-            raise self._refused(f"GET {key}", error) from error
+        found: StoredObject | None = await self._read(f"GET {key}", key, partial(self._get, key=key))
+        return found
+
+    async def length_of(self, key: ObjectKey) -> int | None:
+        """How many bytes are stored, or `None` when there is no such object."""
+        length: int | None = await self._read(f"HEAD {key}", key, _length)
+        return length
+
+    async def part_of(self, key: ObjectKey, start: int, length: int) -> bytes | None:
+        """`length` bytes from `start` on, fewer where the object ends."""
+        wanted = f"bytes={start}-{start + length - 1}"
+        body: bytes | None = await self._read(f"GET {key} {wanted}", key, partial(_part, wanted=wanted))
+        return body
 
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
         """Create `key` with `body` unless it exists; `after` is not needed, because answers are dated."""
@@ -174,6 +169,25 @@ class S3ObjectStore:
                         raise Unavailable("store-unavailable", f"{self._name}: {error}") from error
         return self._client
 
+    async def _read(self, what: str, key: ObjectKey, read: Callable[..., Any]) -> Any:
+        """What `read` returns of the object's place; `None`: there is no such object."""
+        bucket, name = self._bucket, self._prefix + key
+        if is_absolute(key):
+            bucket, _, name = self._absolute.place_of(key).partition("/")
+        else:
+            check_key(key)
+        try:
+            async with self._reading(what):
+                return await _twice(partial(read, place={"Bucket": bucket, "Key": name}), await self._opened())
+        except ClientError as error:
+            code = _code_of(error)
+            if code in ("NoSuchKey", "404"):  # a HEAD has no body that could name it
+                return None
+            if is_absolute(key) and (code in _NOT_TO_BE_READ or code == "403"):
+                reason = f"{self._name}: {what} was answered {_status_of(error)} {code}: {_WHAT_TO_ALLOW}"
+                raise Invalid("file-unreadable", reason) from error
+            raise self._refused(what, error) from error
+
     async def _get(self, client: Any, key: ObjectKey, place: Mapping[str, str]) -> StoredObject:
         answer = await client.get_object(**place)
         async with answer["Body"] as stream:
@@ -223,6 +237,22 @@ class S3ObjectStore:
 def _sendable(body: bytes) -> bytes | BytesIO:
     """Large bodies are sent in pieces, so that the loop can do other work in between."""
     return body if len(body) <= _SENT_AT_ONCE_BYTES_MAX else BytesIO(body)
+
+
+async def _length(client: Any, place: Mapping[str, str]) -> int:
+    return int((await client.head_object(**place))["ContentLength"])
+
+
+async def _part(client: Any, place: Mapping[str, str], wanted: str) -> bytes:
+    try:
+        answer = await client.get_object(**place, Range=wanted)
+    except ClientError as error:
+        if _status_of(error) == 416:  # it begins where the object ends
+            return b""
+        raise
+    async with answer["Body"] as stream:
+        body: bytes = await stream.read()
+        return body
 
 
 async def _list_page(asked: Mapping[str, Any], client: Any) -> Mapping[str, Any]:

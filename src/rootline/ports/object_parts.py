@@ -1,0 +1,25 @@
+"""Parts of objects, for the reader that need not have all of a large one: a port beside `ObjectStore`.
+
+Owns: the port. Does not own: whole objects (`object_store`), what is read in parts.
+Invariants: keys are those of `ObjectStore.get`, absolute ones too; nothing is changed; a store that has no such reads
+is asked for whole objects (`rootline.storage.whole_objects`).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from rootline.schemas.identifiers import ObjectKey
+
+
+@runtime_checkable
+class ObjectParts(Protocol):
+    """One warehouse. Both methods raise as `ObjectStore.get` does."""
+
+    async def length_of(self, key: ObjectKey) -> int | None:
+        """How many bytes are stored, or `None` when there is no such object."""
+        ...
+
+    async def part_of(self, key: ObjectKey, start: int, length: int) -> bytes | None:
+        """`length` bytes (at least 1) from `start` on, fewer where the object ends; `None` when there is none."""
+        ...
