@@ -1,8 +1,8 @@
-"""Fetches the leaves, vectors and older roots that a batch needs before it can be applied.
+"""Fetches the leaves, vectors and older roots that a batch needs before it can be applied, and looks at its files.
 
 Owns: the reads, and proving leaves away from the event loop. Does not own: which are needed
 (`rootline.tree.commit.apply`), their formats (`rootline.schemas`), what makes a leaf sound
-(`rootline.tree.proof.leaf_proof`), reading ahead (`leaf_shelf`).
+(`rootline.tree.proof.leaf_proof`), reading ahead (`leaf_shelf`), files of rows (`file_shelf`).
 Invariants: absent or unreadable objects become `None`, so that only the intent that named them is rejected, whatever
 is wrong with them, and corrupt ones only after a second look; an absent *store* raises instead, because it proves
 nothing.
@@ -20,8 +20,9 @@ import structlog
 from pyroaring import BitMap64
 
 from rootline.coordinator.runtime.adoption_reader import read_adopted
+from rootline.coordinator.runtime.file_shelf import FileShelf
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf, decode_leaf
+from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.bytes.vector.vector_codec import decode_vector
 from rootline.schemas.content_entry import ContentEntry
@@ -33,7 +34,9 @@ from rootline.storage.metadata import leaf_reader
 from rootline.storage.metadata.mapped_bytes import mapped
 from rootline.storage.metadata.root_reader import proven_root
 from rootline.storage.metadata.stored_file import stored_key
+from rootline.storage.rows.file_footers import FooterReader
 from rootline.tree.draft.batch import UNKNOWN_SIZE, FetchedObjects, Needs, VectorAt
+from rootline.tree.proof.file_verification import StatedFile, verifies_files
 from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf
 
 _LENGTH_BYTES = 4
@@ -53,7 +56,12 @@ class ReadLeaf:
 
 
 class LeavesAhead(Protocol):
-    """Leaves that may have been read already."""
+    """Leaves that may have been read already, and files that may have been looked at."""
+
+    @property
+    def files(self) -> FileShelf:
+        """The files."""
+        ...
 
     async def find(self, location: str) -> ReadLeaf | None:
         """The leaf as it was read; `None`: it was not."""
@@ -70,6 +78,7 @@ async def fetch_objects(
 
     """
     at_once = asyncio.Semaphore(_READS_AT_ONCE)
+    files = FileShelf(store, table) if ahead is None else ahead.files
 
     async def leaf_at(location: str) -> tuple[str, ReadLeaf]:
         definition = needs.proving.get(location)
@@ -79,11 +88,14 @@ async def fetch_objects(
             return location, await read_older_leaf(store, table, *older)
         if found is None:
             async with at_once:
-                return location, await read_leaf(store, table, location, definition)
-        if found.leaf is not None and found.proof is None and definition is not None:
+                return location, await read_leaf(store, table, location, definition, files.reader)
+        if found.leaf is not None and definition is not None and _is_to_be_proven(found.proof, definition):
             proof = await asyncio.to_thread(prove_leaf, found.leaf, definition)
-            return location, ReadLeaf(found.leaf, None, proof)
+            return location, await _with_its_files(ReadLeaf(found.leaf, None, proof), files.reader)
         return location, found
+
+    async def look_at(file: StatedFile) -> tuple[StatedFile, Invalid | None]:
+        return file, await files.fault_of(file)
 
     async def read_vectors(location: str, places: list[VectorAt]) -> list[tuple[VectorAt, BitMap64 | None]]:
         async with at_once:
@@ -100,13 +112,19 @@ async def fetch_objects(
         {location: found.proof for location, found in leaves.items() if found.proof is not None},
         {version: await _root(store, table, version) for version in sorted(needs.versions)},
         {key: await read_adopted(store, table, *item) for key, item in needs.adopting.items()},
+        dict(await asyncio.gather(*map(look_at, needs.files))),
     )
 
 
 async def read_leaf(
-    store: ObjectStore, table: TableName, location: str, definition: TableDefinition | None
+    store: ObjectStore, table: TableName, location: str, definition: TableDefinition | None, files: FooterReader
 ) -> ReadLeaf:
-    """The leaf at `location`, proven under `definition`. Raises `Unavailable` when the store does not answer."""
+    """The leaf at `location`, proven under `definition`, with its files if the table asks for that.
+
+    Raises:
+        Unavailable: the store does not answer.
+
+    """
     found = ReadLeaf(None)
     for _ in range(2):  # an answer that was cut off looks like a broken leaf
         body = await _body(store, table, location)
@@ -118,7 +136,25 @@ async def read_leaf(
             found = await asyncio.to_thread(_decoded, body, table, location, definition)
         if found.leaf is not None:
             break
-    return found
+    return await _with_its_files(found, files)
+
+
+def _is_to_be_proven(proof: LeafProof | None, definition: TableDefinition) -> bool:
+    """Whether a leaf that was read ahead has no proof that counts: a file may have been stored since."""
+    if proof is None or not proof.is_under(definition):
+        return True
+    return proof.fault is not None and verifies_files(definition)
+
+
+async def _with_its_files(found: ReadLeaf, files: FooterReader) -> ReadLeaf:
+    """What was found of a leaf, with the first fault of its data files, if the table wants them looked at."""
+    leaf, proof = found.leaf, found.proof
+    if leaf is None or proof is None or proof.fault is not None:
+        return found
+    if leaf.content is not LeafContent.DATA or not verifies_files(proof.definition):
+        return found
+    fault = await files.fault_in(leaf)
+    return found if fault is None else ReadLeaf(leaf, None, LeafProof(proof.definition, proof.spec_id, fault))
 
 
 async def read_older_leaf(

@@ -23,6 +23,7 @@ from rootline.schemas.intent import AdoptedRoot, Intent
 from rootline.schemas.log_position import Headers, LogPosition
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict
+from rootline.tree.proof.file_verification import StatedFile
 from rootline.tree.proof.leaf_proof import LeafProof
 from rootline.tree.state.pending_object import PendingObject
 from rootline.tree.state.table_state import TableState
@@ -82,7 +83,7 @@ class FetchedObjects:
 
     `troubles`: why a leaf that is there cannot be read. `proofs`: what was found out about leaves already; one that is
     missing, or of another definition, is worked out again. `adopted`: what a new table goes on from, or why
-    it cannot, under the keys of `Needs.adopting`.
+    it cannot, under the keys of `Needs.adopting`. `files`: what is wrong with data files that were looked at.
     """
 
     leaves: Mapping[str, Leaf | None] = field(default_factory=dict)
@@ -91,6 +92,7 @@ class FetchedObjects:
     proofs: Mapping[str, LeafProof] = field(default_factory=dict)
     roots: Mapping[Version, Root | None] = field(default_factory=dict)
     adopted: Mapping[bytes, TableState | Invalid] = field(default_factory=dict)
+    files: Mapping[StatedFile, Invalid | None] = field(default_factory=dict)
 
     def with_more(self, more: FetchedObjects) -> FetchedObjects:
         """Both; where both know an object, `more` does."""
@@ -101,6 +103,7 @@ class FetchedObjects:
             {**self.proofs, **more.proofs},
             {**self.roots, **more.roots},
             {**self.adopted, **more.adopted},
+            {**self.files, **more.files},
         )
 
 
@@ -113,7 +116,8 @@ class Needs:
 
     `proving`: leaf → the definition to prove it under; leaves of maintenance need no proof.
     `versions`: whose roots. `adopting`: roots that say what an Iceberg table is, with all that they name. `older`: the
-    rows of those leaves that are manifests of older formats, and the definition: they are read by them.
+    rows of those leaves that are manifests of older formats, and the definition: they are read by them. `files`: data
+    files to compare with what is stored.
     """
 
     leaves: frozenset[str] = frozenset()
@@ -122,10 +126,11 @@ class Needs:
     versions: frozenset[Version] = frozenset()
     adopting: Mapping[bytes, Adopting] = field(default_factory=dict)
     older: Mapping[str, tuple[ContentEntry, TableDefinition]] = field(default_factory=dict)
+    files: frozenset[StatedFile] = frozenset()
 
     def __bool__(self) -> bool:
         """Whether anything is needed."""
-        return bool(self.leaves or self.vectors or self.versions or self.adopting)
+        return bool(self.leaves or self.vectors or self.versions or self.adopting or self.files)
 
     def __or__(self, other: Needs) -> Needs:
         """All of both."""
@@ -136,6 +141,7 @@ class Needs:
             self.versions | other.versions,
             {**self.adopting, **other.adopting},
             {**self.older, **other.older},
+            self.files | other.files,
         )
 
 

@@ -29,6 +29,7 @@ from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import IncomingLeaf
 from rootline.tree.draft.draft import LONG_MAX, Draft
 from rootline.tree.intents.named_leaves import CONTENT_OF, LEAVES_PREFIX, check_stated
+from rootline.tree.proof.file_verification import verifies_files
 from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf
 from rootline.tree.proof.row_limits import check_intent_rows
 from rootline.tree.state.leaf_lookup import LeafLookup
@@ -50,8 +51,17 @@ def missing_leaves(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Nee
     size = sum(manifest.file_size_in_bytes for manifest in intent.add_manifests)
     if size > LEAVES_BYTES_MAX:
         raise Invalid("intent-too-large", f"the intent names {size} bytes of leaves, of {LEAVES_BYTES_MAX}: split it")
-    absent = frozenset(item.location for item in intent.add_manifests if item.location not in fetched.leaves)
+    absent = frozenset(item.location for item in intent.add_manifests if _is_missing(item, draft, fetched))
     return Needs(absent, proving=dict.fromkeys(absent, draft.definition)) if absent else None
+
+
+def _is_missing(manifest: AddedManifest, draft: Draft, fetched: FetchedObjects) -> bool:
+    """Whether the leaf is not there, or not its proof, if looking at its files is part of that."""
+    location = manifest.location
+    if fetched.leaves.get(location) is None or not verifies_files(draft.definition):
+        return location not in fetched.leaves
+    proof = fetched.proofs.get(location)
+    return proof is None or not proof.is_under(draft.definition)
 
 
 def writer_leaves(
@@ -128,7 +138,7 @@ def _stated(manifest: AddedManifest, fetched: FetchedObjects) -> Leaf:
 
 def _proof(leaf: Leaf, draft: Draft, fetched: FetchedObjects) -> LeafProof:
     known = fetched.proofs.get(leaf.location)
-    is_of_this = known is not None and (known.definition is draft.definition or known.definition == draft.definition)
+    is_of_this = known is not None and known.is_under(draft.definition)
     proof = known if known is not None and is_of_this else prove_leaf(leaf, draft.definition)
     if proof.fault is not None:
         raise proof.fault

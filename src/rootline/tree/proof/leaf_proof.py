@@ -53,6 +53,10 @@ class LeafProof:
     tally: Tally | None = None
     rows: int = 0
 
+    def is_under(self, definition: TableDefinition) -> bool:
+        """Whether the leaf was proven under this definition."""
+        return self.definition is definition or self.definition == definition
+
 
 def prove_leaf(leaf: Leaf, definition: TableDefinition) -> LeafProof:
     """The proof of `leaf`; a fault is part of it, nothing is raised for what the leaf holds."""
