@@ -2,7 +2,7 @@
 
 Owns: the reads of one file, the comparison, and the same for the files of a leaf. Does not own: who asks
 (`rootline.tree.intents.verified_files`, `coordinator.runtime`), whole files (`rootline.storage.check`).
-Invariants: one request for most files; of a table, the ends of sixteen files and one long footer are in memory at most;
+Invariants: one request for most files; of a table, the ends of 32 files and one long footer are in memory at most;
 whatever a file holds is a fault of that file, an absent *store* raises instead; of ORC, of Avro and of encrypted files
 only the length is compared.
 
@@ -30,7 +30,7 @@ from rootline.storage.whole_objects import parts_of
 from rootline.tree.proof.file_verification import StatedFile
 
 FOOTER_BYTES_MAX: Final = 16 * 1024 * 1024
-FILES_AT_ONCE: Final = 16
+FILES_AT_ONCE: Final = 32
 _FIRST_BYTES: Final = 64 * 1024
 """Read at first, from the end: the footer of most files is in them."""
 _END_BYTES: Final = 8
