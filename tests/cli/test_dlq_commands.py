@@ -16,6 +16,26 @@ from rootline.schemas.verdict import Verdict
 from tests.cli.conftest import Result, Run
 
 SCHEMA = pa.schema([("id", pa.int64())])
+_LEAF = {
+    "location": "metadata/leaf.parquet",
+    "content_type": 3,
+    "file_size_in_bytes": 9,
+    "record_count": 1,
+    "partition_spec_id": 0,
+}
+_VECTOR = {
+    "location": "metadata/dv.puffin",
+    "offset": 4,
+    "size_in_bytes": 9,
+    "file_size_in_bytes": 20,
+    "cardinality": 1,
+    "referenced_file": "data/one.parquet",
+}
+MAINTENANCE: dict[str, dict[str, Any]] = {
+    "flush": {"made_from_version": 0, "add_manifests": [_LEAF]},
+    "compact_leaves": {"made_from_version": 0, "add_manifests": [_LEAF]},
+    "compact_vectors": {"made_from_version": 0, "add_vectors": [_VECTOR]},
+}
 
 
 def append(name: str, **more: Any) -> dict[str, Any]:
@@ -137,6 +157,16 @@ def test_a_dry_run_says_what_would_be_published_and_publishes_nothing(lake: Lake
     assert lake.files() == []
     lake.publish_bytes(b"{")
     assert lake.run("dlq", "replay", "--table", "demo.later", "--dry-run", "--json").code == 1
+
+
+@pytest.mark.parametrize("kind", ["flush", "compact_leaves", "compact_vectors"])
+def test_a_workers_intent_is_left_out_and_nothing_is_wrong_with_that(lake: Lake, kind: str) -> None:
+    (rejected,) = lake.publish({"intent_id": "w", "table": "demo.later", "kind": kind, **MAINTENANCE[kind]})
+    assert (rejected["kind"], rejected["code"]) == ("rejected", "table-unknown")
+
+    result = lake.run("dlq", "replay", f"0/{rejected['offset']}", "--json")
+    assert (result.code, [record["kind"] for record in result.records]) == (0, ["left-out"]), result.out
+    assert "workers plan it again" in result.records[0]["message"]
 
 
 def test_replaying_by_table_or_code_asks_first(lake: Lake) -> None:

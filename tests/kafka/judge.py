@@ -7,7 +7,7 @@ an `AssertionError` that names the record or the table.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,25 +120,38 @@ def _decoded(watch: Watch, place: Place) -> Intent | None:
 
 
 def _replayed(table: str, verdicts: list[Verdict], intents: list[Intent | None]) -> Mapping[str, object]:
-    reference = Reference()
-    committed: set[tuple[str, int]] = set()
-    rejected: set[str] = set()
-    for verdict, intent in zip(verdicts, intents, strict=True):
-        if intent is None:
-            continue
-        written = (intent.writer_id, intent.writer_sequence or 0) if intent.writer_id is not None else None
+    """A table's records may be in several partitions; the roots order them, and in each partition its offsets do."""
+    known = [
+        (verdict, intent, _written_by(intent))
+        for verdict, intent in zip(verdicts, intents, strict=True)
+        if intent is not None
+    ]
+    commits = [found for found in known if found[0].kind is VerdictKind.COMMITTED]
+    times = Counter(written for _, _, written in commits if written is not None)
+    twice = [written for written, count in times.items() if count > 1]
+    assert not twice, f"{table}: committed twice: {twice}"
+    earlier: dict[int, tuple[set[tuple[str, int]], set[str]]] = defaultdict(lambda: (set(), set()))
+    for verdict, intent, written in known:
+        committed, rejected = earlier[verdict.partition]
         if verdict.kind is VerdictKind.REJECTED:
             is_right = written not in committed or intent.intent_id in rejected
             assert is_right, f"{table}: {written} was committed before, and now: {verdict}"
             rejected.add(intent.intent_id)
-            continue
-        if written is not None:
-            is_duplicate = verdict.kind is VerdictKind.DUPLICATE
-            assert is_duplicate == (written in committed), f"{table}: {written} is {verdict}, committed: {committed}"
+        elif written is not None:
+            is_known = verdict.kind is VerdictKind.COMMITTED or written in times
+            assert is_known, f"{table}: {written} is {verdict}, and never committed"
+            is_first = verdict.kind is VerdictKind.DUPLICATE or written not in committed
+            assert is_first, f"{table}: {written} is {verdict}, committed before: {committed}"
             committed.add(written)
-        if verdict.kind is VerdictKind.COMMITTED:
-            reference.apply(intent, {})
+    reference = Reference()
+    for _, intent, _ in sorted(commits, key=lambda found: found[0].sequence_number or 0):
+        reference.apply(intent, {})
     return reference.files
+
+
+def _written_by(intent: Intent) -> tuple[str, int] | None:
+    """The writer and its sequence, if it says them."""
+    return (intent.writer_id, intent.writer_sequence or 0) if intent.writer_id is not None else None
 
 
 def _judge_order(table: str, verdicts: list[Verdict]) -> None:

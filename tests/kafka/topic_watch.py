@@ -8,6 +8,7 @@ only.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -58,6 +59,7 @@ class Watch:
     read_to: dict[int, int] = field(default_factory=dict)
     samples: int = 0
     _judged: dict[int, int] = field(default_factory=dict)
+    _reading: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         servers: dict[str, str | int | float | bool] = {"bootstrap.servers": self.settings.servers(), "log_level": 0}
@@ -74,10 +76,8 @@ class Watch:
                 "fetch.wait.max.ms": 10,
             }
         )
-        topics = (self.settings.intents_topic, self.settings.verdicts_topic, self.settings.dead_letters_topic)
-        known = self._consumer.list_topics(timeout=_PATIENCE_S).topics
-        self._places = [TopicPartition(name, number, 0) for name in topics for number in known[name].partitions]
-        self._consumer.assign(self._places)
+        self._places: list[TopicPartition] = []
+        self._look_for_partitions()
 
     def sample(self) -> None:
         """Look at the group's offsets, then whether every record before them is decided; blocks.
@@ -86,6 +86,7 @@ class Watch:
             AssertionError: it is not, or an offset went back. KafkaException: there was no answer.
 
         """
+        self._look_for_partitions()
         committed = self._ask_committed()
         self.catch_up()
         for partition, offset in committed.items():
@@ -93,12 +94,20 @@ class Watch:
             assert offset >= before, f"partition {partition}: the group's offset went back from {before} to {offset}"
             for number in range(self._judged.get(partition, 0), offset):
                 self._assert_decided((partition, number), offset)
-            self._judged[partition] = offset
+            self._judged[partition] = max(offset, self._judged.get(partition, 0))
         self.committed = committed
         self.samples += 1
 
+    def forget_offsets(self) -> None:
+        """The group has lost its offsets, so they may be lower next time."""
+        self.committed = {}
+
     def catch_up(self) -> None:
         """Read all three topics to their present ends."""
+        with self._reading:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
         ends = {
             (held.topic, held.partition): self._consumer.get_watermark_offsets(held, timeout=_PATIENCE_S)[1]
             for held in self._places
@@ -119,6 +128,21 @@ class Watch:
         """Give back connections."""
         self._consumer.close()
         self._group.close()
+
+    def _look_for_partitions(self) -> None:
+        """Topics may have got more of them; each is read from its beginning."""
+        topics = (self.settings.intents_topic, self.settings.verdicts_topic, self.settings.dead_letters_topic)
+        known = self._consumer.list_topics(timeout=_PATIENCE_S).topics
+        read = {(held.topic, held.partition) for held in self._places}
+        new = [
+            TopicPartition(name, number, 0)
+            for name in topics
+            for number in known[name].partitions
+            if (name, number) not in read
+        ]
+        if new:
+            self._places += new
+            self._consumer.incremental_assign(new)
 
     def _ask_committed(self) -> dict[int, int]:
         asked = [held for held in self._places if held.topic == self.settings.intents_topic]

@@ -20,6 +20,7 @@ from rootline.schemas.bytes.root.entry_struct_codec import encode_optional_long
 from rootline.schemas.bytes.values.avro_primitives import NULL, PRESENT, encode_long, encode_string
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Invalid
+from rootline.schemas.model_faults import invalid_model
 from rootline.schemas.verdict import Verdict
 
 EARLIER_VERDICT_VERSIONS: Final[tuple[Mapping[str, Any], ...]] = ()
@@ -87,5 +88,4 @@ def decode_dead_letter(value: bytes) -> DeadLetter:
 
 
 def _undecodable(name: str, error: ValidationError) -> Invalid:
-    first = error.errors(include_url=False, include_input=False)[0]
-    return Invalid("undecodable", f"{name}: {'.'.join(map(str, first['loc']))}: {first['msg']:.200}")
+    return Invalid("undecodable", invalid_model(name, error).message)

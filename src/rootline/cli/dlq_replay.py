@@ -69,8 +69,9 @@ def replay_all(
 def _told_without_intent(letter: DeadLetter, error: RootlineError, as_json: bool) -> ExitCode:
     from rootline.cli import output
     from rootline.client.trace.dead_letters import place_of
+    from rootline.client.trace.replay import LeftOut
 
-    is_maintenance = error.code == "flush-stale"
+    is_maintenance = isinstance(error, LeftOut)
     kind = "left-out" if is_maintenance else "unreplayable"
     record = {"record": place_of(letter), "kind": kind, "code": error.code, "message": error.message}
     output.line(as_json, record, f"{place_of(letter)}: {kind}: {error.message}")

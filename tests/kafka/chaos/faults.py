@@ -11,14 +11,17 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer
 
 from rootline.adapters.kafka.settings import KafkaSettings
 from tests.kafka.chaos.crowd import elapsed
+from tests.kafka.chaos.retention import add_partition, expire
 from tests.kafka.rootline_process import RootlineProcess
+from tests.kafka.topic_watch import Watch
 from tests.services.kafka_service import KafkaBroker
 from tests.services.toxiproxy import Proxy
 
@@ -28,7 +31,10 @@ _MAY_END_WITH = {"store-unavailable", "log-unavailable", "publish-unknown"}
 
 @dataclass
 class Faults:
-    """`stores`: each coordinator's way to the store; `brokers`: the way of all to the log."""
+    """`stores`: each coordinator's way to the store; `brokers`: the way of all to the log.
+
+    `watch` has read what expires; `seconds`: how long the faults last.
+    """
 
     coordinators: Sequence[RootlineProcess]
     extra: RootlineProcess
@@ -38,11 +44,16 @@ class Faults:
     seed: int
     broker: KafkaBroker | None
     tell: Callable[[str], None]
+    watch: Watch
+    seconds: float
     counts: Counter[str] = field(default_factory=Counter)
     ended: list[str] = field(default_factory=list)
+    _may_strike: asyncio.Event = field(default_factory=asyncio.Event)
+    _striking: int = 0
 
     async def run(self) -> None:
         """Until it is cancelled."""
+        self._may_strike.set()
         async with asyncio.TaskGroup() as tasks:
             for number, process in enumerate(self.coordinators):
                 tasks.create_task(self._process(process, random.Random(f"{self.seed}/process/{number}")))
@@ -50,6 +61,7 @@ class Faults:
                 tasks.create_task(self._store(store, random.Random(f"{self.seed}/store/{number}")))
             tasks.create_task(self._log(random.Random(f"{self.seed}/log")))
             tasks.create_task(self._members(random.Random(f"{self.seed}/members")))
+            tasks.create_task(self._retention(random.Random(f"{self.seed}/retention")))
             if self.broker is not None:
                 tasks.create_task(self._broker(self.broker, random.Random(f"{self.seed}/broker")))
 
@@ -83,29 +95,33 @@ class Faults:
     async def _process(self, process: RootlineProcess, rng: random.Random) -> None:
         while True:
             await elapsed(rng.uniform(3.0, 12.0))  # a dead member holds the whole group up until its session ends
-            self.look_after()  # at most one of us starts it again, the first
-            roll = rng.random()
-            if roll < 0.4:
-                self._count("kill -9", process.name)
-                process.kill()
-                await elapsed(rng.choice((0.0, 0.5, 3.0)))
-            elif roll < 0.75:
-                seconds = self.settings.session_timeout_s + rng.uniform(1.0, 4.0)
-                self._count("paused past the session", f"{process.name} for {seconds:.1f} s")
-                process.pause()
-                await elapsed(seconds)
-                process.resume()
-            elif roll < 0.9:
-                self._count("paused a while", process.name)
-                process.pause()
-                await elapsed(rng.uniform(0.2, 3.0))
-                process.resume()
-            else:
-                self._count("SIGTERM", process.name)
-                process.request_stop()
-                while process.is_alive:
-                    await elapsed(0.05)
-            self.look_after()
+            async with self._strikes():
+                self.look_after()  # at most one of us starts it again, the first
+                await self._strike_process(process, rng)
+                self.look_after()
+
+    async def _strike_process(self, process: RootlineProcess, rng: random.Random) -> None:
+        roll = rng.random()
+        if roll < 0.4:
+            self._count("kill -9", process.name)
+            process.kill()
+            await elapsed(rng.choice((0.0, 0.5, 3.0)))
+        elif roll < 0.75:
+            seconds = self.settings.session_timeout_s + rng.uniform(1.0, 4.0)
+            self._count("paused past the session", f"{process.name} for {seconds:.1f} s")
+            process.pause()
+            await elapsed(seconds)
+            process.resume()
+        elif roll < 0.9:
+            self._count("paused a while", process.name)
+            process.pause()
+            await elapsed(rng.uniform(0.2, 3.0))
+            process.resume()
+        else:
+            self._count("SIGTERM", process.name)
+            process.request_stop()
+            while process.is_alive:
+                await elapsed(0.05)
 
     async def _store(self, proxy: Proxy, rng: random.Random) -> None:
         while True:
@@ -121,23 +137,62 @@ class Faults:
     async def _log(self, rng: random.Random) -> None:
         while True:
             await elapsed(rng.uniform(3.0, 10.0))
-            self._count("log: reset", self.brokers.name)
-            self.brokers.add("reset_peer", stream="downstream", share=0.3, timeout=rng.randint(0, 200))
-            await elapsed(rng.uniform(0.2, 1.5))
-            self.brokers.mend()
+            async with self._strikes():
+                self._count("log: reset", self.brokers.name)
+                self.brokers.add("reset_peer", stream="downstream", share=0.3, timeout=rng.randint(0, 200))
+                await elapsed(rng.uniform(0.2, 1.5))
+                self.brokers.mend()
 
     async def _members(self, rng: random.Random) -> None:
         """One coordinator too many, or a stray consumer: either takes partitions from the others."""
         while True:
             await elapsed(rng.uniform(8.0, 20.0))
-            if rng.random() < 0.5:
-                self._count("rebalance: a fourth", self.extra.name)
-                self.extra.start()
-                await elapsed(rng.uniform(3.0, 8.0))
-                await asyncio.to_thread(self.extra.end)
-            else:
-                self._count("rebalance: a stray member", "")
-                await asyncio.to_thread(self._stray, rng.uniform(0.5, 3.0))
+            async with self._strikes():
+                if rng.random() < 0.5:
+                    self._count("rebalance: a fourth", self.extra.name)
+                    self.extra.start()
+                    await elapsed(rng.uniform(3.0, 8.0))
+                    await asyncio.to_thread(self.extra.end)
+                else:
+                    self._count("rebalance: a stray member", "")
+                    await asyncio.to_thread(self._stray, rng.uniform(0.5, 3.0))
+
+    async def _retention(self, rng: random.Random) -> None:
+        """One partition more, once; and from time to time the group's offsets expire, with the records."""
+        await elapsed(rng.uniform(0.1, 0.2) * self.seconds)
+        count = await asyncio.to_thread(add_partition, self.settings)
+        self._count("a partition more", f"({count} now)")
+        while True:
+            await elapsed(rng.uniform(0.2, 0.4) * self.seconds)
+            async with self._calm():
+                self._count("offsets and records expire", "")
+                for process in self.coordinators:
+                    if process.is_alive:
+                        process.request_stop()
+                while any(process.is_alive for process in self.coordinators):
+                    await elapsed(0.05)
+                self.tell(f"{await expire(self.settings, self.watch)} records went")
+                self.look_after()
+
+    @asynccontextmanager
+    async def _strikes(self) -> AsyncIterator[None]:
+        await self._may_strike.wait()
+        self._striking += 1
+        try:
+            yield
+        finally:
+            self._striking -= 1
+
+    @asynccontextmanager
+    async def _calm(self) -> AsyncIterator[None]:
+        """No process is struck, nor are the ways to the log."""
+        self._may_strike.clear()
+        while self._striking:
+            await elapsed(0.05)
+        try:
+            yield
+        finally:
+            self._may_strike.set()
 
     def _stray(self, seconds: float) -> None:
         stray = Consumer(
@@ -159,9 +214,10 @@ class Faults:
     async def _broker(self, broker: KafkaBroker, rng: random.Random) -> None:
         while True:
             await elapsed(rng.uniform(30.0, 60.0))
-            self._count("broker kill -9", "")
-            broker.kill()
-            await asyncio.to_thread(broker.start_again)
+            async with self._strikes():
+                self._count("broker kill -9", "")
+                broker.kill()
+                await asyncio.to_thread(broker.start_again)
 
     def _count(self, what: str, whom: str) -> None:
         self.counts[what] += 1

@@ -33,6 +33,8 @@ from tests.services.s3_service import S3Service
 from tests.services.toxiproxy import Proxy, Toxiproxy
 
 COORDINATORS = 3
+AHEAD = 2
+"""Which of them has a clock that is eight days ahead."""
 PARTITIONS = 5
 TABLES = tuple(f"chaos.t{number}" for number in range(6))
 SESSION_S = 6.0
@@ -127,6 +129,8 @@ class _World:
             self._stores.append(around.enter_context(proxy))
             way = self._lake.through(s3_endpoint=self._stores[-1].endpoint, kafka=shaky)
             environment = {**way.environment(), **_SETTINGS}
+            if number == AHEAD:
+                environment["PYTHONPATH"] = str(Path(__file__).with_name("days_ahead"))
             words = ("coordinator", "--http-port", "0")
             processes.append(RootlineProcess(name, words, environment, folder))
         self._coordinators, self._extra = processes[:COORDINATORS], processes[-1]
@@ -147,6 +151,8 @@ class _World:
             chaos.seed,
             services.kafka.broker if chaos.kills_broker else None,
             tell,
+            self._watch,
+            chaos.seconds,
         )
 
     def start(self) -> None:

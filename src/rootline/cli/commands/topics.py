@@ -16,7 +16,7 @@ from rootline.cli.options import Json, Log
 
 app = typer.Typer(help="Check and create the Kafka topics of a log.", no_args_is_help=True, rich_markup_mode=None)
 Partitions = Annotated[
-    int, typer.Option("--partitions", min=1, help="Partitions of each topic; tables are spread over them.")
+    int, typer.Option("--partitions", min=1, help="Partitions of the topics; tables are spread over them.")
 ]
 Copies = Annotated[
     int | None,
@@ -57,9 +57,12 @@ def create(partitions: Partitions = 12, copies: Copies = None, log: Log = None, 
     from rootline.cli import output
     from rootline.connect import open_topics
 
-    made = open_topics(log).create(partitions=partitions, replication_factor=copies)
+    topics = open_topics(log)
+    made = topics.create(partitions=partitions, replication_factor=copies)
+    known = topics.identities() if made else {}
     for name in made:
-        output.line(as_json, {"topic": name, "made": True, "partitions": partitions}, f"{name}: created")
+        count = known[name].partitions
+        output.line(as_json, {"topic": name, "made": True, "partitions": count}, f"{name}: created, {count} partitions")
     if not made:
         output.note(as_json, "all topics exist; `rootline topics check` looks at their settings")
 

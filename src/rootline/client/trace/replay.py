@@ -29,6 +29,10 @@ from rootline.schemas.verdict import Verdict
 _AT_ONCE: Final = 100
 
 
+class LeftOut(Invalid):
+    """A letter of a worker's intent: nothing is lost when it is not published again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Replay:
     """What became of one letter: a verdict, or the `error` why there is none; `intent` is `None` if it holds none."""
@@ -43,7 +47,8 @@ def intent_of(letter: DeadLetter) -> Intent:
     """The intent in a letter, as it was rejected.
 
     Raises:
-        Invalid: it cannot be published as it is; the message says why and what to do instead.
+        Invalid: it cannot be published as it is; the message says why and what to do instead. LeftOut: no one needs
+            it; workers plan it again.
 
     """
     if not letter.value:
@@ -64,9 +69,8 @@ def intent_of(letter: DeadLetter) -> Intent:
             f"`rootline dlq show {place} --raw` writes its bytes: correct them, then `rootline publish` the intent",
         ) from None
     if intent.kind in MAINTENANCE_KINDS:
-        code = "flush-stale" if intent.kind is IntentKind.FLUSH else "compaction-stale"
-        raise Invalid(
-            code,
+        raise LeftOut(
+            "flush-stale" if intent.kind is IntentKind.FLUSH else "compaction-stale",
             f"record {place_of(letter)} is a worker's {intent.kind}: workers plan it again from the newest version, so "
             "there is nothing to replay",
         )

@@ -89,7 +89,8 @@ def check_equality_ids(draft: Draft, name: str, equality_ids: Sequence[int]) -> 
     columns = draft.definition.tracked_by_id
     for column_id in equality_ids:
         if column_id not in columns or columns[column_id].is_expression:
-            raise Invalid("intent-malformed", f"{name}: equality id {column_id} is no primitive column")
+            known = "no primitive column whose values can be compared (ids above 10,000,000 have no statistics)"
+            raise Invalid("intent-malformed", f"{name}: equality id {column_id} is {known}")
     if len(set(equality_ids)) != len(equality_ids):
         raise Invalid("intent-malformed", f"{name}: an equality id is named twice")
 
