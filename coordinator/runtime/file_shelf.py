@@ -20,7 +20,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.file_footers import FooterReader
 from rootline.tree.draft.batch import Record
-from rootline.tree.intents.verified_files import stated
+from rootline.tree.intents.verified_files import is_in_place, stated
 from rootline.tree.proof.file_verification import StatedFile, verifies_files
 
 FILES_AHEAD_MAX: Final = 4_096
@@ -42,7 +42,7 @@ class FileShelf:
             for file in map(stated, record.intent.add_data_files):
                 if len(self._looks) >= FILES_AHEAD_MAX:
                     return
-                if file not in self._looks:
+                if file not in self._looks and is_in_place(file):
                     self._looks[file] = tasks.create_task(self._look(file), name=f"looking at {file.location}")
 
     def keep(self, records: Sequence[Record]) -> None:
@@ -65,7 +65,7 @@ class FileShelf:
     async def _look(self, file: StatedFile) -> bool:
         try:
             return await self.reader.fault_of(file) is None
-        except RootlineError:
+        except (RootlineError, TimeoutError):
             return False
         except Exception:  # a bug of ours or of a store's must not end the table's task
             structlog.get_logger().exception("file not looked at ahead", action="retry", table=self._table)

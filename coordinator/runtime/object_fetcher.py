@@ -11,7 +11,7 @@ nothing.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Final, Protocol
@@ -143,18 +143,16 @@ def _is_to_be_proven(proof: LeafProof | None, definition: TableDefinition) -> bo
     """Whether a leaf that was read ahead has no proof that counts: a file may have been stored since."""
     if proof is None or not proof.is_under(definition):
         return True
-    return proof.fault is not None and verifies_files(definition)
+    return verifies_files(definition) and (proof.file_faults is None or len(proof.file_faults) > 0)
 
 
 async def _with_its_files(found: ReadLeaf, files: FooterReader) -> ReadLeaf:
     """What was found of a leaf, with the first fault of its data files, if the table wants them looked at."""
     leaf, proof = found.leaf, found.proof
-    if leaf is None or proof is None or proof.fault is not None:
+    if leaf is None or proof is None or not verifies_files(proof.definition):
         return found
-    if leaf.content is not LeafContent.DATA or not verifies_files(proof.definition):
-        return found
-    fault = await files.fault_in(leaf)
-    return found if fault is None else ReadLeaf(leaf, None, LeafProof(proof.definition, proof.spec_id, fault))
+    fault = await files.fault_in(leaf) if leaf.content is LeafContent.DATA else None
+    return ReadLeaf(leaf, None, replace(proof, file_faults=() if fault is None else (fault,)))
 
 
 async def read_older_leaf(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import io
 import uuid
 
@@ -13,6 +14,7 @@ import pytest
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.client.write.definition_builder import build_definition
 from rootline.coordinator.runtime.file_shelf import FileShelf
+from rootline.coordinator.runtime.object_fetcher import fetch_objects
 from rootline.maintenance.file_leaves import leaf_columns
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, LeafContent, encode_columns
@@ -26,7 +28,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict
 from rootline.storage.rows.file_footers import FooterReader
 from rootline.testing.virtual_loop import run_virtually
-from rootline.tree.draft.batch import Record
+from rootline.tree.draft.batch import FetchedObjects, Needs, Record
 from rootline.tree.proof.file_verification import PROPERTY, StatedFile
 from tests.coordinator.hooked_ports import HookedStore, taking
 from tests.coordinator.running_service import TABLE, running
@@ -232,6 +234,38 @@ async def test_a_leaf_that_comes_with_the_creation_of_its_table_is_looked_at_too
     async with running(store) as service:
         verdicts = await service.commit(creating(), adding("leaf", leaves=(manifest,)))
     assert [told(verdict) for verdict in verdicts] == [COMMITTED, ("rejected", "data-file-missing")]
+
+
+def test_two_definitions_in_one_batch_never_ask_for_a_leaf_in_turn() -> None:
+    async def main() -> None:
+        store = MemoryObjectStore()
+        await put(store, "a")
+        manifest = await stored_leaf(store, leaf_of("a", "absent"), 2)
+        first, second = definition(), definition("footer")
+        second = dataclasses.replace(second, properties={**second.properties, "owner": "tests"})
+        fetched = FetchedObjects()
+        for asked in (first, second, first, second):
+            needs = Needs(frozenset({manifest.location}), proving={manifest.location: asked})
+            fetched = fetched.with_more(await fetch_objects(store, TABLE, needs))
+            proof = fetched.proofs[manifest.location]
+            assert proof.file_faults is not None  # which is all that either of them waits for
+            assert proof.fault is None
+            assert [fault.code for fault in proof.file_faults] == ["data-file-missing"]
+
+    run_virtually(main())
+
+
+async def test_no_place_is_looked_at_where_a_writer_may_not_put_a_file() -> None:
+    store = HookedStore()
+    places = ["metadata/definitions/x.parquet", "s3://other/x.parquet", "../b/data/x.parquet", "/etc/passwd"]
+    async with running(store) as service:
+        await service.commit(creating())
+        verdicts = await service.commit(
+            *(adding(f"at-{at}", data_file("x", location=place)) for at, place in enumerate(places))
+        )
+    assert {told(verdict) for verdict in verdicts} == {("rejected", "location-invalid")}
+    assert [key for operation, key in store.calls if operation == "get" and "x.parquet" in key] == []
+    assert [key for operation, key in store.calls if "passwd" in key] == []
 
 
 # when they are looked at

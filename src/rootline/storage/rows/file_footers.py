@@ -24,6 +24,7 @@ from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.content_entry import FileFormat
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
+from rootline.schemas.location_rules import is_plain
 from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata.stored_file import stored_key
 from rootline.storage.whole_objects import parts_of
@@ -153,4 +154,5 @@ def _portions(leaf: Leaf) -> Iterator[list[StatedFile]]:
         yield [
             StatedFile(location, FileFormat(kind), count, size or 0, key_metadata is not None)
             for location, kind, count, size, key_metadata in rows
+            if is_plain(location)  # others are refused under every definition
         ]

@@ -56,12 +56,12 @@ def missing_leaves(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Nee
 
 
 def _is_missing(manifest: AddedManifest, draft: Draft, fetched: FetchedObjects) -> bool:
-    """Whether the leaf is not there, or not its proof, if looking at its files is part of that."""
+    """Whether the leaf is not there, or its files were not looked at although the table asks for that."""
     location = manifest.location
     if fetched.leaves.get(location) is None or not verifies_files(draft.definition):
         return location not in fetched.leaves
     proof = fetched.proofs.get(location)
-    return proof is None or not proof.is_under(draft.definition)
+    return proof is None or proof.file_faults is None
 
 
 def writer_leaves(
@@ -142,6 +142,8 @@ def _proof(leaf: Leaf, draft: Draft, fetched: FetchedObjects) -> LeafProof:
     proof = known if known is not None and is_of_this else prove_leaf(leaf, draft.definition)
     if proof.fault is not None:
         raise proof.fault
+    if known is not None and known.file_faults and verifies_files(draft.definition):
+        raise known.file_faults[0]
     return proof
 
 
