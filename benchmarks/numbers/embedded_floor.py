@@ -8,6 +8,7 @@ Invariants: both ways of waking are of the same log on the same disk; times of t
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import tempfile
@@ -78,10 +79,9 @@ def _ms(seconds: list[float]) -> str:
 def _wakings(folder: Path, with_bells: bool) -> list[float]:
     """Seconds from a durable record to its being read, each after a pause."""
     folder.mkdir()
-    if not with_bells:
-        (folder / "waiting").write_text("no folder for bells")
     command = [sys.executable, "-c", _READER, str(folder), str(_RECORDS)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reader:
+    elsewhere = {} if with_bells else {"TMPDIR": str(folder.absolute())}  # where no one rings
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **elsewhere}) as reader:
         assert reader.stdout is not None
         reader.stdout.readline()
         appended = asyncio.run(_append(folder))
