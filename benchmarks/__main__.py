@@ -24,6 +24,7 @@ from benchmarks import (
     many_files,
     next_root,
     self_flush,
+    simulation,
     takeover,
     two_processes,
     verified_files,
@@ -83,6 +84,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "self-flush": self_flush.measure,
     "many-files": many_files.measure,
     "export": export_cost.measure,
+    "simulation": simulation.measure,
 }
 
 

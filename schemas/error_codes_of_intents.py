@@ -190,6 +190,18 @@ CODES_OF_INTENTS: Final = (
         "See where it is now (`rootline tag TABLE`), and decide again.",
     ),
     ErrorCode(
+        "definition-changed",
+        "Invalid",
+        "The table's definition is not the one that the changes were made for: another change came first.",
+        "Load the table again and make the change on its present definition; `table.alter()` does so by itself.",
+    ),
+    ErrorCode(
+        "evolution-illegal",
+        "Invalid",
+        "A table cannot go from its definition to this one: rows that are there could not be read as they were meant.",
+        "The message names the column and the rule. Add a column instead of changing one, or rewrite the table.",
+    ),
+    ErrorCode(
         "tag-unknown",
         "Invalid",
         "The table has no tag of this name.",

@@ -177,7 +177,7 @@ class Reaffiliation(WireModel):
 
 
 class VersionReference(WireModel):
-    """A version of the table, for what the kind says: to be tagged, or to be restored.
+    """A version of the table, for what the kind says: to be tagged, to be restored, or the oldest one to keep.
 
     `tag` and `seen_version` are of kind tag only: the tag's name, and where the writer saw it (`None`: nowhere).
     `version` is `None` to delete a tag.
@@ -190,6 +190,14 @@ class VersionReference(WireModel):
 
 class AdoptedRoot(WireModel):
     """A root that says what an Iceberg table of V1 to V3 is; `digest` is the one in its header."""
+
+    location: str
+    file_size_in_bytes: Count
+    digest: Annotated[bytes, Field(min_length=32, max_length=32)]
+
+
+class StoredPage(WireModel):
+    """A page that is stored already, below `metadata/pages/`; `digest` is the SHA-256 of all its bytes."""
 
     location: str
     file_size_in_bytes: Count
@@ -222,6 +230,7 @@ class Intent(WireModel):
     reaffiliate: Annotated[tuple[Reaffiliation, ...], Field(fail_fast=True)] = ()
     ref: VersionReference | None = None
     adopt: AdoptedRoot | None = None
+    page: StoredPage | None = None
 
     @model_validator(mode="after")
     def _shape_of_kind(self) -> Intent:
@@ -268,6 +277,7 @@ __all__ = [
     "Isolation",
     "Reaffiliation",
     "RemovedFile",
+    "StoredPage",
     "VectorReference",
     "VersionReference",
 ]

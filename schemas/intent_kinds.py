@@ -29,6 +29,9 @@ class IntentKind(StrEnum):
     TAG = "tag"
     RESTORE = "restore"
     REWRITE = "rewrite"
+    EXPIRE = "expire"
+    SWEEP = "sweep"
+    ALTER = "alter"
 
 
 class Names(Enum):
@@ -69,6 +72,7 @@ CARGO: Final = (
     "reaffiliate",
     "ref",
     "adopt",
+    "page",
 )
 """The fields of an intent that carry what it changes."""
 _MADE_FROM: Final = {"made_from_version": "the root that it was made from"}
@@ -100,6 +104,15 @@ SHAPES: Final[Mapping[IntentKind, KindShape]] = {
         must_carry=_carries("remove_files"),
         must_name={"read_sequence_number": "what is newer still reaches the new files"},
     ),
+    IntentKind.EXPIRE: KindShape(
+        _carries("ref", "page"),
+        must_carry=_carries("ref"),
+        must_name=_MADE_FROM,
+        ref=Names.A_VERSION,
+        is_maintenance=True,
+    ),
+    IntentKind.ALTER: KindShape(_carries("definition")),
+    IntentKind.SWEEP: KindShape(_carries("page"), must_name=_MADE_FROM, is_maintenance=True),
 }
 MAINTENANCE_KINDS: Final = frozenset(kind for kind, shape in SHAPES.items() if shape.is_maintenance)
 """The kinds of workers."""

@@ -61,12 +61,17 @@ def reason_of(fault: ErrorDetails) -> str:
     return _KINDS.get(kind.partition("_")[0], f"cannot be used ({kind})")
 
 
-def invalid_model(name: str, error: ValidationError) -> Invalid:
-    """`intent-malformed`, naming the model and what is wrong with each of the first few fields."""
+def fault_of_model(error: ValidationError) -> str:
+    """What is wrong with each of the first few fields."""
     faults = error.errors(include_input=False, include_url=False)
     shown = [f"{'.'.join(map(str, fault['loc']))} {reason_of(fault)}".strip() for fault in faults[:_SHOWN_MAX]]
     more = [f"{len(faults) - _SHOWN_MAX} more"] if len(faults) > _SHOWN_MAX else []
-    return Invalid("intent-malformed", f"{name}: {'; '.join([*shown, *more])}")
+    return "; ".join([*shown, *more])
+
+
+def invalid_model(name: str, error: ValidationError) -> Invalid:
+    """`intent-malformed`, naming the model and what is wrong with it."""
+    return Invalid("intent-malformed", f"{name}: {fault_of_model(error)}")
 
 
 def invalid_settings(error: ValidationError, prefix: str) -> Invalid:

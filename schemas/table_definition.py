@@ -14,10 +14,11 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
+import pydantic
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform, Transform, UnknownTransform, parse_transform
@@ -27,6 +28,7 @@ from rootline.schemas.default_values import unreadable_default
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.expression_types import Function, function_of, result_type_of
 from rootline.schemas.field_ids import MAX_TRACKED_ID
+from rootline.schemas.model_faults import fault_of_model
 
 NAME_MAPPING_PROPERTY: Final = "schema.name-mapping.default"
 """The property that holds the name mapping: field ids for data files that carry none."""
@@ -111,8 +113,20 @@ class TrackedField:
 
 
 @dataclass(frozen=True)
+class PastLayout:
+    """What the statistics of a table were of at some time: of its first `schemas` schemas and `expressions`."""
+
+    schemas: int
+    current_schema_id: int
+    expressions: int
+
+
+@dataclass(frozen=True)
 class TableDefinition:
-    """Everything about a table that is not its files. `last_column_id` covers columns and expressions."""
+    """Everything about a table that is not its files. `last_column_id` covers columns and expressions.
+
+    `past_layouts`: what statistics were encoded under before; writers may not have heard of the change.
+    """
 
     table_uuid: uuid.UUID
     schemas: tuple[Schema, ...]
@@ -124,6 +138,7 @@ class TableDefinition:
     default_sort_order_id: int
     last_column_id: int
     properties: Mapping[str, str]
+    past_layouts: tuple[PastLayout, ...] = ()
 
     @cached_property
     def schema(self) -> Schema:
@@ -169,6 +184,20 @@ class TableDefinition:
         return tuple(found[field_id] for field_id in sorted(found))
 
     @cached_property
+    def past_tracked_fields(self) -> tuple[tuple[TrackedField, ...], ...]:
+        """`tracked_fields` as they were, the oldest first."""
+        return tuple(
+            replace(
+                self,
+                schemas=self.schemas[: past.schemas],
+                current_schema_id=past.current_schema_id,
+                expressions=self.expressions[: past.expressions],
+                past_layouts=(),
+            ).tracked_fields
+            for past in self.past_layouts
+        )
+
+    @cached_property
     def tracked_by_id(self) -> Mapping[int, TrackedField]:
         """Tracked id → field."""
         return {field.tracked_id: field for field in self.tracked_fields}
@@ -204,7 +233,9 @@ class TableDefinition:
         return json.dumps(self._as_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
     def _as_json(self) -> dict[str, Any]:
+        past = [[each.schemas, each.current_schema_id, each.expressions] for each in self.past_layouts]
         return {
+            **({"past-layouts": past} if past else {}),
             "format-version": 4,
             "table-uuid": str(self.table_uuid),
             "last-column-id": self.last_column_id,
@@ -291,14 +322,16 @@ def _sort_field_json(field: SortField) -> dict[str, Any]:
     }
 
 
-def _schema_of(body: dict[str, Any]) -> Schema:
+def schema_of_json(body: dict[str, Any]) -> Schema:
+    """The schema that a JSON object is. Raises `ValueError`, naming what is wrong."""
     try:
         return Schema.model_validate(body)
     except Exception as error:  # the model lets through whatever the parser of a default raises
         fault = unreadable_default(body)
         if fault is not None:
             raise ValueError(f"schema {body.get('schema-id')}: {fault}") from error
-        raise ValueError(f"schema cannot be read: {error}") from error
+        reason = fault_of_model(error) if isinstance(error, pydantic.ValidationError) else str(error)
+        raise ValueError(f"schema cannot be read: {reason}") from error
 
 
 def _definition_from(body: dict[str, Any]) -> TableDefinition:
@@ -306,7 +339,7 @@ def _definition_from(body: dict[str, Any]) -> TableDefinition:
         raise ValueError(f"format-version {body['format-version']} is not 4")
     return TableDefinition(
         table_uuid=uuid.UUID(body["table-uuid"]),
-        schemas=tuple(_schema_of(schema) for schema in body["schemas"]),
+        schemas=tuple(schema_of_json(schema) for schema in body["schemas"]),
         current_schema_id=body["current-schema-id"],
         expressions=tuple(
             Expression(
@@ -333,4 +366,12 @@ def _definition_from(body: dict[str, Any]) -> TableDefinition:
         default_sort_order_id=body["default-sort-order-id"],
         last_column_id=body["last-column-id"],
         properties=body["properties"],
+        past_layouts=tuple(PastLayout(*_counts(item)) for item in body.get("past-layouts", ())),
     )
+
+
+def _counts(item: list[int]) -> tuple[int, int, int]:
+    schemas, current, expressions = item
+    if not all(type(number) is int and number >= 0 for number in item):
+        raise ValueError(f"past-layouts: {item!r:.60} are no three numbers")
+    return schemas, current, expressions

@@ -22,6 +22,8 @@ EXTRAS_OF = {
     "rootline.adapters.kafka": ("kafka",),
     "rootline.adapters.s3": ("s3",),
     "rootline.catalog.rest": ("server",),
+    "rootline.client.read.frames": ("pandas", "polars"),
+    "rootline.client.read.scan": ("pandas", "polars"),
     "rootline.coordinator.http": ("server",),
     "rootline.demo": ("demo", "spark"),
     "rootline.spark": ("spark",),

@@ -71,6 +71,7 @@ def test_the_wheel_holds_the_rooms_that_are_links_and_the_files_that_are_no_modu
         "rootline/schemas/avro/intent.avsc",
         "rootline/schemas/avro/intent_1.avsc",
         "rootline/schemas/avro/intent_2.avsc",
+        "rootline/schemas/avro/intent_4.avsc",
         "rootline/schemas/avro/verdict.avsc",
         "rootline/schemas/avro/dead_letter.avsc",
         "rootline/py.typed",

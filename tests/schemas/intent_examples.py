@@ -17,6 +17,7 @@ from rootline.schemas.intent import (
     Isolation,
     Reaffiliation,
     RemovedFile,
+    StoredPage,
     VectorReference,
     VersionReference,
 )
@@ -58,6 +59,9 @@ VECTOR = AddedVector(
     cardinality=3,
     referenced_file="data/part-0.parquet",
     replaces_vector=VectorReference(location="data/u.puffin", offset=4),
+)
+PAGE = StoredPage(
+    location="metadata/pages/000102030405060708090a0b0c0d0e0f.avro", file_size_in_bytes=900, digest=bytes(range(32))
 )
 
 
@@ -167,6 +171,15 @@ def intents() -> list[Intent]:
         ),
         Intent(intent_id="i-restore", table="db.events", kind=IntentKind.RESTORE, ref=VersionReference(version=7)),
         Intent(
+            intent_id="i-alter",
+            table="db.events",
+            kind=IntentKind.ALTER,
+            definition=(
+                f'{{"changes":[{{"action":"set-properties","updates":{{"owner":"ops"}}}}],'
+                f'"replaces-definition":"{bytes(range(32)).hex()}"}}'
+            ),
+        ),
+        Intent(
             intent_id="i-adopt",
             table="db.events",
             kind=IntentKind.CREATE,
@@ -185,4 +198,20 @@ def intents() -> list[Intent]:
                 RemovedFile(location="data/b.parquet", vector=VectorReference(location="data/v.puffin", offset=44)),
             ),
         ),
+        Intent(
+            intent_id="i-expire",
+            table="db.events",
+            kind=IntentKind.EXPIRE,
+            made_from_version=500,
+            ref=VersionReference(version=400),
+        ),
+        Intent(
+            intent_id="i-expire-all-but",
+            table="db.events",
+            kind=IntentKind.EXPIRE,
+            made_from_version=500,
+            ref=VersionReference(version=400),
+            page=PAGE,
+        ),
+        Intent(intent_id="i-sweep", table="db.events", kind=IntentKind.SWEEP, made_from_version=501, page=PAGE),
     ]

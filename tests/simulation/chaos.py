@@ -7,12 +7,15 @@ Invariants: every choice comes from the world's seed.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from tests.simulation.faulty_world import World
 from tests.simulation.process import Process
 from tests.simulation.writers import nowhere
 
 _SECONDS = (0.02, 0.1, 0.5, 2.0, 15.0, 400.0)
+_LONG_S = 100.0
+"""Only one process at a time is away for so long: otherwise all of them soon are, and a long world stands still."""
 _NOISE = (b"nothing", b"\xc3\x01\xff", b"{}", b"")
 
 
@@ -29,10 +32,20 @@ async def disturb_process(world: World, process: Process) -> None:
             await process.stop()
             process.start()
         elif roll < 0.8:
-            await process.pause(world.rng.choice(_SECONDS))
+            await _away(world, process.pause)
         else:
-            await process.cut_off(world.rng.choice(_SECONDS))
+            await _away(world, process.cut_off)
         process.raise_failure()
+
+
+async def _away(world: World, leave: Callable[[float], Awaitable[None]]) -> None:
+    seconds = world.rng.choice(_SECONDS)
+    if seconds < _LONG_S:
+        await leave(seconds)
+    elif not world.is_one_away_for_long:
+        world.is_one_away_for_long = True
+        await leave(seconds)
+        world.is_one_away_for_long = False
 
 
 async def disturb_log(world: World, tables: list[str]) -> None:

@@ -54,6 +54,7 @@ class World:
     log: GroupLog
     trace: Trace
     roughness: float = 1.0
+    is_one_away_for_long: bool = False
     rereads: int = 0
     encoded: int = 0
     late: set[asyncio.Task[Any]] = field(default_factory=set)

@@ -19,6 +19,7 @@ from rootline.schemas.log_position import LogRecord, by_name
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.chain import check_table
 from rootline.storage.metadata.table_loader import load_table
+from rootline.tree.evolution.changes import AddSchema, DefinitionChanges
 from rootline.tree.state.table_state import TableState
 from tests.simulation.faulty_world import World
 from tests.simulation.reference import replay
@@ -63,6 +64,9 @@ async def _compare(
     for name, deleted in reference.files.items():
         assert await stored_positions(world, table, state, name) == deleted, f"{name}: other rows are deleted"
     assert reference.tags == dict(state.header.tags), f"{table}: the tags are not those of the accepted intents"
+    wanted = [DefinitionChanges.from_json(text).changes[0] for text in reference.definitions]
+    added = [AddSchema(schema) for schema in state.definition.schemas[1:]]
+    assert added == wanted, f"{table}: the definition is not what its accepted changes make"
     findings = [finding async for finding in check_table(world.store, table)]
     assert not findings, findings
     return state

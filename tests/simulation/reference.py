@@ -23,6 +23,8 @@ class Reference:
     tags: dict[str, int] = field(default_factory=dict)
     past: list[tuple[int, dict[str, set[int]]]] = field(default_factory=lambda: [(0, {})])
     restores: int = 0
+    definitions: list[str] = field(default_factory=list)
+    """The changes that were accepted, in order."""
     leaves: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def commit(self, version: int, intent: Intent, vectors: Mapping[tuple[str, int], frozenset[int]]) -> None:
@@ -45,6 +47,8 @@ class Reference:
             self.tags.pop(intent.ref.tag or "", None)
             if intent.ref.version is not None:
                 self.tags[intent.ref.tag or ""] = intent.ref.version
+        if intent.kind is IntentKind.ALTER:
+            self.definitions.append(intent.definition or "")
         for removed in intent.remove_files:
             del self.files[removed.location]
         for vector in intent.add_vectors:

@@ -12,6 +12,7 @@ import asyncio
 import random
 import uuid
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,7 @@ from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.state.table_state import TableState
 from rootline.workers.app import WorkerService
 from tests.simulation.chaos import disturb_log, disturb_process
+from tests.simulation.decoded_once import decoded_once
 from tests.simulation.faulty_world import Trace, World
 from tests.simulation.judgement import is_drained, judge
 from tests.simulation.process import Process
@@ -76,14 +78,24 @@ def simulate(
     writers: int = 6,
     keep_trace: bool = False,
     limits: HeaderLimits = HEADER_LIMITS,
+    decode_once: bool = True,
 ) -> Outcome:
-    """Run a world of about `steps` intents; raises `AssertionError` when something that must hold fails."""
-    return run_virtually(_simulate(seed, steps, coordinators, writers, keep_trace, limits))
+    """Run a world of about `steps` intents; raises `AssertionError` when something that must hold fails.
+
+    `decode_once`: decode each root and leaf once for all processes, which changes nothing but the time it takes.
+    """
+
+    async def whole() -> Outcome:
+        world, published = _world(seed, keep_trace), Published()
+        with decoded_once() if decode_once else nullcontext():
+            processes = await _live(world, published, seed, steps, coordinators, writers, limits)
+        states = await judge(world, published, TABLES)
+        return await _outcome(seed, world, processes, states)
+
+    return run_virtually(whole())
 
 
-async def _simulate(
-    seed: int, steps: int, coordinators: int, writers: int, keep_trace: bool, limits: HeaderLimits
-) -> Outcome:
+def _world(seed: int, keep_trace: bool) -> World:
     rng = random.Random(seed)
     clock = SeededEnvironment(f"store/{seed}")
     log = GroupLog(
@@ -93,7 +105,13 @@ async def _simulate(
         identity=uuid.UUID(int=rng.getrandbits(128)),
         clock_ms=clock.now_ms,
     )
-    world = World(rng, MemoryObjectStore(clock.now_ms), log, Trace(keep_trace))
+    return World(rng, MemoryObjectStore(clock.now_ms), log, Trace(keep_trace))
+
+
+async def _live(
+    world: World, published: Published, seed: int, steps: int, coordinators: int, writers: int, limits: HeaderLimits
+) -> list[Process]:
+    """Everything happens, and comes to rest."""
     names = [f"coordinator-{number}" for number in range(coordinators)]
     processes = [Process(world, name, CoordinatorService, limits) for name in names]
     processes.append(Process(world, "worker", WorkerService))
@@ -105,7 +123,6 @@ async def _simulate(
     except BaseException:
         await _end(*_tasks(processes))
         raise
-    published = Published()
     crowd = [_writer(world, number, published, seed, max(1, steps // writers)) for number in range(writers)]
     chaos = asyncio.gather(
         disturb_log(world, list(TABLES)), *(disturb_process(world, process) for process in processes)
@@ -127,8 +144,7 @@ async def _simulate(
     finally:
         await _end(chaos, writing, *_tasks(processes))
     await asyncio.gather(*world.late, return_exceptions=True)
-    states = await judge(world, published, TABLES)
-    return await _outcome(seed, world, processes, states)
+    return processes
 
 
 def _writer(world: World, number: int, published: Published, seed: int, steps: int) -> Writer:

@@ -47,7 +47,7 @@ def test_tables_that_are_taken_back_beside_writers_and_workers_are_what_the_acce
     many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(version_difference, "MANY", many)  # entries of a leaf that come back in a leaf of their own
-    outcome = simulate(1003, 150)
+    outcome = simulate(1004, 150)
     assert outcome.restores >= 2
     assert outcome.rewrites >= 1
     assert outcome.leaves > 0
@@ -58,6 +58,12 @@ def test_the_same_seed_gives_the_same_trace() -> None:
     assert first.trace_lines == second.trace_lines
     assert first.trace_digest == second.trace_digest
     assert simulate(6, 60).trace_digest != first.trace_digest
+
+
+def test_a_world_that_decodes_roots_and_leaves_once_is_the_same_world() -> None:
+    once, always = simulate(31, 100, keep_trace=True), simulate(31, 100, keep_trace=True, decode_once=False)
+    assert once.trace_lines == always.trace_lines
+    assert once.leaves == always.leaves > 0
 
 
 def test_a_coordinator_that_takes_409_for_its_own_success_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ import uuid
 from dataclasses import dataclass, field
 from struct import pack
 
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 from pyroaring import BitMap64
 
 from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, encode_leaf
@@ -39,11 +41,14 @@ from rootline.schemas.object_keys import key_of
 from rootline.schemas.verdict import VerdictKind
 from rootline.storage.metadata.table_loader import load_table
 from rootline.storage.metadata.vector_reader import read_vector
+from rootline.tree.evolution.changes import DefinitionChanges, schema_changes
 from rootline.tree.state.table_state import TableState
 from tests.simulation.faulty_world import World
 
 ROWS = 100
 _BODY = b"the coordinator never reads a data file"
+_CROWDED = 40
+"""With more live files in a table than this, writers remove instead of append: its roots do not grow with its age."""
 _LEAVES = 0.2
 """How many of the intents that add files name a leaf of them instead."""
 
@@ -121,7 +126,7 @@ class Writer:
         live = [] if view is None else live_data(view)
         roll = self.rng.random()
         try:
-            if view is None or len(live) < 4 or roll < 0.55:
+            if view is None or len(live) < 4 or (roll < 0.55 and len(live) <= _CROWDED):
                 return self._intent(IntentKind.APPEND, add_data_files=self._files(self.rng.randint(1, 3)))
             chosen = self.rng.sample(live, k=min(len(live), self.rng.randint(1, 2)))
             removed = tuple(RemovedFile(location=name, vector=seen_vector(view, name)) for name in chosen)
@@ -135,6 +140,8 @@ class Writer:
                 return self._rewrite(view, live)
             if roll < 0.98:
                 return self._history(view, roll)
+            if roll < 0.985:
+                return self._alter(view)
         except RootlineError:
             pass
         wrong = self._files(1)[0].model_copy(update={"location": "../outside.parquet"})
@@ -233,6 +240,13 @@ class Writer:
         seen = head.tags.get(tag)
         wanted = None if seen is not None and self.rng.random() < 0.3 else version
         return self._intent(IntentKind.TAG, ref=VersionReference(version=wanted, tag=tag, seen_version=seen))
+
+    def _alter(self, view: TableState) -> Intent:
+        """A column more; whoever changed the definition since makes it a rejection."""
+        more = NestedField(view.definition.last_column_id + 1, self._fresh("column"), LongType(), required=False)
+        schema = Schema(*view.definition.schema.fields, more, schema_id=0)
+        changes = DefinitionChanges(view.header.definition.digest, tuple(schema_changes(schema)))
+        return self._intent(IntentKind.ALTER, definition=changes.to_json())
 
     def _intent(self, kind: IntentKind, **cargo: object) -> Intent:
         return Intent(

@@ -29,7 +29,9 @@ _LATER: Final = {
     name: Intent.model_fields[name].get_default(call_default_factory=True)
     for name in _NAMES[_NAMES.index("add_data_files") + 1 :]
 }
-"""The fields after `add_data_files`, in this form all absent: nulls and empty lists, each of which is a zero byte."""
+"""The fields after `add_data_files`, in this form all absent."""
+_LATER_BYTES: Final = len(shipped_schema("intent")["fields"]) - _NAMES.index("add_data_files") - 1
+"""Of those that the schema has: nulls and empty lists, each of which is a zero byte."""
 _TEXT_BYTES_MAX: Final = 63
 _TEXT: Final = b"|".join(b"\\x%02x.{%d}" % (2 * length, length) for length in range(1, _TEXT_BYTES_MAX + 1))
 _EVEN, _EVEN_FIRST = (b"".join(b"\\x%02x" % byte for byte in range(start, start + 128, 2)) for start in (0, 128))
@@ -67,7 +69,7 @@ _REST: Final = _compiled(
     rb"\x02\x10(.{8})\x00",  # stats_schema, no statistics in the generic form
     _nullable(_INT),  # sort_order_id
     rb"(?:\x00|\x02([\x02-\x7e])((?:%b)+?)\x00)" % _LONG.replace(rb"[\x00", b"[", 1),  # split_offsets, none of them 0
-    rb"\x00{%d}\Z" % (2 + len(_LATER)),  # no key_metadata, no further file, nothing in any later field
+    rb"\x00{%d}\Z" % (2 + _LATER_BYTES),  # no key_metadata, no further file, nothing in any later field
 )
 _OFFSETS: Final = re.compile(_LONG)
 _UUID: Final = re.compile(rb"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)

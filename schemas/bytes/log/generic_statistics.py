@@ -23,6 +23,8 @@ from pyiceberg.types import (
     DoubleType,
     FixedType,
     FloatType,
+    IntegerType,
+    LongType,
     PrimitiveType,
     TimestampNanoType,
     TimestampType,
@@ -112,13 +114,20 @@ def bound_of(
     try:
         bound: Bound
         if binary is not None:
-            bound = from_bytes(tracked.type, binary)
+            bound = from_bytes(_written_type(tracked.type, binary), binary)
         elif value is not None:
             bound = _of_json(tracked.type, value)
         bound_codec(tracked.type, allow_nan=True).encode(bound)
     except (ValueError, TypeError, ArithmeticError, struct.error) as error:
         raise Invalid(_CODE, f"{which}: {side} bound: {error}") from error
     return bound
+
+
+def _written_type(field_type: PrimitiveType, binary: bytes) -> PrimitiveType:
+    """The type that a bound was written as: a column may have become wider since its writer loaded the table."""
+    if len(binary) == 4 and isinstance(field_type, LongType | DoubleType):
+        return IntegerType() if isinstance(field_type, LongType) else FloatType()
+    return field_type
 
 
 def _of_json(field_type: PrimitiveType, value: bool | int | float | str) -> Bound:

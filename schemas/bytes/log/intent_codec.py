@@ -30,6 +30,8 @@ JSON_CONTENT_TYPE: Final = b"application/json"
 EARLIER_VERSIONS: Final[tuple[Mapping[str, Any], ...]] = (shipped_schema("intent_1"), shipped_schema("intent_2"))
 """Schemas of released versions before this one."""
 _FRAMING: Final = RecordFraming(shipped_schema("intent"), EARLIER_VERSIONS)
+_FRAMING_WITH_PAGE: Final = RecordFraming(shipped_schema("intent_4"))
+"""For what `intent.avsc` cannot say, and nothing else: coordinators that do not know it answer `undecodable`."""
 _FILE_LISTS: Final = (
     "add_data_files",
     "add_equality_deletes",
@@ -59,11 +61,12 @@ def encode_intent(intent: Intent) -> bytes:
                 f"intent {intent.intent_id}: {file.location} has bounds as JSON values; "
                 "give lower_bound and upper_bound as bytes, or send the intent as JSON",
             )
-    record = intent.model_dump()
+    framing = _FRAMING if intent.page is None else _FRAMING_WITH_PAGE
+    record = intent.model_dump(exclude={"page"} if intent.page is None else None)
     if intent.table_uuid is not None:
         record["table_uuid"] = str(intent.table_uuid)
     try:
-        return _FRAMING.encode(record)
+        return framing.encode(record)
     except (ValueError, OverflowError, TypeError) as error:
         raise Invalid("intent-malformed", f"intent {intent.intent_id}: {error!s:.200}") from error
 
@@ -90,7 +93,9 @@ def decode_intent(
     plain = read_fast_append(value, limits)
     if plain is not None:
         return plain
-    record = _FRAMING.decode(value, name="intent")
+    framing = _FRAMING_WITH_PAGE if value.startswith(_FRAMING_WITH_PAGE.prefix) else _FRAMING
+    record = framing.decode(value, name="intent")
+    record.setdefault("page", None)
     _check_counts(record, limits)
     try:
         intent = Intent.model_validate(record)
@@ -172,6 +177,8 @@ def _locations(intent: Intent) -> Iterable[str]:
             yield moved.referenced_file
     if intent.adopt is not None:
         yield intent.adopt.location
+    if intent.page is not None:
+        yield intent.page.location
     for removed in intent.remove_files:
         yield removed.location
         if removed.vector is not None:

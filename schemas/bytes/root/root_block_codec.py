@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.schemas.bytes.root.entry_codec import EntryCodec, encode_version_info
+from rootline.schemas.bytes.root.statistics_codec import LazyStats
 from rootline.schemas.bytes.values.avro_container import encode_block
 from rootline.schemas.bytes.values.zstd_frame import PLAIN_BYTES_MAX, compress
 from rootline.schemas.content_entry import ContentEntry, VersionInfo
@@ -38,6 +39,13 @@ class Row:
     def with_version_info(self, version_info: VersionInfo) -> Row:
         """The same row under another status and other numbers; the tail is shared, not encoded again."""
         return quick_row(self.entry.with_version_info(version_info), self.tail)
+
+    def again(self, codec: EntryCodec) -> Row:
+        """The same row in the layout of `codec`; itself when it has no statistics, for the rest is always alike."""
+        statistics = self.entry.content_stats
+        if not isinstance(statistics, LazyStats) and not statistics:
+            return self
+        return quick_row(self.entry, codec.encode_tail(self.entry))
 
 
 quick_row: Final = quick(Row)

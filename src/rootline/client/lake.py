@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rootline.client.session.session import Session, SessionHolder
 from rootline.client.session.writer_stamp import WriterStamp
@@ -21,9 +21,6 @@ from rootline.schemas.identifiers import table_name
 from rootline.storage.metadata.head_finder import existing_head
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyiceberg.schema import Schema
-
     from rootline.client.change.adopt_table import Adopted
     from rootline.client.table_handle import TableHandle
 
@@ -57,7 +54,7 @@ class Lake:
     def create_table(
         self,
         name: str,
-        schema: pa.Schema | Schema,
+        schema: Any,
         *,
         partition_by: Sequence[str] = (),
         expressions: Sequence[str] = (),
@@ -69,7 +66,9 @@ class Lake:
 
         Args:
             name: letters, digits, `_` and `-` on both sides of one dot.
-            schema: an Arrow schema (field ids are made), or an Iceberg one (its ids are kept).
+            schema: an Arrow schema, an Iceberg one (its ids are kept), a data frame of pandas or Polars (its columns,
+                not its rows), or a dict of names and types: words such as `long`, `string not null`, `list<double>`,
+                Arrow types, and dicts for structs.
             partition_by: `column`, `month(column)`, `bucket(8, column)`, `bucket(8, one, other)`, …, each with an
                 optional `as name`.
             expressions: derived values that files keep statistics of: the same terms, and `lower(column)`.
@@ -91,10 +90,15 @@ class Lake:
         from rootline.client.write.create_table import create_table
         from rootline.client.write.definition_builder import build_definition
         from rootline.client.write.existing_table import is_there
+        from rootline.client.write.given_schema import given_schema
 
         checked = table_name(name)
         definition = build_definition(
-            schema, partition_by=partition_by, expressions=expressions, properties=properties, table_uuid=uuid.uuid4()
+            given_schema(schema),
+            partition_by=partition_by,
+            expressions=expressions,
+            properties=properties,
+            table_uuid=uuid.uuid4(),
         )
 
         async def operation(session: Session) -> None:

@@ -24,6 +24,7 @@ from rootline.schemas.table_definition import TableDefinition
 
 if TYPE_CHECKING:
     from rootline.catalog.export.exporter import ExportedTable
+    from rootline.client.change.alter_table import TableChange
     from rootline.client.change.planned_change import ChangeOptions
     from rootline.client.read.scan import Scan
     from rootline.client.read.tree_view import TreeView
@@ -57,8 +58,9 @@ class TableHandle(TableHistory):
         """Add rows: write Parquet files, store them, publish one intent, wait for its verdict.
 
         Args:
-            data: Arrow table or batch, pandas or Polars frame, list of dicts, dict of columns; columns are found by
-                name.
+            data: a data frame of pandas or Polars, an Arrow table, batch or reader, a list of dicts, a dict of columns,
+                or what has `__arrow_c_stream__`. Columns are found by name; values of another type than the table's
+                are cast where none of them changes.
             timeout_s: how many seconds to wait for the verdict.
             target_file_size_bytes: about how large a data file gets.
             summary: text to text, kept in the snapshot.
@@ -72,20 +74,40 @@ class TableHandle(TableHistory):
                 double them: where that matters, publish with a `producer` and keep its receipt.
 
         """
-        from rootline.client.write.append_files import append_files, as_arrow, write_and_store
+        from rootline.client.write.append_files import append_files, write_and_store
+        from rootline.client.write.given_rows import GivenRows
 
-        rows = as_arrow(data)
-        if not rows.num_rows:
+        given = GivenRows.of(data)
+        if not given.num_rows:
             raise Invalid("rows-invalid", f"{self.name}: the data has no rows; give at least one")
 
         async def operation(session: Session) -> Commit:
             definition = await self._definition(session)
-            files = await write_and_store(session, self.name, definition, rows, target_bytes=target_file_size_bytes)
+            try:
+                files = await write_and_store(session, self.name, definition, given, target_file_size_bytes)
+            except Invalid:
+                self._known = None  # perhaps its columns came after it was read
+                definition = await self._definition(session)
+                files = await write_and_store(session, self.name, definition, given, target_file_size_bytes)
             return await append_files(
                 session, self._lake.stamp, self.name, definition, files, timeout_s=timeout_s, summary=summary
             )
 
         return self._changing(operation)
+
+    def alter(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> TableChange:
+        """Change columns and properties: `with table.alter() as change: change.add_column("gate", "string")`.
+
+        All that the block names is committed together when it ends, and planned again when another change came first.
+        Its end raises `Invalid`: `evolution-illegal`, `definition-invalid`.
+        """
+        from rootline.client.change.alter_table import TableChange, commit_change
+
+        def publish(change: TableChange) -> Commit | None:
+            self._known = None
+            return self._changing(lambda session: commit_change(session, self._lake.stamp, change, timeout_s=timeout_s))
+
+        return TableChange(self.name, publish)
 
     def add_files(
         self,
@@ -177,9 +199,9 @@ class TableHandle(TableHistory):
 
         """
         from rootline.client.change.overwrite_rows import overwrite_rows
-        from rootline.client.write.append_files import as_arrow
+        from rootline.client.write.given_rows import GivenRows
 
-        rows = as_arrow(data)
+        rows = GivenRows.of(data)
         options = _options(isolation, timeout_s, target_file_size_bytes, summary)
         return self._changing(
             lambda session: overwrite_rows(session, self._lake.stamp, self.name, rows, where, options)
@@ -247,17 +269,21 @@ class TableHandle(TableHistory):
         where: str | None = None,
         columns: Sequence[str] | None = None,
         *,
+        limit: int | None = None,
         version: int | None = None,
         timestamp: Moment | None = None,
         snapshot_id: int | None = None,
         tag: str | None = None,
     ) -> Scan:
-        """Rows of the table; nothing is read before `.to_arrow()`, `.to_batches()`, `.plan()` or `.count()`.
+        """Rows of the table; nothing is read before `.to_arrow()`, `.to_pandas()`, `.count()` or the like.
+
+        Polars, DuckDB, pyarrow and others also take the scan itself (`__arrow_c_stream__`), and read it as a stream.
 
         Args:
             where: a filter, such as `dep_delay > 60 and carrier = 'UA'`; without it, every row.
             columns: names, in the wanted order; also `_file`, `_pos` and the other metadata columns; without it, all
                 columns of the table.
+            limit: at most so many rows, whichever come first; files are read until there are enough.
             version: as of this version.
             timestamp: as of this moment: datetime or ISO 8601 text with its offset, or milliseconds since the epoch.
             snapshot_id: as of this snapshot.
@@ -277,6 +303,7 @@ class TableHandle(TableHistory):
             where,
             None if columns is None else tuple(columns),
             PointInTime(version, snapshot_id, timestamp, tag),
+            limit,
         )
 
     def definition(self) -> TableDefinition:

@@ -72,7 +72,7 @@ def test_batches_are_as_good_as_a_table() -> None:
         ({"carrier": ["UA"]}, "column id is required, but missing"),
         ({"id": [1, None, None]}, "column id is required, but 2 of 3 rows have none"),
         ({"id": ["1"]}, "column id is a long, not string"),
-        ({"id": [1.0]}, "column id is a long, not double"),
+        ({"id": [1.5]}, r"column id is a long, and row 0 \(the first is 0\) is 1.5, which does not fit"),
         ({"id": [1], "carrier": [2]}, "column carrier is a string, not int64"),
         ({"id": [1], "carier": ["UA"]}, "no column 'carier'"),
     ],

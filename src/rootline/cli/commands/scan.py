@@ -62,28 +62,22 @@ def scan(
     names = [name.strip() for name in columns.split(",") if name.strip()] if columns is not None else None
     with lake_to_read(warehouse, log) as lake:
         wanted = lake.table(table).scan(
-            where, names, version=version, timestamp=timestamp, snapshot_id=snapshot_id, tag=tag
+            where, names, limit=limit, version=version, timestamp=timestamp, snapshot_id=snapshot_id, tag=tag
         )
         if plan:
             output.plan(as_json, table, wanted.plan())
             return
         if count:
-            rows = wanted.count() if limit is None else min(wanted.count(), limit)
+            rows = wanted.count()
             output.line(as_json, {"table": table, "rows": rows}, str(rows))
             return
-        left = limit
         is_headed = as_json
         for batch in wanted.to_batches():
             if not is_headed:
                 sys.stdout.write(_csv(batch.schema.names) + "\n")
                 is_headed = True
-            kept = batch if left is None else batch.slice(0, left)
-            for row in kept.to_pylist():
+            for row in batch.to_pylist():
                 sys.stdout.write((output.json_text(row) if as_json else _csv(row.values())) + "\n")
-            if left is not None:
-                left -= kept.num_rows
-                if left <= 0:
-                    break
         if not is_headed:
             sys.stdout.write(_csv(wanted.schema().names) + "\n")
         sys.stdout.flush()

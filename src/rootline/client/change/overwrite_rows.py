@@ -12,8 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
-
 from rootline.client.change.planned_change import ChangeOptions, commit_planned, planned_intent
 from rootline.client.read.file_plan import FilePlan, plan_files
 from rootline.client.read.file_rows import Match, match_rows, surviving_rows
@@ -21,6 +19,7 @@ from rootline.client.session.commit import Commit
 from rootline.client.session.session import Session
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.append_files import write_and_store
+from rootline.client.write.given_rows import GivenRows
 from rootline.client.write.new_files import for_intent
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind
@@ -40,7 +39,7 @@ async def overwrite_rows(
     session: Session,
     stamp: WriterStamp,
     table: TableName,
-    data: pa.Table,
+    data: GivenRows,
     where: str | None,
     options: ChangeOptions,
 ) -> Commit | None:

@@ -11,7 +11,9 @@ from typing import Final
 from rootline.schemas.errors import Invalid
 
 REPLANS_MAX: Final = 8
-_REPLAN_CODES: Final = {"stale-source", "isolation-conflict", "file-not-live", "row-conflict"}
+_REPLAN_CODES: Final = {"stale-source", "isolation-conflict", "file-not-live", "row-conflict", "definition-changed"}
+_MANY_REPLANS: Final = {"definition-changed": 100}
+"""Of those that are cheap to plan: of many who change a definition at once, one comes through at a time."""
 _FIRST_DELAY_S: Final = 0.02
 _LONGEST_DELAY_S: Final = 1.0
 
@@ -26,7 +28,7 @@ def replan_delay_s(error: Invalid, replans: int, jitter: float, rest_s: float) -
         rest_s: seconds until the caller's deadline.
 
     """
-    if error.code not in _REPLAN_CODES or replans >= REPLANS_MAX:
+    if error.code not in _REPLAN_CODES or replans >= _MANY_REPLANS.get(error.code, REPLANS_MAX):
         return None
     delay_s: float = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2**replans) * (0.5 + jitter)
     return delay_s if delay_s < rest_s else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -19,6 +20,10 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.root_reader import read_definition
 from rootline.storage.rows.data_file_reader import RowsWanted, output_schema
 from rootline.storage.rows.scan_executor import count_rows, scan_batches, scan_table
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +45,33 @@ class Scan:
     where: str | None
     columns: tuple[str, ...] | None
     point: PointInTime
+    limit: int | None = None
 
     def to_arrow(self) -> pa.Table:
         """All rows as one Arrow table, in memory."""
 
         async def operation(session: Session) -> pa.Table:
             plan, wanted = await self._planned(session)
-            return await scan_table(session.store, self.table, plan.scan.tasks(), wanted)
+            return await scan_table(session.store, self.table, plan.scan.tasks(), wanted, limit=self.limit)
 
         return self._holder.run(operation)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """All rows as a pandas data frame, where integers are floats if some of them are null.
+
+        Raises, beside what every method does:
+            Invalid: `setting-invalid`, pandas is not installed.
+
+        """
+        from rootline.client.read.frames import pandas_frame
+
+        return pandas_frame(self.to_arrow)
+
+    def to_polars(self) -> polars.DataFrame:
+        """All rows as a Polars data frame. Raises as `to_pandas`."""
+        from rootline.client.read.frames import polars_frame
+
+        return polars_frame(self.to_arrow)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows in batches of at most 65,536; a few files are in memory at a time."""
@@ -71,7 +94,7 @@ class Scan:
 
         async def operation(session: Session) -> int:
             plan, wanted = await self._planned(session)
-            return await count_rows(session.store, self.table, plan.scan, wanted)
+            return await count_rows(session.store, self.table, plan.scan, wanted, limit=self.limit)
 
         return self._holder.run(operation)
 
@@ -84,10 +107,22 @@ class Scan:
 
         return self._holder.run(operation)
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows as a stream of Arrow batches, as `to_batches`, for whatever takes one: Polars, DuckDB, pyarrow.
+
+        Each stream plans on its own. What goes wrong while it is read is raised by its reader, in that one's words.
+        """
+        plan, wanted = self._holder.run(self._planned)
+        batches = self._holder.iterate(lambda session: self._batches_of(session, plan, wanted))
+        return pa.RecordBatchReader.from_batches(output_schema(wanted), batches).__arrow_c_stream__(requested_schema)
+
     async def _batches(self, session: Session) -> AsyncIterator[pa.RecordBatch]:
         plan, wanted = await self._planned(session)
-        async for batch in scan_batches(session.store, self.table, plan.scan.tasks(), wanted):
+        async for batch in self._batches_of(session, plan, wanted):
             yield batch
+
+    def _batches_of(self, session: Session, plan: FilePlan, wanted: RowsWanted) -> AsyncIterator[pa.RecordBatch]:
+        return scan_batches(session.store, self.table, plan.scan.tasks(), wanted, limit=self.limit)
 
     async def _planned(self, session: Session) -> tuple[FilePlan, RowsWanted]:
         plan = await plan_files(session, self.table, self.where, self.point)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import pyarrow as pa
 
@@ -20,9 +19,9 @@ from rootline.client.session.session import Session
 from rootline.client.session.upload import upload_all
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.data_file_writer import WrittenFile, write_files
+from rootline.client.write.given_rows import GivenRows
 from rootline.client.write.intent_publisher import await_verdict, publish_intent
 from rootline.client.write.new_files import FileList, for_intent
-from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition
@@ -34,42 +33,16 @@ def _fresh_uuids(session: Session) -> Iterator[uuid.UUID]:
         yield uuid.UUID(hex=session.environment.fresh_id())
 
 
-def as_arrow(data: Any) -> pa.Table:
-    """An Arrow table from what holds rows: Arrow, pandas, Polars, a list of dicts, a dict of columns.
-
-    Raises:
-        Invalid: `rows-invalid`, it is none of them.
-
-    """
-    try:
-        if isinstance(data, pa.Table):
-            return data
-        if isinstance(data, pa.RecordBatch):
-            return pa.Table.from_batches([data])
-        if isinstance(data, list):
-            return pa.Table.from_pylist(data)
-        if isinstance(data, Mapping):
-            return pa.table(dict(data))
-        if hasattr(data, "__arrow_c_stream__"):
-            return pa.table(data)
-        if hasattr(data, "to_arrow"):
-            return as_arrow(data.to_arrow())
-        return pa.Table.from_pandas(data, preserve_index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, AttributeError) as error:
-        raise Invalid(
-            "rows-invalid",
-            f"a {type(data).__name__} cannot be read as rows: {error}; give an Arrow table, a data frame, a list of "
-            "dicts, or a dict of columns",
-        ) from error
-
-
 async def write_and_store(
-    session: Session, table: TableName, definition: TableDefinition, data: pa.Table, *, target_bytes: int
+    session: Session, table: TableName, definition: TableDefinition, data: pa.Table | GivenRows, target_bytes: int
 ) -> list[DataFile]:
     """Data files of `data`, in the store."""
-    return await store_written(
-        session, table, lambda ids: write_files(data, definition, ids, target_file_size_bytes=target_bytes)
-    )
+
+    def write(ids: Iterator[uuid.UUID]) -> list[WrittenFile]:
+        rows = data if isinstance(data, pa.Table) else data.for_schema(definition.schema)
+        return write_files(rows, definition, ids, target_file_size_bytes=target_bytes)
+
+    return await store_written(session, table, write)
 
 
 async def store_written(

@@ -7,7 +7,7 @@ columns of the top level first, from 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Final
 
@@ -53,28 +53,32 @@ def iceberg_schema(schema: pa.Schema) -> Schema:
     return assign_fresh_schema_ids(Schema(*struct.fields, schema_id=0))
 
 
-def _fields(fields: Iterable[pa.Field], path: str, ids: count[int]) -> list[NestedField]:
+def _fields(fields: Iterable[pa.Field], path: str, ids: Iterator[int]) -> list[NestedField]:
     found: dict[str, NestedField] = {}
     for field in fields:
         where = f"{path}{field.name}"
         if not field.name or field.name in found:
             raise Invalid("definition-invalid", f"column {where!r}: every column needs a name, and names must differ")
-        field_type = _type(field.type, where, ids)
+        field_type = iceberg_type(field.type, where, ids)
         found[field.name] = NestedField(next(ids), field.name, field_type, required=not field.nullable)
     return list(found.values())
 
 
-def _type(arrow: pa.DataType, where: str, ids: count[int]) -> IcebergType:
+def iceberg_type(arrow: pa.DataType, where: str, ids: Iterator[int]) -> IcebergType:
+    """The Iceberg type of column `where`; `ids` are for the fields of nested types. Raises as `iceberg_schema`."""
     types = pa.types
     if types.is_dictionary(arrow):
-        return _type(arrow.value_type, where, ids)
+        return iceberg_type(arrow.value_type, where, ids)
     if types.is_struct(arrow):
         return StructType(*_fields([arrow.field(at) for at in range(arrow.num_fields)], f"{where}.", ids))
     if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
-        element = _type(arrow.value_type, f"{where}.element", ids)
+        element = iceberg_type(arrow.value_type, f"{where}.element", ids)
         return ListType(next(ids), element, element_required=not arrow.value_field.nullable)
     if types.is_map(arrow):
-        key, value = _type(arrow.key_type, f"{where}.key", ids), _type(arrow.item_type, f"{where}.value", ids)
+        key, value = (
+            iceberg_type(arrow.key_type, f"{where}.key", ids),
+            iceberg_type(arrow.item_type, f"{where}.value", ids),
+        )
         return MapType(next(ids), key, next(ids), value, value_required=not arrow.item_field.nullable)
     return _primitive(arrow, where)
 
@@ -93,6 +97,10 @@ def _primitive(arrow: pa.DataType, where: str) -> IcebergType:
     for accepts, iceberg in _SIMPLE:
         if accepts(arrow):
             return iceberg
+    if types.is_null(arrow):
+        raise Invalid(
+            "definition-invalid", f"column {where}: it has only nulls, so its type is not known; give the column a type"
+        )
     raise Invalid("definition-invalid", f"column {where}: Arrow type {arrow} cannot be stored; cast the column first")
 
 

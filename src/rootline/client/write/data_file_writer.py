@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -126,7 +126,11 @@ def checked_rows(table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch], de
             _check_names(batch.schema.names, definition)
         checked = batch.schema
     projection = RowProjection(find_by_name, _write_default, "rows-invalid", "rows", accepts=may_cast)
-    return pa.Table.from_batches([projection.columns(batch, schema.fields) for batch in given], arrow_schema_of(schema))
+    checked_batches, first_row = [], 0
+    for batch in given:
+        checked_batches.append(replace(projection, first_row=first_row).columns(batch, schema.fields))
+        first_row += batch.num_rows
+    return pa.Table.from_batches(checked_batches, arrow_schema_of(schema))
 
 
 def _check_names(names: Sequence[str], definition: TableDefinition) -> None:

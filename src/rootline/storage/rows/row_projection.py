@@ -34,6 +34,8 @@ from rootline.storage.rows.arrow_types import (
     rows_without_columns,
     storage_of,
 )
+from rootline.storage.rows.exact_cast import exactly, first_misfit
+from rootline.storage.rows.given_maps import is_list_of_pairs, pairs_as_map, struct_as_map
 from rootline.storage.rows.type_promotion import Accepts, may_promote
 
 FindField = Callable[[Sequence[pa.Field]], Callable[[NestedField], int | None]]
@@ -50,7 +52,8 @@ class RowProjection:
     """How rows become rows of the schema. `code` is the error code of rows that do not fit; `subject` begins messages.
 
     A column that the rows lack has its one value of `constant_of`, where that is not `None`, else its default.
-    `accepts`: which types may be in a column, as for stored files unless it says otherwise.
+    `accepts`: which types may be in a column, as for stored files unless it says otherwise. `first_row`: the number
+    that messages give to the first row.
     """
 
     find: FindField
@@ -59,6 +62,11 @@ class RowProjection:
     subject: str
     constant_of: Callable[[NestedField], pa.Array | None] | None = None
     accepts: Accepts = may_promote
+    first_row: int = 0
+
+    @property
+    def _is_strict(self) -> bool:
+        return self.accepts is may_promote
 
     def columns(self, rows: pa.RecordBatch, fields: Sequence[NestedField]) -> pa.RecordBatch:
         """`rows` as the columns `fields`, in their order.
@@ -68,7 +76,7 @@ class RowProjection:
 
         """
         arrays, find = rows.columns, self.find(list(rows.schema))
-        found = [self._member(arrays, find, field, "", rows.num_rows, None) for field in fields]
+        found = [self._member(arrays, find, field, "", rows.num_rows, None, self.first_row) for field in fields]
         schema = pa.schema([arrow_field_of(field) for field in fields])
         if not found:
             return rows_without_columns(rows.num_rows)
@@ -82,10 +90,14 @@ class RowProjection:
         path: str,
         length: int,
         parent_is_valid: pa.Array | None,
+        row: int | None,
     ) -> pa.Array:
         name = f"{path}{wanted.name}"
         at = find(wanted)
-        array = self._absent(wanted, name, length) if at is None else self._array(arrays[at], wanted.field_type, name)
+        if at is None:
+            array = self._absent(wanted, name, length)
+        else:
+            array = self._array(arrays[at], wanted.field_type, name, row)
         if wanted.required and array.null_count:
             missing = array.is_null()
             if parent_is_valid is not None:
@@ -117,50 +129,80 @@ class RowProjection:
             reason = f"has the default {default!r:.80}, which is no {wanted.field_type}; give the column in every row"
             raise self._error(name, reason) from error
 
-    def _array(self, array: pa.Array, wanted: IcebergType, name: str) -> pa.Array:
-        if isinstance(array, pa.DictionaryArray):
-            array = array.dictionary_decode()
+    def _array(self, array: pa.Array, wanted: IcebergType, name: str, row: int | None) -> pa.Array:
+        """`row` is the number of the row of the first value; `None` where values are not one to a row."""
+        array = _plain(array)
+        if isinstance(wanted, PrimitiveType):
+            return self._primitive(array, wanted, name, row)
+        if pa.types.is_null(array.type):
+            return pa.nulls(len(array), arrow_type_of(wanted))
         if isinstance(wanted, StructType) and pa.types.is_struct(array.type):
-            return self._struct(array, wanted, name)
-        if isinstance(wanted, ListType) and (
-            pa.types.is_large_list(array.type) or pa.types.is_fixed_size_list(array.type)
-        ):
-            array = array.cast(pa.list_(array.type.value_field))
+            return self._struct(array, wanted, name, row)
         if isinstance(wanted, ListType) and pa.types.is_list(array.type):
             return self._list(array, wanted, name)
         if isinstance(wanted, MapType) and pa.types.is_map(array.type):
             return self._map(array, wanted, name)
-        if isinstance(wanted, PrimitiveType):
-            return self._primitive(array, wanted, name)
-        if pa.types.is_null(array.type):
-            return pa.nulls(len(array), arrow_type_of(wanted))
+        if isinstance(wanted, MapType) and not self._is_strict:
+            if is_list_of_pairs(array.type):
+                return self._map_of(pairs_as_map(array), wanted, name)
+            if pa.types.is_struct(array.type):
+                return self._map_of_struct(array, wanted, name, row)
         raise self._error(name, f"is a {wanted}, not {array.type}")
 
-    def _struct(self, array: pa.StructArray, wanted: StructType, name: str) -> pa.Array:
-        children = array.flatten()
+    def _struct(self, array: pa.StructArray, wanted: StructType, name: str, row: int | None) -> pa.Array:
+        children, given = array.flatten(), list(array.type)
+        if not self._is_strict:
+            self._check_members([field.name for field in given], wanted, name)
         is_valid = array.is_valid() if array.null_count else None
-        find = self.find(list(array.type))
-        members = [self._member(children, find, field, f"{name}.", len(array), is_valid) for field in wanted.fields]
+        find = self.find(given)
+        path, length = f"{name}.", len(array)
+        members = [self._member(children, find, field, path, length, is_valid, row) for field in wanted.fields]
         mask = array.is_null() if array.null_count else None
         fields = [arrow_field_of(field) for field in wanted.fields]
         return pa.StructArray.from_arrays(members, fields=fields, mask=mask)
 
+    def _check_members(self, given: Sequence[str], wanted: StructType, name: str) -> None:
+        known = [field.name for field in wanted.fields]
+        for member in given:
+            if member not in known:
+                raise self._error(name, f"has no member {member!r}, only {', '.join(known[:40])}; leave it out")
+            if given.count(member) > 1:
+                raise self._error(name, f"has member {member!r} more than once")
+
     def _list(self, array: pa.ListArray, wanted: ListType, name: str) -> pa.Array:
-        values = self._array(array.values, wanted.element_type, f"{name}.element")
+        values = self._array(array.values, wanted.element_type, f"{name}.element", None)
         if wanted.element_required and array.flatten().null_count:
             raise self._error(f"{name}.element", "is required, but some rows have none")
         offsets, mask = _offsets_and_mask(array)
         return pa.ListArray.from_arrays(offsets, values, type=arrow_type_of(wanted), mask=mask)
 
     def _map(self, array: pa.MapArray, wanted: MapType, name: str) -> pa.Array:
-        keys = self._array(array.keys, wanted.key_type, f"{name}.key")
-        items = self._array(array.items, wanted.value_type, f"{name}.value")
+        keys = self._array(array.keys, wanted.key_type, f"{name}.key", None)
+        items = self._array(array.items, wanted.value_type, f"{name}.value", None)
         if wanted.value_required and items.null_count:
             raise self._error(f"{name}.value", "is required, but some rows have none")
         offsets, mask = _offsets_and_mask(array)
         return pa.MapArray.from_arrays(offsets, keys, items, type=arrow_type_of(wanted), mask=mask)
 
-    def _primitive(self, array: pa.Array, wanted: PrimitiveType, name: str) -> pa.Array:
+    def _map_of(self, parts: tuple[pa.Array, pa.Array, pa.Array], wanted: MapType, name: str) -> pa.Array:
+        offsets, keys, items = parts
+        if keys.null_count:
+            raise self._error(f"{name}.key", "is null in some rows; give every entry of a map a key")
+        keys = self._array(keys, wanted.key_type, f"{name}.key", None)
+        items = self._array(items, wanted.value_type, f"{name}.value", None)
+        if wanted.value_required and items.null_count:
+            raise self._error(f"{name}.value", "is required, but some rows have none")
+        return pa.MapArray.from_arrays(offsets, keys, items, type=arrow_type_of(wanted))
+
+    def _map_of_struct(self, array: pa.StructArray, wanted: MapType, name: str, row: int | None) -> pa.Array:
+        names = [field.name for field in array.type]
+        members = [
+            self._array(member, wanted.value_type, f"{name}.{key}", row)
+            for key, member in zip(names, array.flatten(), strict=True)
+        ]
+        return self._map_of(struct_as_map(array, names, members, arrow_type_of(wanted.value_type)), wanted, name)
+
+    def _primitive(self, array: pa.Array, wanted: PrimitiveType, name: str, row: int | None) -> pa.Array:
         arrow_type = arrow_type_of(wanted)
         if array.type == arrow_type:
             return array
@@ -170,12 +212,41 @@ class RowProjection:
         if not self.accepts(plain.type, wanted):
             raise self._error(name, _mismatch(array.type, wanted, self.accepts))
         try:
-            return as_type(plain, arrow_type)
+            return as_type(plain, arrow_type) if self._is_strict else exactly(plain, arrow_type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise self._error(name, f"is a {wanted}, and a value of {array.type} does not fit: {error}") from error
+            if self._is_strict:
+                reason = f"is a {wanted}, and a value of {array.type} does not fit: {error}"
+            else:
+                at = first_misfit(plain, arrow_type)
+                where = "a value" if row is None else f"row {row + at} (the first is 0)"
+                reason = f"is a {wanted}, and {where} is {_shown(plain[at])}, which does not fit; convert the column"
+            raise self._error(name, reason) from error
 
     def _error(self, name: str, reason: str) -> Invalid:
         return Invalid(self.code, f"{self.subject}: column {name} {reason}")
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The same values without an encoding that the table does not have."""
+    if isinstance(array, pa.DictionaryArray):
+        return array.dictionary_decode()
+    if isinstance(array, pa.RunEndEncodedArray):
+        return pc.run_end_decode(array)
+    kind = array.type
+    if pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind) or _is_list_view(kind):
+        return array.cast(pa.list_(kind.value_field))
+    return array
+
+
+def _is_list_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
+
+
+def _shown(value: pa.Scalar) -> str:
+    try:
+        return f"{value.as_py()!r:.80}"
+    except (ValueError, OverflowError):  # a moment that Python has no value for
+        return str(value.cast(pa.int64()))
 
 
 def _mismatch(found: pa.DataType, wanted: PrimitiveType, accepts: Accepts) -> str:

@@ -1,6 +1,6 @@
 """Which Arrow types may be in a column of an Iceberg type: strictly for stored files, leniently for writers' rows.
 
-Owns: both tables. Does not own: the cast of the values, which refuses what does not fit exactly (`row_projection`).
+Owns: both tables. Does not own: the cast of the values, which refuses what does not fit exactly (`exact_cast`).
 Invariants: pure; a stored file is read only as its own type or by a promotion of the specification, however well its
 values would fit; a stored file is never refused for how its format lays out a type (width, unit, offsets).
 
@@ -81,13 +81,14 @@ _STORED: Final[_Families] = (
     ((DoubleType,), (pa.types.is_float32, pa.types.is_float64)),
     ((BinaryType,), _BYTES),
 )
+_NUMBERS: Final[tuple[_Is, ...]] = (pa.types.is_integer, pa.types.is_floating)
 _GIVEN: Final[_Families] = (
     *_ALIKE,
-    ((IntegerType, LongType), (pa.types.is_integer,)),
-    ((FloatType,), (pa.types.is_float16, pa.types.is_float32)),
-    ((DoubleType,), (pa.types.is_floating, pa.types.is_integer)),
+    ((IntegerType, LongType), (*_NUMBERS, pa.types.is_decimal)),
+    ((FloatType, DoubleType), _NUMBERS),
     ((DecimalType,), (pa.types.is_decimal, pa.types.is_integer)),
     ((BinaryType,), (*_BYTES, pa.types.is_fixed_size_binary)),
+    ((DateType,), (_is_local,)),
 )
 
 

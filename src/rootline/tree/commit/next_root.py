@@ -3,7 +3,8 @@
 Owns: which rows go into which block. Does not own: the bytes of rows, blocks and files (`root_codec`), what changed
 (`draft`).
 Invariants: a block whose rows do not change is the same object in the next root, its bytes are never made again; rows
-that show this snapshot's change (ADDED, DELETED) are in the last blocks only; DELETED rows are in one root only.
+that show this snapshot's change (ADDED, DELETED) are in the last blocks only; DELETED rows are in one root only. When
+the layout of statistics changes, every row that has some is encoded once more.
 
 Layout: settled blocks of EXISTING rows · the open block, which holds the youngest EXISTING rows together with this
 snapshot's change and is made again each time. So it is kept short: when its EXISTING rows grow many they settle,
@@ -65,7 +66,8 @@ def next_root(draft: Draft, header: RootHeader, pages: TablePages = NO_PAGES) ->
     shown = [
         *added,
         *(row for row in leaf_rows if row.entry.version_info.status is Status.ADDED),
-        *(_deleted(draft, row) for row in (*draft.rows.removed.values(), *draft.rows.rewritten_removed)),
+        *(_deleted(draft, carried.fitting(row)) for row in draft.rows.removed.values()),
+        *(_deleted(draft, row) for row in draft.rows.rewritten_removed),
         *(row for row in manifest_vector_rows if row.entry.version_info.status is not Status.EXISTING),
     ]
     blocks = carried.settled
@@ -95,10 +97,15 @@ class _Carried:
         self._draft = draft
         self._sync = sync
         self._open: list[RootBlock] = []
+        self._fits = draft.parent is None or draft.parent.root.codec.layout == draft.codec.layout
+
+    def fitting(self, row: Row) -> Row:
+        """A row of the parent in the layout of the next root."""
+        return row if self._fits else row.again(self._draft.codec)
 
     def take(self, blocks: Sequence[RootBlock], unsettled: tuple[int, ...], gone: set[int]) -> None:
         """Sort the parent's blocks: as they are, rebuilt without the rows that are gone, or taken apart."""
-        opened = set(unsettled)
+        opened = set(unsettled) if self._fits else set(range(len(blocks)))
         for ordinal, block in enumerate(blocks):
             if ordinal in opened:
                 self._open.append(block)
@@ -124,10 +131,13 @@ class _Carried:
             numbers = row.entry.version_info
             if id(row) in gone or numbers.status is Status.DELETED:
                 continue
+            fitting = self.fitting(row)
             if numbers.status is Status.EXISTING:
-                yield row
+                if fitting is not row:
+                    self.fresh.append(fitting)
+                yield fitting
                 continue
-            existing = row.with_version_info(
+            existing = fitting.with_version_info(
                 quick_version_info(
                     Status.EXISTING, numbers.snapshot_id, numbers.sequence_number, numbers.file_sequence_number
                 )

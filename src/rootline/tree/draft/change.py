@@ -92,6 +92,8 @@ class Change:
     """EXISTING rows of the files that hold the rows of `replaced`."""
     carried: CarriedFields | None = None
     """What the header carries from now on; `None`: as it was."""
+    definition: TableDefinition | None = None
+    """The table's from now on; `carried` and `objects` go with it. `None`: as it was."""
     restored: Version | None = None
     """The version that the table's content is now that of."""
 

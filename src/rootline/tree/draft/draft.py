@@ -9,6 +9,7 @@ sequence numbers are handed out one by one, row ids only forward.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from pyroaring import BitMap
 
@@ -222,6 +223,8 @@ class Draft:
             self.in_leaves.move(location, ordinals, number)
         if change.carried is not None:
             self.carried = change.carried
+        if change.definition is not None:
+            self._redefine(change.definition)
         return number
 
     def accept_row(self, row: Row) -> SequenceNumber:
@@ -244,6 +247,16 @@ class Draft:
         """Take out a leaf none of whose entries is live, or leaves in this batch."""
         self.in_leaves.dropped.add(location)
         self.counts.removed.count(self.live.leaf_rows[location].entry)
+
+    def _redefine(self, definition: TableDefinition) -> None:
+        """Go on under another definition; the parent's rows follow when the root is made."""
+        before, self.codec = self.codec, EntryCodec.of_definition(definition)
+        self.definition = definition
+        if self.codec.layout == before.layout:
+            return
+        self.rows.encode_again(self.codec)
+        for location, leaf in self.in_leaves.incoming.items():
+            self.in_leaves.incoming[location] = replace(leaf, row=leaf.row.again(self.codec))
 
     def _bring(self, row: Row, tally: Tally) -> None:
         entry = row.entry

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.tree.state.live_index import Live, LiveIndex
@@ -74,6 +75,11 @@ class RowOverlay:
         self.came_bytes += len(row.tail)
         if entry.content_type is ContentType.POSITION_DELETE:
             self._vectors[entry.referenced_file or ""] = entry
+
+    def encode_again(self, codec: EntryCodec) -> None:
+        """Let what came have the layout of `codec`. What has no place yet is not encoded before it has one."""
+        self.came = {place: row.again(codec) if row.tail else row for place, row in self.came.items()}
+        self.rewritten_removed = [row.again(codec) for row in self.rewritten_removed]
 
     def take_back(self, place: EntryPlace) -> Row | None:
         """Let a row that came leave again; `None`: no row came at `place`."""

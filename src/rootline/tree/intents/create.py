@@ -22,10 +22,10 @@ from rootline.tree.draft.batch import Adopting, FetchedObjects, Needs
 from rootline.tree.draft.change import Beginning, Effect
 from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.proof.adoption import check_named
-from rootline.tree.proof.definition_rules import NESTING_MAX, check_definition
+from rootline.tree.proof.definition_rules import check_definition, check_nesting
 from rootline.tree.state.pending_object import PendingObject
 
-_NAMESPACE: Final = UUID("6b1f3a52-6f0e-5d6c-9d4e-2f8f6a3f1c57")
+_DEFINITIONS: Final = UUID("6b1f3a52-6f0e-5d6c-9d4e-2f8f6a3f1c57")
 
 
 def create(intent: Intent, fetched: FetchedObjects) -> Beginning | Needs:
@@ -58,8 +58,7 @@ def definition_of(intent: Intent) -> TableDefinition:
 
     """
     text = intent.definition or ""
-    if _depth(text) > 4 * NESTING_MAX:
-        raise Invalid("definition-invalid", f"definition: more than {NESTING_MAX} levels of nesting")
+    check_nesting(text)
     try:
         definition = TableDefinition.from_json(text.encode(), name="definition")
     except (Corrupt, UnicodeEncodeError) as error:
@@ -77,17 +76,5 @@ def stored_definition(intent: Intent, definition: TableDefinition) -> tuple[Pend
     """The object to store, and the root's reference to it."""
     body = definition.to_json()
     digest = hashlib.sha256(body).digest()
-    location = definition_location(uuid5(_NAMESPACE, f"{intent.intent_id}\0{digest.hex()}"))
+    location = definition_location(uuid5(_DEFINITIONS, f"{intent.intent_id}\0{digest.hex()}"))
     return PendingObject(location, body), DefinitionReference(location, digest)
-
-
-def _depth(text: str) -> int:
-    """The deepest nesting of brackets; those inside strings count too, which only makes it stricter."""
-    depth = deepest = 0
-    for char in text:
-        if char in "{[":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif char in "}]":
-            depth -= 1
-    return deepest

@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_kinds import IntentKind
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Beginning, Change
 from rootline.tree.draft.draft import Draft
+from rootline.tree.intents.alter import alter, alter_violations, says_of_alters
 from rootline.tree.intents.append import append
 from rootline.tree.intents.compact_vectors import compact_vectors
 from rootline.tree.intents.create import create
@@ -54,6 +56,10 @@ class Kind:
     finding: str = "snapshot-wrong"
 
 
+def _not_decided(_draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change | Needs:
+    raise Invalid("kind-unknown", f"this coordinator does not decide intents of kind {intent.kind}")
+
+
 KINDS: Final[Mapping[IntentKind, Kind]] = {  # words of the summary come in this order
     IntentKind.APPEND: Kind(append),
     IntentKind.REMOVE: Kind(remove),
@@ -66,6 +72,9 @@ KINDS: Final[Mapping[IntentKind, Kind]] = {  # words of the summary come in this
     IntentKind.TAG: Kind(tag, says=says_of_tags, rule=tag_violations, finding="tags-wrong"),
     IntentKind.RESTORE: Kind(restore, says=says_of_restores, rule=restore_violations),
     IntentKind.REWRITE: Kind(rewrite, says=says_of_rewrites),
+    IntentKind.ALTER: Kind(alter, says=says_of_alters, rule=alter_violations),
+    IntentKind.EXPIRE: Kind(_not_decided),
+    IntentKind.SWEEP: Kind(_not_decided),
 }
 
 

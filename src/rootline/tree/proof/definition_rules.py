@@ -63,6 +63,21 @@ def check_definition(definition: TableDefinition) -> None:
         raise _invalid(f"a member is of the wrong type: {error!s:.300}") from error
 
 
+def check_nesting(text: str) -> None:
+    """Raises `Invalid` (`definition-invalid`) when a definition's JSON is nested so deep that it cannot be one.
+
+    Brackets in texts count too, which only makes it stricter.
+    """
+    depth = 0
+    for char in text:
+        if char in "{[":
+            depth += 1
+            if depth > 4 * NESTING_MAX:
+                raise _invalid(f"more than {NESTING_MAX} levels of nesting")
+        elif char in "}]":
+            depth -= 1
+
+
 def _check_ids(definition: TableDefinition) -> None:
     schema_ids = [schema.schema_id for schema in definition.schemas]
     _unique("schema id", schema_ids)

@@ -24,6 +24,8 @@ from rootline.tree.proof.statistics_rules import MORE_VALUES, NO_PARTITION_VALUE
 
 _INVALID: Final = "statistics-invalid"
 _MISSING: Final = "statistics-missing"
+_WIDENED: Final = ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
+"""Bounds of a leaf whose writer had not heard yet that a column became wider; readers take values as they are."""
 _COUNTS: Final = tuple(name for name, _, kind in COUNT_FIELDS if not pa.types.is_boolean(kind))
 
 
@@ -90,7 +92,7 @@ def _faults(
     }
     expected = arrow_type_of_bound(tracked.type)
     found = members["lower_bound"].type if "lower_bound" in members else None
-    if found != expected:
+    if found != expected and (found, expected) not in _WIDENED and not _is_wider_decimal(found, expected):
         reason = f"bounds of id {tracked_id} are {found}, the table's type {tracked.type} needs {expected}"
         yield Fault(_INVALID, None, f"{reason}: load the table again and write the leaf with its types")
         return
@@ -104,6 +106,12 @@ def _faults(
             is_nan = pc.or_kleene(pc.is_nan(lower), pc.is_nan(upper))
             yield from first_fault(is_nan, _INVALID, f"id {tracked_id}: a bound is NaN")
         yield from first_fault(pc.greater(lower, upper), _INVALID, f"id {tracked_id}: {CROSSED_BOUNDS}")
+
+
+def _is_wider_decimal(found: pa.DataType | None, expected: pa.DataType | None) -> bool:
+    if found is None or expected is None or not (pa.types.is_decimal128(found) and pa.types.is_decimal128(expected)):
+        return False
+    return bool(found.scale == expected.scale and found.precision < expected.precision)
 
 
 def _of_counts(tracked_id: int, counts: Mapping[str, pa.Array], record_counts: pa.Array) -> Iterator[Fault]:

@@ -12,15 +12,16 @@ Source: format page, "Absent and null" and "Partition values are statistics".
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from rootline.schemas.bytes.log.generic_statistics import from_generic
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.bytes.root.statistics_codec import LazyStats
+from rootline.schemas.bytes.root.statistics_codec import LazyStats, StatisticsCodec
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile
 from rootline.schemas.statistics import ContentStats, FieldStatistics, statistics_violations
-from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.table_definition import TableDefinition, TrackedField
 
 MORE_VALUES: Final = "more values than the file has rows"
 NO_PARTITION_VALUE: Final = "no partition value: give its lower_bound (both bounds null for null)"
@@ -49,17 +50,11 @@ def examined_statistics(data_file: DataFile, definition: TableDefinition, codec:
     encoded = data_file.content_stats
     decoded: ContentStats
     if encoded is not None:
-        if data_file.stats_schema != codec.statistics.fingerprint:
-            raise Invalid(
-                "statistics-invalid",
-                f"{location!r}: content_stats are encoded with schema {(data_file.stats_schema or b'').hex()}, "
-                f"the table's is {codec.statistics.fingerprint.hex()}: load the table again and encode "
-                "with its schema, or send `statistics` (generic) in place of content_stats",
-            )
-        decoded, end = _decoded(encoded, codec, location)
+        of_writer = _codec_of_writer(data_file, definition, codec)
+        decoded, end = _decoded(encoded, of_writer, location)
         if end != len(encoded):
             raise Invalid("statistics-invalid", f"{location!r}: {len(encoded) - end} bytes follow content_stats")
-        kept: ContentStats = LazyStats(codec.statistics, encoded, location)
+        kept: ContentStats = LazyStats(of_writer, encoded, location)
     else:
         decoded = kept = from_generic(data_file.statistics, definition.tracked_by_id) if data_file.statistics else {}
     for tracked_id, item in decoded.items():
@@ -79,9 +74,30 @@ def partition_statistics(stats: ContentStats, spec_ids: tuple[int, ...]) -> Cont
     }
 
 
-def _decoded(encoded: bytes, codec: EntryCodec, location: str) -> tuple[ContentStats, int]:
+def _codec_of_writer(data_file: DataFile, definition: TableDefinition, codec: EntryCodec) -> StatisticsCodec:
+    """What a file's statistics are encoded with: a writer may not have heard of a change of the definition yet."""
+    if data_file.stats_schema == codec.statistics.fingerprint:
+        return codec.statistics
+    for tracked in reversed(definition.past_tracked_fields):
+        earlier = _statistics_codec(tracked, codec.nan_bounds)
+        if data_file.stats_schema == earlier.fingerprint:
+            return earlier
+    raise Invalid(
+        "statistics-invalid",
+        f"{data_file.location!r}: content_stats are encoded with schema {(data_file.stats_schema or b'').hex()}, "
+        f"the table's is {codec.statistics.fingerprint.hex()}: load the table again and encode "
+        "with its schema, or send `statistics` (generic) in place of content_stats",
+    )
+
+
+@lru_cache(maxsize=64)
+def _statistics_codec(tracked: tuple[TrackedField, ...], nan_bounds: frozenset[int]) -> StatisticsCodec:
+    return StatisticsCodec(tracked, nan_bounds=nan_bounds)
+
+
+def _decoded(encoded: bytes, codec: StatisticsCodec, location: str) -> tuple[ContentStats, int]:
     try:
-        return codec.statistics.decode(encoded)
+        return codec.decode(encoded)
     except Invalid as error:
         raise Invalid(error.code, f"{location!r}: content_stats: {error.message}") from error
 

@@ -44,7 +44,7 @@ def generally(value: bytes) -> Intent | None:
     source.seek(10)
     try:
         record: Any = fastavro.schemaless_reader(source, SCHEMA, None)
-        return Intent.model_validate(record) if source.tell() == len(value) else None
+        return Intent.model_validate({**record, "page": None}) if source.tell() == len(value) else None
     except (ValueError, EOFError, LookupError, TypeError, ArithmeticError, MemoryError, ValidationError):
         return None
 

@@ -1,0 +1,250 @@
+"""Changing a table's definition: columns and properties, several at once, committed together.
+
+Owns: the steps that a user names, and planning them again on a definition that came first. Does not own: how a schema
+is edited (PyIceberg's own editor), what is legal (`rootline.tree.evolution`).
+Invariants: nothing is published before the block ends, and nothing if it raises or changes nothing; two users who add
+a column at the same time both get theirs, with different ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, Self, cast
+
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.schema import Schema
+from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.types import IcebergType
+
+from rootline.client.change.planned_change import commit_planned
+from rootline.client.read.time_travel import read_head
+from rootline.client.session.commit import Commit
+from rootline.client.session.session import Session
+from rootline.client.session.writer_stamp import WriterStamp
+from rootline.client.write.given_schema import given_schema
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import Intent, IntentKind
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.metadata.root_reader import read_definition
+from rootline.tree.evolution.changes import (
+    DefinitionChange,
+    DefinitionChanges,
+    RemoveProperties,
+    SetProperties,
+    schema_changes,
+)
+from rootline.tree.evolution.evolve import evolved
+
+ColumnPath = str | tuple[str, ...]
+"""A column by name; a field of a struct as `struct.field`, or as a tuple where a name has a dot of its own."""
+_Step = Callable[[UpdateSchema], object]
+_UNSET: Final = object()
+
+
+@dataclass(eq=False)
+class TableChange:
+    """Changes of one table's definition: `with table.alter() as change: change.add_column("gate", "string")`.
+
+    Each step sees what the ones before it made. `commit`: what the block committed; `None` before its end, and when
+    nothing changed.
+    """
+
+    table: TableName
+    publish: Callable[[TableChange], Commit | None]
+    commit: Commit | None = None
+    _steps: list[_Step] = field(default_factory=list)
+    _properties: list[DefinitionChange] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and (self._steps or self._properties):
+            self.commit = self.publish(self)
+
+    def add_column(
+        self, path: ColumnPath, field_type: Any, doc: str | None = None, *, required: bool = False, default: Any = None
+    ) -> Self:
+        """Add a column after the others. Rows that are there have `default` in it, and a required one needs it.
+
+        Args:
+            path: its name; `struct.field` adds a field to a struct.
+            field_type: as `create_table` takes it: `"long"`, an Arrow or Iceberg type, `{"x": "double"}` for a struct.
+            doc: a comment.
+            required: whether every row must have a value.
+            default: the value of rows that are there, and of those that will be written without the column.
+
+        """
+        found, never_null = _type_of(path, field_type)
+        return self._then(
+            lambda editor: editor.add_column(
+                _path(path), found, doc=doc, required=required or never_null, default_value=default
+            )
+        )
+
+    def drop_column(self, path: ColumnPath) -> Self:
+        """Drop a column; its values stay in the files, and its id is never used again."""
+        return self._then(lambda editor: editor.delete_column(_path(path)))
+
+    def rename_column(self, path: ColumnPath, name: str) -> Self:
+        """Call a column by another name; files do not change, because they name columns by id."""
+        return self._then(lambda editor: editor.rename_column(_path(path), name))
+
+    def update_column(
+        self,
+        path: ColumnPath,
+        field_type: Any = None,
+        doc: str | None = None,
+        *,
+        required: bool | None = None,
+        default: Any = _UNSET,
+    ) -> Self:
+        """Give a column a wider type (int to long, float to double, more digits), a comment, another write default.
+
+        `required=False` lets it be null. `default` is for rows that will be written; those that are there keep theirs.
+        """
+        found = None if field_type is None else _type_of(path, field_type)[0]
+
+        def step(editor: UpdateSchema) -> None:
+            editor.update_column(_path(path), field_type=found, required=required, doc=doc)
+            if default is not _UNSET:
+                editor.set_default_value(_path(path), default)
+
+        return self._then(step)
+
+    def move_column(
+        self,
+        path: ColumnPath,
+        *,
+        first: bool = False,
+        before: ColumnPath | None = None,
+        after: ColumnPath | None = None,
+    ) -> Self:
+        """Move a column to the front, or beside another of the same struct: one of `first`, `before`, `after`."""
+        if (first is True) + (before is not None) + (after is not None) != 1:
+            raise Invalid("definition-invalid", f"move_column {path!r}: give one of first=True, before=, after=")
+        if first:
+            return self._then(lambda editor: editor.move_first(_path(path)))
+        if before is not None:
+            return self._then(lambda editor: editor.move_before(_path(path), _path(before)))
+        assert after is not None
+        return self._then(lambda editor: editor.move_after(_path(path), _path(after)))
+
+    def set_identifier_fields(self, *paths: str) -> Self:
+        """Let these columns identify a row; none: no column does. They must be required."""
+        return self._then(lambda editor: editor.set_identifier_fields(*paths))
+
+    def union_by_name(self, schema: Any) -> Self:
+        """Add the columns of `schema` that the table does not have, and widen those that are wider there."""
+        wanted = given_schema(schema)
+        return self._then(lambda editor: editor.union_by_name(wanted))
+
+    def set_properties(self, properties: Mapping[str, str] | None = None, **more: str) -> Self:
+        """Set table properties, text to text."""
+        updates = {**(properties or {}), **more}
+        for name, value in updates.items():
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise Invalid("definition-invalid", f"property {name!r}: {value!r:.60} is no text; write it as one")
+        self._properties.append(SetProperties(updates))
+        return self
+
+    def remove_properties(self, *names: str) -> Self:
+        """Remove table properties; those that are not set are no error."""
+        self._properties.append(RemoveProperties(names))
+        return self
+
+    def changes_of(self, definition: TableDefinition, digest: bytes) -> DefinitionChanges | None:
+        """What these steps are on `definition`; `None` when they change nothing.
+
+        Raises:
+            Invalid: `definition-invalid` or `evolution-illegal`, naming the column.
+
+        """
+        schema = self._edited(definition) if self._steps else definition.schema
+        changes = DefinitionChanges(
+            digest if self._steps else None, (*(schema_changes(schema) if self._steps else ()), *self._properties)
+        )
+        wire = DefinitionChanges.from_json(changes.to_json())
+        return None if evolved(definition, wire) is definition else changes
+
+    def _edited(self, definition: TableDefinition) -> Schema:
+        schema, last_id = definition.schema, definition.last_column_id
+        for step in self._steps:
+            editor = UpdateSchema(cast("Any", _Edited(_Metadata(schema, last_id))))
+            try:
+                step(editor)
+                schema = editor._apply()
+            except (ValueError, ValidationError, TypeError) as error:
+                raise Invalid("evolution-illegal", f"{self.table}: {error}") from error
+            last_id = max(last_id, schema.highest_field_id)
+        return schema
+
+    def _then(self, step: _Step) -> Self:
+        self._steps.append(step)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class _Metadata:
+    """What the editor asks of a table's metadata. Our own rules know about partition specs."""
+
+    of: Schema
+    last_column_id: int
+    partition_specs: tuple[()] = ()
+
+    def schema(self) -> Schema:
+        return self.of
+
+    @property
+    def schemas(self) -> tuple[Schema, ...]:
+        return (self.of,)
+
+
+@dataclass(frozen=True, slots=True)
+class _Edited:
+    table_metadata: _Metadata
+
+
+async def commit_change(
+    session: Session, stamp: WriterStamp, change: TableChange, *, timeout_s: float
+) -> Commit | None:
+    """Commit `change` on the present definition, again on the next one when another change comes first.
+
+    Raises:
+        Invalid: a column is not there, a step is illegal, or changes come too fast (`definition-changed`).
+        OutcomeUnknown: `verdict-timeout`.
+
+    """
+
+    async def plan() -> Intent | None:
+        head = (await read_head(session.store, change.table)).header
+        changes = change.changes_of(await read_definition(session.store, head), head.definition.digest)
+        if changes is None:
+            return None
+        return Intent(
+            intent_id=session.environment.fresh_id(),
+            table=change.table,
+            table_uuid=head.table_uuid,
+            kind=IntentKind.ALTER,
+            definition=changes.to_json(),
+        )
+
+    return await commit_planned(session, stamp, plan, timeout_s=timeout_s)
+
+
+def _path(path: ColumnPath) -> tuple[str, ...]:
+    parts = tuple(path.split(".")) if isinstance(path, str) else path
+    if not isinstance(parts, tuple) or not parts or not all(isinstance(part, str) and part for part in parts):
+        raise Invalid("definition-invalid", f"column {path!r:.80}: write its name, or a tuple of names")
+    return parts
+
+
+def _type_of(path: ColumnPath, given: Any) -> tuple[IcebergType, bool]:
+    name = ".".join(_path(path))
+    [found] = given_schema({name: given}).fields
+    return found.field_type, found.required

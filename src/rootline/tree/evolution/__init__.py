@@ -1,0 +1,1 @@
+"""How a table definition changes: the changes, what they make of a definition, and the rules that hold between two."""

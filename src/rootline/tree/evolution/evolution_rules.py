@@ -1,0 +1,191 @@
+"""Which step from one definition to the next is legal.
+
+Owns: the rules that need both. Does not own: the rules of one definition by itself (`definition_rules`; of identifier
+fields, the model of a schema), how the next one is made (`evolve`).
+Invariants: pure; a step that passes keeps every data file of the table readable, and means by an id what it meant.
+
+Source: the table specification, "Schema Evolution" and "Default Values".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import VoidTransform
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+)
+
+from rootline.schemas.errors import Invalid
+from rootline.schemas.table_definition import TableDefinition
+
+_PROMOTIONS: Final = {(IntegerType, LongType), (FloatType, DoubleType)}
+_TOP: Final = 0
+"""The parent of a column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A field of a schema, and where it is. `parent`: the id of the field that holds it, 0 for a column.
+
+    `key_of`: the id of the map in whose key it is.
+    """
+
+    field: NestedField
+    name: str
+    parent: int
+    in_struct: bool = True
+    key_of: int | None = None
+
+
+def check_evolution(before: TableDefinition, after: TableDefinition) -> None:
+    """Raises `Invalid` unless a table may go from `before` to `after`, each of which is right by itself.
+
+    Raises:
+        Invalid: `evolution-illegal`, naming the column and the rule.
+
+    """
+    for fault in _faults(before, after):
+        raise Invalid("evolution-illegal", f"definition: {fault}")
+
+
+def placed_fields(schema: Schema) -> dict[int, Placed]:
+    """Field id → the field and its place."""
+    found: dict[int, Placed] = {}
+    pending = [Placed(field, field.name, _TOP) for field in reversed(schema.fields)]
+    while pending:
+        placed = pending.pop()
+        found[placed.field.field_id] = placed
+        pending.extend(_children(placed))
+    return found
+
+
+def may_become(old: IcebergType, new: IcebergType) -> bool:
+    """Whether a column of type `old` may have type `new`, by the specification's promotions."""
+    if isinstance(old, DecimalType) and isinstance(new, DecimalType):
+        return old.scale == new.scale and old.precision <= new.precision
+    if isinstance(old, PrimitiveType) or isinstance(new, PrimitiveType):
+        return old == new or (type(old), type(new)) in _PROMOTIONS
+    return type(old) is type(new)
+
+
+def _children(placed: Placed) -> Iterator[Placed]:
+    field, name, key_of = placed.field, placed.name, placed.key_of
+    own = field.field_id
+    match field.field_type:
+        case StructType() as struct:
+            for child in reversed(struct.fields):
+                yield Placed(child, f"{name}.{child.name}", own, True, key_of)
+        case ListType() as of:
+            yield Placed(of.element_field, f"{name}.element", own, False, key_of)
+        case MapType() as of:
+            yield Placed(of.value_field, f"{name}.value", own, False, key_of)
+            yield Placed(of.key_field, f"{name}.key", own, False, own if key_of is None else key_of)
+
+
+def _faults(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
+    yield from _of_identity(before, after)
+    now = placed_fields(before.schema)
+    ever: dict[int, Placed] = {}
+    for schema in before.schemas:
+        ever.update(placed_fields(schema))
+    ever.update(now)
+    known = {schema.schema_id for schema in before.schemas}
+    for schema in after.schemas:
+        if schema.schema_id not in known or schema.schema_id == after.current_schema_id != before.current_schema_id:
+            yield from _of_schema(schema, now, ever, before.last_column_id)
+    if after.current_schema_id != before.current_schema_id:
+        yield from _of_uses(after)
+
+
+def _of_identity(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
+    if after.table_uuid != before.table_uuid:
+        yield f"the table's uuid {before.table_uuid} cannot become {after.table_uuid}"
+    if after.last_column_id < before.last_column_id:
+        yield f"last-column-id falls from {before.last_column_id} to {after.last_column_id}"
+    for what, old, new in (
+        ("schemas", before.schemas, after.schemas),
+        ("expressions", before.expressions, after.expressions),
+        ("partition specs", before.partition_specs, after.partition_specs),
+        ("sort orders", before.sort_orders, after.sort_orders),
+    ):
+        if new[: len(old)] != old:
+            yield f"{what} that the table has are changed; they can only be added to"
+
+
+def _of_schema(
+    schema: Schema, now: Mapping[int, Placed], ever: Mapping[int, Placed], last_column_id: int
+) -> Iterator[str]:
+    then = placed_fields(schema)
+    for field_id, placed in then.items():
+        name, known = f"column {placed.name!r} (id {field_id})", ever.get(field_id)
+        if known is None:
+            yield from _of_new(name, placed, then, ever, last_column_id)
+        else:
+            yield from _of_known(name, placed, known, is_back=field_id not in now)
+    for field_id, placed in now.items():
+        if placed.key_of is not None and placed.key_of in then and field_id not in then:
+            yield f"column {placed.name!r} (id {field_id}) is part of a map's key, and keys cannot change"
+
+
+def _of_new(
+    name: str, placed: Placed, then: Mapping[int, Placed], ever: Mapping[int, Placed], last_column_id: int
+) -> Iterator[str]:
+    field = placed.field
+    if field.field_id <= last_column_id:
+        yield f"{name}: ids up to {last_column_id} have been used; a new column needs a greater one"
+    if placed.key_of in ever:
+        yield f"{name} is part of a map's key, and keys cannot change"
+    if placed.parent in ever and not placed.in_struct:
+        yield f"{name} cannot take the place of another: a list keeps its element, a map its key and value"
+    is_added_alone = placed.parent == _TOP or placed.parent in ever
+    if is_added_alone and placed.in_struct and field.required and None in (field.initial_default, field.write_default):
+        yield f"{name} is required, and rows that are there lack it: it needs an initial-default and a write-default"
+
+
+def _of_known(name: str, placed: Placed, known: Placed, *, is_back: bool) -> Iterator[str]:
+    field, old = placed.field, known.field
+    if placed.parent != known.parent:
+        yield f"{name} cannot move from one struct to another: its id means the column where it was"
+    if not may_become(old.field_type, field.field_type):
+        yield f"{name} cannot become {field.field_type}, it is {_shown(old.field_type)}"
+    elif placed.key_of is not None and field.field_type != old.field_type and isinstance(old.field_type, PrimitiveType):
+        yield f"{name} is part of a map's key, and keys cannot change"
+    if field.required and (is_back or not old.required):
+        yield f"{name} cannot become required: files may have nulls there, or no such column"
+    if field.initial_default != old.initial_default:
+        yield f"{name}: its initial-default cannot change, because it is the value of rows that are there"
+
+
+def _of_uses(after: TableDefinition) -> Iterator[str]:
+    """What the default spec and the default order are made of must be in the current schema."""
+    there = placed_fields(after.schema)
+    for expr_id in after.spec_by_id(after.default_spec_id).expr_ids:
+        expression = after.expressions_by_id.get(expr_id)
+        if expression is not None and isinstance(expression.parsed, VoidTransform):
+            continue
+        for source_id in (expr_id,) if expression is None else expression.source_ids:
+            if source_id not in there:
+                yield f"column id {source_id} cannot be dropped: the table is partitioned by it"
+    for order in after.sort_orders:
+        if order.order_id == after.default_sort_order_id:
+            for item in order.fields:
+                if item.source_id not in there:
+                    yield f"column id {item.source_id} cannot be dropped: the table is sorted by it"
+
+
+def _shown(of_type: IcebergType) -> str:
+    return str(of_type) if isinstance(of_type, PrimitiveType) else f"a {str(of_type).partition('<')[0]}"

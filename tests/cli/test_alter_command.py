@@ -1,0 +1,61 @@
+"""`rootline table alter`: options become one commit, and what cannot be done says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rootline.connect import connect
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with connect(tmp_path / "lake") as lake:
+        lake.create_table("demo.t", pa.schema([pa.field("id", pa.int32(), nullable=False), ("name", pa.string())]))
+    return tmp_path / "lake"
+
+
+def test_all_options_of_one_call_are_one_commit(folder: Path, run: Run) -> None:
+    words = [
+        *("--add", "gate=string", "--add", "n=long", "--rename", "name=called", "--type", "id=long"),
+        *("--doc", "gate=of the terminal", "--first", "gate", "--after", "n=gate", "--identifier-fields", "id"),
+        *("--property", "owner=ops", "--property", "tier=1", "--remove-property", "tier"),
+    ]
+    result = run("table", "alter", "demo.t", *words, "--warehouse", folder, "--json")
+    assert (result.code, result.records) == (0, [{"table": "demo.t", "changed": True, "version": 1}]), result.err
+    with connect(folder) as lake:
+        definition = lake.table("demo.t").definition()
+    assert [(field.name, str(field.field_type)) for field in definition.schema.fields] == [
+        ("gate", "string"),
+        ("n", "long"),
+        ("id", "long"),
+        ("called", "string"),
+    ]
+    assert definition.schema.identifier_field_ids == [1]
+    assert definition.properties == {"owner": "ops"}
+    dropped = run(
+        "table", "alter", "demo.t", "--drop", "n", "--optional", "id", "--identifier-fields", "", "--warehouse", folder
+    )
+    assert (dropped.code, dropped.out) == (0, "demo.t: changed, version 2\n")
+    again = run("table", "alter", "demo.t", "--property", "owner=ops", "--warehouse", folder)
+    assert (again.code, again.out) == (0, "demo.t: nothing to change\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--add", "gate"), "--add 'gate': write it with an equals sign"),
+        (("--drop", "nowhere"), "nowhere"),
+        (("--type", "id=string"), "Cannot change column type"),
+        (("--add", "gate=sting"), "there is no type 'sting'"),
+    ],
+)
+def test_what_cannot_be_done_says_why_and_changes_nothing(
+    folder: Path, run: Run, words: tuple[str, str], said: str
+) -> None:
+    result = run("table", "alter", "demo.t", *words, "--warehouse", folder)
+    assert (result.code in (1, 2), said in result.err) == (True, True), result.err
+    assert "0 " in run("history", "demo.t", "--warehouse", folder).out

@@ -1,0 +1,137 @@
+"""`table.alter()`: columns and properties change, and every file of the table stays readable."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rootline import Invalid, connect
+from rootline.client.lake import Lake
+from rootline.client.table_handle import TableHandle
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    with connect(tmp_path / "lake") as found:
+        yield found
+
+
+@pytest.fixture
+def table(lake: Lake) -> TableHandle:
+    table = lake.create_table(
+        "demo.t",
+        {"id": "int not null", "price": "float", "at": {"x": "int"}, "name": "string"},
+        partition_by=["bucket(4, id)"],
+    )
+    table.append([{"id": 1, "price": 1.5, "at": {"x": 1}, "name": "a"}])
+    return table
+
+
+def rows(table: TableHandle, **options: object) -> list[dict[str, object]]:
+    return sorted(table.scan(**options).to_arrow().to_pylist(), key=lambda row: row["id"])
+
+
+def test_columns_come_and_go_widen_move_and_change_their_names(table: TableHandle) -> None:
+    with table.alter() as change:
+        change.add_column("gate", "string", "of the terminal")
+        change.add_column("at.y", "double")
+        change.add_column("day", "date", required=True, default=dt.date(2024, 1, 2))
+        change.update_column("id", "long").update_column("price", "double")
+        change.rename_column("name", "called")
+        change.move_column("gate", first=True)
+    assert change.commit is not None
+    assert change.commit.version == 2
+    assert rows(table) == [
+        {"gate": None, "id": 1, "price": 1.5, "at": {"x": 1, "y": None}, "called": "a", "day": dt.date(2024, 1, 2)}
+    ]
+    table.append(
+        [{"id": 2**40, "gate": "A4", "price": 0.1, "at": {"x": 2, "y": 0.5}, "called": "b", "day": dt.date(2025, 1, 1)}]
+    )
+    assert [row["gate"] for row in rows(table)] == [None, "A4"]
+    assert rows(table, where="id > 5000000000") == rows(table)[1:]
+    assert rows(table, where="gate is null and price > 1") == rows(table)[:1]
+    with table.alter() as change:
+        change.drop_column("price").drop_column("at.x")
+    assert [sorted(row) for row in rows(table)] == [["at", "called", "day", "gate", "id"]] * 2
+    assert rows(table, version=1) == [{"id": 1, "price": 1.5, "at": {"x": 1}, "name": "a"}]
+
+
+def test_a_block_that_raises_or_changes_nothing_publishes_nothing(table: TableHandle) -> None:
+    with table.alter() as change:
+        change.set_properties()
+    assert change.commit is None
+    with pytest.raises(ZeroDivisionError), table.alter() as change:
+        change.drop_column("price").rename_column("name", str(1 // 0))
+    assert change.commit is None
+    assert len(list(table.history())) == 2
+
+
+def test_what_is_illegal_says_why_before_anything_is_published(table: TableHandle) -> None:
+    for said, step in {
+        "required": lambda change: change.add_column("b", "int", required=True),
+        "name already exists": lambda change: change.add_column("id", "int"),
+        "partitioned by it": lambda change: change.drop_column("id"),
+        "cannot become": lambda change: change.update_column("name", "binary"),
+        "Could not find field": lambda change: change.rename_column("nowhere", "x"),
+        "one of first=True": lambda change: change.move_column("id"),
+        "there is no type": lambda change: change.add_column("b", "intt"),
+        "is no text": lambda change: change.set_properties(retention=7),
+    }.items():
+        with pytest.raises(Invalid, match=said), table.alter() as change:
+            step(change)
+    assert len(list(table.history())) == 2
+
+
+def test_properties_are_set_and_removed(lake: Lake, table: TableHandle) -> None:
+    with table.alter() as change:
+        change.set_properties({"rootline.append.leaf-files": "5"}, owner="ops")
+    with table.alter() as change:
+        change.remove_properties("owner")
+    assert lake.table("demo.t").definition().properties == {"rootline.append.leaf-files": "5"}
+
+
+def test_thirty_two_who_each_add_a_column_at_once_all_get_theirs(lake: Lake, table: TableHandle) -> None:
+    failed: list[BaseException] = []
+
+    def add(number: int) -> None:
+        try:
+            with lake.table("demo.t").alter(timeout_s=120) as change:
+                change.add_column(f"c{number}", "long")
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(32)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    fields = lake.table("demo.t").scan().to_arrow().schema.names
+    assert set(fields) >= {f"c{number}" for number in range(32)}
+
+
+def test_a_handle_that_has_not_heard_of_the_change_goes_on_writing(lake: Lake, table: TableHandle) -> None:
+    other = lake.table("demo.t")
+    other.append([{"id": 2, "name": "b"}])
+    with table.alter() as change:
+        change.add_column("gate", "string").update_column("id", "long")
+    other.append([{"id": 3, "name": "c"}])
+    other.append([{"id": 4, "name": "d", "gate": "B1"}])
+    assert [(row["id"], row["gate"]) for row in rows(table)] == [(1, None), (2, None), (3, None), (4, "B1")]
+
+
+def test_a_writers_leaf_made_before_a_change_is_taken_after_it(lake: Lake, table: TableHandle) -> None:
+    with table.alter() as change:
+        change.set_properties({"rootline.append.leaf-files": "2"})
+    other = lake.table("demo.t")
+    other.append(pa.table({"id": pa.array(range(40), pa.int32())}), target_file_size_bytes=1)
+    with table.alter() as change:
+        change.update_column("id", "long").update_column("price", "double").add_column("gate", "string")
+    other.append(pa.table({"id": pa.array(range(40, 80), pa.int32())}), target_file_size_bytes=1)
+    assert len(rows(table)) == 81
+    assert [row["id"] for row in rows(table, where="id >= 78")] == [78, 79]
+    assert rows(table, where="id = 3000000000") == []

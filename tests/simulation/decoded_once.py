@@ -1,0 +1,109 @@
+"""Roots and leaves that a whole world decodes once.
+
+Owns: one proven root or leaf for each body, whichever simulated process reads it, and the rows that a leaf has shown.
+Does not own: when something is read, and what happens to the request (`faulty_world`); the judgement, which decodes
+everything itself.
+Invariants: what is decoded follows from the bytes alone, so a world comes to the same trace with this and without it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final, Generic, TypeVar
+from unittest import mock
+
+import pyarrow as pa
+
+from rootline.coordinator.runtime import effect_runner, object_fetcher
+from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.bytes.leaf.leaf_codec import decode_leaf
+from rootline.schemas.bytes.leaf.leaf_inheritance import Inherited
+from rootline.schemas.bytes.root.root_codec import Root, decode_root
+from rootline.schemas.content_entry import ContentEntry
+from rootline.storage.metadata import leaf_reader, root_reader
+from rootline.tree.state import leaf_lookup
+from rootline.tree.state.leaf_keys import LeafKeys
+
+T = TypeVar("T")
+_KEPT_MAX: Final = 300
+
+
+class _SharedLeaf(Leaf):
+    """A leaf that keeps what it was asked for: the leaves of a simulation are small."""
+
+    def __init__(self, proven: Leaf) -> None:
+        self.__dict__.update(proven.__dict__)
+        self._reads: dict[tuple[tuple[str, ...] | None, int | None], pa.Table] = {}
+        self._entries: dict[tuple[int, int], list[ContentEntry]] = {}
+        self.keys: LeafKeys | None = None
+        self._under: dict[Inherited | None, _SharedLeaf] = {self.inherited: self}
+
+    def kept_by(self, keep: Callable[[bytes], bytes | pa.Buffer]) -> Leaf:
+        return self
+
+    def _copy(self, inherited: Inherited | None) -> Leaf:
+        found = self._under.get(inherited)
+        if found is None:
+            copied = super()._copy(inherited)
+            assert isinstance(copied, _SharedLeaf)
+            copied._entries, copied.keys = {}, None
+            found = self._under[inherited] = copied
+        return found
+
+    def _read(self, columns: list[str] | None, group: int | None = None) -> pa.Table:
+        wanted = None if columns is None else tuple(columns), group
+        if wanted not in self._reads:
+            self._reads[wanted] = super()._read(columns, group)
+        return self._reads[wanted]
+
+    def _entries_between(self, start: int, stop: int) -> list[ContentEntry]:
+        if (start, stop) not in self._entries:
+            self._entries[start, stop] = super()._entries_between(start, stop)
+        return self._entries[start, stop]
+
+
+def _keys_of(leaf: Leaf) -> LeafKeys:
+    """What says where in a leaf an entry is; it follows from the leaf."""
+    if not isinstance(leaf, _SharedLeaf):
+        return LeafKeys(leaf)
+    if leaf.keys is None:
+        leaf.keys = LeafKeys(leaf)
+    return leaf.keys
+
+
+class _Kept(Generic[T]):
+    """The last so many, by name and bytes."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[tuple[str, bytes], T] = OrderedDict()
+
+    def get(self, name: str, body: bytes, decode: Callable[[], T]) -> T:
+        place = name, body
+        if place not in self._found:
+            self._found[place] = decode()
+            if len(self._found) > _KEPT_MAX:
+                self._found.popitem(last=False)
+        self._found.move_to_end(place)
+        return self._found[place]
+
+
+@contextmanager
+def decoded_once() -> Iterator[None]:
+    """The product's readers are handed what was decoded from those bytes before."""
+    leaves, roots = _Kept[Leaf](), _Kept[Root]()
+
+    def leaf(body: bytes, *, location: str) -> Leaf:
+        return leaves.get(location, body, lambda: _SharedLeaf(decode_leaf(body, location=location)))
+
+    def root(body: bytes, *, name: str, known: Root | None = None) -> Root:
+        return roots.get(name, body, lambda: decode_root(body, name=name, known=known))
+
+    with ExitStack() as patches:
+        for module in (leaf_reader, object_fetcher):
+            patches.enter_context(mock.patch.object(module, "decode_leaf", leaf))
+        for module in (root_reader, effect_runner):
+            patches.enter_context(mock.patch.object(module, "decode_root", root))
+        patches.enter_context(mock.patch.object(leaf_lookup, "LeafKeys", _keys_of))
+        yield
