@@ -29,6 +29,7 @@ from rootline.schemas.verdict import Verdict
 from rootline.storage.rows.file_footers import FooterReader
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.draft.batch import FetchedObjects, Needs, Record
+from rootline.tree.evolution.changes import DefinitionChanges, SetProperties
 from rootline.tree.proof.file_verification import PROPERTY, StatedFile
 from tests.coordinator.hooked_ports import HookedStore, taking
 from tests.coordinator.running_service import TABLE, running
@@ -234,6 +235,41 @@ async def test_a_leaf_that_comes_with_the_creation_of_its_table_is_looked_at_too
     async with running(store) as service:
         verdicts = await service.commit(creating(), adding("leaf", leaves=(manifest,)))
     assert [told(verdict) for verdict in verdicts] == [COMMITTED, ("rejected", "data-file-missing")]
+
+
+def altering(name: str, verify: str) -> Intent:
+    text = DefinitionChanges(None, (SetProperties({PROPERTY: verify}),)).to_json()
+    return Intent(intent_id=name, table=TABLE, kind=IntentKind.ALTER, definition=text)
+
+
+async def test_files_are_looked_at_from_the_intent_on_that_asks_for_it_to_the_one_that_does_not() -> None:
+    store = MemoryObjectStore()
+    await put(store, "a")
+    manifest = await stored_leaf(store, leaf_of("a", "absent"), 2)
+    async with running(store) as service:
+        verdicts = await service.commit(
+            creating("none"),
+            adding("taken", data_file("one")),
+            altering("on", "footer"),
+            adding("refused", data_file("two")),
+            adding("leaf-refused", leaves=(manifest,)),
+            altering("odd", "often"),
+            altering("off", "none"),
+            adding("taken-too", data_file("three")),
+            adding("leaf-taken", leaves=(manifest,)),
+        )
+    missing = ("rejected", "data-file-missing")
+    assert [told(verdict) for verdict in verdicts] == [
+        COMMITTED,
+        COMMITTED,
+        COMMITTED,
+        missing,
+        missing,
+        ("rejected", "definition-invalid"),
+        COMMITTED,
+        COMMITTED,
+        COMMITTED,
+    ]
 
 
 def test_two_definitions_in_one_batch_never_ask_for_a_leaf_in_turn() -> None:
