@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +26,7 @@ from rootline.coordinator.runtime.leaf_encoder import LeafEncoder, ThreadLeafEnc
 from rootline.coordinator.runtime.metrics import CoordinatorMetrics
 from rootline.coordinator.runtime.partition_assignment import AssignmentSettings
 from rootline.coordinator.runtime.table_loop import TableContext, TableLoop, TableOwner
+from rootline.coordinator.runtime.verdict_lines import VerdictLines
 from rootline.coordinator.runtime.verdict_outbox import Publication
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.ports.environment import Environment
@@ -34,6 +36,7 @@ from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.root_header import RootHeader
+from rootline.schemas.verdict import Verdict
 from rootline.storage.store_probe import probe_store
 from rootline.tree.ledger.outcomes import Acknowledged
 
@@ -66,6 +69,7 @@ class CoordinatorService:
         self._environment = environment or SystemEnvironment()
         self._logger = structlog.get_logger()
         self.metrics = CoordinatorMetrics()
+        self._lines = VerdictLines(self._settings.verdicts_logged_per_s)
         self._encoder: LeafEncoder = ThreadLeafEncoder()
         self._policy = _policy(self._settings, self._environment)
         self._consumer = ConsumerLoop(
@@ -81,6 +85,7 @@ class CoordinatorService:
             ),
             wait_s=self._settings.poll_wait_s,
             remember_every_s=self._settings.offsets_commit_interval_s,
+            told=self._told,
         )
         self._newest: dict[TableName, Version] = {}
         self._delays: dict[TableName, dict[Noted, str]] = {}
@@ -107,6 +112,7 @@ class CoordinatorService:
             running.cancel()
             await asyncio.gather(running, stopped, return_exceptions=True)
             self._ended = True
+            self._lines.close()
             await self._log.close()
         if not running.cancelled() and (error := running.exception()) is not None:
             raise _only(error)
@@ -213,9 +219,14 @@ class CoordinatorService:
         own, told = self._newest.get(table), await self._log.confirmed_version(table)
         return max((version for version in (own, told) if version is not None), default=None)
 
+    def _told(self, verdicts: Sequence[Verdict], is_told_again: bool) -> None:
+        counts = self.metrics.told(verdicts, is_told_again)
+        self._lines.told(verdicts, counts, is_told_again, of_intents=False)
+
     def _observe(self, table: TableName, note: Report | Publication) -> None:
         if isinstance(note, Publication):
-            self.metrics.published(note, self._environment.now_ms())
+            counts = self.metrics.published(note, self._environment.now_ms())
+            self._lines.told(note.verdicts, counts, note.is_told_again)
             if note.version is not None:
                 self._newest.pop(table, None)  # so that the table becomes the newest one
                 self._newest[table] = note.version

@@ -40,6 +40,11 @@ class CoordinatorSettings(BaseSettings):
     unpublished_roots_max: int = Field(default=64, ge=1, description="Roots whose verdicts wait; then commits pause.")
     stop_timeout_s: float = Field(default=20.0, gt=0, description="How long a clean stop may take.")
     poll_wait_s: float = Field(default=1.0, gt=0, description="Longest wait for new records on the log.")
+    verdicts_logged_per_s: int = Field(
+        default=50,
+        ge=0,
+        description="Log lines a second for rejections, and as many for other verdicts; one line counts the rest.",
+    )
     http_host: str = Field(default="127.0.0.1", description="Address of /healthz, /readyz, /metrics and /v1.")
     http_port: int = Field(default=0, ge=0, le=65_535, description="0: the system picks one.")
     http_catalog: bool = Field(

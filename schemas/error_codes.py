@@ -12,6 +12,11 @@ from typing import Final
 from rootline.schemas.error_code import ErrorCode
 from rootline.schemas.error_codes_of_intents import CODES_OF_INTENTS
 
+_WAY_OUT: Final = (
+    "If no copy of a data file is left: `rootline check` prints an intent that takes it out of the table; publish that "
+    "line with `rootline publish`."
+)
+
 _CODES_OF_THE_REST: Final = (
     # stored bytes
     ErrorCode(
@@ -52,7 +57,8 @@ _CODES_OF_THE_REST: Final = (
         "object-missing",
         "Corrupt",
         "An object that a root references does not exist.",
-        "Restore the object from a copy. Run `rootline check`. Restart the coordinator if it quarantined the table.",
+        "Restore the object from a copy. Run `rootline check`. Restart the coordinator if it quarantined the table. "
+        f"{_WAY_OUT}",
     ),
     ErrorCode(
         "profile-unknown",
@@ -157,7 +163,7 @@ _CODES_OF_THE_REST: Final = (
         "length-wrong",
         "Corrupt",
         "An object's length differs from what the entry that names it says.",
-        "Restore the object from a copy.",
+        f"Restore the object from a copy. {_WAY_OUT}",
     ),
     # services
     ErrorCode(
@@ -297,7 +303,7 @@ _CODES_OF_THE_REST: Final = (
         "data-file-corrupt",
         "Corrupt",
         "A data file is not what was committed: its length or number of rows differs, or a page is damaged.",
-        "Restore the object from a copy. Run `rootline check`.",
+        f"Restore the object from a copy. Run `rootline check`. {_WAY_OUT}",
         "Do not delete anything.",
     ),
     ErrorCode(
@@ -350,6 +356,20 @@ _CODES_OF_THE_REST: Final = (
         "A table or namespace is there whose name differs only in case, and the warehouse's file system cannot tell "
         "the two apart.",
         "Use the name that is there, or a name that differs in more than case.",
+    ),
+    ErrorCode(
+        "data-file-mismatch",
+        "Invalid",
+        "A data file's columns are not the table's: one has a type that the table's column cannot take in, or a field "
+        "id that no schema of the table has, so that a column to come would read it.",
+        f"Write the rows again, through Rootline or with the table's field ids. {_WAY_OUT}",
+    ),
+    ErrorCode(
+        "statistics-wrong",
+        "Corrupt",
+        "A data file has other counts of nulls than its entry says, or values outside its bounds: filters miss rows.",
+        "Read the file's rows without a filter and write them again with `overwrite`.",
+        "Do not trust scans with filters until then.",
     ),
 )
 

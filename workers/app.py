@@ -14,6 +14,7 @@ from collections.abc import Awaitable
 from typing import Final, TypeVar
 
 import structlog
+from prometheus_client import CollectorRegistry
 
 from rootline.adapters.memory.task_queue import MemoryTaskQueue
 from rootline.adapters.system_environment import SystemEnvironment
@@ -23,8 +24,10 @@ from rootline.ports.task_queue import Task, TaskKind, TaskQueue
 from rootline.schemas.errors import RootlineError, Unavailable
 from rootline.workers.counters import WorkerCounters
 from rootline.workers.head_watcher import HeadWatcher
-from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, WorkerLog
+from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, WorkerLog
 from rootline.workers.kinds import KINDS
+from rootline.workers.metrics import CANCELLED, FAILED, WorkerMetrics
+from rootline.workers.readiness import WorkerReadiness
 from rootline.workers.settings import WorkerSettings, worker_settings
 
 _log = structlog.get_logger("rootline.workers")
@@ -43,12 +46,18 @@ class WorkerService:
         settings: WorkerSettings | None = None,
         queue: TaskQueue | None = None,
         environment: Environment | None = None,
+        registry: CollectorRegistry | None = None,
     ) -> None:
         self.settings = settings or worker_settings()
         self.counters = WorkerCounters()
         self._environment = environment or SystemEnvironment()
         self._queue = queue or MemoryTaskQueue(tasks_max=self.settings.tasks_max)
-        self._watcher = HeadWatcher(store, self._queue, self._environment, self.settings, self.counters)
+        self.metrics = WorkerMetrics(registry or CollectorRegistry(), [kind.name for kind in KINDS])
+        self._watcher = HeadWatcher(
+            store, self._queue, self._environment, self.settings, self.counters, self._count_failure
+        )
+        self._state = "it has not started"
+        self._queue_trouble = ""
         context = JobContext.of(store, log, self._environment, self.settings)
         self._jobs = [(kind, kind.job(context)) for kind in KINDS]
         self._stopping = asyncio.Event()
@@ -59,6 +68,26 @@ class WorkerService:
 
     async def run(self) -> None:
         """Work until `request_stop`."""
+        self._state = ""
+        try:
+            await self._run()
+        finally:
+            self._state = "it has stopped"
+
+    def readiness(self) -> WorkerReadiness:
+        """Whether it works, and what is wrong."""
+        state = self._state or ("it is stopping" if self._stopping.is_set() else "")
+        return WorkerReadiness(state or self._watcher.trouble or self._queue_trouble, self._watcher.failing)
+
+    async def measure(self) -> None:
+        """Bring the gauges up to date; called when they are about to be read."""
+        try:
+            waiting = await self._queue.waiting()
+        except Unavailable:
+            waiting = None
+        self.metrics.measure(self.counters, waiting)
+
+    async def _run(self) -> None:
         _log.info("worker started", action="worker-started", jobs_at_once=self.settings.jobs_at_once)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._watch(), name="rootline head watcher")]
@@ -91,8 +120,11 @@ class WorkerService:
         while not self._stopping.is_set():
             try:
                 task = await self._unless_stopping(self._queue.take(wait_s=_TAKE_WAIT_S))
+                self._queue_trouble = ""
             except Unavailable as error:
                 self.counters.failures += 1
+                self._count_failure(error)
+                self._queue_trouble = f"the task queue cannot be reached: {error.message}"
                 _log.warning("the task queue cannot be reached", action="queue-unavailable", reason=error.message)
                 await self._unless_stopping(asyncio.sleep(self.settings.poll_interval_s))
                 continue
@@ -110,35 +142,53 @@ class WorkerService:
 
     async def _look(self, task: Task) -> JobReport | None:
         """Try the kinds of the task until one finds something to do; `None` when one fails."""
-        report, label = JobReport(JobOutcome.NOTHING_DUE), task.kind.value
+        report, name, label = JobReport(JobOutcome.NOTHING_DUE), task.kind.value, task.kind.value
         try:
             for kind, job in self._jobs:
                 if kind.task is not task.kind:
                     continue
-                label = kind.label
-                report = await job.run(task.table)
-                self._record(label, task, report)
+                name, label = kind.name, kind.label
+                report = await self._timed(name, job, task)
+                self._record(name, label, task, report)
                 if report.outcome is not JobOutcome.NOTHING_DUE:
                     break
             if task.kind is TaskKind.ROOT and report.has_leaves:
                 await self._queue.offer(Task(TaskKind.LEAVES, task.table, task.noticed_version))
         except Exception as error:  # any error at all: the other tables go on
-            self._failed(label, task, error)
+            self._failed(name, label, task, error)
             return None
         return report
 
-    def _failed(self, label: str, task: Task, error: Exception) -> None:
+    async def _timed(self, name: str, job: Job, task: Task) -> JobReport:
+        began_s, outcome = self._environment.monotonic_s(), CANCELLED
+        self.metrics.began(name)
+        try:
+            report = await job.run(task.table)
+            outcome = report.outcome.value
+            self.metrics.reported(name, report, self._environment.now_ms())
+            return report
+        except Exception:
+            outcome = FAILED
+            raise
+        finally:
+            self.metrics.ended(name, outcome, self._environment.monotonic_s() - began_s)
+
+    def _count_failure(self, error: Exception) -> None:
+        self.metrics.failed(error.code if isinstance(error, RootlineError) else type(error).__name__)
+
+    def _failed(self, name: str, label: str, task: Task, error: Exception) -> None:
         self.counters.failures += 1
-        self._watcher.failed(task.table)
+        self._count_failure(error)
+        self._watcher.failed(task.table, name, str(error) or repr(error))
         facts = {"action": f"{label}-failed", "table": task.table}
         if isinstance(error, RootlineError):
             _log.warning(f"{label} failed", code=error.code, reason=error.message, **facts)
         else:
             _log.exception(f"{label} failed", exc_info=error, **facts)
 
-    def _record(self, label: str, task: Task, report: JobReport) -> None:
+    def _record(self, name: str, label: str, task: Task, report: JobReport) -> None:
         if report.outcome in (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED):
-            self._watcher.succeeded(task.table)
+            self._watcher.succeeded(task.table, name)
         if report.outcome is JobOutcome.NOTHING_DUE:
             _log.debug(f"no {label} is due", action=f"{label}-not-due", table=task.table, version=task.noticed_version)
             return
@@ -149,7 +199,7 @@ class WorkerService:
             self.counters.entries_moved += report.entries
             _log.info(f"{label} committed", action=f"{label}-committed", **facts)
             return
-        self._watcher.failed(task.table)
+        self._watcher.failed(task.table, name, f"{report.outcome}: {report.message or report.code or 'not committed'}")
         action = f"{label}-{report.outcome}"
         _log.warning(f"{label} not committed", action=action, code=report.code, reason=report.message, **facts)
 

@@ -9,7 +9,8 @@ limit; one table's failure does not change when others are looked at; a head is 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -27,12 +28,17 @@ _log = structlog.get_logger("rootline.workers")
 
 @dataclass(slots=True)
 class _Watched:
-    """`quiet`, `failed`: looks without a change, and failures, in a row."""
+    """`quiet`, `failed`: looks without a change, and failures, in a row.
+
+    `unseen`: why its head could not be found; `undone`: kind of maintenance → why it failed.
+    """
 
     due_s: float
     seen: Version | None = None
     quiet: int = 0
     failed: int = 0
+    unseen: str = ""
+    undone: dict[str, str] = field(default_factory=dict)
 
 
 class HeadWatcher:
@@ -45,11 +51,15 @@ class HeadWatcher:
         environment: Environment,
         settings: WorkerSettings,
         counters: WorkerCounters,
+        failed: Callable[[Exception], None],
     ) -> None:
         self._store, self._queue, self._environment = store, queue, environment
         self._settings, self._counters = settings, counters
         self._watched: dict[TableName, _Watched] = {}
         self._discover_s = environment.monotonic_s()
+        self._failed = failed
+        self.trouble = ""
+        """Why the tables cannot be listed, if so."""
 
     @property
     def tables(self) -> list[TableName]:
@@ -67,17 +77,29 @@ class HeadWatcher:
         next_s = min((watched.due_s for watched in self._watched.values()), default=self._discover_s)
         return max(0.0, min(next_s, self._discover_s) - self._environment.monotonic_s())
 
-    def succeeded(self, table: TableName) -> None:
+    @property
+    def failing(self) -> Mapping[TableName, str]:
+        """The tables whose last look or task failed, and why."""
+        found = {}
+        for table, watched in self._watched.items():
+            why = [watched.unseen] if watched.unseen else [f"{kind}: {why}" for kind, why in watched.undone.items()]
+            if why:
+                found[table] = "; ".join(why)
+        return found
+
+    def succeeded(self, table: TableName, kind: str) -> None:
         """A task on `table` was carried out."""
         watched = self._watched.get(table)
         if watched is not None:
             watched.failed = 0
+            watched.undone.pop(kind, None)
 
-    def failed(self, table: TableName) -> None:
+    def failed(self, table: TableName, kind: str, why: str) -> None:
         """A task on `table` failed: look again even if its head stays the same, later than after a success."""
         watched = self._watched.get(table)
         if watched is not None:
             watched.seen = None
+            watched.undone[kind] = why
             watched.failed += 1
             self._plan_next(watched)
 
@@ -88,8 +110,11 @@ class HeadWatcher:
                 found = await list_tables(self._store, known=frozenset(self._watched))
         except Exception as error:
             self._counters.failures += 1
+            self._failed(error)
+            self.trouble = f"the tables cannot be listed: {str(error) or repr(error)}"
             _log.warning("cannot list the tables", action="tables-not-listed", reason=str(error) or repr(error))
             return
+        self.trouble = ""
         for table in found:
             if table not in self._watched:
                 self._watched[table] = _Watched(due_s=now_s)
@@ -100,6 +125,7 @@ class HeadWatcher:
         try:
             async with asyncio.timeout(self._settings.request_timeout_s):
                 head = await find_head(self._store, table)
+            watched.unseen = ""
             if head is None or head.version == watched.seen:
                 watched.quiet += 1
                 self._plan_next(watched)
@@ -107,6 +133,8 @@ class HeadWatcher:
             offer = await self._queue.offer(Task(TaskKind.ROOT, table, head.version))
         except Exception as error:
             self._counters.failures += 1
+            self._failed(error)
+            watched.unseen = f"its head cannot be found: {str(error) or repr(error)}"
             _log.warning("cannot find the head", action="head-not-found", table=table, reason=str(error) or repr(error))
             watched.failed += 1
             self._plan_next(watched)

@@ -29,6 +29,8 @@ class WorkerSettings(BaseSettings):
     leaf_cache_bytes_max: int = Field(
         default=268_435_456, ge=0, description="Bytes of leaves kept to find which one holds a file."
     )
+    http_host: str = Field(default="127.0.0.1", description="Address of /healthz, /readyz and /metrics.")
+    http_port: int = Field(default=0, ge=0, le=65_535, description="0: the system picks one.")
     stop_timeout_s: float = Field(default=20.0, gt=0, description="How long a clean stop may take.")
 
 

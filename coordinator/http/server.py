@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import AsyncIterator
+from typing import Any, Protocol
 
 from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
@@ -20,8 +21,30 @@ from rootline.catalog.rest.serving import serve_app
 from rootline.coordinator.app import CoordinatorService
 
 
-def http_app(service: CoordinatorService, catalog: ServedCatalog | None = None) -> FastAPI:
-    """The routes over `service`, and the Iceberg REST catalog under /v1 if there is one."""
+class Beside(Protocol):
+    """A worker in the same process, whose metrics are in the coordinator's registry."""
+
+    def readiness(self) -> BesideReadiness:
+        """Whether it works, and what is wrong."""
+        ...
+
+    async def measure(self) -> None:
+        """Bring the gauges up to date."""
+        ...
+
+
+class BesideReadiness(Protocol):
+    """What /readyz shows of it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON."""
+        ...
+
+
+def http_app(
+    service: CoordinatorService, catalog: ServedCatalog | None = None, beside: Beside | None = None
+) -> FastAPI:
+    """The routes over `service`, what is `beside` it, and the Iceberg REST catalog under /v1 if there is one."""
     app = FastAPI(title="Rootline coordinator", docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.get("/healthz")
@@ -35,12 +58,16 @@ def http_app(service: CoordinatorService, catalog: ServedCatalog | None = None) 
         readiness = service.readiness()
         tables = {table: {"state": phase.value, "why": why} for table, (phase, why) in service.tables().items()}
         body = {"ready": readiness.ready, "reason": readiness.reason, "tables": tables}
+        if beside is not None:
+            body["worker"] = beside.readiness().to_json()
         return JSONResponse(body, status_code=200 if readiness.ready else 503)
 
     @app.get("/metrics")
     async def metrics() -> Response:
         """The registry in Prometheus' text format."""
         await service.measure()
+        if beside is not None:
+            await beside.measure()
         if catalog is not None:
             catalog.catalog.metrics.measure(int(time.time() * 1000), service.heads())
         return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
@@ -52,8 +79,13 @@ def http_app(service: CoordinatorService, catalog: ServedCatalog | None = None) 
 
 @contextlib.asynccontextmanager
 async def serve(
-    service: CoordinatorService, host: str, port: int, *, catalog: ServedCatalog | None = None
+    service: CoordinatorService,
+    host: str,
+    port: int,
+    *,
+    catalog: ServedCatalog | None = None,
+    beside: Beside | None = None,
 ) -> AsyncIterator[str]:
     """Serve until the block ends; yields the URL that it listens on. Raises `OSError` when the port is taken."""
-    async with serve_app(http_app(service, catalog), host, port) as url:
+    async with serve_app(http_app(service, catalog, beside), host, port) as url:
         yield url

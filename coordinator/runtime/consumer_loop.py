@@ -16,7 +16,13 @@ from typing import Final
 
 import structlog
 
-from rootline.coordinator.runtime.partition_assignment import AssignmentSettings, End, LoopFactory, PartitionAssignment
+from rootline.coordinator.runtime.partition_assignment import (
+    AssignmentSettings,
+    End,
+    LoopFactory,
+    PartitionAssignment,
+    Told,
+)
 from rootline.coordinator.runtime.table_loop import TableLoop
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Assigned, CoordinatorLog, Delivered, FeedEvent, Partition, Revoked
@@ -40,6 +46,7 @@ class ConsumerLoop:
     settings: AssignmentSettings
     wait_s: float
     remember_every_s: float
+    told: Told
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     caught_up: asyncio.Event = field(default_factory=asyncio.Event)
     _unreadable: str = ""
@@ -143,7 +150,9 @@ class ConsumerLoop:
     def _begun(self, event: Assigned, tasks: asyncio.TaskGroup) -> PartitionAssignment:
         partitions = [partition for _, partition, _ in event.starts]
         structlog.get_logger().info("partitions assigned", action="assign", partitions=partitions)
-        assignment = PartitionAssignment(event, self.log, self.make_loop, self.environment, self.settings, tasks)
+        assignment = PartitionAssignment(
+            event, self.log, self.make_loop, self.environment, self.settings, tasks, self.told
+        )
         assignment.begin()
         return assignment
 

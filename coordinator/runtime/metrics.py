@@ -9,15 +9,17 @@ Invariants: a `table` label has at most `TABLES_MAX` tables, and only for tables
 from __future__ import annotations
 
 from collections import Counter as Counts
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from rootline.coordinator.protocol.effects import Noted, Report
 from rootline.coordinator.protocol.machine_state import Phase
+from rootline.coordinator.runtime.verdict_lines import VerdictCounts
 from rootline.coordinator.runtime.verdict_outbox import Publication
 from rootline.ports.intent_feed import Partition
+from rootline.schemas.verdict import Verdict
 
 TABLES_MAX: Final = 200
 _OTHER: Final = "_other"
@@ -34,7 +36,15 @@ class CoordinatorMetrics:
         self._visible = self._histogram("rootline_intent_visible_seconds", "Append of an intent until its verdict.")
         self._puts = self._counter("rootline_put_total", "Conditional PUTs of roots.", "outcome")
         self._rebases = self._counter("rootline_rebases_total", "Batches applied again to another head.", "cause")
-        self._verdicts = self._counter("rootline_verdicts_total", "Verdicts published.", "verdict", "code")
+        self._verdicts = self._counter(
+            "rootline_verdicts_total", "Verdicts of this process that the log has acknowledged.", "verdict", "code"
+        )
+        self._told_again = self._counter(
+            "rootline_verdicts_told_again_total",
+            "Verdicts that were on record before this process told them: decided by one that ended, or lost a race.",
+            "verdict",
+            "code",
+        )
         self._failures = self._counter("rootline_store_failures_total", "Store operations to be tried again.", "table")
         self._apart = self._counter("rootline_clocks_apart_total", "Roots at which the log's and own clock went apart.")
         self._last_commit = self._gauge(
@@ -85,14 +95,19 @@ class CoordinatorMetrics:
             case Noted.HEAD_LOADED | Noted.QUARANTINED | Noted.ENCODING_FAILED:
                 pass
 
-    def published(self, publication: Publication, now_ms: int) -> None:
+    def published(self, publication: Publication, now_ms: int) -> VerdictCounts:
         """Count verdicts, and how long their intents took to become visible."""
-        kinds = Counts((verdict.kind, verdict.code or "") for verdict in publication.verdicts)
-        for (kind, code), count in kinds.items():
-            self._verdicts.labels(kind.value, code).inc(count)
         for appended_ms in publication.appended_ms:
             if appended_ms:
                 self._visible.observe(max(0, now_ms - appended_ms) / 1000)
+        return self.told(publication.verdicts, publication.is_told_again)
+
+    def told(self, verdicts: Sequence[Verdict], is_told_again: bool) -> VerdictCounts:
+        """Count verdicts that the log has acknowledged; how many of each there were."""
+        kinds = Counts((verdict.kind, verdict.code or "") for verdict in verdicts)
+        for (kind, code), count in kinds.items():
+            (self._told_again if is_told_again else self._verdicts).labels(kind.value, code).inc(count)
+        return kinds
 
     def root(self, table: str, size_in_bytes: int, timestamp_ms: int, entries: dict[str, int]) -> None:
         """Describe the newest root; `entries`: content type → rows."""

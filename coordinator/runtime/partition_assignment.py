@@ -33,6 +33,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
 from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.verdict import Verdict
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.outcomes import Acknowledged
 
@@ -43,6 +44,8 @@ _UNLISTABLE_TABLES_MAX: Final = 5_000
 """How many tables whose head cannot be listed are kept in memory before the reading pauses."""
 
 LoopFactory = Callable[[TableName, Acknowledged, TableOwner], TableLoop]
+Told = Callable[[Sequence[Verdict], bool], None]
+"""Called with verdicts on records of no table that the log has acknowledged, and whether they were told before."""
 
 
 class End(Enum):
@@ -76,6 +79,7 @@ class PartitionAssignment:
     environment: Environment
     settings: AssignmentSettings
     tasks: asyncio.TaskGroup
+    told: Told
     tables: dict[TableName, TableLoop] = field(default_factory=dict)
     behind: set[tuple[TableName, Partition]] = field(default_factory=set)
     held_bytes: int = 0
@@ -297,8 +301,13 @@ class PartitionAssignment:
         self._outbox.reject([rejection])
 
     def _rejected(self, rejections: Sequence[Rejection]) -> None:
+        fresh, again = list[Verdict](), list[Verdict]()
         for verdict, _ in rejections:
-            self.frontier.rejection_published((LogId(verdict.log), verdict.partition), verdict.offset)
+            position = LogPosition(LogId(verdict.log), verdict.partition, verdict.offset)
+            (again if position in self._answered else fresh).append(verdict)
+            self.frontier.rejection_published(position[:2], verdict.offset)
+        self.told(fresh, False)
+        self.told(again, True)
 
     def _let_go_of_tables(self, has_new: bool) -> None:
         """Forget tables that do not exist, or a writer could fill the memory with names; and those long idle."""

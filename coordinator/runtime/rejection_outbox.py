@@ -70,14 +70,6 @@ class RejectionOutbox:
 
     def reject(self, rejections: Sequence[Rejection]) -> None:
         """Publish these after those before; of a record that would fill a good part of the room, only what it was."""
-        for verdict, _ in rejections:
-            structlog.get_logger().warning(
-                "intent rejected",
-                action="dead-letter",
-                partition=verdict.partition,
-                offset=verdict.offset,
-                reason=verdict.message,
-            )
         letter_bytes_max = self.bytes_max // _LARGE_LETTERS
         kept = [
             (verdict, letter if size_of(letter) <= letter_bytes_max else coordinates_only(letter))

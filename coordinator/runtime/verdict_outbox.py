@@ -38,7 +38,8 @@ _VERDICT_BYTES: Final = 1_500
 class Publication:
     """What is left of `PublishVerdicts`: when each record was appended (ms), dead letters of those that were rejected.
 
-    `held_bytes`: about what it takes in memory. `answers`: those that no root records.
+    `held_bytes`: about what it takes in memory. `answers`: those that no root records. `is_told_again`: a root had
+    recorded them before this process came to them.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -48,6 +49,7 @@ class Publication:
     version: Version | None
     held_bytes: int
     answers: tuple[Answer, ...] = ()
+    is_told_again: bool = False
 
     @staticmethod
     def of(effect: PublishVerdicts, table: TableName) -> Publication:
@@ -61,6 +63,7 @@ class Publication:
             version=effect.version,
             held_bytes=len(effect.decided) * _VERDICT_BYTES + sum([item.record.size_in_bytes for item in rejected]),
             answers=tuple([_answer(item) for item in rejected]) if effect.is_unrecorded else (),
+            is_told_again=effect.version is None and not effect.is_unrecorded,
         )
 
 

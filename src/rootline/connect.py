@@ -27,6 +27,7 @@ from rootline.adapters.open import open_stored_log as open_stored_log
 from rootline.adapters.open import open_topics as open_topics
 from rootline.adapters.open import store_settings as store_settings
 from rootline.adapters.system_environment import SystemEnvironment
+from rootline.client import checks
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session
 from rootline.coordinator.settings import CoordinatorSettings
@@ -69,7 +70,7 @@ def connect(
         Unavailable: with `coordinator="elsewhere"`, the folder does not exist.
 
     """
-    warehouse = str(url) if url is not None else os.environ.get("ROOTLINE_WAREHOUSE", "")
+    warehouse = checks.place(url, "url") if url is not None else os.environ.get("ROOTLINE_WAREHOUSE", "")
     if not warehouse:
         raise Invalid("setting-invalid", "no warehouse is named: pass a path or a URL, or set ROOTLINE_WAREHOUSE")
     if coordinator not in ("auto", "elsewhere"):
@@ -78,11 +79,13 @@ def connect(
     folder = local_folder(warehouse)
     if coordinator == "elsewhere" and folder is not None and not folder.is_dir():
         raise Unavailable("store-unavailable", f"{folder}: there is no such folder: check the warehouse's URL")
-    if cache_bytes < 0:
-        raise Invalid("setting-invalid", f"cache_bytes is {cache_bytes}: give 0 or more; 0 keeps nothing")
+    cached = checks.whole(cache_bytes, "cache_bytes", least=0)
+    if settings is not None:
+        checks.one_of(settings, CoordinatorSettings, "settings", "coordinator settings, or None")
+    given_log = None if log is None else checks.place(log, "log")
     _keep_logs_quiet()
-    named_log = check_log(log or os.environ.get("ROOTLINE_LOG") or None, warehouse)
-    return Lake(EmbeddableLake(warehouse, named_log, coordinator, settings, cache_bytes))
+    named_log = check_log(given_log or os.environ.get("ROOTLINE_LOG") or None, warehouse)
+    return Lake(EmbeddableLake(warehouse, named_log, coordinator, settings, cached))
 
 
 def lake_folder(url: str) -> Path | None:

@@ -44,6 +44,8 @@ def test_an_adopted_table_is_there_and_says_where_its_history_is(run: Run, lake:
     [record] = run("history", "old.flights", "--warehouse", lake, "--json").records
     assert record["adopted_from"] == f"file://{metadata}"
     assert run("check", "old.flights", "--warehouse", lake).code == 0
+    closely = run("check", "old.flights", "--warehouse", lake, "--data-files", "all", "--json")
+    assert (closely.code, closely.records[0]["data_files_opened"] > 0) == (0, True)
     assert len(run("files", "old.flights", "--warehouse", lake).lines) == 3
     assert "data leaf" in run("tree", "old.flights", "--warehouse", lake).out
     assert run("adopt", metadata, "old.flights", "--warehouse", lake).code == 1

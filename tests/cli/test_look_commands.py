@@ -93,6 +93,56 @@ def test_check_of_a_sound_table_ends_with_zero(run: Run, lake: Path) -> None:
     assert (result.code, result.records[0]["findings"]) == (0, 0)
 
 
+def test_check_says_what_it_did_not_look_at(run: Run, lake: Path) -> None:
+    words = ("check", "demo.flights", "--warehouse", lake)
+    [plain] = run(*words).lines
+    assert plain.startswith(
+        "demo.flights: no findings in 4 versions, 0 leaves, 1 vectors, 3 data files; not looked at:"
+    )
+    assert "lengths and contents of data files (--data-files sizes, footers or all)" in plain
+    left_out = {}
+    for closely in ("listed", "sizes", "footers", "all"):
+        [record] = run(*words, "--data-files", closely, "--json").records
+        left_out[closely] = record["not_looked_at"]
+        assert record["data_files"] == 3
+    assert [len(items) for items in left_out.values()] == [2, 2, 2, 1]
+    assert left_out["all"] == ["exports"]
+    assert run(*words, "--data-files", "some").code == 2
+
+
+def test_check_names_a_truncated_data_file_and_the_line_that_takes_it_out_works(
+    run: Run, lake: Path, tmp_path: Path
+) -> None:
+    words = ("check", "demo.flights", "--warehouse", lake, "--data-files", "sizes")
+    broken = min(lake.glob("demo/flights/data/**/*.parquet"))
+    broken.chmod(0o600)
+    broken.write_bytes(broken.read_bytes()[:-1])
+    told = run(*words, "--json")
+    [finding, result] = told.records
+    assert (told.code, finding["code"], result["findings"]) == (1, "length-wrong", 1)
+    assert broken.name in finding["object"]
+    plain = run(*words)
+    assert plain.code == 1
+    assert finding["way_out"] in plain.out
+    assert "rootline publish" in run("explain", finding["code"]).out
+
+    (tmp_path / "way-out.jsonl").write_text(finding["way_out"] + "\n")
+    assert run("publish", tmp_path / "way-out.jsonl", "--warehouse", lake).code == 0
+    after = run(*words)
+    assert after.code == 0
+    assert "1 data files are lost and were taken out as such" in after.out
+
+
+def test_a_check_that_takes_long_writes_plain_lines_where_there_is_no_terminal(
+    run: Run, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("check", "demo.flights", "--warehouse", lake).err == ""
+    monkeypatch.setattr("rootline.cli.output.LINE_EVERY_S", 0.0)
+    told = run("check", "demo.flights", "--warehouse", lake, "--data-files", "all").err.splitlines()
+    assert told[0] == "checking demo.flights: 1 of 4 versions"
+    assert told[-1] == "checking demo.flights: 4 of 4 versions, 3 of 3 data files"
+
+
 def test_check_names_the_object_whose_bytes_were_changed_and_ends_with_one(run: Run, lake: Path) -> None:
     (vectors,) = lake.glob("demo/flights/data/*.puffin")
     body = bytearray(vectors.read_bytes())
@@ -103,6 +153,16 @@ def test_check_names_the_object_whose_bytes_were_changed_and_ends_with_one(run: 
     assert result.code == 1
     assert vectors.name in result.out
     assert "vector-corrupt" in result.out
+
+
+def test_history_lists_a_version_of_rejections_only_when_all_are_wanted(run: Run, lake: Path, tmp_path: Path) -> None:
+    line = '{"table": "demo.flights", "kind": "remove", "remove_files": [{"location": "data/none.parquet"}]}'
+    (tmp_path / "bad.jsonl").write_text(line + "\n")
+    assert run("publish", tmp_path / "bad.jsonl", "--warehouse", lake).code == 1
+    words = ("history", "demo.flights", "--warehouse", lake, "--json")
+    assert [record["version"] for record in run(*words).records] == [3, 2, 1, 0]
+    assert [record["version"] for record in run(*words, "--all").records] == [4, 3, 2, 1, 0]
+    assert run("scan", "demo.flights", "--warehouse", lake, "--version", 4, "--count").out == "3\n"
 
 
 def test_looking_makes_no_folder_and_no_log(run: Run, tmp_path: Path) -> None:

@@ -55,6 +55,10 @@ def test_up_says_where_it_listens_serves_writers_and_stops_without_losing_anythi
         assert said["roles"] == ["coordinator", "worker"]
         with urllib.request.urlopen(said["url"] + "/healthz", timeout=30) as answer:
             assert answer.read() == b"ok\n"
+        with urllib.request.urlopen(said["url"] + "/metrics", timeout=30) as answer:
+            text = answer.read().decode()
+        assert "rootline_worker_tables" in text
+        assert "rootline_assigned_partitions" in text
         with connect(tmp_path / "lake", coordinator="elsewhere") as lake:
             table = lake.create_table("demo.t", pa.schema([("id", pa.int64())]))
             for number_of_row in range(3):
@@ -87,6 +91,10 @@ def test_a_waiting_coordinator_takes_over_when_the_first_is_killed(tmp_path: Pat
 def test_a_worker_runs_alone(tmp_path: Path) -> None:
     with service("worker", "--warehouse", tmp_path / "lake") as (process, said):
         assert said["roles"] == ["worker"]
+        with urllib.request.urlopen(said["url"] + "/readyz", timeout=30) as answer:
+            assert json.load(answer) == {"ready": True, "reason": "", "failing": {}}
+        with urllib.request.urlopen(said["url"] + "/metrics", timeout=30) as answer:
+            assert b"rootline_worker_tables 0.0" in answer.read()
         assert stopped(process, signal.SIGTERM)[0] == 0
 
 

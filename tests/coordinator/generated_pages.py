@@ -22,6 +22,7 @@ from rootline.catalog.rest.metrics import CatalogMetrics
 from rootline.catalog.rest.settings import CatalogSettings
 from rootline.coordinator.runtime.metrics import TABLES_MAX, CoordinatorMetrics
 from rootline.coordinator.settings import CoordinatorSettings
+from rootline.workers.metrics import WorkerMetrics
 from rootline.workers.settings import WorkerSettings
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
@@ -49,14 +50,28 @@ it.
 
 _METRICS_HEADER: Final = f"""# Metrics
 
-What the coordinator shows under `/metrics`: names and labels are a contract. This page is generated from the registry
-(`python -m tests.coordinator.generated_pages`); a test keeps it in step.
+What coordinators and workers show under `/metrics`: names and labels are a contract. This page is generated from the
+registry (`python -m tests.coordinator.generated_pages`); a test keeps it in step.
+
+Those that begin with `rootline_worker_` are the worker's. `rootline worker` shows them alone, `rootline up` beside the
+coordinator's; in a program that hosts an embedded lake both are in one registry. `kind` is the name of a kind of
+maintenance, as `rootline maintenance run` takes it.
 
 Those of exports and of the catalog (`rootline_export_…`, `rootline_catalog_…`) are also all that
 `rootline catalog serve` shows.
 
 The label `table` is given to at most {TABLES_MAX} tables, and only to tables that exist; the rest share `_other` in
-counters and have no gauges. `topic` is the identity of the log, `embedded/<uuid>` for an embedded one. Times are in
+counters and have no gauges.
+
+A verdict is counted once, when the log has acknowledged it, whatever path its intent took. `rootline_verdicts_total`
+has those that this process decided; sums over all coordinators count no intent twice. A verdict that was on record
+before this process came to it (in a root, or among the rejections held for the next coordinator) is counted in
+`rootline_verdicts_told_again_total` instead. It may be its first telling: the coordinator that decided it may have
+ended just before. One case cannot be told apart from the first time and counts as such: a record that cannot be decoded
+and is read again after a crash. The log lines follow the same rule (`action=verdict`, with `told_again`);
+[operations.md](operations.md) says how many there are.
+
+`topic` is the identity of the log, `embedded/<uuid>` for an embedded one. Times are in
 seconds.
 
 | metric | type | labels | what it tells |
@@ -116,6 +131,7 @@ def metrics_page() -> str:
 def metrics() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
     """(name as it is scraped, type, labels, text) of every metric."""
     registry = CatalogMetrics(CoordinatorMetrics().registry).registry
+    WorkerMetrics(registry, ())
     for collector in registry._collector_to_names:
         described: Any = collector
         [metric] = described.describe()

@@ -51,6 +51,20 @@ OUR_OWN: dict[str, tuple[str, ...]] = {
     "rootline_store_failures_total": ("table",),
     "rootline_assigned_partitions": (),
     "rootline_queue_bytes": (),
+    "rootline_verdicts_told_again_total": ("verdict", "code"),
+}
+WORKERS: dict[str, tuple[str, ...]] = {
+    "rootline_worker_tasks_total": ("kind", "outcome"),
+    "rootline_worker_failures_total": ("code",),
+    "rootline_worker_tasks_running": ("kind",),
+    "rootline_worker_last_success_timestamp_seconds": ("kind",),
+    "rootline_worker_task_seconds": ("kind",),
+    "rootline_worker_leaves_committed_total": ("kind",),
+    "rootline_worker_entries_moved_total": ("kind",),
+    "rootline_worker_queue_tasks": ("look",),
+    "rootline_worker_tables": (),
+    "rootline_worker_looks_total": (),
+    "rootline_worker_tasks_refused_total": (),
 }
 
 
@@ -68,7 +82,7 @@ async def scraped(service: Running) -> dict[str, float]:
 
 
 def test_names_and_labels_are_the_contract() -> None:
-    assert {name: labels for name, _, labels, _ in metrics()} == CONTRACT | OUR_OWN
+    assert {name: labels for name, _, labels, _ in metrics()} == CONTRACT | OUR_OWN | WORKERS
 
 
 def test_the_metrics_page_in_the_docs_is_what_the_registry_holds() -> None:

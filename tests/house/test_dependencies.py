@@ -25,6 +25,7 @@ EXTRAS_OF = {
     "rootline.client.read.frames": ("pandas", "polars"),
     "rootline.client.read.scan": ("pandas", "polars"),
     "rootline.coordinator.http": ("server",),
+    "rootline.workers.http": ("server",),
     "rootline.demo": ("demo", "spark"),
     "rootline.spark": ("spark",),
 }

@@ -1,4 +1,4 @@
-"""What the README shows runs as it stands there."""
+"""What the README shows runs as it stands there, and what the page about reading shows."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pytest
 pytestmark = pytest.mark.slow
 
 
-def blocks(house: Path, language: str) -> list[str]:
-    """The code blocks of the README in one language."""
-    return re.findall(rf"```{language}\n(.*?)```", (house / "README.md").read_text(), re.DOTALL)
+def blocks(house: Path, language: str, page: str = "README.md") -> list[str]:
+    """The code blocks of a page, without one the README, in one language."""
+    return re.findall(rf"```{language}\n(.*?)```", (house / page).read_text(), re.DOTALL)
 
 
 def run(command: list[str], folder: Path) -> str:
@@ -42,3 +42,21 @@ def test_the_first_example_and_the_commands_after_it_run(house: Path, tmp_path: 
 def test_every_python_example_is_python(house: Path) -> None:
     for block in blocks(house, "python"):
         ast.parse(block)
+
+
+def test_the_examples_of_the_page_about_reading_run(house: Path, tmp_path: Path) -> None:
+    (example,) = blocks(house, "python", "docs/reading.md")
+    after = "print(flights.scan().count(), len(pl.DataFrame(scan)), planes.scan().schema().names)"
+    assert run([sys.executable, "-c", example + after], tmp_path) == "4 4 ['flight', 'seats']\n"
+
+
+def test_the_filters_of_the_page_about_reading_can_be_read(house: Path) -> None:
+    from rootline.client.write.given_schema import given_schema
+    from rootline.tree.filter.filters import bind_filter
+
+    columns = {"carrier": "string", "origin": "string", "dep_delay": "double", "arr_delay": "int"}
+    schema = given_schema({**columns, "scheduled at": "timestamp"})
+    page = (house / "docs" / "reading.md").read_text()
+    (filters,) = re.findall(r"```\n(dep_delay.*?)```", page, re.DOTALL)
+    for line in filters.splitlines():
+        assert bind_filter(line, schema).field_ids

@@ -1,7 +1,8 @@
 """What the command line prints.
 
 Owns: lines, JSON lines, aligned columns, progress. Does not own: what is printed.
-Invariants: results go to stdout, progress and errors to stderr; nothing but results when stderr is no terminal.
+Invariants: results go to stdout, progress and errors to stderr; when stderr is no terminal, progress is a plain line
+now and then, and none for what is done soon.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+LINE_EVERY_S = 10.0
 
 if TYPE_CHECKING:
     from rootline.client.read.file_plan import PlannedFiles
@@ -95,6 +98,35 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[[i
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(description, total=total)
         yield lambda steps: bar.advance(task, steps)
+
+
+@contextlib.contextmanager
+def long_work(description: str) -> Iterator[Callable[[int, int, str], None]]:
+    """What shows progress on stderr: call it with how much is done, of how much, and that in words; from any thread.
+
+    A bar on a terminal, else a line every ten seconds.
+    """
+    import time
+
+    if not sys.stderr.isatty():
+        told_s = time.monotonic()
+
+        def write(_: int, __: int, text: str) -> None:
+            nonlocal told_s
+            if time.monotonic() - told_s >= LINE_EVERY_S:
+                told_s = time.monotonic()
+                sys.stderr.write(f"{description}: {text}\n")
+                sys.stderr.flush()
+
+        yield write
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(description, total=None, text="")
+        yield lambda done, total, text: bar.update(task, completed=done, total=total, text=text)
 
 
 def _cell(value: object) -> str:

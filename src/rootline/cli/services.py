@@ -65,10 +65,15 @@ async def _run(
         listens = None
         if Role.COORDINATOR in roles:
             coordinator = CoordinatorService(store=parts.store, log=parts.coordinator_log(), settings=settings)
-            listens = await _serve_http(around, warehouse, coordinator, settings, http_port)
-            running.append(asyncio.ensure_future(coordinator.run()))
         if Role.WORKER in roles:
-            worker = WorkerService(store=parts.store, log=parts.log)
+            registry = None if coordinator is None else coordinator.metrics.registry
+            worker = WorkerService(store=parts.store, log=parts.log, registry=registry)
+        if coordinator is not None:
+            listens = await _serve_coordinator(around, warehouse, coordinator, worker, settings, http_port)
+            running.append(asyncio.ensure_future(coordinator.run()))
+        if worker is not None:
+            if coordinator is None:
+                listens = await _serve_worker(around, worker, http_port)
             running.append(asyncio.ensure_future(worker.run()))
         settle_memory()
         names = [role.name.lower() for role in roles if role.name]
@@ -107,21 +112,37 @@ async def _locked(parts: LakeParts, stop: asyncio.Event, announce: Announce) -> 
     return False
 
 
-async def _serve_http(
+async def _serve_worker(around: contextlib.AsyncExitStack, service: WorkerService, port: int | None) -> str | None:
+    try:
+        from rootline.workers.http.server import serve
+    except ModuleNotFoundError as error:
+        _warn_of_absent_http(error)
+        return None
+    host, port = service.settings.http_host, service.settings.http_port if port is None else port
+    with port_refused("HTTP", host, port, "--http-port"):
+        return await around.enter_async_context(serve(service, host, port))
+
+
+def _warn_of_absent_http(error: ModuleNotFoundError) -> None:
+    structlog.get_logger().warning(
+        "no HTTP, because a library of the extra `server` is not installed: pip install 'rootline[server]'",
+        action="http-absent",
+        missing=error.name,
+    )
+
+
+async def _serve_coordinator(
     around: contextlib.AsyncExitStack,
     warehouse: str,
     service: CoordinatorService,
+    worker: WorkerService | None,
     settings: CoordinatorSettings,
     port: int | None,
 ) -> str | None:
     try:
         from rootline.coordinator.http.server import serve
     except ModuleNotFoundError as error:
-        structlog.get_logger().warning(
-            "no HTTP, because a library of the extra `server` is not installed: pip install 'rootline[server]'",
-            action="http-absent",
-            missing=error.name,
-        )
+        _warn_of_absent_http(error)
         return None
     port = settings.http_port if port is None else port
     catalog = None
@@ -130,7 +151,8 @@ async def _serve_http(
         catalog = await around.enter_async_context(open_catalog(warehouse, chosen, service.metrics.registry))
         warn_if_open(settings.http_host, catalog.token)
     with port_refused("HTTP", settings.http_host, port, "--http-port"):
-        return await around.enter_async_context(serve(service, settings.http_host, port, catalog=catalog))
+        served = serve(service, settings.http_host, port, catalog=catalog, beside=worker)
+        return await around.enter_async_context(served)
 
 
 def log_to_stderr(level: str) -> None:

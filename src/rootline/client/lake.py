@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from rootline.client import checks
 from rootline.client.session.session import Session, SessionHolder
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.producer import DEFAULT_TIMEOUT_S, AsyncProducer, Producer
 from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import table_name
 from rootline.storage.metadata.head_finder import existing_head
 
 if TYPE_CHECKING:
@@ -92,22 +92,23 @@ class Lake:
         from rootline.client.write.existing_table import is_there
         from rootline.client.write.given_schema import given_schema
 
-        checked = table_name(name)
+        checked, wait_s = checks.table(name), checks.seconds(timeout_s)
+        may_be_there = checks.truth(if_not_exists, "if_not_exists")
         definition = build_definition(
             given_schema(schema),
-            partition_by=partition_by,
-            expressions=expressions,
-            properties=properties,
+            partition_by=checks.texts(partition_by, "partition_by"),
+            expressions=checks.texts(expressions, "expressions"),
+            properties=checks.text_map(properties, "properties"),
             table_uuid=uuid.uuid4(),
         )
 
         async def operation(session: Session) -> None:
-            if if_not_exists and await is_there(session, checked, definition):
+            if may_be_there and await is_there(session, checked, definition):
                 return
             try:
-                await create_table(session, self.stamp, checked, definition, timeout_s=timeout_s)
+                await create_table(session, self.stamp, checked, definition, timeout_s=wait_s)
             except Invalid as error:  # someone else may have been faster
-                if error.code != "table-exists" or not (if_not_exists and await is_there(session, checked, definition)):
+                if error.code != "table-exists" or not (may_be_there and await is_there(session, checked, definition)):
                     raise
 
         self.holder.run(operation)
@@ -139,11 +140,11 @@ class Lake:
         """
         from rootline.client.change.adopt_table import ADOPTION_TIMEOUT_S, adopt_table
 
-        checked, wait_s = table_name(name), ADOPTION_TIMEOUT_S if timeout_s is None else timeout_s
+        checked, location = checks.table(name), checks.place(metadata_location, "metadata_location")
+        is_plan_only = checks.truth(dry_run, "dry_run")
+        wait_s = ADOPTION_TIMEOUT_S if timeout_s is None else checks.seconds(timeout_s)
         return self.holder.run(
-            lambda session: adopt_table(
-                session, self.stamp, checked, metadata_location, dry_run=dry_run, timeout_s=wait_s
-            )
+            lambda session: adopt_table(session, self.stamp, checked, location, dry_run=is_plan_only, timeout_s=wait_s)
         )
 
     def table(self, name: str) -> TableHandle:
@@ -156,7 +157,7 @@ class Lake:
         """
         from rootline.client.table_handle import TableHandle
 
-        checked = table_name(name)
+        checked = checks.table(name)
         self.holder.run(lambda session: existing_head(session.store, checked))
         return TableHandle(self, checked)
 
@@ -171,11 +172,11 @@ class Lake:
         caller numbers them, per table, and passes `writer_sequence` to every `publish`: then a program that was
         restarted can go on where it stopped. Raises `Invalid` (`setting-invalid`) for an id that is none.
         """
-        return Producer(self.holder, writer_id)
+        return Producer(self.holder, _writer(writer_id))
 
     def async_producer(self, writer_id: str | None = None) -> AsyncProducer:
         """`producer` for coroutines."""
-        return AsyncProducer(self.holder, writer_id)
+        return AsyncProducer(self.holder, _writer(writer_id))
 
     def close(self, *, patience_s: float = CLOSE_PATIENCE_S) -> None:
         """Refuse new calls, let running ones end, drain a coordinator hosted here, close all connections.
@@ -183,7 +184,7 @@ class Lake:
         A second call does nothing. Calls that still run after `patience_s` seconds are cut off and raise
         `OutcomeUnknown`.
         """
-        self.holder.close(patience_s)
+        self.holder.close(checks.seconds(patience_s, "patience_s"))
 
     def __enter__(self) -> Lake:
         return self
@@ -198,6 +199,10 @@ class Lake:
 
     def __reduce__(self) -> tuple[type[Lake], tuple[LakeAddress]]:
         return Lake, (self._address,)
+
+
+def _writer(writer_id: str | None) -> str | None:
+    return None if writer_id is None else checks.text(writer_id, "writer_id")
 
 
 async def _table_names(session: Session) -> list[str]:

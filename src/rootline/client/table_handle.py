@@ -8,9 +8,10 @@ lake is open; every change waits for its verdict.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from rootline.client import checks
 from rootline.client.read.time_travel import Moment, PointInTime, read_head
 from rootline.client.session.commit import Commit
 from rootline.client.session.open_lake import OpenLake
@@ -23,13 +24,13 @@ from rootline.schemas.intent import AddedManifest, Isolation
 from rootline.schemas.table_definition import TableDefinition
 
 if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
     from rootline.catalog.export.exporter import ExportedTable
     from rootline.client.change.alter_table import TableChange
-    from rootline.client.change.planned_change import ChangeOptions
     from rootline.client.read.scan import Scan
     from rootline.client.read.tree_view import TreeView
     from rootline.client.write.new_files import FileList
-    from rootline.storage.check.findings import CheckSummary, DataFiles, Finding
 
 DEFAULT_TARGET_BYTES: Final = 256 * 1024 * 1024
 _REFRESH_CODES: Final = {"table-uuid-mismatch", "schema-unknown", "spec-unknown"}
@@ -58,9 +59,8 @@ class TableHandle(TableHistory):
         """Add rows: write Parquet files, store them, publish one intent, wait for its verdict.
 
         Args:
-            data: a data frame of pandas or Polars, an Arrow table, batch or reader, a list of dicts, a dict of columns,
-                or what has `__arrow_c_stream__`. Columns are found by name; values of another type than the table's
-                are cast where none of them changes.
+            data: a data frame of pandas or Polars, any rows of Arrow, a list of dicts, a dict of columns.
+                Columns are found by name; values of another type are cast where none of them changes.
             timeout_s: how many seconds to wait for the verdict.
             target_file_size_bytes: about how large a data file gets.
             summary: text to text, kept in the snapshot.
@@ -77,6 +77,7 @@ class TableHandle(TableHistory):
         from rootline.client.write.append_files import append_files, write_and_store
         from rootline.client.write.given_rows import GivenRows
 
+        wait_s, target_bytes, kept = checks.write_options(timeout_s, target_file_size_bytes, summary)
         given = GivenRows.of(data)
         if not given.num_rows:
             raise Invalid("rows-invalid", f"{self.name}: the data has no rows; give at least one")
@@ -84,13 +85,13 @@ class TableHandle(TableHistory):
         async def operation(session: Session) -> Commit:
             definition = await self._definition(session)
             try:
-                files = await write_and_store(session, self.name, definition, given, target_file_size_bytes)
+                files = await write_and_store(session, self.name, definition, given, target_bytes)
             except Invalid:
                 self._known = None  # perhaps its columns came after it was read
                 definition = await self._definition(session)
-                files = await write_and_store(session, self.name, definition, given, target_file_size_bytes)
+                files = await write_and_store(session, self.name, definition, given, target_bytes)
             return await append_files(
-                session, self._lake.stamp, self.name, definition, files, timeout_s=timeout_s, summary=summary
+                session, self._lake.stamp, self.name, definition, files, timeout_s=wait_s, summary=kept
             )
 
         return self._changing(operation)
@@ -103,9 +104,11 @@ class TableHandle(TableHistory):
         """
         from rootline.client.change.alter_table import TableChange, commit_change
 
+        wait_s = checks.seconds(timeout_s)
+
         def publish(change: TableChange) -> Commit | None:
             self._known = None
-            return self._changing(lambda session: commit_change(session, self._lake.stamp, change, timeout_s=timeout_s))
+            return self._changing(lambda session: commit_change(session, self._lake.stamp, change, timeout_s=wait_s))
 
         return TableChange(self.name, publish)
 
@@ -135,10 +138,13 @@ class TableHandle(TableHistory):
         """
         from rootline.client.write.append_files import append_files
 
+        wait_s, _, kept = checks.write_options(timeout_s, DEFAULT_TARGET_BYTES, summary)
+        given = checks.data_files(files)
+
         async def operation(session: Session) -> Commit:
             definition = await self._definition(session)
             return await append_files(
-                session, self._lake.stamp, self.name, definition, files, timeout_s=timeout_s, summary=summary
+                session, self._lake.stamp, self.name, definition, given, timeout_s=wait_s, summary=kept
             )
 
         return self._changing(operation)
@@ -160,8 +166,10 @@ class TableHandle(TableHistory):
         """
         from rootline.client.write.new_files import write_leaves
 
+        given, spec = checks.data_files(files), checks.whole_or_none(spec_id, "spec_id", least=0)
+
         async def operation(session: Session) -> tuple[AddedManifest, ...]:
-            return await write_leaves(session, self.name, await self._definition(session), files, spec_id)
+            return await write_leaves(session, self.name, await self._definition(session), given, spec)
 
         return self._changing(operation)
 
@@ -199,13 +207,12 @@ class TableHandle(TableHistory):
 
         """
         from rootline.client.change.overwrite_rows import overwrite_rows
+        from rootline.client.change.planned_change import ChangeOptions
         from rootline.client.write.given_rows import GivenRows
 
-        rows = GivenRows.of(data)
-        options = _options(isolation, timeout_s, target_file_size_bytes, summary)
-        return self._changing(
-            lambda session: overwrite_rows(session, self._lake.stamp, self.name, rows, where, options)
-        )
+        options = ChangeOptions.of(isolation, timeout_s, target_file_size_bytes, summary)
+        rows, by = GivenRows.of(data), checks.filter_text(where)
+        return self._changing(lambda session: overwrite_rows(session, self._lake.stamp, self.name, rows, by, options))
 
     def delete_where(
         self,
@@ -228,9 +235,11 @@ class TableHandle(TableHistory):
 
         """
         from rootline.client.change.delete_rows import delete_rows
+        from rootline.client.change.planned_change import ChangeOptions
 
-        options = _options(isolation, timeout_s, DEFAULT_TARGET_BYTES, summary)
-        return self._changing(lambda session: delete_rows(session, self._lake.stamp, self.name, where, options))
+        options = ChangeOptions.of(isolation, timeout_s, DEFAULT_TARGET_BYTES, summary)
+        deleted = checks.deleting_filter(where)
+        return self._changing(lambda session: delete_rows(session, self._lake.stamp, self.name, deleted, options))
 
     def rewrite(
         self,
@@ -261,12 +270,13 @@ class TableHandle(TableHistory):
         """
         from rootline.client.change.rewrite_files import RewriteOptions, rewrite_files
 
-        options = RewriteOptions(timeout_s, target_file_size_bytes, dict(summary or {}))
-        return self._changing(lambda session: rewrite_files(session, self._lake.stamp, self.name, where, options))
+        options = RewriteOptions(*checks.write_options(timeout_s, target_file_size_bytes, summary))
+        chosen = checks.filter_text(where)
+        return self._changing(lambda session: rewrite_files(session, self._lake.stamp, self.name, chosen, options))
 
     def scan(
         self,
-        where: str | None = None,
+        where: str | BooleanExpression | None = None,
         columns: Sequence[str] | None = None,
         *,
         limit: int | None = None,
@@ -277,10 +287,10 @@ class TableHandle(TableHistory):
     ) -> Scan:
         """Rows of the table; nothing is read before `.to_arrow()`, `.to_pandas()`, `.count()` or the like.
 
-        Polars, DuckDB, pyarrow and others also take the scan itself (`__arrow_c_stream__`), and read it as a stream.
+        Polars, DuckDB, pyarrow and others also take the scan itself, as a stream (`__arrow_c_stream__`).
 
         Args:
-            where: a filter, such as `dep_delay > 60 and carrier = 'UA'`; without it, every row.
+            where: a filter, such as `dep_delay > 60 and carrier = 'UA'`, or pyiceberg's; without it, every row.
             columns: names, in the wanted order; also `_file`, `_pos` and the other metadata columns; without it, all
                 columns of the table.
             limit: at most so many rows, whichever come first; files are read until there are enough.
@@ -300,10 +310,10 @@ class TableHandle(TableHistory):
         return Scan(
             self._lake.holder,
             self.name,
-            where,
-            None if columns is None else tuple(columns),
+            checks.scan_filter(where),
+            None if columns is None else checks.texts(columns, "columns"),
             PointInTime(version, snapshot_id, timestamp, tag),
-            limit,
+            checks.whole_or_none(limit, "limit", least=0),
         )
 
     def definition(self) -> TableDefinition:
@@ -326,22 +336,6 @@ class TableHandle(TableHistory):
 
         return self._lake.holder.run(lambda session: read_tree(session.store, self.name, PointInTime(version=version)))
 
-    def check(self, *, data_files: DataFiles | None = None, summary: CheckSummary | None = None) -> Iterator[Finding]:
-        """Read every version of the table and yield what is wrong with it; nothing for a table that is sound.
-
-        Args:
-            data_files: how closely to look at the files that hold rows; without it, that each exists.
-            summary: filled in as the check goes on.
-
-        """
-        from rootline.storage.check.chain import check_table
-        from rootline.storage.check.findings import DataFiles
-
-        closely = data_files or DataFiles.LISTED
-        return self._lake.holder.iterate(
-            lambda session: check_table(session.store, self.name, data_files=closely, summary=summary)
-        )
-
     def export(self, format_version: int | str | None = None, version: int | None = None) -> ExportedTable:
         """Write Iceberg metadata of a version, for other engines; what was written before is only looked up.
 
@@ -358,7 +352,8 @@ class TableHandle(TableHistory):
         """
         from rootline.client.read.export_table import export_table
 
-        return self._lake.holder.run(lambda session: export_table(session, self.name, format_version, version))
+        exported = checks.whole_or_none(version, "version")
+        return self._lake.holder.run(lambda session: export_table(session, self.name, format_version, exported))
 
     def __repr__(self) -> str:
         return f"<TableHandle {self.name} of {self._lake!r}>"
@@ -385,16 +380,3 @@ class TableHandle(TableHistory):
             head = await read_head(session.store, self.name)
             self._known = await read_definition(session.store, head.header)
         return self._known
-
-
-def _options(
-    isolation: Isolation | str, timeout_s: float, target_bytes: int, summary: Mapping[str, str] | None
-) -> ChangeOptions:
-    from rootline.client.change.planned_change import ChangeOptions
-
-    try:
-        checked = Isolation(isolation)
-    except ValueError as error:
-        known = " or ".join(Isolation)
-        raise Invalid("setting-invalid", f"isolation {isolation!r}: write {known}") from error
-    return ChangeOptions(timeout_s, checked, target_bytes, dict(summary or {}))

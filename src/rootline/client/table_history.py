@@ -7,18 +7,22 @@ Invariants: holds no connection, only names one; every change waits for its verd
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from rootline.client import checks
 from rootline.client.read.time_travel import Moment, PointInTime, read_head
 from rootline.client.session.commit import Commit
 from rootline.client.session.open_lake import OpenLake
 from rootline.client.session.session import Session
 from rootline.client.write.producer import DEFAULT_TIMEOUT_S
+from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.root_header import RootHeader
 
 if TYPE_CHECKING:
     from rootline.client.read.changes import TableChanges
+    from rootline.storage.check.findings import CheckSummary, DataFiles, Finding, Progress
 
 
 class TableHistory:
@@ -28,8 +32,11 @@ class TableHistory:
         self._lake = lake
         self.name = name
 
-    def history(self, *, limit: int = 20) -> list[RootHeader]:
+    def history(self, *, limit: int = 20, everything: bool = False) -> list[RootHeader]:
         """The headers of the newest `limit` addressable versions, newest first: snapshot, totals, tags, ledger.
+
+        A version that only records verdicts (all its intents were rejected, or duplicates) is in it only if
+        `everything` is wanted. It can be read by its number all the same; `head()` is the newest version of all.
 
         Raises:
             Invalid: `setting-invalid`, `limit` is less than 1.
@@ -37,7 +44,8 @@ class TableHistory:
         """
         from rootline.client.read.history import read_history
 
-        return self._lake.holder.run(lambda session: read_history(session.store, self.name, limit))
+        most, shows_all = checks.whole(limit, "limit", least=1), checks.truth(everything, "everything")
+        return self._lake.holder.run(lambda session: read_history(session.store, self.name, most, everything=shows_all))
 
     def changes(self, *, from_version: int, to_version: int | None = None) -> TableChanges:
         """What changed after `from_version` up to and including `to_version` (without it, the newest), taken together.
@@ -51,7 +59,8 @@ class TableHistory:
         """
         from rootline.client.read.changes import read_changes
 
-        return self._lake.holder.run(lambda session: read_changes(session.store, self.name, from_version, to_version))
+        first, last = checks.whole(from_version, "from_version"), checks.whole_or_none(to_version, "to_version")
+        return self._lake.holder.run(lambda session: read_changes(session.store, self.name, first, last))
 
     def tag(
         self,
@@ -76,9 +85,11 @@ class TableHistory:
         """
         from rootline.client.change.tags import set_tag
 
+        tag, tagged = checks.text(name, "name"), checks.whole_or_none(version, "version")
+        may_move, wait_s = checks.truth(move, "move"), checks.seconds(timeout_s)
         return self._lake.holder.run(
             lambda session: set_tag(
-                session, self._lake.stamp, self.name, name, version, may_move=move, timeout_s=timeout_s
+                session, self._lake.stamp, self.name, tag, tagged, may_move=may_move, timeout_s=wait_s
             )
         )
 
@@ -86,8 +97,9 @@ class TableHistory:
         """Delete a tag. Raises as `tag`, and `Invalid` (`tag-unknown`) when there is none."""
         from rootline.client.change.tags import delete_tag
 
+        tag, wait_s = checks.text(name, "name"), checks.seconds(timeout_s)
         return self._lake.holder.run(
-            lambda session: delete_tag(session, self._lake.stamp, self.name, name, timeout_s=timeout_s)
+            lambda session: delete_tag(session, self._lake.stamp, self.name, tag, timeout_s=wait_s)
         )
 
     def tags(self) -> dict[str, int]:
@@ -115,9 +127,9 @@ class TableHistory:
         """
         from rootline.client.change.restore_version import restore_version
 
-        point = PointInTime(version, snapshot_id, timestamp, tag)
+        point, wait_s = PointInTime(version, snapshot_id, timestamp, tag), checks.seconds(timeout_s)
         return self._lake.holder.run(
-            lambda session: restore_version(session, self._lake.stamp, self.name, point, timeout_s=timeout_s)
+            lambda session: restore_version(session, self._lake.stamp, self.name, point, timeout_s=wait_s)
         )
 
     def preview_restore(
@@ -133,6 +145,42 @@ class TableHistory:
 
         point = PointInTime(version, snapshot_id, timestamp, tag)
         return self._lake.holder.run(lambda session: preview_restore(session.store, self.name, point))
+
+    def check(
+        self,
+        *,
+        data_files: DataFiles | str | None = None,
+        summary: CheckSummary | None = None,
+        progress: Progress | None = None,
+    ) -> Iterator[Finding]:
+        """Read every version of the table and yield what is wrong with it; nothing for a table that is sound.
+
+        Args:
+            data_files: how closely to look at the files that hold rows: `ignored`, `listed` (each exists; the
+                default), `sizes` (each has the length that its entry says), `footers` (and as many rows, and columns of
+                the table), `all` (and every row can be read and is within what its entry says).
+            summary: filled in as the check goes on.
+            progress: called with the summary now and then, on another thread.
+
+        Raises:
+            Invalid: `setting-invalid`, there is no such `data_files`.
+
+        """
+        from rootline.storage.check.chain import check_table
+        from rootline.storage.check.findings import CheckSummary, DataFiles
+
+        known = [item.value for item in DataFiles]
+        if data_files is not None and data_files not in known:
+            raise Invalid("setting-invalid", f"data_files={data_files!r:.80}: give one of {', '.join(known)}")
+        closely = DataFiles(data_files or DataFiles.LISTED)
+        checks.one_of_or_none(summary, CheckSummary, "summary", "a CheckSummary")
+        if progress is not None and not callable(progress):
+            raise Invalid("setting-invalid", f"progress={progress!r:.80}: give a function that takes the summary")
+        return self._lake.holder.iterate(
+            lambda session: check_table(
+                session.store, self.name, data_files=closely, summary=summary, progress=progress
+            )
+        )
 
     def head(self) -> RootHeader:
         """The newest version's header. Raises `Invalid` (`table-unknown`)."""

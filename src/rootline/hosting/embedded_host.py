@@ -24,6 +24,8 @@ from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from rootline.workers.app import WorkerService
 
 _RESTART_DELAY_S: Final = 0.5
@@ -112,17 +114,19 @@ class EmbeddedHost:
 
     async def _serve(self, parts: LakeParts) -> None:
         self._service = CoordinatorService(store=parts.store, log=parts.coordinator_log(), settings=self._settings)
-        self._maintaining = asyncio.ensure_future(self._maintain(parts))
+        self._maintaining = asyncio.ensure_future(self._maintain(parts, self._service.metrics.registry))
         try:
             await self._service.run()
         finally:
             self._service = None
             await self._end_maintenance()
 
-    async def _maintain(self, parts: LakeParts) -> None:
+    async def _maintain(self, parts: LakeParts, registry: CollectorRegistry) -> None:
         try:
             await asyncio.sleep(WORKER_DELAY_S)
-            self._worker = await asyncio.to_thread(_modest_worker, parts)  # loading its modules takes a moment
+            self._worker = await asyncio.to_thread(
+                _modest_worker, parts, registry
+            )  # loading its modules takes a moment
             await self._worker.run()
         except Exception as error:  # the coordinator goes on without it
             self._logger.warning("maintenance failed", action="maintenance-failed", reason=str(error) or repr(error))
@@ -148,10 +152,11 @@ class EmbeddedHost:
             self._logger.exception("coordinator failed", action="coordinator-failed", exc_info=error)
 
 
-def _modest_worker(parts: LakeParts) -> WorkerService:
+def _modest_worker(parts: LakeParts, registry: CollectorRegistry) -> WorkerService:
     from rootline.workers.app import WorkerService
     from rootline.workers.settings import worker_settings
 
     settings = worker_settings()
     unsaid = {name: value for name, value in _MODEST.items() if name not in settings.model_fields_set}
-    return WorkerService(store=parts.store, log=parts.log, settings=settings.model_copy(update=unsaid))
+    chosen = settings.model_copy(update=unsaid)
+    return WorkerService(store=parts.store, log=parts.log, settings=chosen, registry=registry)

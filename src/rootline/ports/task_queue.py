@@ -8,6 +8,7 @@ never data.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Protocol
@@ -52,6 +53,10 @@ class TaskQueue(Protocol):
 
     async def finish(self, task: Task) -> None:
         """Let go of a task in hand, however it ended; from now on the same task can be offered again."""
+        ...
+
+    async def waiting(self) -> Mapping[TaskKind, int]:
+        """How many tasks of each kind wait to be taken."""
         ...
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStat
 from pyiceberg.table import StaticTable
 
 from rootline.catalog.export.export_keys import ExportFolder
-from rootline.catalog.export.table_metadata import read_metadata, versions_of
+from rootline.catalog.export.table_metadata import Window, read_metadata, window_of
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.connect import connect
 from rootline.schemas.errors import Corrupt, Invalid
@@ -163,13 +163,15 @@ def test_a_table_says_how_many_snapshots_its_exports_name(tmp_path_factory: pyte
 
 def test_the_window_holds_what_is_addressable_and_tagged(told: ExportedLake) -> None:
     header, definition = told.table.head(), told.table.definition()
-    assert versions_of(header, definition) == [6, *range(header.version - 9, header.version + 1)]
+    assert window_of(header, definition) == Window(10, Version(0), {"before": Version(6)})
+    named = [int(each["summary"]["rootline.version"]) for each in metadata_of(told.export())["snapshots"]]
+    assert named == [6, *range(header.version - 9, header.version + 1)]
     expired = dataclasses.replace(header, oldest_version=Version(header.version - 2), tags={"a": 1, "later": 10_000})
-    assert versions_of(expired, definition) == [1, header.version - 2, header.version - 1, header.version]
+    assert window_of(expired, definition) == Window(10, Version(header.version - 2), {"a": Version(1)})
     for value in ("0", "many", "-1"):
         wrong = dataclasses.replace(definition, properties={"rootline.export.snapshots": value})
         with pytest.raises(Invalid, match=r"rootline\.export\.snapshots"):
-            versions_of(header, wrong)
+            window_of(header, wrong)
 
 
 def test_stored_metadata_is_believed_only_if_it_is_whole_and_its_own(told: ExportedLake) -> None:

@@ -20,6 +20,7 @@ import pytest
 
 from rootline.schemas.bytes.log.avro_framing import fingerprint_of, shipped_schema
 from rootline.schemas.bytes.log.intent_codec import decode_intent
+from rootline.schemas.intent import Intent, IntentKind, VersionReference
 from tests.kafka.reading import Found, records_on
 from tests.kafka.shared_log import SharedLog
 from tests.services.kafka_service import KafkaService
@@ -88,11 +89,13 @@ def foreign(kafka_service: KafkaService, tmp_path: Path, monkeypatch: pytest.Mon
     with log.coordinated():
         with log.open() as lake:
             lake.create_table("demo.flights", pa.schema([("id", pa.int64())]))
+            trips = pa.schema([("id", pa.int64()), ("carrier", pa.string()), ("day", pa.date32())])
+            lake.create_table("demo.trips", trips, partition_by=["carrier", "month(day)"])
         yield Foreign(client, log)
 
 
 def test_everything_on_the_page_is_committed(foreign: Foreign) -> None:
-    (one_line,) = blocks("console")
+    one_line, _ = blocks("console")
     avro, waiting = blocks("python")
 
     foreign.run(one_line, "sh", "-c")
@@ -107,11 +110,29 @@ def test_everything_on_the_page_is_committed(foreign: Foreign) -> None:
     with foreign.log.open() as lake:
         locations = sorted(task.location for task in lake.table("demo.flights").scan().plan())
     assert locations == ["data/ingest-7-41.parquet", "data/ingest-8-0.parquet", "data/kcat-1.parquet"]
-    created, line, framed, *_ = foreign.published()
+    flights = [found for found in foreign.published() if found.key == b"demo.flights"]
+    created, line, framed, *_ = flights
     assert line.headers == {"content-type": b"application/json"}
     assert decode_intent(line.value, line.headers).writer_id == "by-hand"
     assert framed.value[:2] == b"\xc3\x01"
     assert {found.partition for found in (created, line, framed)} == {created.partition}
+
+
+def test_the_line_for_a_partitioned_table_is_committed_and_filters_find_its_file(foreign: Foreign) -> None:
+    _, partitioned = blocks("console")
+    foreign.run(partitioned, "sh", "-c")
+    with foreign.log.open() as lake, lake.producer() as producer:
+        trips = lake.table("demo.trips")
+        [spec] = trips.definition().partition_specs
+        assert (spec.spec_id, list(spec.expr_ids)) == (0, [2, 4]), "the ids that the page names"
+        reference = VersionReference(tag="t", version=0)
+        again = Intent(intent_id="behind-it", table="demo.trips", kind=IntentKind.TAG, ref=reference)
+        producer.publish(again).verdict(60)  # what came before it is decided then
+        found = {
+            where: [task.location for task in trips.scan(where=where).plan()]
+            for where in ("carrier = 'UA' and day >= '2013-01-31'", "carrier = 'AA'", "day >= '2013-02-01'")
+        }
+    assert list(found.values()) == [["data/trips-1.parquet"], [], []]
 
 
 def test_the_page_names_the_fingerprint_of_the_schema() -> None:

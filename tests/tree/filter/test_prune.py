@@ -159,6 +159,14 @@ def entry_statistics(draw: Callable[..., Any]) -> dict[int, FieldStatistics]:
     return found
 
 
+LONG = [
+    ("number", ", ".join(str(value) for value in range(-30, 33, 3))),
+    ("ratio", ", ".join(str(value / 2) for value in range(-9, 21))),
+    ("text", ", ".join(f"'{first}{second}'" for first in "abcde" for second in ["", "a", "b", "é", "z"])),
+    ("day", ", ".join(f"'1970-01-{day:02}'" for day in range(1, 29))),
+]
+"""Lists of so many values that each entry is searched in them."""
+
 FILTERS = st.recursive(
     st.one_of(
         st.builds("number {} {}".format, st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), NUMBERS),
@@ -167,6 +175,7 @@ FILTERS = st.recursive(
         st.builds("text {} '{}%'".format, st.sampled_from(["like", "not like"]), TEXTS.filter(bool)),
         st.builds("day {} '1970-0{}-15'".format, st.sampled_from(["=", "!=", "<", ">="]), st.integers(1, 3)),
         st.builds("{} in ({}, 9)".format, st.sampled_from(["number", "not number"]), NUMBERS),
+        st.sampled_from([f"{column} {sign} ({listed})" for column, listed in LONG for sign in ("in", "not in")]),
         st.builds(
             "{} {}".format, st.sampled_from(["number", "text", "day", "ratio", "pair.left"]),
             st.sampled_from(["is null", "is not null"]),
@@ -193,11 +202,15 @@ def test_a_mask_over_a_leaf_says_what_each_entry_says(
 
 
 @pytest.mark.parametrize("where", ["number in ({})", "number not in ({})"])
-def test_long_value_lists_prune_by_their_ends(where: str) -> None:
-    text = where.format(", ".join(map(str, range(1000, 1300))))
-    pruning = PruningFilter.of(text, DEFINITION)
-    below, inside = {NUMBER: FieldStatistics(1, 5, True, 9, 0)}, {NUMBER: FieldStatistics(1100, 1100, True, 9, 0)}
-    entries = [entry(below, 0), entry(inside, 0)]
+def test_long_value_lists_prune_as_short_ones_do(where: str) -> None:
+    pruning = PruningFilter.of(where.format(", ".join(map(str, range(1000, 1300, 2)))), DEFINITION)
+    bounds = [(1, 5), (1100, 1100), (1101, 1101), (1101, 1102), (1299, 2000), (None, 999), (None, 1000), (1298, None)]
+    entries = [entry({NUMBER: FieldStatistics(low, high, True, 9, 0)}, 0) for low, high in bounds]
     encoded = encode_leaf(entries, DEFINITION, leaf_uuid=uuid.UUID(int=5), content=LeafContent.DATA)
     masks = prune_leaf(pruning, decode_leaf(encoded.body, location=encoded.location), 0)
-    assert masks.may.tolist() == ([False, True] if " in " in where and "not" not in where else [True, True])
+    if "not" in where:
+        assert masks.may.tolist() == [True, False, True, True, True, True, True, True]
+        assert masks.must.tolist() == [True, False, True, False, True, True, False, False]
+    else:
+        assert masks.may.tolist() == [False, True, False, True, False, False, True, True]
+        assert masks.must.tolist() == [False, True, False, False, False, False, False, False]

@@ -48,3 +48,5 @@ def test_a_vector_added_since_conflicts_where_its_file_may_match(lake: Lake) -> 
 
 def test_a_filter_that_cannot_be_read_is_rejected(lake: Lake) -> None:
     assert codes(lake.put(serializable("s", 1, "nothing = 1"))) == ["filter-invalid"]
+    endless = f"id in ({', '.join(['1'] * 30_000)})"
+    assert codes(lake.put(serializable("t", 1, endless))) == ["filter-invalid"], "other tables would wait for it"

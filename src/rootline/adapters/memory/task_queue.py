@@ -7,6 +7,8 @@ Invariants: those of `rootline.ports.task_queue`; used from one event loop only.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Mapping
 
 from rootline.ports.task_queue import Offer, Task, TaskKind
 from rootline.schemas.identifiers import TableName
@@ -18,6 +20,7 @@ class MemoryTaskQueue:
     def __init__(self, *, tasks_max: int = 1_024) -> None:
         self._waiting: asyncio.Queue[Task] = asyncio.Queue(maxsize=tasks_max)
         self._held: set[tuple[TaskKind, TableName]] = set()
+        self._counts: Counter[TaskKind] = Counter()
 
     async def offer(self, task: Task) -> Offer:
         """Queue `task` unless one of its kind and table is there or the queue is full."""
@@ -29,19 +32,26 @@ class MemoryTaskQueue:
         except asyncio.QueueFull:
             return Offer.FULL
         self._held.add(like)
+        self._counts[task.kind] += 1
         return Offer.QUEUED
 
     async def take(self, *, wait_s: float) -> Task | None:
         """The oldest task, or `None` when none came in `wait_s` seconds."""
         try:
             async with asyncio.timeout(wait_s):
-                return await self._waiting.get()
+                task = await self._waiting.get()
         except TimeoutError:
             return None
+        self._counts[task.kind] -= 1
+        return task
 
     async def finish(self, task: Task) -> None:
         """Let go of `task`."""
         self._held.discard((task.kind, task.table))
+
+    async def waiting(self) -> Mapping[TaskKind, int]:
+        """How many tasks of each kind were not taken yet."""
+        return dict(self._counts)
 
     async def close(self) -> None:
         """Does nothing."""

@@ -21,7 +21,8 @@ from rootline.catalog.export.table_metadata import (
     next_row_id_after,
     read_metadata,
     snapshot_json,
-    versions_of,
+    version_of_snapshot,
+    window_of,
 )
 from rootline.catalog.manifest.exported_definition import ExportedDefinition
 from rootline.catalog.manifest.format_version import FormatVersion
@@ -29,9 +30,10 @@ from rootline.catalog.manifest.manifest_list_encoder import encode_manifest_list
 from rootline.catalog.manifest.same_avro import same_avro
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.identifiers import Version, snapshot_id_of
+from rootline.schemas.identifiers import SnapshotId, Version, snapshot_id_of
 from rootline.storage.metadata.read_cache import ReadCache
 from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.shown_versions import shown_at
 
 
 class ExportBuilder:
@@ -49,6 +51,7 @@ class ExportBuilder:
         self._roots: dict[Version, Root] = {root.header.version: root}
         self._before = NO_HISTORY
         self._index = Index()
+        self._oldest = Version(0)
 
     async def build(self) -> StoredMetadata:
         """Store everything that is missing, and remember it.
@@ -62,11 +65,14 @@ class ExportBuilder:
         header, memory = self._root.header, self._memory
         definition = await self._everything.definition(self._reads, header)
         exported = ExportedDefinition.of(definition, self._folder.format_version)
-        wanted = {version: snapshot_id_of(header.table_uuid, version) for version in versions_of(header, definition)}
-        *earlier, _ = wanted.values()
-        if any(snapshot_id not in memory.index.snapshots for snapshot_id in earlier):
+        window = window_of(header, definition)
+        self._oldest = window.oldest
+        if header.version > window.oldest and self._id_of(Version(header.version - 1)) not in memory.index.snapshots:
             await memory.refresh(self._reads, header.table_uuid)
         self._index = memory.index.copy()
+        newest = await self._newest_shown(window.count)
+        tagged = {tag: await self._shown_at(version) for tag, version in window.tags.items()}
+        wanted = {version: self._id_of(version) for version in sorted({*newest, *tagged.values()})}
         self._before = await memory.history(self._reads, definition)
         names: list[str] = []
         try:
@@ -77,7 +83,7 @@ class ExportBuilder:
             memory.keep_manifests(self._index)  # the next attempt goes on from here
             raise
         snapshots = [self._index.snapshots[snapshot_id] for snapshot_id in wanted.values()]
-        stored = await self._store(metadata_json(header, exported, self._folder, snapshots, self._before))
+        stored = await self._store(metadata_json(header, exported, self._folder, snapshots, tagged, self._before))
         memory.keep(header.version, stored)
         memory.advance(header.version, self._index, names, wanted.values())
         return stored
@@ -99,12 +105,14 @@ class ExportBuilder:
         definition = await self._everything.definition(self._reads, header)
         writer = ManifestWriter(self._reads, self._cache, self._memory, definition)
         names = await writer.write(root, self._index)
+        parent = await self._shown_below(version)
+        parent_id = header.snapshot.parent_id if parent is None else self._id_of(parent)
         records = [self._index.manifests[name] for name in names]
         body = await asyncio.to_thread(
             encode_manifest_list,
             [record for record in records if record is not None],
             snapshot_id=header.snapshot.snapshot_id,
-            parent_id=header.snapshot.parent_id,
+            parent_id=parent_id,
             sequence_number=header.snapshot.sequence_number,
             format_version=format_version,
         )
@@ -112,7 +120,10 @@ class ExportBuilder:
         await write(self._reads, self._folder.key(location), body, same_avro)
         snapshot = snapshot_json(
             header,
-            parent_next_row_id=await self._parent_next_row_id(version) if format_version is FormatVersion.V3 else 0,
+            parent_id=parent_id,
+            parent_next_row_id=await self._next_row_id_before(version, parent)
+            if format_version is FormatVersion.V3
+            else 0,
             manifest_list=self._folder.absolute(location),
             schema_id=definition.current_schema_id,
             format_version=format_version,
@@ -126,10 +137,34 @@ class ExportBuilder:
             self._roots[version] = found
         return found
 
-    async def _parent_next_row_id(self, version: Version) -> int:
+    async def _next_row_id_before(self, version: Version, parent: Version | None) -> int:
         if version == 0:
             return self._before.next_row_id
-        parent = Version(version - 1)
-        known = self._index.snapshots.get(snapshot_id_of(self._root.header.table_uuid, parent))
+        parent = Version(version - 1) if parent is None else parent
+        known = self._index.snapshots.get(self._id_of(parent))
         said = None if known is None else next_row_id_after(known)
         return (await self._root_of(parent)).header.next_row_id if said is None else said
+
+    async def _newest_shown(self, count: int) -> list[Version]:
+        found = [self._root.header.version]
+        while len(found) < count and (below := await self._shown_below(found[-1])) is not None:
+            found.append(below)
+        return found
+
+    async def _shown_below(self, version: Version) -> Version | None:
+        """The version before it that is shown, as far as there are any that may be read."""
+        if version <= self._oldest:
+            return None
+        known = self._index.snapshots.get(self._id_of(version))
+        named = None if known is None else known.get("parent-snapshot-id")
+        parent = None if named is None else self._index.snapshots.get(named)
+        return await self._shown_at(Version(version - 1)) if parent is None else version_of_snapshot(parent)
+
+    async def _shown_at(self, version: Version) -> Version:
+        if self._id_of(version) in self._index.snapshots:
+            return version
+        shown = await shown_at(await self._root_of(version), self._oldest, self._root_of)
+        return shown.header.version
+
+    def _id_of(self, version: Version) -> SnapshotId:
+        return snapshot_id_of(self._root.header.table_uuid, version)

@@ -16,7 +16,7 @@ from rootline.catalog.export.export_builder import ExportBuilder
 from rootline.catalog.export.export_memory import TABLES_MAX, ExportMemory, TableMemory
 from rootline.catalog.export.export_properties import format_of
 from rootline.catalog.export.export_requests import ExportCost, ExportRequests
-from rootline.catalog.export.table_metadata import StoredMetadata, read_metadata
+from rootline.catalog.export.table_metadata import StoredMetadata, read_metadata, version_of_snapshot
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
@@ -26,12 +26,15 @@ from rootline.storage.metadata.head_finder import find_head
 from rootline.storage.metadata.planning_reads import PlanningReads
 from rootline.storage.metadata.read_cache import ReadCache
 from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.shown_versions import shown_at
 from rootline.tree.state.addressable import Addressable
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedTable:
     """One version in one format. `metadata` is the metadata.json, `metadata_location` its absolute location.
+
+    `asked_version`: what was asked for; `version` is the one before it that changed the table, if it did not itself.
 
     `snapshot_timestamp_ms`: when the version was committed. `cost`: the requests that this call sent; a caller that
     waited for the export of another caller sent none for it.
@@ -44,6 +47,7 @@ class ExportedTable:
     metadata: bytes
     snapshot_timestamp_ms: int
     cost: ExportCost
+    asked_version: Version
 
 
 _Wanted = tuple[TableName, FormatVersion, Version]
@@ -89,14 +93,16 @@ class TableExporter:
         stored = memory.finished.get(version)
         if stored is None:
             stored = await self._shared(reads, memory, version, head)
+        shown = version_of_snapshot(stored.current)
         return ExportedTable(
             table=table,
-            version=version,
+            version=shown,
             format_version=format_version,
-            metadata_location=memory.folder.absolute(memory.folder.metadata(version)),
+            metadata_location=memory.folder.absolute(memory.folder.metadata(shown)),
             metadata=stored.body,
             snapshot_timestamp_ms=stored.timestamp_ms,
             cost=requests.cost,
+            asked_version=version,
         )
 
     async def close(self) -> None:
@@ -140,18 +146,21 @@ class TableExporter:
     async def _found_or_made(
         self, reads: PlanningReads, memory: TableMemory, version: Version, head: Version | None
     ) -> StoredMetadata:
-        folder = memory.folder
+        table = memory.folder.table
         async with memory.one_at_a_time:
-            known = memory.finished.get(version)
-            if known is not None:
-                return known
-            found = await reads.get(folder.key(folder.metadata(version)))
-            if found is not None:
-                stored = read_metadata(found.body, folder, version, None)
-                memory.keep(version, stored)
+            stored = await _stored(reads, memory, version)
+            if stored is not None:
                 return stored
-            root = await self._root(reads, folder.table, version, head)
-            stored = await ExportBuilder(reads, self._cache, self._memory, memory, root).build()
+            root = await self._root(reads, table, version, head)
+
+            async def earlier(number: Version) -> Root:
+                return await read_root(reads, table, number, known=root)
+
+            shown = await shown_at(root, root.header.oldest_version, earlier)
+            stored = None if shown is root else await _stored(reads, memory, shown.header.version)
+            if stored is None:
+                stored = await ExportBuilder(reads, self._cache, self._memory, memory, shown).build()
+            memory.keep(version, stored)
             self._keep(reads, root)
             return stored
 
@@ -170,6 +179,19 @@ class TableExporter:
         """What was read has been proven."""
         reads.keep()
         self._cache.keep_root(root)
+
+
+async def _stored(reads: PlanningReads, memory: TableMemory, version: Version) -> StoredMetadata | None:
+    """The export of `version` if it is remembered or stored."""
+    known = memory.finished.get(version)
+    if known is not None:
+        return known
+    found = await reads.get(memory.folder.key(memory.folder.metadata(version)))
+    if found is None:
+        return None
+    stored = read_metadata(found.body, memory.folder, version, None)
+    memory.keep(version, stored)
+    return stored
 
 
 async def _head(reads: PlanningReads, table: TableName) -> Version:

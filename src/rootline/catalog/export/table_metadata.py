@@ -51,25 +51,40 @@ class StoredMetadata:
     current: SnapshotJson
 
 
-def versions_of(header: RootHeader, definition: TableDefinition) -> list[Version]:
-    """The versions whose snapshots the export of `header`'s version names, ascending: the newest, and tagged ones.
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which versions an export names: the newest `count` that are shown, none before `oldest`, and the tagged ones."""
+
+    count: int
+    oldest: Version
+    tags: Mapping[str, Version]
+
+
+def window_of(header: RootHeader, definition: TableDefinition) -> Window:
+    """Of the export of `header`'s version.
 
     Raises:
         Invalid: `setting-invalid`, the property that says how many is not a number.
 
     """
-    oldest = max(header.oldest_version, header.version - snapshots_of(definition.properties) + 1)
-    tagged = {version for version in header.tags.values() if version <= header.version}
-    return [Version(version) for version in sorted({*range(oldest, header.version + 1), *tagged})]
+    tags = {tag: Version(version) for tag, version in sorted(header.tags.items()) if version <= header.version}
+    return Window(snapshots_of(definition.properties), header.oldest_version, tags)
 
 
 def snapshot_json(
-    header: RootHeader, *, parent_next_row_id: int, manifest_list: str, schema_id: int, format_version: FormatVersion
+    header: RootHeader,
+    *,
+    parent_id: SnapshotId | None,
+    parent_next_row_id: int,
+    manifest_list: str,
+    schema_id: int,
+    format_version: FormatVersion,
 ) -> SnapshotJson:
     """One version as a snapshot.
 
     Args:
         header: of the version's root.
+        parent_id: of the version before it that exports show.
         parent_next_row_id: of the root before it, 0 if there is none; V2 does not state it.
         manifest_list: absolute location.
         schema_id: the schema that was current.
@@ -78,7 +93,7 @@ def snapshot_json(
     """
     snapshot = header.snapshot
     summary = {**dict(sorted(snapshot.summary.items())), VERSION: str(int(header.version))}
-    parent = {} if snapshot.parent_id is None else {"parent-snapshot-id": snapshot.parent_id}
+    parent = {} if parent_id is None else {"parent-snapshot-id": parent_id}
     lineage = {"first-row-id": parent_next_row_id, "added-rows": header.next_row_id - parent_next_row_id}
     return {
         "snapshot-id": snapshot.snapshot_id,
@@ -92,6 +107,11 @@ def snapshot_json(
     }
 
 
+def version_of_snapshot(snapshot: SnapshotJson) -> Version:
+    """The version that a snapshot of ours is."""
+    return Version(int(snapshot["summary"][VERSION]))
+
+
 def next_row_id_after(snapshot: SnapshotJson) -> int | None:
     """The next free row id after a snapshot; `None` if its JSON does not state it."""
     first, added = snapshot.get("first-row-id"), snapshot.get("added-rows")
@@ -103,15 +123,16 @@ def metadata_json(
     exported: ExportedDefinition,
     folder: ExportFolder,
     snapshots: Sequence[SnapshotJson],
+    tagged: Mapping[str, Version],
     before: AdoptedHistory = NO_HISTORY,
 ) -> bytes:
-    """The metadata.json of `header`'s version; `snapshots` are those of `versions_of`, in their order."""
+    """The metadata.json of `header`'s version; `snapshots` ascend, those of the `tagged` versions are among them."""
     current = header.snapshot.snapshot_id
     stated = exported.metadata()
     tags = {
         name: {"snapshot-id": snapshot_id_of(header.table_uuid, Version(version)), "type": "tag"}
-        for name, version in sorted(header.tags.items())
-        if name != _MAIN and version <= header.version
+        for name, version in sorted(tagged.items())
+        if name != _MAIN
     }
     properties = {
         **dict(sorted(stated.pop("properties").items())),
@@ -147,12 +168,11 @@ def _log(snapshots: Sequence[SnapshotJson], before: AdoptedHistory) -> list[dict
 
     So everything older than a version that is not listed is left out of the log, tagged and adopted snapshots included.
     """
-    versions = [int(snapshot["summary"][VERSION]) for snapshot in snapshots]
-    start = len(versions) - 1
-    while start > 0 and versions[start - 1] == versions[start] - 1:
+    start = len(snapshots) - 1
+    while start > 0 and snapshots[start].get("parent-snapshot-id") == snapshots[start - 1]["snapshot-id"]:
         start -= 1
     log = [{"timestamp-ms": each["timestamp-ms"], "snapshot-id": each["snapshot-id"]} for each in snapshots[start:]]
-    if versions[start] > 0:
+    if version_of_snapshot(snapshots[start]) > 0:
         return log
     return [*(dict(entry) for entry in before.log if entry["timestamp-ms"] <= log[0]["timestamp-ms"]), *log]
 

@@ -133,7 +133,7 @@ class RestCatalog:
         except Exception:
             self.metrics.failed("unexpected")
             raise
-        self.metrics.exported(table, exported.version, exported.cost, time.monotonic() - began)
+        self.metrics.exported(table, exported.asked_version, exported.cost, time.monotonic() - began)
         return exported
 
     def _made(self, making: asyncio.Task[ExportedTable]) -> None:

@@ -1,10 +1,13 @@
 """`rootline check`: read a table's whole chain and verify what stored bytes can show.
 
-Owns: how findings are printed. Does not own: what is verified (`rootline.storage.check.chain`).
-Invariants: reads only; 1 when there is any finding.
+Owns: how findings are printed, and what was not looked at. Does not own: what is verified
+(`rootline.storage.check.chain`).
+Invariants: reads only; 1 when there is any finding; the last line says what was looked at and what was not.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -12,21 +15,91 @@ from rootline.cli.failure import ExitCode
 from rootline.cli.open_lake import lake_to_read
 from rootline.cli.options import Json, Log, TableArgument, Warehouse
 
+if TYPE_CHECKING:
+    from rootline.storage.check.findings import CheckSummary
 
-def check(table: TableArgument, warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
+_NOT_LOOKED_AT = {
+    "listed": "lengths and contents of data files (--data-files sizes, footers or all)",
+    "sizes": "contents of data files (--data-files footers or all)",
+    "footers": "rows of data files (--data-files all)",
+}
+
+DataFilesOption = Annotated[
+    Literal["listed", "sizes", "footers", "all"],
+    typer.Option(
+        "--data-files",
+        help="How closely to look at data files. listed: each exists. sizes: each has the length that its entry says. "
+        "footers: and as many rows, and columns of the table. all: and every row can be read and is within what its "
+        "entry says.",
+    ),
+]
+
+
+def check(
+    table: TableArgument,
+    data_files: DataFilesOption = "listed",
+    warehouse: Warehouse = None,
+    log: Log = None,
+    as_json: Json = False,
+) -> None:
     """Read every version of a table and verify all that stored bytes can show; ends with 1 when anything is wrong."""
     from rootline.cli import output
+    from rootline.storage.check.findings import CheckSummary
 
-    findings = 0
+    summary = CheckSummary()
     with (
         lake_to_read(warehouse, log) as lake,
-        output.progress(f"checking {table}") as advance,
+        output.long_work(f"checking {table}") as told,
     ):
-        for finding in lake.table(table).check():
-            findings += 1
-            advance(1)
+        checked = lake.table(table).check(
+            data_files=data_files, summary=summary, progress=lambda so_far: told(*_progress(so_far))
+        )
+        for finding in checked:
             record = {"object": finding.object, "code": finding.code, "reason": finding.reason}
+            if finding.way_out:
+                record["way_out"] = finding.way_out
             output.line(as_json, record, f"{finding.object}: {finding.reason} [{finding.code}]")
-    if findings:
+            if finding.way_out:
+                output.note(as_json, f"  if no copy of it is left, publish this intent: {finding.way_out}")
+    _tell_result(table, data_files, summary, as_json)
+    if summary.findings:
         raise typer.Exit(ExitCode.NO)
-    output.line(as_json, {"table": table, "findings": 0}, f"{table}: no findings")
+
+
+def _progress(summary: CheckSummary) -> tuple[int, int, str]:
+    """How much is done, of how much, in words."""
+    text = f"{summary.roots} of {summary.roots_total} versions"
+    if summary.data_files:
+        text += f", {max(summary.data_files_measured, summary.data_files_opened)} of {summary.data_files} data files"
+    return summary.roots + summary.data_files_measured, summary.roots_total + summary.data_files, text
+
+
+def _tell_result(table: str, closely: str, summary: CheckSummary, as_json: bool) -> None:
+    from rootline.cli import output
+
+    left_out = [_NOT_LOOKED_AT[closely]] if closely in _NOT_LOOKED_AT else []
+    if summary.data_files_unread:
+        left_out.append(f"{summary.data_files_unread} data files that are encrypted, or of a format without a footer")
+    if summary.unreferenced_objects:
+        left_out.append(f"{summary.unreferenced_objects} objects that no version names")
+    left_out.append("exports")
+    record = {
+        "table": table,
+        "findings": summary.findings,
+        "versions": summary.roots,
+        "leaves": summary.leaves,
+        "vectors": summary.vectors,
+        "data_files": summary.data_files,
+        "data_files_measured": summary.data_files_measured,
+        "data_files_opened": summary.data_files_opened,
+        "data_files_given_up": summary.data_files_given_up,
+        "rows_read": summary.rows_read,
+        "not_looked_at": left_out,
+    }
+    counts = f"{summary.roots} versions, {summary.leaves} leaves, {summary.vectors} vectors, "
+    seen = f"{counts}{summary.data_files} data files"
+    found = "no findings" if not summary.findings else f"{summary.findings} findings"
+    output.line(as_json, record, f"{table}: {found} in {seen}; not looked at: {'; '.join(left_out)}")
+    if summary.data_files_given_up:
+        given_up = f"{summary.data_files_given_up} data files are lost and were taken out as such"
+        output.note(as_json, f"{table}: {given_up}: versions from before then cannot be read in full")

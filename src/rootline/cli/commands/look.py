@@ -20,6 +20,9 @@ def history(
     limit: Annotated[
         int, typer.Option("--limit", min=1, help="How many versions to list at most, the newest first.")
     ] = 20,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also versions that only record rejections and duplicates.")
+    ] = False,
     warehouse: Warehouse = None,
     log: Log = None,
     as_json: Json = False,
@@ -30,7 +33,7 @@ def history(
     from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT
 
     with lake_to_read(warehouse, log) as lake:
-        found = lake.table(table).history(limit=limit)
+        found = lake.table(table).history(limit=limit, everything=everything)
         before = None
         if ADOPTED_SNAPSHOT in found[-1].snapshot.summary:
             before = lake.table(table).definition().properties.get(ADOPTED_FROM)

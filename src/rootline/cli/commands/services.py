@@ -26,6 +26,16 @@ Port = Annotated[
         "Default: the setting ROOTLINE_COORDINATOR__HTTP_PORT.",
     ),
 ]
+WorkerPort = Annotated[
+    int | None,
+    typer.Option(
+        "--http-port",
+        min=0,
+        max=65535,
+        help="Port of /healthz, /readyz and /metrics; 0 lets the system pick one. "
+        "Default: the setting ROOTLINE_WORKER__HTTP_PORT.",
+    ),
+]
 
 
 def up(
@@ -58,11 +68,17 @@ def coordinator(
     _run(required(warehouse), log, Role.COORDINATOR, http_port, log_level, as_json)
 
 
-def worker(log_level: LogLevel = "info", warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
+def worker(
+    http_port: WorkerPort = None,
+    log_level: LogLevel = "info",
+    warehouse: Warehouse = None,
+    log: Log = None,
+    as_json: Json = False,
+) -> None:
     """Run the worker, which keeps metadata trees small, until SIGTERM or Ctrl-C."""
     from rootline.cli.services import Role
 
-    _run(required(warehouse), log, Role.WORKER, None, log_level, as_json)
+    _run(required(warehouse), log, Role.WORKER, http_port, log_level, as_json)
 
 
 def _run(warehouse: str, log: str | None, roles: Role, http_port: int | None, level: str, as_json: bool) -> None:

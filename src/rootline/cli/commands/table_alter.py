@@ -22,27 +22,47 @@ def alter(
     name: TableArgument,
     add: Annotated[
         Texts,
-        typer.Option("--add", help="A new column, as gate=string, or at.gate=string for a field of a struct; repeat."),
+        typer.Option(
+            "--add",
+            help="A new column, as gate=string, or at.gate=string for a field of a struct; repeat. Default: none.",
+        ),
     ] = None,
-    rename: Annotated[Texts, typer.Option("--rename", help="A new name for a column, as old=new; repeat.")] = None,
+    rename: Annotated[
+        Texts, typer.Option("--rename", help="A new name for a column, as old=new; repeat. Default: none.")
+    ] = None,
     widen: Annotated[
         Texts,
-        typer.Option("--type", help="A wider type, as flight=long: int, float, fewer digits become wider; repeat."),
+        typer.Option(
+            "--type", help="A wider type, as flight=long: int, float, fewer digits become wider; repeat. Default: none."
+        ),
     ] = None,
     identifiers: Annotated[
-        str | None, typer.Option("--identifier-fields", help="The columns that identify a row, as a,b; '' for none.")
+        str | None,
+        typer.Option(
+            "--identifier-fields", help="The columns that identify a row, as a,b; '' for none. Default: as they are."
+        ),
     ] = None,
-    drop: Annotated[Texts, typer.Option("--drop", help="A column to drop; its values stay in files; repeat.")] = None,
+    drop: Annotated[
+        Texts, typer.Option("--drop", help="A column to drop; its values stay in files; repeat. Default: none.")
+    ] = None,
     optional: Annotated[
-        Texts, typer.Option("--optional", help="A required column that may be null now; repeat.")
+        Texts, typer.Option("--optional", help="A required column that may be null now; repeat. Default: none.")
     ] = None,
-    doc: Annotated[Texts, typer.Option("--doc", help="A column's comment, as gate='of the terminal'; repeat.")] = None,
-    first: Annotated[Texts, typer.Option("--first", help="A column to move to the front; repeat.")] = None,
+    doc: Annotated[
+        Texts, typer.Option("--doc", help="A column's comment, as gate='of the terminal'; repeat. Default: none.")
+    ] = None,
+    first: Annotated[
+        Texts, typer.Option("--first", help="A column to move to the front; repeat. Default: none.")
+    ] = None,
     after: Annotated[
-        Texts, typer.Option("--after", help="A column to move behind another, as gate=id; repeat.")
+        Texts, typer.Option("--after", help="A column to move behind another, as gate=id; repeat. Default: none.")
     ] = None,
-    properties: Annotated[Texts, typer.Option("--property", help="A property to set, as key=value; repeat.")] = None,
-    remove: Annotated[Texts, typer.Option("--remove-property", help="A table property to remove; repeat.")] = None,
+    properties: Annotated[
+        Texts, typer.Option("--property", help="A property to set, as key=value; repeat. Default: none.")
+    ] = None,
+    remove: Annotated[
+        Texts, typer.Option("--remove-property", help="A table property to remove; repeat. Default: none.")
+    ] = None,
     timeout_s: Timeout = 30.0,
     warehouse: Warehouse = None,
     log: Log = None,

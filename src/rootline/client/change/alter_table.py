@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self, cast
 
+import pydantic
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import IcebergType
 
+from rootline.client import checks
 from rootline.client.change.planned_change import commit_planned
 from rootline.client.read.time_travel import read_head
 from rootline.client.session.commit import Commit
@@ -80,6 +82,7 @@ class TableChange:
             default: the value of rows that are there, and of those that will be written without the column.
 
         """
+        _told(doc, default)
         found, never_null = _type_of(path, field_type)
         return self._then(
             lambda editor: editor.add_column(
@@ -93,7 +96,8 @@ class TableChange:
 
     def rename_column(self, path: ColumnPath, name: str) -> Self:
         """Call a column by another name; files do not change, because they name columns by id."""
-        return self._then(lambda editor: editor.rename_column(_path(path), name))
+        checked = checks.column_name(name, "definition-invalid")
+        return self._then(lambda editor: editor.rename_column(_path(path), checked))
 
     def update_column(
         self,
@@ -108,6 +112,7 @@ class TableChange:
 
         `required=False` lets it be null. `default` is for rows that will be written; those that are there keep theirs.
         """
+        _told(doc, default)
         found = None if field_type is None else _type_of(path, field_type)[0]
 
         def step(editor: UpdateSchema) -> None:
@@ -146,16 +151,18 @@ class TableChange:
 
     def set_properties(self, properties: Mapping[str, str] | None = None, **more: str) -> Self:
         """Set table properties, text to text."""
+        if properties is not None and not isinstance(properties, Mapping):
+            raise Invalid("definition-invalid", f"properties is a {type(properties).__name__}: give a dict of texts")
         updates = {**(properties or {}), **more}
         for name, value in updates.items():
             if not isinstance(name, str) or not isinstance(value, str):
                 raise Invalid("definition-invalid", f"property {name!r}: {value!r:.60} is no text; write it as one")
-        self._properties.append(SetProperties(updates))
+        self._properties.append(SetProperties(checks.text_map(updates, "properties")))
         return self
 
     def remove_properties(self, *names: str) -> Self:
         """Remove table properties; those that are not set are no error."""
-        self._properties.append(RemoveProperties(names))
+        self._properties.append(RemoveProperties(checks.texts(names, "names")))
         return self
 
     def changes_of(self, definition: TableDefinition, digest: bytes) -> DefinitionChanges | None:
@@ -179,6 +186,9 @@ class TableChange:
             try:
                 step(editor)
                 schema = editor._apply()
+            except pydantic.ValidationError as error:
+                reasons = (str(fault["msg"]) for fault in error.errors(include_input=False, include_url=False))
+                raise Invalid("evolution-illegal", f"{self.table}: {'; '.join(reasons)}") from error
             except (ValueError, ValidationError, TypeError) as error:
                 raise Invalid("evolution-illegal", f"{self.table}: {error}") from error
             last_id = max(last_id, schema.highest_field_id)
@@ -241,7 +251,16 @@ def _path(path: ColumnPath) -> tuple[str, ...]:
     parts = tuple(path.split(".")) if isinstance(path, str) else path
     if not isinstance(parts, tuple) or not parts or not all(isinstance(part, str) and part for part in parts):
         raise Invalid("definition-invalid", f"column {path!r:.80}: write its name, or a tuple of names")
+    for part in parts:
+        checks.column_name(part, "definition-invalid")
     return parts
+
+
+def _told(doc: str | None, default: Any) -> None:
+    """Refuses texts that cannot be stored."""
+    for name, value in (("doc", doc), ("default", default)):
+        if isinstance(value, str):
+            checks.text(value, name)
 
 
 def _type_of(path: ColumnPath, given: Any) -> tuple[IcebergType, bool]:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rootline.client import checks
 from rootline.client.change.replan_policy import replan_delay_s
 from rootline.client.read.file_plan import FilePlan
 from rootline.client.read.file_rows import seen_vector
@@ -39,6 +40,19 @@ class ChangeOptions:
     isolation: Isolation
     target_bytes: int
     summary: Mapping[str, str]
+
+    @staticmethod
+    def of(
+        isolation: Isolation | str, timeout_s: float, target_bytes: int, summary: Mapping[str, str] | None
+    ) -> ChangeOptions:
+        """What a caller gives, checked. Raises `Invalid` (`setting-invalid`)."""
+        try:
+            checked = Isolation(isolation)
+        except ValueError as error:
+            known = " or ".join(Isolation)
+            raise Invalid("setting-invalid", f"isolation {isolation!r:.80}: write {known}") from error
+        wait_s, checked_bytes, kept = checks.write_options(timeout_s, target_bytes, summary)
+        return ChangeOptions(wait_s, checked, checked_bytes, kept)
 
 
 def planned_intent(

@@ -1,7 +1,8 @@
 """Versions of a table and its tree, read from its roots.
 
 Owns: bounded reading of the chain. Does not own: what a root holds, how a tree is drawn.
-Invariants: at most `limit` roots are read, a few at the same time; versions that the head does not address are not.
+Invariants: not many more than `limit` roots are read, a few at the same time; of versions that record verdicts only at
+most `_HIDDEN_MAX` are passed over; versions that the head does not address are not read.
 """
 
 from __future__ import annotations
@@ -11,18 +12,24 @@ from typing import Final
 from rootline.client.read.time_travel import PointInTime, read_head, read_root_at
 from rootline.client.read.tree_view import TreeView
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.table_loader import load_state
+from rootline.tree.check.verdict_roots import records_verdicts_only
 
 _AT_ONCE: Final = 8
+_ROOTS_TOGETHER: Final = 64
+_HIDDEN_MAX: Final = 1_000
 
 
-async def read_history(store: ObjectStore, table: TableName, limit: int) -> list[RootHeader]:
-    """The newest `limit` addressable headers, newest first.
+async def read_history(
+    store: ObjectStore, table: TableName, limit: int, *, everything: bool = False
+) -> list[RootHeader]:
+    """The newest `limit` addressable headers, newest first; those that record verdicts only if `everything` is wanted.
 
     Raises:
         Invalid: `table-unknown`; `setting-invalid`, the limit is less than 1.
@@ -30,14 +37,26 @@ async def read_history(store: ObjectStore, table: TableName, limit: int) -> list
     """
     if limit < 1:
         raise Invalid("setting-invalid", f"limit is {limit}; give 1 or more")
-    head = (await read_head(store, table)).header
-    oldest = max(head.oldest_version, head.version - limit + 1)
+    newer = await read_head(store, table)
+    oldest, found = newer.header.oldest_version, list[RootHeader]()
+    last = max(oldest, newer.header.version - (limit - 1 if everything else limit + _HIDDEN_MAX))
 
-    async def header_of(version: int) -> RootHeader:
-        return (await read_root(store, table, Version(version))).header
+    async def root_of(version: int) -> Root:
+        return await read_root(store, table, Version(version))
 
-    older = await few_at_once(range(head.version - 1, oldest - 1, -1), header_of, _AT_ONCE)
-    return [head, *older]
+    next_version = newer.header.version - 1
+    while len(found) < limit and next_version >= last:
+        # the parent of the last one that is wanted is read too: it shows if that one changed anything
+        count = min(limit - len(found), _ROOTS_TOGETHER)
+        versions = range(next_version, max(last, next_version - count + 1) - 1, -1)
+        for older in await few_at_once(versions, root_of, _AT_ONCE):
+            if everything or not records_verdicts_only(older, newer):
+                found.append(newer.header)
+            newer = older
+        next_version = versions[-1] - 1
+    if len(found) < limit and next_version < last:
+        found.append(newer.header)
+    return found[:limit]
 
 
 async def read_tree(store: ObjectStore, table: TableName, point: PointInTime) -> TreeView:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyiceberg.expressions import BooleanExpression
 
 from rootline.client.read.file_plan import FilePlan, PlannedFiles, plan_files
 from rootline.client.read.time_travel import PointInTime, read_root_at
@@ -42,7 +43,7 @@ class Scan:
 
     _holder: SessionHolder
     table: TableName
-    where: str | None
+    where: str | BooleanExpression | None
     columns: tuple[str, ...] | None
     point: PointInTime
     limit: int | None = None

@@ -13,6 +13,7 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Final
 
+from rootline.client import checks
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Invalid
@@ -42,6 +43,12 @@ class PointInTime:
     def __post_init__(self) -> None:
         if sum(value is not None for value in (self.version, self.snapshot_id, self.timestamp, self.tag)) > 1:
             raise Invalid("setting-invalid", "version, snapshot_id, timestamp and tag exclude each other: give one")
+        for name in ("version", "snapshot_id"):
+            object.__setattr__(self, name, checks.whole_or_none(getattr(self, name), name))
+        if self.tag is not None:
+            checks.text(self.tag, "tag")
+        if self.timestamp is not None:
+            object.__setattr__(self, "timestamp", milliseconds(self.timestamp))
 
 
 HEAD = PointInTime()
@@ -89,8 +96,12 @@ def milliseconds(moment: Moment, name: str = "timestamp") -> int:
         Invalid: `setting-invalid`, it is no moment, or a time of day without an offset.
 
     """
-    if isinstance(moment, int):
-        return moment
+    if not isinstance(moment, dt.datetime | str):
+        try:
+            return checks.whole(moment, name)
+        except Invalid as error:
+            wanted = "give a datetime, a text such as 2013-01-31T12:00:00Z, or whole milliseconds"
+            raise Invalid(error.code, f"{name} is {moment!r:.80}, a {type(moment).__name__}: {wanted}") from None
     shown = str(moment)[:40]
     if isinstance(moment, str):
         text = moment.strip()

@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
+from rootline.client import checks
 from rootline.client.write.column_statistics import ColumnPath, column_paths
 from rootline.client.write.data_file_writer import FileDescriber, split_offsets_of
 from rootline.client.write.partition_split import split_by_partition
@@ -50,8 +51,12 @@ class DataFile(intent.DataFile):
                 partition.
 
         """
-        body = source if isinstance(source, bytes) else _read(Path(location if source is None else source))
+        checks.text(location, "location")
         definition = schema if isinstance(schema, TableDefinition) else _unpartitioned(schema)
+        if isinstance(source, bytes):
+            body = source
+        else:
+            body = _read(Path(location if source is None else checks.place(source, "source")))
         parquet = open_parquet(body, location)
         fields = definition.schema.fields
         projection = RowProjection(
@@ -85,7 +90,8 @@ def _read(path: Path) -> bytes:
         raise Invalid("file-unreadable", f"{path}: {error.strerror or error}") from error
 
 
-def _unpartitioned(schema: Schema) -> TableDefinition:
+def _unpartitioned(given: Schema) -> TableDefinition:
+    schema = checks.one_of(given, Schema, "schema", "the table's definition, or an Iceberg schema")
     return TableDefinition(
         table_uuid=uuid.UUID(int=0),
         schemas=(schema,),

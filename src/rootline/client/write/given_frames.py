@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rootline.client import checks
 from rootline.schemas.errors import Invalid
 
 
@@ -45,7 +46,7 @@ def pandas_columns(frame: Any, code: str) -> dict[str, Any]:
             raise Invalid(code, f"the data frame's column {name!r} has a name that is no text; rename it")
         if name in columns:
             raise Invalid(code, f"the data frame has column {name!r} more than once; rename one of them")
-        columns[name] = frame.iloc[:, at]
+        columns[checks.column_name(name, code)] = frame.iloc[:, at]
     return columns
 
 

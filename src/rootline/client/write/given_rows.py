@@ -8,7 +8,8 @@ the entries that they have; an error names the column, and the row and its value
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
+from rootline.client import checks
 from rootline.client.write.given_frames import (
     is_pandas_frame,
     is_polars_frame,
@@ -76,7 +78,7 @@ def _told_apart(data: Any) -> pa.Table | Mapping[str, _Column]:
     if is_polars_frame(data):
         return polars_table(data, _CODE)
     if isinstance(data, Mapping):
-        return {_named(name): _checked_column(name, column) for name, column in data.items()}
+        return {checks.column_name(name, _CODE): _checked_column(name, column) for name, column in data.items()}
     if isinstance(data, list | tuple | Iterator):
         return _of_items(list(data))
     try:
@@ -103,17 +105,13 @@ def _of_items(items: list[Any]) -> pa.Table | Mapping[str, _Column]:
         names.update(dict.fromkeys(item))
     if items and not names:
         raise Invalid(_CODE, "the rows have no columns; give dicts of names and values")
-    return {_named(name): [item.get(name) for item in items] for name in names}
-
-
-def _named(name: object) -> str:
-    if not isinstance(name, str):
-        raise Invalid(_CODE, f"{name!r:.80} is no column's name; give a text")
-    return name
+    return {checks.column_name(name, _CODE): [item.get(name) for item in items] for name in names}
 
 
 def _checked_column(name: str, column: Any) -> _Column:
-    if isinstance(column, pa.Scalar | str | bytes | Mapping) or not isinstance(column, Sized):
+    is_array = isinstance(column, np.ndarray) and column.ndim > 0
+    is_ordered = isinstance(column, Sequence | ValuesView | deque) and not isinstance(column, str | bytes)
+    if not (is_array or is_ordered or _is_any_series(column)):
         reason = f"column {name}: a {type(column).__name__} is no column; give a list with a value for each row"
         raise Invalid(_CODE, reason)
     return column

@@ -29,6 +29,7 @@ from pyiceberg.types import (
     StructType,
 )
 
+from rootline.client import checks
 from rootline.client.write.arrow_schema import iceberg_schema, iceberg_type
 from rootline.client.write.given_frames import is_pandas_frame, is_polars_frame, pandas_columns, polars_table
 from rootline.client.write.type_words import type_of_words
@@ -96,8 +97,7 @@ def _field_of_series(name: str, series: Any) -> pa.Field:
 def _struct(given: Mapping[Any, Any], path: str, ids: Iterator[int]) -> StructType:
     fields: list[NestedField] = []
     for name, kind in given.items():
-        if not isinstance(name, str) or not name:
-            raise Invalid(_CODE, f"schema: {name!r} is no column's name; give a text that is not empty")
+        checks.column_name(name, _CODE)
         found, required = _column(kind, f"{path}{name}", ids)
         fields.append(NestedField(next(ids), name, found, required=required))
     return StructType(*fields)

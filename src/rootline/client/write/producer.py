@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
 
+from rootline.client import checks
 from rootline.client.session.session import Operation, Session, SessionHolder
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.intent_publisher import await_verdict
@@ -46,7 +47,7 @@ class Receipt:
             Unavailable: `log-unavailable`.
 
         """
-        return self._holder.run(_awaiting(self.intent, self.position, timeout_s))
+        return self._holder.run(_awaiting(self.intent, self.position, checks.seconds(timeout_s)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class AsyncReceipt:
 
     async def verdict(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Verdict:
         """As `Receipt.verdict`."""
-        return await self._holder.run_async(_awaiting(self.intent, self.position, timeout_s))
+        return await self._holder.run_async(_awaiting(self.intent, self.position, checks.seconds(timeout_s)))
 
 
 class _Publishing:
@@ -73,14 +74,15 @@ class _Publishing:
 
     def stamp(self, intent: Intent, *, writer_sequence: int | None = None) -> Intent:
         """The intent as `publish` would send it; publishing the result, any number of times, commits it once."""
-        return self._stamp.stamp(intent, writer_sequence)
+        return self._stamp.stamp(_an_intent(intent), _numbered(writer_sequence))
 
     def _queued(self, what: Intent | Receipt | AsyncReceipt, writer_sequence: int | None) -> Queued:
         if self._closed:
             raise Invalid("lake-closed", f"this producer of {self._holder.name} is closed; open another one")
         if isinstance(what, Receipt | AsyncReceipt):
             return self._queue.add(lambda: what.intent)
-        return self._queue.add(lambda: self._stamp.stamp(what, writer_sequence))
+        intent, number = _an_intent(what), _numbered(writer_sequence)
+        return self._queue.add(lambda: self._stamp.stamp(intent, number))
 
     def _delivering(self, queued: Queued) -> Operation[LogPosition]:
         def operation(session: Session) -> Coroutine[Any, Any, LogPosition]:
@@ -156,6 +158,14 @@ class AsyncProducer(_Publishing):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _an_intent(what: object) -> Intent:
+    return checks.one_of(what, Intent, "what is published", "an Intent, or a receipt")
+
+
+def _numbered(writer_sequence: object) -> int | None:
+    return checks.whole_or_none(writer_sequence, "writer_sequence")
 
 
 def _awaiting(intent: Intent, position: LogPosition, timeout_s: float) -> Operation[Verdict]:

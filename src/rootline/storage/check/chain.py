@@ -17,21 +17,23 @@ from typing import Final
 from rootline.ports.object_store import ObjectStore, StoredObject
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.bytes.root.root_codec import Root, decode_root
+from rootline.schemas.content_entry import EntryPlace
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import root_key, roots_prefix, table_prefix, version_of_root_key
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.check.data_files import FILES_TOGETHER, DataFileCheck
 from rootline.storage.check.entries import EntryCheck
 from rootline.storage.check.findings import CheckSummary, DataFiles, Finding, FindingBook, Progress
 from rootline.storage.check.header import faults_of_header, faults_of_step
 from rootline.storage.check.live_set import LiveSet
 from rootline.storage.check.objects import ObjectCheck
 from rootline.storage.check.progress import Decided, faults_of_decided, faults_of_progress
-from rootline.storage.few_at_once import few_at_once
+from rootline.storage.check.ways_out import removal_of
 from rootline.storage.metadata.stored_file import stored_key
 from rootline.tree.commit.apply import WRITER_RETENTION_S
 
 _ROOTS_AT_ONCE: Final = 16
-_FILES_AT_ONCE: Final = 8
 
 
 async def check_table(
@@ -50,7 +52,7 @@ async def check_table(
         table: the table's name.
         data_files: how closely to look at the files that hold rows.
         summary: filled in as the check goes on.
-        progress: called with the summary after every root.
+        progress: called with the summary after every root, and after every few data files.
         writer_retention_s: how long an idle `process/` writer must stay in the ledger.
 
     Raises:
@@ -58,7 +60,8 @@ async def check_table(
         Unavailable: the store cannot be reached; what was found until then is still true.
 
     """
-    check = _TableCheck(store, table, summary if summary is not None else CheckSummary(), writer_retention_s)
+    told = summary if summary is not None else CheckSummary()
+    check = _TableCheck(store, table, told, writer_retention_s, data_files)
     versions = await check.versions()
     previous: Root | None = None
     for start in range(0, len(versions), _ROOTS_AT_ONCE):
@@ -71,21 +74,30 @@ async def check_table(
             if progress is not None:
                 progress(check.summary)
             await asyncio.sleep(0)  # others share the loop
-    await check.data_files(data_files)
-    for finding in check.book.take():
-        yield finding
-    if progress is not None:
-        progress(check.summary)
+    async for _ in check.data_files():
+        for finding in check.book.take():
+            yield finding
+        if progress is not None:
+            progress(check.summary)
 
 
 class _TableCheck:
-    def __init__(self, store: ObjectStore, table: TableName, summary: CheckSummary, writer_retention_s: int) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        table: TableName,
+        summary: CheckSummary,
+        writer_retention_s: int,
+        closely: DataFiles,
+    ) -> None:
         self._store, self._table, self._writer_retention_s = store, table, writer_retention_s
+        self._closely = closely
+        self._definition: TableDefinition | None = None
         self.summary = summary
         self.book = FindingBook(summary)
         self._objects = ObjectCheck(store, table, self.book, summary)
         self._live = LiveSet(self._objects, self.book)
-        self._entries = EntryCheck(self._live, self._objects, self.book)
+        self._entries = EntryCheck(self._live, self._objects, self.book, closely)
         self._likely: Root | None = None  # the root decoded last, for its blocks
         self._decided: Decided | None = None  # the header checked last, and its pages
 
@@ -146,6 +158,7 @@ class _TableCheck:
         if len({block.digest for block in root.blocks}) != len(root.blocks):
             self.book.add(key, "entry-doubled", "one block of entries is in it twice")
         definition = await self._objects.definition(root.header)
+        self._definition = definition or self._definition
         step = await self._live.follow(old, root, key)
         self.summary.entries += len(step.rows)
         await self._entries.check(old, step, definition)
@@ -170,38 +183,51 @@ class _TableCheck:
             return None
         return root
 
-    async def data_files(self, closely: DataFiles) -> None:
-        """Whether the files with rows are there; and count what no root names."""
+    async def data_files(self) -> AsyncIterator[None]:
+        """Whether the files with rows are there, and what they should be; and count what no root names.
+
+        Comes by after every few files.
+        """
+        closely = self._closely
         if closely is DataFiles.IGNORED:
             return
         listing = await self._store.list(table_prefix(self._table))
         present = set(listing.keys)
-        files = {stored_key(self._table, location): length for location, length in self._entries.data_files.items()}
-        elsewhere = {key: length for key, length in files.items() if is_absolute(key)}  # in no listing of ours
-        wanted = {key: length for key, length in files.items() if key not in elsewhere}
+        expected = {location: file for location, file in self._entries.data_files.items() if location not in self._lost}
+        self.summary.data_files_given_up = len(self._lost)
+        files = {stored_key(self._table, location): file for location, file in expected.items()}
+        places = {
+            stored_key(self._table, location): EntryPlace(file.content_type, location)
+            for location, file in expected.items()
+        }
+        elsewhere = {key for key in files if is_absolute(key)}  # in no listing of ours
+        wanted = files.keys() - elsewhere
         self.summary.data_files = len(wanted if closely is DataFiles.LISTED else files)
-        for key in sorted(wanted.keys() - present):
+        self.book.way_out = lambda key: self._way_out(places.get(ObjectKey(key)))
+        for key in sorted(wanted - present):
             self.book.add(key, "object-missing", "an entry names this file, but it does not exist")
-        named = wanted.keys() | self._named_objects()
+        named = wanted | self._named_objects() | {stored_key(self._table, location) for location in self._lost}
         others = (roots_prefix(self._table), f"{table_prefix(self._table)}export/")
         self.summary.unreferenced_objects = sum(key not in named and not key.startswith(others) for key in present)
-        if closely is DataFiles.READ:
-            found = {key: length for key, length in wanted.items() if key in present}
-            await self._read_lengths(found | elsewhere)
+        yield
+        if closely is DataFiles.LISTED:
+            return
+        check = DataFileCheck(self._store, self.book, self.summary, closely, self._definition)
+        some = sorted(wanted & present) + sorted(elsewhere)
+        for start in range(0, len(some), FILES_TOGETHER):
+            await check.files([(key, files[key]) for key in some[start : start + FILES_TOGETHER]])
+            yield
+
+    @property
+    def _lost(self) -> set[str]:
+        return self._entries.given_up
+
+    def _way_out(self, place: EntryPlace | None) -> str:
+        """The intent that takes a file of rows out; empty when it is not live."""
+        if place is None or not self._live.places_of(place):
+            return ""
+        vectors = self._live.vectors_of(place.location)
+        return removal_of(self._table, place, vectors[0] if vectors else None)
 
     def _named_objects(self) -> set[ObjectKey]:
         return {stored_key(self._table, location) for location in self._objects.named_locations}
-
-    async def _read_lengths(self, wanted: dict[ObjectKey, int | None]) -> None:
-        async def compare(item: tuple[ObjectKey, int | None]) -> None:
-            key, length = item
-            try:
-                stored = await self._store.get(key)
-            except Invalid as error:
-                self.book.add_error(key, error)
-                return
-            if stored is None or (length is not None and len(stored.body) != length):
-                held = "nothing" if stored is None else f"{len(stored.body)} bytes"
-                self.book.add(key, "length-wrong", f"the store holds {held}, its entry says {length} bytes")
-
-        await few_at_once(wanted.items(), compare, _FILES_AT_ONCE)

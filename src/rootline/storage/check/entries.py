@@ -19,9 +19,11 @@ from rootline.schemas.entry_rules import ManifestKind, entry_violations
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.root_header import Operation
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.check.findings import FindingBook
+from rootline.storage.check.data_files import NamedFile
+from rootline.storage.check.findings import DataFiles, FindingBook
 from rootline.storage.check.live_set import LiveSet, Step
 from rootline.storage.check.objects import LiveKey, ObjectCheck, aggregates_under
+from rootline.storage.check.ways_out import given_up
 from rootline.tree.check.rewrite_rules import Rewrites, faults_of_rewrites, says_rewrites
 from rootline.tree.draft.summary import RESTORED_VERSIONS
 from rootline.tree.proof.adopted_rows import faults_of_adopted, has_older_deletes, is_adopted
@@ -32,11 +34,14 @@ _FILES_MAX = ContentType.EQUALITY_DELETE
 class EntryCheck:
     """Checks the steps of one table; findings go into the book."""
 
-    def __init__(self, live: LiveSet, objects: ObjectCheck, book: FindingBook) -> None:
+    def __init__(self, live: LiveSet, objects: ObjectCheck, book: FindingBook, closely: DataFiles) -> None:
         self._live, self._objects, self._book = live, objects, book
         self._proven_vectors: set[EntryPlace] = set()
-        self.data_files: dict[str, int | None] = {}
-        """Files with rows that some version names, and their lengths."""
+        self._closely = closely
+        self.data_files: dict[str, NamedFile] = {}
+        """Files with rows that some version names."""
+        self.given_up: set[str] = set()
+        """Of these, the ones that an intent took out as lost."""
 
     async def check(self, old: Root | None, step: Step, definition: TableDefinition | None) -> None:
         """Everything about the step from `old`; `old` is `None` when it cannot be read."""
@@ -62,9 +67,13 @@ class EntryCheck:
         if old is not None and step.is_whole:
             self._check_moved(step)
             self._check_shown(old, step, added)
+        self.given_up |= given_up(
+            step.root.header.snapshot.summary, (entry.location for entry in step.removed.values())
+        )
         for entry in added.values():
             if entry.content_type in (ContentType.DATA, ContentType.EQUALITY_DELETE):
-                self.data_files[entry.location] = entry.file_size_in_bytes
+                self.data_files[entry.location] = NamedFile.of(entry, self._closely)
+                self.given_up.discard(entry.location)
 
     def _add(self, step: Step, code: str, reason: str) -> None:
         self._book.add(step.key, code, reason)

@@ -19,15 +19,23 @@ class DataFiles(Enum):
 
     IGNORED = "ignored"
     LISTED = "listed"  # each exists; one LIST of the table's folder
-    READ = "read"  # each exists with the length that its entry says; reads them all
+    SIZES = "sizes"  # each has the length that its entry says; one request each
+    FOOTERS = "footers"  # and a Parquet footer with as many rows, and columns of the table
+    ALL = "all"  # and every row can be read, and has no value that its entry rules out
+    READ = SIZES  # as it was called first
 
 
 class Finding(NamedTuple):
-    """Something that is not as it must be. `object`: the key of the object that is wrong, or that shows it."""
+    """Something that is not as it must be. `object`: the key of the object that is wrong, or that shows it.
+
+    `way_out`: of a file of rows that is live, the intent (JSON) that takes it out of the table, for when no copy of it
+    is left; empty for everything else.
+    """
 
     object: str
     code: str
     reason: str
+    way_out: str = ""
 
 
 class Fault(NamedTuple):
@@ -39,7 +47,11 @@ class Fault(NamedTuple):
 
 @dataclass(slots=True)
 class CheckSummary:
-    """What has been checked so far; each object counts once. `foreign_objects` in the roots' folder are no faults."""
+    """What has been checked so far; each object counts once. `foreign_objects` in the roots' folder are no faults.
+
+    Of the `data_files`, so many were measured, were opened, could not be opened although that was asked for (encrypted,
+    or of a format without a footer), and are known to be lost: an intent said so as it took them out.
+    """
 
     roots: int = 0
     roots_total: int = 0
@@ -52,6 +64,11 @@ class CheckSummary:
     pages: int = 0
     entries: int = 0
     data_files: int = 0
+    data_files_measured: int = 0
+    data_files_opened: int = 0
+    data_files_unread: int = 0
+    data_files_given_up: int = 0
+    rows_read: int = 0
     bytes_read: int = 0
     findings: int = 0
     foreign_objects: list[str] = field(default_factory=list)
@@ -59,7 +76,7 @@ class CheckSummary:
 
 
 Progress = Callable[[CheckSummary], None]
-"""Called after every root with the summary so far."""
+"""Called after every root, and after every few data files, with the summary so far."""
 
 
 class FindingBook:
@@ -69,18 +86,20 @@ class FindingBook:
 
     def __init__(self, summary: CheckSummary) -> None:
         self._summary = summary
-        self._seen: set[Finding] = set()
+        self._seen: set[tuple[str, str, str]] = set()
         self._repeats: dict[tuple[str, str], int] = {}
         self._new: list[Finding] = []
+        self.way_out: Callable[[str], str] = lambda _: ""
+        """Object → `Finding.way_out`."""
 
     def add(self, object_key: str, code: str, reason: str) -> None:
         """Note a finding."""
-        finding = Finding(object_key, code, reason)
         repeats = self._repeats.get((object_key, code), 0)
-        if finding in self._seen or repeats >= self.REPEATS_MAX:
+        if (object_key, code, reason) in self._seen or repeats >= self.REPEATS_MAX:
             return
+        finding = Finding(object_key, code, reason, self.way_out(object_key))
         self._repeats[object_key, code] = repeats + 1
-        self._seen.add(finding)
+        self._seen.add((object_key, code, reason))
         self._new.append(finding)
         self._summary.findings += 1
 

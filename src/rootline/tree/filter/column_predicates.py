@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rootline.schemas.statistics import Bound
-from rootline.tree.filter.filters import AllOf, Condition, Operator, Predicate
+from rootline.tree.filter.column_pairs import compared
+from rootline.tree.filter.conditions import AllOf, ColumnPair, Condition, Operator, Predicate
 
 ArrayOf = Callable[[int], pa.Array]
 """Field id → its column."""
@@ -38,6 +39,9 @@ def rows_matching(condition: Condition, array_of: ArrayOf, length: int) -> pa.Ar
 def _evaluated(condition: Condition, array_of: ArrayOf, length: int) -> pa.Array:
     if isinstance(condition, Predicate):
         return satisfied(condition, array_of(condition.field_id))
+    if isinstance(condition, ColumnPair):
+        left, right = _plain(array_of(condition.left_id)), _plain(array_of(condition.right_id))
+        return compared(left, condition.operator, right)
     is_all = isinstance(condition, AllOf)
     if not condition.parts:
         return pa.repeat(pa.scalar(is_all), length)
@@ -47,7 +51,7 @@ def _evaluated(condition: Condition, array_of: ArrayOf, length: int) -> pa.Array
 
 def satisfied(predicate: Predicate, column: pa.Array) -> pa.Array:
     """`predicate` on each value of `column`; null where it is null."""
-    array = column.storage if isinstance(column, pa.ExtensionArray) else column
+    array = _plain(column)
     operator = predicate.operator
     if operator is Operator.IS_NULL:
         return array.is_null()
@@ -62,13 +66,25 @@ def satisfied(predicate: Predicate, column: pa.Array) -> pa.Array:
     if operator is Operator.NOT_STARTS_WITH:
         return pc.invert(pc.starts_with(array, pattern=str(predicate.values[0])))
     if operator is Operator.IN or operator is Operator.NOT_IN:
-        zeros = (
-            (0.0, -0.0) if pa.types.is_floating(array.type) and 0.0 in predicate.values else ()
-        )  # is_in tells them apart
-        values = pa.array([scalar_of(value, array.type) for value in (*predicate.values, *zeros)], array.type)
+        values = values_of(predicate.values, array.type)
+        if pa.types.is_floating(array.type) and 0.0 in predicate.values:  # is_in tells the two zeros apart
+            values = pa.concat_arrays([values, pa.array([0.0, -0.0], array.type)])
         held = pc.if_else(array.is_valid(), pc.is_in(array, value_set=values), pa.scalar(None, pa.bool_()))
         return held if operator is Operator.IN else pc.invert(held)
     return COMPARISONS[operator](array, scalar_of(predicate.values[0], array.type))
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def values_of(values: tuple[Bound, ...], arrow_type: pa.DataType) -> pa.Array:
+    """Physical values, which a column of `arrow_type` can hold, as such a column."""
+    if pa.types.is_date32(arrow_type):
+        return pa.array(values, pa.int32()).cast(arrow_type)
+    if pa.types.is_temporal(arrow_type):
+        return pa.array(values, pa.int64()).cast(arrow_type)
+    return pa.array(values, arrow_type)
 
 
 def scalar_of(value: Bound, arrow_type: pa.DataType) -> pa.Scalar:

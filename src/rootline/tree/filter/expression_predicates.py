@@ -20,7 +20,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.expression_types import Function
 from rootline.schemas.statistics import Bound
 from rootline.schemas.table_definition import Expression, TableDefinition
-from rootline.tree.filter.filters import Condition, Operator, Predicate
+from rootline.tree.filter.conditions import Condition, Operator, Predicate
 
 COMBINATIONS_MAX: Final = 256
 """Of the values that a filter allows in several columns: beyond that the bucket is left open."""

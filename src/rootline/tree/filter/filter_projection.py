@@ -20,7 +20,7 @@ from pyiceberg.types import PrimitiveType
 from rootline.schemas.bytes.values.transform_values import partition_value
 from rootline.schemas.errors import Invalid
 from rootline.schemas.statistics import Bound
-from rootline.tree.filter.filters import Operator, Predicate
+from rootline.tree.filter.conditions import Operator, Predicate
 
 _NULL_PREDICATES: Final = (Operator.IS_NULL, Operator.NOT_NULL)
 _Apply = Callable[[Bound], Bound]

@@ -76,8 +76,11 @@ def exact_value(literal: Literal[Any], field_type: PrimitiveType, *, column: str
 
 def _converted(literal: Literal[Any], raw: Any, field_type: PrimitiveType) -> Bound | Above | Below | Between | None:
     if isinstance(field_type, IntegerType | LongType):
+        bits = 31 if isinstance(field_type, IntegerType) else 63
+        if type(raw) is int and -(2**bits) <= raw < 2**bits:
+            return raw
         number = _number(raw)
-        return None if number is None else _integer(number, 31 if isinstance(field_type, IntegerType) else 63)
+        return None if number is None else _integer(number, bits)
     if isinstance(field_type, DecimalType):
         number = _number(raw)
         return None if number is None else _decimal(number, field_type)

@@ -1,19 +1,17 @@
 """Row filters: text or a pyiceberg expression, bound to the field ids of a schema.
 
-Owns: the bound form of a filter. Does not own: how literals become values (`filter_values`), what a filter says about
-a file (`prune`) or about rows (`rootline.storage.rows.scan_executor`).
+Owns: which column a name means, and what a test on it becomes. Does not own: the grammar (`filter_syntax`), how
+literals become values (`filter_values`), what a filter says about a file (`prune`) or about rows (`column_predicates`).
 Invariants: values are physical (see `rootline.schemas.statistics`) and exact; no NOT is left; null satisfies no test
-but IS NULL, as in SQL.
+but IS NULL, as in SQL; names are told apart by case.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Final
 
-from pyiceberg.exceptions import ValidationError
 from pyiceberg.expressions import (
     AlwaysFalse,
     AlwaysTrue,
@@ -40,66 +38,30 @@ from pyiceberg.expressions import (
     StartsWith,
     UnboundPredicate,
 )
-from pyiceberg.expressions.parser import parse
+from pyiceberg.expressions.literals import Literal
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType, NestedField, PrimitiveType, StringType, StructType
-from pyparsing import ParseBaseException
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.statistics import Bound
+from rootline.tree.filter.column_pairs import column_pair
+from rootline.tree.filter.conditions import (
+    ALWAYS,
+    NEGATED,
+    NEVER,
+    AllOf,
+    AnyOf,
+    ColumnPair,
+    Condition,
+    Operator,
+    Predicate,
+    all_of,
+    any_of,
+    predicates_of,
+    tests_of,
+)
+from rootline.tree.filter.filter_syntax import Joined, Name, NamePair, Negation, Tree, marked, read_filter
 from rootline.tree.filter.filter_values import Above, Below, Between, exact_value
-
-MAX_FILTER_CHARS: Final = 65_536
-MAX_FILTER_DEPTH: Final = 64
-
-
-class Operator(Enum):
-    """What a test asks of one column."""
-
-    EQ = "="
-    NE = "!="
-    LT = "<"
-    LE = "<="
-    GT = ">"
-    GE = ">="
-    IN = "in"
-    NOT_IN = "not in"
-    STARTS_WITH = "starts with"
-    NOT_STARTS_WITH = "not starts with"
-    IS_NULL = "is null"
-    NOT_NULL = "is not null"
-    IS_NAN = "is nan"
-    NOT_NAN = "is not nan"
-
-
-@dataclass(frozen=True, slots=True)
-class Predicate:
-    """One column against its values: none for null and NaN tests, one for comparisons, some for IN (ascending)."""
-
-    __test__ = False  # not a test case, whatever pytest thinks of the name
-
-    field_id: int
-    operator: Operator
-    values: tuple[Bound, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class AllOf:
-    """AND; without parts it is true."""
-
-    parts: tuple[Condition, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class AnyOf:
-    """OR; without parts it is false."""
-
-    parts: tuple[Condition, ...] = ()
-
-
-Condition = Predicate | AllOf | AnyOf
-ALWAYS: Final = AllOf()
-NEVER: Final = AnyOf()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,19 +79,14 @@ class BoundFilter:
     @property
     def field_ids(self) -> frozenset[int]:
         """The columns that the filter reads."""
-        return frozenset(predicate.field_id for predicate in predicates_of(self.condition))
+        found: set[int] = set()
+        for test in tests_of(self.condition):
+            found |= {test.field_id} if isinstance(test, Predicate) else {test.left_id, test.right_id}
+        return frozenset(found)
 
 
+_NAME_CHARS_MAX: Final = 1_000
 EVERY_ROW: Final = BoundFilter(ALWAYS, "true")
-
-
-def predicates_of(condition: Condition) -> Iterator[Predicate]:
-    """Every test of a condition, from left to right."""
-    if isinstance(condition, Predicate):
-        yield condition
-    else:
-        for part in condition.parts:
-            yield from predicates_of(part)
 
 
 def bind_filter(where: str | BooleanExpression | BoundFilter | None, schema: Schema) -> BoundFilter:
@@ -143,33 +100,62 @@ def bind_filter(where: str | BooleanExpression | BoundFilter | None, schema: Sch
         return EVERY_ROW
     if isinstance(where, BoundFilter):
         return where
-    expression, text = (_parsed(where), where) if isinstance(where, str) else (where, str(where))
+    if isinstance(where, str):
+        return BoundFilter(_bound_tree(read_filter(where), schema, where, negated=False), where)
     try:
-        return BoundFilter(_bound(expression, schema, negated=False), text)
+        return BoundFilter(_bound(where, schema, negated=False), str(where))
     except RecursionError as error:
         raise Invalid("filter-invalid", "the filter is nested too deeply") from error
 
 
-def _parsed(text: str) -> BooleanExpression:
-    if len(text) > MAX_FILTER_CHARS:
-        raise Invalid("filter-invalid", f"the filter has {len(text)} characters; at most {MAX_FILTER_CHARS} are read")
-    depth = deepest = 0
-    for char in text:
-        depth += (char == "(") - (char == ")")
-        deepest = max(deepest, depth)
-    if deepest > MAX_FILTER_DEPTH:
-        raise Invalid("filter-invalid", f"the filter nests {deepest} parentheses; at most {MAX_FILTER_DEPTH} are read")
+def _bound_tree(tree: Tree, schema: Schema, text: str, *, negated: bool) -> Condition:
+    if isinstance(tree, Negation):
+        return _bound_tree(tree.inner, schema, text, negated=not negated)
+    if isinstance(tree, Joined):
+        parts = tuple(_bound_tree(part, schema, text, negated=negated) for part in tree.parts)
+        return all_of(parts) if tree.is_all != negated else any_of(parts)
+    operator = NEGATED[tree.operator] if negated else tree.operator
+    if isinstance(tree, NamePair):
+        return column_pair(_named(tree.left, schema, text), operator, _named(tree.right, schema, text))
+    field, literals = _named(tree.column, schema, text), [value.literal for value in tree.values]
+    return _test(operator, field, ".".join(tree.column.parts), literals)
+
+
+def _named(name: Name, schema: Schema, text: str) -> NestedField:
     try:
-        return parse(text)
-    except ParseBaseException as error:
-        here = f"{_short(text)} cannot be read from character {error.loc + 1} on"
-        raise Invalid("filter-invalid", f"{here}; write it as in \"dep_delay > 60 and carrier = 'UA'\"") from error
-    except (ValueError, TypeError, RecursionError, ValidationError) as error:
-        raise Invalid("filter-invalid", f"{_short(text)}: {error}") from error
+        return _at_path(name.parts, schema)
+    except Invalid as error:
+        raise Invalid(error.code, f"{error.message}; {marked(text, name.at, name.end)}") from None
 
 
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 200 else text[:200] + "…")
+def _at_path(parts: Sequence[str], schema: Schema) -> NestedField:
+    fields: Iterable[NestedField] = schema.fields
+    name = ".".join(parts)
+    if len(name) > _NAME_CHARS_MAX:
+        name = f"{name[:_NAME_CHARS_MAX]}…"
+    found: NestedField | None = None
+    for at, part in enumerate(parts):
+        found = next((field for field in fields if field.name == part), None)
+        if found is None:
+            break
+        kind = found.field_type
+        if at + 1 < len(parts) and not isinstance(kind, StructType) and not isinstance(kind, PrimitiveType):
+            raise Invalid("filter-invalid", f"column {name!r} lies inside a list or map and cannot be filtered on")
+        fields = kind.fields if isinstance(kind, StructType) else ()
+    if found is None:
+        found = next((field for field in schema.fields if field.name == name), None)
+    return found if found is not None else _unknown(name, schema)
+
+
+def _unknown(name: str, schema: Schema) -> NestedField:
+    if name.lower() in ("null", "nan"):
+        raise Invalid("filter-invalid", f"nothing is ever equal to {name.upper()}: write IS {name.upper()}")
+    known = [schema.find_column_name(field_id) or "" for field_id in sorted(_reachable(schema.as_struct()))]
+    alike = [other for other in known if other.lower() == name.lower()]
+    if alike:
+        raise Invalid("filter-invalid", f"there is no column {name!r}, but {alike[0]!r}: names are told apart by case")
+    shown = ", ".join(column.name for column in schema.fields[:40])
+    raise Invalid("filter-invalid", f"there is no column {name!r}; the table has {shown}")
 
 
 def _bound(expression: BooleanExpression, schema: Schema, *, negated: bool) -> Condition:
@@ -182,26 +168,10 @@ def _bound(expression: BooleanExpression, schema: Schema, *, negated: bool) -> C
         return all_of(parts) if isinstance(expression, And) != negated else any_of(parts)
     if isinstance(expression, UnboundPredicate):
         return _bound_predicate(~expression if negated else expression, schema)
-    raise Invalid("filter-invalid", f"{expression} cannot be used as a filter")
+    raise Invalid("filter-invalid", f"{expression!r:.200} cannot be used as a filter")
 
 
-def all_of(parts: tuple[Condition, ...]) -> Condition:
-    """AND of `parts`, flattened."""
-    flat = [inner for part in parts for inner in (part.parts if isinstance(part, AllOf) else (part,))]
-    if NEVER in flat:
-        return NEVER
-    return flat[0] if len(flat) == 1 else AllOf(tuple(flat))
-
-
-def any_of(parts: tuple[Condition, ...]) -> Condition:
-    """OR of `parts`, flattened."""
-    flat = [inner for part in parts for inner in (part.parts if isinstance(part, AnyOf) else (part,))]
-    if ALWAYS in flat:
-        return ALWAYS
-    return flat[0] if len(flat) == 1 else AnyOf(tuple(flat))
-
-
-_COMPARISONS: Final[dict[type[LiteralPredicate], Operator]] = {
+_OPERATORS: Final[dict[type[BooleanExpression], Operator]] = {
     EqualTo: Operator.EQ,
     NotEqualTo: Operator.NE,
     LessThan: Operator.LT,
@@ -210,8 +180,8 @@ _COMPARISONS: Final[dict[type[LiteralPredicate], Operator]] = {
     GreaterThanOrEqual: Operator.GE,
     StartsWith: Operator.STARTS_WITH,
     NotStartsWith: Operator.NOT_STARTS_WITH,
-}
-_UNARY: Final[dict[type[BooleanExpression], Operator]] = {
+    In: Operator.IN,
+    NotIn: Operator.NOT_IN,
     IsNull: Operator.IS_NULL,
     NotNull: Operator.NOT_NULL,
     IsNaN: Operator.IS_NAN,
@@ -220,40 +190,22 @@ _UNARY: Final[dict[type[BooleanExpression], Operator]] = {
 
 
 def _bound_predicate(predicate: BooleanExpression, schema: Schema) -> Condition:
-    term = getattr(predicate, "term", None)
-    if not isinstance(term, Reference):
+    term, operator = getattr(predicate, "term", None), _OPERATORS.get(type(predicate))
+    if not isinstance(term, Reference) or operator is None:
         raise Invalid("filter-invalid", f"{predicate}: only a column can be compared, not an expression over one")
-    field, name = _column(term.name, schema), term.name
-    unary = _UNARY.get(type(predicate))
-    if unary is not None:
-        return _unary_test(unary, field, name)
-    if not isinstance(field.field_type, PrimitiveType):
-        raise Invalid("filter-invalid", f"column {name} is a {field.field_type}; only IS NULL can be asked of it")
+    literals: Iterable[Literal[Any]] = ()
     if isinstance(predicate, LiteralPredicate):
-        operator = _COMPARISONS[type(predicate)]
-        if operator in (Operator.STARTS_WITH, Operator.NOT_STARTS_WITH) and field.field_type != StringType():
-            raise Invalid("filter-invalid", f"column {name} is a {field.field_type}; LIKE works on strings")
-        return _comparison(operator, field, exact_value(predicate.literal, field.field_type, column=name))
-    if isinstance(predicate, SetPredicate):
-        found = [exact_value(literal, field.field_type, column=name) for literal in predicate.literals]
-        values = tuple(sorted({value for value in found if not isinstance(value, Above | Below | Between)}, key=_order))
-        if isinstance(predicate, In):
-            return Predicate(field.field_id, Operator.IN, values) if values else NEVER
-        if isinstance(predicate, NotIn):
-            return Predicate(field.field_id, Operator.NOT_IN, values) if values else _not_null(field)
-    raise Invalid("filter-invalid", f"{predicate} cannot be used as a filter")
-
-
-def _order(value: Bound) -> Any:
-    return value  # values of one column are of one type, which the union does not say
+        literals = (predicate.literal,)
+    elif isinstance(predicate, SetPredicate):
+        literals = predicate.literals
+    return _test(operator, _column(term.name, schema), term.name, literals)
 
 
 def _column(name: str, schema: Schema) -> NestedField:
     try:
         field = schema.find_field(name)
-    except ValueError as error:
-        known = ", ".join(column.name for column in schema.fields[:40])
-        raise Invalid("filter-invalid", f"there is no column {name!r}; the table has {known}") from error
+    except ValueError:
+        return _unknown(name, schema)
     if field.field_id not in _reachable(schema.as_struct()):
         raise Invalid("filter-invalid", f"column {name!r} lies inside a list or map and cannot be filtered on")
     return field
@@ -268,14 +220,35 @@ def _reachable(struct: StructType) -> set[int]:
     return found
 
 
+def _test(operator: Operator, field: NestedField, name: str, literals: Iterable[Literal[Any]]) -> Condition:
+    kind = field.field_type
+    if operator in (Operator.IS_NULL, Operator.NOT_NULL):
+        return Predicate(field.field_id, operator)
+    if operator in (Operator.IS_NAN, Operator.NOT_NAN):
+        if not isinstance(kind, FloatType | DoubleType):
+            raise Invalid("filter-invalid", f"column {name} is a {kind}, which has no NaN")
+        return Predicate(field.field_id, operator)
+    if not isinstance(kind, PrimitiveType):
+        raise Invalid("filter-invalid", f"column {name} is a {kind}; only IS NULL can be asked of it")
+    if operator in (Operator.STARTS_WITH, Operator.NOT_STARTS_WITH) and kind != StringType():
+        raise Invalid("filter-invalid", f"column {name} is a {kind}; LIKE works on strings")
+    found = [exact_value(literal, kind, column=name) for literal in literals]
+    if operator not in (Operator.IN, Operator.NOT_IN):
+        return _comparison(operator, field, found[0])
+    values = tuple(sorted({value for value in found if not isinstance(value, Above | Below | Between)}, key=_order))
+    if len(values) == 1:
+        return Predicate(field.field_id, Operator.EQ if operator is Operator.IN else Operator.NE, values)
+    if values:
+        return Predicate(field.field_id, operator, values)
+    return NEVER if operator is Operator.IN else _not_null(field)
+
+
+def _order(value: Bound) -> Any:
+    return value  # values of one column are of one type, which the union does not say
+
+
 def _not_null(field: NestedField) -> Predicate:
     return Predicate(field.field_id, Operator.NOT_NULL)
-
-
-def _unary_test(operator: Operator, field: NestedField, name: str) -> Condition:
-    if operator in (Operator.IS_NAN, Operator.NOT_NAN) and not isinstance(field.field_type, FloatType | DoubleType):
-        raise Invalid("filter-invalid", f"column {name} is a {field.field_type}, which has no NaN")
-    return Predicate(field.field_id, operator)
 
 
 def _comparison(operator: Operator, field: NestedField, value: Bound | Above | Below | Between) -> Condition:
@@ -294,3 +267,22 @@ def _comparison(operator: Operator, field: NestedField, value: Bound | Above | B
             )
         return _not_null(field) if is_less == isinstance(value, Above) else NEVER
     return Predicate(field.field_id, operator, (value,))
+
+
+__all__ = [
+    "ALWAYS",
+    "EVERY_ROW",
+    "NEVER",
+    "AllOf",
+    "AnyOf",
+    "BoundFilter",
+    "ColumnPair",
+    "Condition",
+    "Operator",
+    "Predicate",
+    "all_of",
+    "any_of",
+    "bind_filter",
+    "predicates_of",
+    "tests_of",
+]

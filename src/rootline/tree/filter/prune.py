@@ -8,7 +8,7 @@ statistics and unknown transforms never prune.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -21,9 +21,20 @@ from rootline.schemas.content_entry import ContentEntry, ContentType
 from rootline.schemas.expression_types import Function
 from rootline.schemas.statistics import ContentStats
 from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.filter.conditions import (
+    NEVER,
+    AllOf,
+    AnyOf,
+    ColumnPair,
+    Condition,
+    Operator,
+    Predicate,
+    all_of,
+    any_of,
+)
 from rootline.tree.filter.expression_predicates import project_single, project_together
 from rootline.tree.filter.filter_projection import project_inclusive, project_strict
-from rootline.tree.filter.filters import AllOf, AnyOf, BoundFilter, Condition, Predicate, all_of, any_of, bind_filter
+from rootline.tree.filter.filters import BoundFilter, bind_filter
 from rootline.tree.filter.value_range import Test, may_test, must_test, range_of
 
 Check = Callable[[ContentStats, int | None, Collection[int]], bool]
@@ -80,20 +91,21 @@ class PruningFilter:
         return _compiled(self.strict, self.float_ids, must_test, unknown=False)
 
     @cached_property
-    def _checks(self) -> dict[Predicate, tuple[Check, Check]]:
+    def _checks(self) -> dict[int, tuple[Predicate | ColumnPair, Check, Check]]:
         return {}
 
-    def checks_of(self, predicate: Predicate) -> tuple[Check, Check]:
+    def checks_of(self, test: Predicate | ColumnPair) -> tuple[Check, Check]:
         """(`may`, `must`) of one test of the filter alone; arguments as of `may`."""
-        known = self._checks.get(predicate)
-        if known is None:
-            inclusive = _expanded(predicate, self.definition, is_strict=False)
-            strict = _expanded(predicate, self.definition, is_strict=True)
-            known = self._checks[predicate] = (
+        known = self._checks.get(id(test))  # hashing a test would take as long as its list is
+        if known is None or known[0] is not test:
+            inclusive = _expanded(test, self.definition, is_strict=False)
+            strict = _expanded(test, self.definition, is_strict=True)
+            known = self._checks[id(test)] = (
+                test,
                 _compiled(inclusive, self.float_ids, may_test, unknown=True),
                 _compiled(strict, self.float_ids, must_test, unknown=False),
             )
-        return known
+        return known[1:]
 
     def members_of(self, spec_id: int | None) -> Collection[int]:
         """The ids whose statistics are partition values in spec `spec_id`; none when it is unknown."""
@@ -129,6 +141,8 @@ def entry_must_match(pruning: PruningFilter, entry: ContentEntry) -> bool:
 
 
 def _expanded(condition: Condition, definition: TableDefinition, *, is_strict: bool) -> Condition:
+    if isinstance(condition, ColumnPair):
+        return NEVER if is_strict else all_of(tuple(_both_held(condition, definition)))
     if not isinstance(condition, Predicate):
         parts = tuple(_expanded(part, definition, is_strict=is_strict) for part in condition.parts)
         if not isinstance(condition, AllOf):
@@ -151,6 +165,12 @@ def _expanded(condition: Condition, definition: TableDefinition, *, is_strict: b
     return any_of(tuple(found)) if is_strict else all_of(tuple(found))
 
 
+def _both_held(pair: ColumnPair, definition: TableDefinition) -> Iterator[Condition]:
+    """What a row that satisfies `pair` satisfies: neither column is null in it."""
+    for field_id in (pair.left_id, pair.right_id):
+        yield _expanded(Predicate(field_id, Operator.NOT_NULL), definition, is_strict=False)
+
+
 def _compiled(
     condition: Condition,
     float_ids: frozenset[int],
@@ -169,6 +189,7 @@ def _compiled(
             return test(range_of(found, row_count, is_partition_value=is_partition_value, is_float=is_float))
 
         return check
+    assert not isinstance(condition, ColumnPair), "expanded conditions have none"
     checks = [_compiled(part, float_ids, test_of, unknown=unknown) for part in condition.parts]
     if isinstance(condition, AllOf):
         return lambda stats, count, ids: all(check(stats, count, ids) for check in checks)

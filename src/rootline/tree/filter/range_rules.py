@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rootline.tree.filter.filters import Operator
+from rootline.tree.filter.conditions import Operator
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ Source: the Iceberg specification, "Scan Planning" (strict projection, residual 
 from __future__ import annotations
 
 import datetime as dt
+import re
 from typing import Final
 
 from pyiceberg.schema import Schema
@@ -23,22 +24,26 @@ from pyiceberg.types import (
 
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.statistics import Bound
-from rootline.tree.filter.filters import (
+from rootline.tree.filter.conditions import (
     ALWAYS,
     NEVER,
     AllOf,
-    BoundFilter,
+    AnyOf,
+    ColumnPair,
     Condition,
     Operator,
     Predicate,
     all_of,
     any_of,
 )
+from rootline.tree.filter.filters import BoundFilter
 from rootline.tree.filter.prune import PruningFilter
 
 _EPOCH: Final = dt.datetime(1970, 1, 1)
 _MICROSECONDS: Final = (TimestampType, TimestamptzType)
 _NANOSECONDS: Final = (TimestampNanoType, TimestamptzNanoType)
+_VALUES_SHOWN: Final = 50
+_PLAIN: Final = re.compile(r"[^\W\d][\w$]*(?:\.[^\W\d][\w$]*)*\Z")
 _ZONED: Final = (TimestamptzType, TimestamptzNanoType)
 
 
@@ -53,7 +58,7 @@ def residual_of(pruning: PruningFilter, entry: ContentEntry) -> BoundFilter | No
 
 
 def _simplified(pruning: PruningFilter, condition: Condition, entry: ContentEntry) -> Condition:
-    if not isinstance(condition, Predicate):
+    if isinstance(condition, AllOf | AnyOf):
         parts = tuple(_simplified(pruning, part, entry) for part in condition.parts)
         return all_of(parts) if isinstance(condition, AllOf) else any_of(parts)
     may, must = pruning.checks_of(condition)
@@ -67,24 +72,36 @@ def text_of(condition: Condition, schema: Schema) -> str:
     """A condition as a person would write it."""
     if isinstance(condition, Predicate):
         return _text_of_predicate(condition, schema)
+    if isinstance(condition, ColumnPair):
+        left, right = _name(condition.left_id, schema), _name(condition.right_id, schema)
+        return f"{left} {condition.operator.value} {right}"
     is_all = isinstance(condition, AllOf)
     if not condition.parts:
         return "true" if is_all else "false"
     parts = (
-        text_of(part, schema) if isinstance(part, Predicate) else f"({text_of(part, schema)})"
+        f"({text_of(part, schema)})" if isinstance(part, AllOf | AnyOf) else text_of(part, schema)
         for part in condition.parts
     )
     return (" and " if is_all else " or ").join(parts)
 
 
 def _text_of_predicate(predicate: Predicate, schema: Schema) -> str:
-    name = schema.find_column_name(predicate.field_id) or f"column {predicate.field_id}"
-    values = [_literal(value, predicate.field_id, schema) for value in predicate.values]
+    name = _name(predicate.field_id, schema)
+    values = [_literal(value, predicate.field_id, schema) for value in predicate.values[:_VALUES_SHOWN]]
+    if len(predicate.values) > _VALUES_SHOWN:
+        values.append(f"… {len(predicate.values) - _VALUES_SHOWN} more")
     if not values:
         return f"{name} {predicate.operator.value}"
     if predicate.operator in (Operator.IN, Operator.NOT_IN):
         return f"{name} {predicate.operator.value} ({', '.join(values)})"
     return f"{name} {predicate.operator.value} {values[0]}"
+
+
+def _name(field_id: int, schema: Schema) -> str:
+    name = schema.find_column_name(field_id)
+    if name is None:
+        return f"column {field_id}"
+    return name if _PLAIN.match(name) else '"' + name.replace('"', '""') + '"'
 
 
 def _literal(value: Bound, field_id: int, schema: Schema) -> str:

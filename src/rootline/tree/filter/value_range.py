@@ -8,13 +8,14 @@ Invariants: a `may_test` is False only if no row can satisfy the test; a `must_t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import ge, gt, le, lt
 from typing import Any, Final
 
 from rootline.schemas.statistics import FieldStatistics
-from rootline.tree.filter.filters import Operator, Predicate
+from rootline.tree.filter.conditions import Operator, Predicate
 from rootline.tree.filter.range_rules import (
     DIFFERING,
     EQUALLING,
@@ -128,12 +129,10 @@ def _may_compare(operator: Operator, values: tuple[Any, ...]) -> Test:
     if bound is not None:
         return _bound_test(operator, bound, values[0], unknown=True)
     if operator in EQUALLING:
-        return lambda known: any(
-            (known.lower is None or known.lower <= value) and (known.upper is None or value <= known.upper)
-            for value in values
-        )
+        return lambda known: holds_one_of(values, known.lower, known.upper)
     if operator in DIFFERING:
-        return lambda known: known.lower is None or known.lower != known.upper or known.lower not in values
+        listed = frozenset(values)
+        return lambda known: known.lower is None or known.lower != known.upper or known.lower not in listed
     prefix, size = values[0], len(values[0])
     if operator is Operator.STARTS_WITH:
         return lambda known: (
@@ -148,12 +147,10 @@ def _must_compare(operator: Operator, values: tuple[Any, ...]) -> Test:
     if bound is not None:
         return _bound_test(operator, bound, values[0], unknown=False)
     if operator in EQUALLING:
-        return lambda known: known.lower is not None and known.lower == known.upper and known.lower in values
+        listed = frozenset(values)
+        return lambda known: known.lower is not None and known.lower == known.upper and known.lower in listed
     if operator in DIFFERING:
-        return lambda known: all(
-            (known.lower is not None and known.lower > value) or (known.upper is not None and known.upper < value)
-            for value in values
-        )
+        return lambda known: not holds_one_of(values, known.lower, known.upper)
     prefix, size = values[0], len(values[0])
     if operator is Operator.STARTS_WITH:
         return lambda known: _starts(known, prefix)
@@ -161,6 +158,12 @@ def _must_compare(operator: Operator, values: tuple[Any, ...]) -> Test:
         (known.lower is not None and known.lower[:size] > prefix)
         or (known.upper is not None and known.upper[:size] < prefix)
     )
+
+
+def holds_one_of(values: Sequence[Any], lower: Any, upper: Any) -> bool:
+    """Whether one of `values`, which ascend, is from `lower` to `upper`; a bound that is `None` is unknown."""
+    first = 0 if lower is None else bisect_left(values, lower)
+    return first < len(values) and (upper is None or values[first] <= upper)
 
 
 def _starts(known: ValueRange, prefix: str) -> bool:

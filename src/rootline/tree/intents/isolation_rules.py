@@ -25,6 +25,8 @@ from rootline.tree.filter.prune import PruningFilter, entry_may_match
 from rootline.tree.scan.leaf_pruning import prune_leaf
 from rootline.tree.state.leaf_lookup import LeafLookup
 
+FILTER_CHARS_MAX: Final = 65_536
+"""Other tables wait while a filter is read."""
 _AT_ONCE: Final = 64
 
 
@@ -37,6 +39,12 @@ def check_isolation(draft: Draft, intent: Intent) -> None:
         raise Invalid(
             "isolation-conflict",
             f"an earlier version was restored at sequence number {draft.restored_at}; the writer read {read}",
+        )
+    if len(intent.filter or "") > FILTER_CHARS_MAX:
+        raise Invalid(
+            "filter-invalid",
+            f"the filter of an intent has at most {FILTER_CHARS_MAX} characters, this one {len(intent.filter or '')}: "
+            "name ranges in place of many values, or leave isolation at snapshot",
         )
     schema = None if intent.schema_id is None else draft.definition.schema_by_id(intent.schema_id)
     pruning = PruningFilter.of(intent.filter, draft.definition, schema)

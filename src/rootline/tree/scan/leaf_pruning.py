@@ -2,8 +2,8 @@
 
 Owns: the vectorised form of `value_range`, and which columns of the leaf it reads. Does not own: which flag or bound
 decides a test (`range_rules`), conditions on single entries (`prune`), which entries are live (`scan_plan`).
-Invariants: says of every entry what `prune` says of it (of lists of more than 100 values less, never more), which
-`tests/tree/filter/test_prune.py` holds it to; reads only the statistics that the filter needs.
+Invariants: says of every entry what `prune` says of it, which `tests/tree/filter/test_prune.py` holds it to; reads only
+the statistics that the filter needs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rootline.schemas.bytes.leaf.arrow_columns import Mask, mask_of, one_chunk
 from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS
 from rootline.tree.filter.column_predicates import COMPARISONS, scalar_of
-from rootline.tree.filter.filters import AllOf, Condition, Operator, Predicate, predicates_of
+from rootline.tree.filter.conditions import AllOf, ColumnPair, Condition, Operator, Predicate, predicates_of
 from rootline.tree.filter.prune import PruningFilter
 from rootline.tree.filter.range_rules import (
     DIFFERING,
@@ -35,9 +35,10 @@ from rootline.tree.filter.range_rules import (
     MUST_FLAGS,
     Flags,
 )
+from rootline.tree.filter.value_range import holds_one_of
 
 _MEMBERS: Final = ("lower_bound", "upper_bound", "value_count", "null_value_count", "nan_value_count")
-_VALUES_ONE_BY_ONE: Final = 100
+_VALUES_ONE_BY_ONE: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,7 @@ def _evaluated(
     if isinstance(condition, Predicate):
         known = columns.get(condition.field_id)
         return pa.repeat(pa.scalar(unknown), length) if known is None else satisfies(condition, known)
+    assert not isinstance(condition, ColumnPair), "expanded conditions have none"
     is_all = isinstance(condition, AllOf)
     parts = [_evaluated(part, columns, length, satisfies, unknown=unknown) for part in condition.parts]
     return reduce(pc.and_ if is_all else pc.or_, parts) if parts else pa.repeat(pa.scalar(is_all), length)
@@ -146,13 +148,29 @@ def _within(known: _Ranges, low: Any, high: Any) -> pa.Array:
 
 def _is_one_of(known: _Ranges, values: tuple[Any, ...]) -> pa.Array:
     """Whether the bounds meet in one of `values`; False when unknown."""
-    meets = reduce(pc.or_, (_bound_test(pc.equal, known.lower, value, False) for value in values))
+    if len(values) > _VALUES_ONE_BY_ONE:
+        listed = frozenset(values)
+        meets = pa.array([bound in listed for bound in _physical(known.lower)], pa.bool_())
+    else:
+        meets = reduce(pc.or_, (_bound_test(pc.equal, known.lower, value, False) for value in values))
     return pc.and_(meets, pc.fill_null(pc.equal(known.lower, known.upper), False))
 
 
-def _is_apart(known: _Ranges, value: Any) -> pa.Array:
-    """Whether `value` is outside of the bounds; False when unknown."""
-    return pc.or_(_bound_test(pc.greater, known.lower, value, False), _bound_test(pc.less, known.upper, value, False))
+def _holds_one_of(known: _Ranges, values: tuple[Any, ...]) -> pa.Array:
+    """Whether one of `values` is within the bounds; True when unknown."""
+    if len(values) <= _VALUES_ONE_BY_ONE:
+        return reduce(pc.or_, (_within(known, value, value) for value in values))
+    bounds = zip(_physical(known.lower), _physical(known.upper), strict=True)
+    return pa.array([holds_one_of(values, low, high) for low, high in bounds], pa.bool_())
+
+
+def _physical(bounds: pa.Array) -> list[Any]:
+    """Bounds as values of a filter are: days, microseconds, …"""
+    array = bounds.storage if isinstance(bounds, pa.ExtensionArray) else bounds
+    if pa.types.is_temporal(array.type):
+        array = array.cast(pa.int32() if array.type.bit_width == 32 else pa.int64())
+    found: list[Any] = array.to_pylist()
+    return found
 
 
 def _prefix(bound: pa.Array, prefix: str) -> pa.Array:
@@ -179,8 +197,6 @@ def _may(predicate: Predicate, known: _Ranges) -> pa.Array:
     if flags is not None:
         return _of_flags(flags, known)
     if operator in DIFFERING:
-        if len(values) > _VALUES_ONE_BY_ONE:
-            return _of_flags(MAY_FLAGS[Operator.NOT_NULL], known)
         holds_other = pc.and_not(_of_flags(MAY_COMPARE, known), _is_one_of(known, values))
         return pc.or_(holds_other, _of_flags(MAY_DIFFER, known))
     return pc.and_(_may_compare(operator, values, known), _of_flags(MAY_COMPARE, known))
@@ -191,9 +207,7 @@ def _may_compare(operator: Operator, values: tuple[Any, ...], known: _Ranges) ->
     if bound is not None:
         return _bound_test(COMPARISONS[operator], getattr(known, bound), values[0], True)
     if operator in EQUALLING:
-        if len(values) > _VALUES_ONE_BY_ONE:
-            return _within(known, values[0], values[-1])
-        return reduce(pc.or_, (_within(known, value, value) for value in values))
+        return _holds_one_of(known, values)
     prefix = values[0]
     if operator is Operator.NOT_STARTS_WITH:
         return pc.invert(_starts(known, prefix))
@@ -214,12 +228,10 @@ def _must_compare(operator: Operator, values: tuple[Any, ...], known: _Ranges) -
     bound = MUST_BOUND.get(operator)
     if bound is not None:
         return _bound_test(COMPARISONS[operator], getattr(known, bound), values[0], False)
-    if len(values) > _VALUES_ONE_BY_ONE:
-        return pa.repeat(pa.scalar(False), len(known.may_hold_null))
     if operator in EQUALLING:
         return _is_one_of(known, values)
     if operator in DIFFERING:
-        return reduce(pc.and_, (_is_apart(known, value) for value in values))
+        return pc.invert(_holds_one_of(known, values))
     prefix = values[0]
     if operator is Operator.STARTS_WITH:
         return _starts(known, prefix)

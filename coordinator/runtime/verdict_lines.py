@@ -1,0 +1,101 @@
+"""A log line for each verdict, and one line that counts the rest when there are too many.
+
+Owns: what a line says, at which level, and how many there are in a second. Does not own: when a verdict has been told
+(`verdict_outbox`, `rejection_outbox`), the metrics.
+Invariants: every verdict is in exactly one line, its own or a count; rejections have lines of their own to spend, so
+that a flood of commits hides none; a line that counts comes within a second, although nothing follows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from rootline.schemas.verdict import Verdict, VerdictKind
+
+_WINDOW_S: Final = 1.0
+VerdictCounts = Mapping[tuple[VerdictKind, str], int]
+"""(kind, code, or an empty one) → how many."""
+
+
+@dataclass(slots=True)
+class VerdictLines:
+    """At most `per_s_max` lines a second for rejections, and as many for the other verdicts.
+
+    They are at `info`: a rejection is its writer's affair. Those of records that are no intents are at `warning`,
+    because perhaps no writer waits for them.
+    """
+
+    per_s_max: int
+    _rejected: int = 0
+    _others: int = 0
+    _rest: Counter[tuple[VerdictKind, str, bool]] = field(default_factory=Counter)
+    _rest_warns: bool = False
+    _window: asyncio.TimerHandle | None = None
+
+    def told(
+        self, verdicts: Sequence[Verdict], counts: VerdictCounts, is_told_again: bool, *, of_intents: bool = True
+    ) -> None:
+        """The log has acknowledged these, so many of each; not `of_intents`: of records that are none."""
+        if not verdicts:
+            return
+        if self._window is None:
+            self._window = asyncio.get_running_loop().call_later(_WINDOW_S, self.close)
+        rest = Counter(counts)
+        is_any_rejected = any(kind is VerdictKind.REJECTED for kind, _ in counts)
+        if self._others < self.per_s_max or (is_any_rejected and self._rejected < self.per_s_max):
+            for verdict in verdicts:
+                if self._has_room_for(verdict):
+                    _write_one(verdict, is_told_again, of_intents)
+                    rest[verdict.kind, verdict.code or ""] -= 1
+        for (kind, code), count in rest.items():
+            if count:
+                self._rest[kind, code, is_told_again] += count
+                self._rest_warns |= not of_intents
+
+    def close(self) -> None:
+        """Count what had no line of its own, and begin again."""
+        if self._window is not None:
+            self._window.cancel()
+        self._window, self._rejected, self._others = None, 0, 0
+        if self._rest:
+            counts = {_in_words(*what): count for what, count in sorted(self._rest.items())}
+            self._rest.clear()
+            log = structlog.get_logger()
+            write, self._rest_warns = log.warning if self._rest_warns else log.info, False
+            write("verdicts without a line of their own", action="verdicts", counts=counts)
+
+    def _has_room_for(self, verdict: Verdict) -> bool:
+        """Whether it gets a line, which is counted."""
+        if verdict.kind is VerdictKind.REJECTED:
+            self._rejected += 1
+            return self._rejected <= self.per_s_max
+        self._others += 1
+        return self._others <= self.per_s_max
+
+
+def _write_one(verdict: Verdict, is_told_again: bool, of_intents: bool) -> None:
+    log = structlog.get_logger()
+    write = log.info if of_intents else log.warning
+    write(
+        f"intent {verdict.kind.value}",
+        action="verdict",
+        verdict=verdict.kind.value,
+        code=verdict.code,
+        table=verdict.table,
+        intent_id=verdict.intent_id,
+        version=verdict.version,
+        partition=verdict.partition,
+        offset=verdict.offset,
+        reason=verdict.message,
+        told_again=is_told_again,
+    )
+
+
+def _in_words(kind: VerdictKind, code: str, is_told_again: bool) -> str:
+    return " ".join([kind.value, *([code] if code else []), *(["told again"] if is_told_again else [])])

@@ -1,0 +1,197 @@
+"""What callers give, checked where it comes in: each check returns the value as the code behind it wants it.
+
+Owns: the kinds of arguments, and the words in which a wrong one is refused. Does not own: what a value means (whether a
+version exists, whether a filter can be read).
+Invariants: a value of a wrong type is `Invalid` and named, before anything is read or written; numbers of NumPy are
+numbers; a truth value is no number, and a text is no list of texts.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import TableName, table_name
+from rootline.schemas.intent import DataFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.expressions import BooleanExpression
+
+T = TypeVar("T")
+_CODE: Final = "setting-invalid"
+_LONGEST_WAIT_S: Final = 10 * 365 * 86_400.0
+
+
+def table(name: object) -> TableName:
+    """A table's name. Raises `Invalid` (`table-name-invalid`), as every check here raises `Invalid`."""
+    if not isinstance(name, str):
+        raise _refused("table-name-invalid", "the table's name", name, "a text of the form namespace.table")
+    return table_name(name)
+
+
+def filter_text(where: object, name: str = "where") -> str | None:
+    """A filter as text, or none. Raises `filter-invalid`."""
+    if where is None:
+        return None
+    if isinstance(where, str):
+        return _storable(where, name, "filter-invalid")
+    raise _refused("filter-invalid", name, where, "a text such as \"carrier = 'UA'\"")
+
+
+def deleting_filter(where: object) -> str:
+    """A filter as text; deleting every row takes a word."""
+    found = filter_text(where)
+    if found is None:
+        raise Invalid("filter-invalid", "where is None: say which rows to delete, or 'true' for all of them")
+    return found
+
+
+def scan_filter(where: Any) -> str | BooleanExpression | None:
+    """A filter as text or as an expression of pyiceberg, or none. Raises `filter-invalid`."""
+    from pyiceberg.expressions import BooleanExpression
+
+    return where if isinstance(where, BooleanExpression) else filter_text(where)
+
+
+def text(value: object, name: str) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        raise _refused(_CODE, name, value, "a text")
+    return _storable(value, name, _CODE)
+
+
+def place(value: object, name: str) -> str:
+    """A URL, or a path in whichever form."""
+    if not isinstance(value, str | os.PathLike) or not isinstance(found := os.fspath(value), str):
+        raise _refused(_CODE, name, value, "a path or a URL")
+    if "\0" in found:
+        raise Invalid(_CODE, f"{name} {found!r:.80} has a zero byte in it: give a path or a URL")
+    return _storable(found, name, _CODE)
+
+
+def texts(values: object, name: str) -> tuple[str, ...]:
+    """Texts, in their order."""
+    if isinstance(values, str):
+        raise Invalid(_CODE, f"{name} is the text {values!r:.80}: give a list, as in {name}=[{values!r:.80}]")
+    if not isinstance(values, Iterable) or isinstance(values, bytes | Mapping):
+        raise _refused(_CODE, name, values, "a list of texts")
+    return tuple(text(value, f"{name}: each") for value in values)
+
+
+def text_map(values: object, name: str) -> dict[str, str]:
+    """Text to text; nothing for `None`."""
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        raise _refused(_CODE, name, values, "a dict of texts")
+    for key, value in values.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise _refused(_CODE, f"{name}: the entry {key!r:.80}", value, "a text for a text")
+        _storable(key + value, f"{name}: the entry {key!r:.80}", _CODE)
+    return dict(values)
+
+
+def whole(value: object, name: str, *, least: int | None = None) -> int:
+    """A whole number, `least` or more."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        found = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise _refused(_CODE, name, value, "a whole number") from None
+    if least is not None and found < least:
+        raise Invalid(_CODE, f"{name} is {found}: give {least} or more")
+    if abs(found) >= 2**63:
+        raise Invalid(_CODE, f"{name} has more digits than any number here: give a smaller one")
+    return found
+
+
+def whole_or_none(value: object, name: str, *, least: int | None = None) -> int | None:
+    """A whole number, or none."""
+    return None if value is None else whole(value, name, least=least)
+
+
+def seconds(value: object, name: str = "timeout_s") -> float:
+    """How long to wait."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise _refused(_CODE, name, value, "a number of seconds")
+    found = float(value)
+    if math.isnan(found) or found < 0:
+        raise Invalid(_CODE, f"{name} is {found}: give 0 or more seconds")
+    return min(found, _LONGEST_WAIT_S)
+
+
+def truth(value: object, name: str) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise _refused(_CODE, name, value, "True or False")
+    return value
+
+
+def one_of(value: object, kind: type[T], name: str, wanted: str) -> T:
+    """A value of this type; `wanted` is what the message asks for."""
+    if not isinstance(value, kind):
+        raise _refused(_CODE, name, value, wanted)
+    return value
+
+
+def one_of_or_none(value: object, kind: type[T], name: str, wanted: str) -> T | None:
+    """A value of this type, or none."""
+    return None if value is None else one_of(value, kind, name, f"{wanted}, or None")
+
+
+def write_options(
+    timeout_s: object, target_file_size_bytes: object, summary: object
+) -> tuple[float, int, dict[str, str]]:
+    """What every change takes."""
+    return (
+        seconds(timeout_s),
+        whole(target_file_size_bytes, "target_file_size_bytes", least=1),
+        text_map(summary, "summary"),
+    )
+
+
+def data_files(files: Any) -> list[DataFile] | pa.Table:
+    """Descriptions of data files, one by one or as columns."""
+    import pyarrow as pa
+
+    if isinstance(files, pa.Table):
+        return files
+    if isinstance(files, str | bytes | Mapping) or not isinstance(files, Iterable):
+        raise _refused(_CODE, "files", files, "a list of DataFile, or an Arrow table")
+    given = list(files)
+    for at, file in enumerate(given):
+        if not isinstance(file, DataFile):
+            raise _refused(_CODE, f"files: item {at}", file, "a list of DataFile, or an Arrow table")
+    return given
+
+
+def column_name(name: object, code: str) -> str:
+    """A column's name. Raises `Invalid` with this code."""
+    if not isinstance(name, str) or not name:
+        raise Invalid(code, f"{name!r:.80} is no column's name: give a text that is not empty")
+    return _storable(name, "a column's name", code)
+
+
+def _storable(value: str, name: str, code: str) -> str:
+    """Half of a surrogate pair is a text for Python, but for no one else."""
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise Invalid(
+                code, f"{name} has half a character at {error.start + 1}: {value[:80]!r}; correct it"
+            ) from error
+    return value
+
+
+def _refused(code: str, name: str, value: Any, wanted: str) -> Invalid:
+    shown = "" if value is None else f"{value!r:.80}, "
+    kind = "None" if value is None else f"a {type(value).__name__}"
+    return Invalid(code, f"{name} is {shown}{kind}: give {wanted}")

@@ -1,0 +1,53 @@
+"""Roots that record verdicts and nothing else: a batch in which every intent was rejected, or a duplicate.
+
+Owns: telling them from their parents. Does not own: who leaves them out (`rootline.client.read.history`, exports).
+Invariants: pure; a root of maintenance, of a tag, or of anything that this file does not know of is no such root.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.content_entry import Status
+from rootline.schemas.root_header import Operation, RootHeader
+
+_TOTALS = "total-"
+
+
+def may_record_verdicts_only(header: RootHeader) -> bool:
+    """Whether the parent must be read to know; `False` for all roots that say what they changed."""
+    snapshot = header.snapshot
+    return (
+        header.version > 0
+        and snapshot.operation is Operation.REPLACE
+        and all(key.startswith(_TOTALS) for key in snapshot.summary)
+    )
+
+
+def records_verdicts_only(before: Root, after: Root) -> bool:
+    """Whether `after`, the root that follows `before`, has the same table, and verdicts besides."""
+    old, new = before.header, after.header
+    if not may_record_verdicts_only(new) or before.codec != after.codec:
+        return False
+    same = (
+        old.table_uuid == new.table_uuid
+        and old.definition == new.definition
+        and old.totals == new.totals
+        and dict(old.tags) == dict(new.tags)
+        and (old.next_row_id, old.restored_at, old.oldest_version)
+        == (new.next_row_id, new.restored_at, new.oldest_version)
+    )
+    return same and _live_rows(before, after) == _live_rows(after, before)
+
+
+def _live_rows(root: Root, other: Root) -> Counter[bytes]:
+    """The live rows of `root` in blocks that `other` has not, without their status, which every commit moves on."""
+    shared = {block.digest for block in other.blocks}
+    return Counter(
+        row.tail
+        for block in root.blocks
+        if block.digest not in shared
+        for row in block.rows
+        if row.entry.version_info.status is not Status.DELETED
+    )

@@ -1,0 +1,4 @@
+"""What a worker shows over HTTP: health, readiness, metrics.
+
+Owns: those routes. Does not own: what they report (`rootline.workers.app`).
+"""

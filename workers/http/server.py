@@ -1,0 +1,48 @@
+"""/healthz, /readyz, /metrics of one worker.
+
+Owns: the worker's routes. Does not own: what they report, the server's life (`rootline.catalog.rest.serving`).
+Invariants: read-only; port 0 lets the system pick; signals are left to the process's owner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from fastapi import FastAPI, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from rootline.catalog.rest.serving import serve_app
+from rootline.workers.app import WorkerService
+
+
+def http_app(service: WorkerService) -> FastAPI:
+    """The routes over `service`."""
+    app = FastAPI(title="Rootline worker", docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.get("/healthz")
+    async def healthz() -> PlainTextResponse:
+        """The event loop turns."""
+        return PlainTextResponse("ok\n")
+
+    @app.get("/readyz")
+    async def readyz() -> JSONResponse:
+        """Whether the worker finds its tables and tasks; 503 and the reason when not. Which tables fail, and why."""
+        readiness = service.readiness()
+        return JSONResponse(readiness.to_json(), status_code=200 if readiness.ready else 503)
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """The registry in Prometheus' text format."""
+        await service.measure()
+        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    return app
+
+
+@contextlib.asynccontextmanager
+async def serve(service: WorkerService, host: str, port: int) -> AsyncIterator[str]:
+    """Serve until the block ends; yields the URL that it listens on. Raises `OSError` when the port is taken."""
+    async with serve_app(http_app(service), host, port) as url:
+        yield url
