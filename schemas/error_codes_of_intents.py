@@ -244,6 +244,19 @@ CODES_OF_INTENTS: Final = (
         "intent, or make the table with larger `rootline.rows.file-max` and `rootline.rows.intent-max`.",
     ),
     ErrorCode(
+        "data-file-missing",
+        "Invalid",
+        "The table looks at new data files (`rootline.verify.files`), and this one is not in its store.",
+        "Store the file, then publish the intent again; or correct the location.",
+    ),
+    ErrorCode(
+        "data-file-misstated",
+        "Invalid",
+        "The table looks at new data files (`rootline.verify.files`), and this one has another length, or by its "
+        "footer another number of rows, than the intent or its leaf says.",
+        "Correct `file_size_in_bytes` or `record_count` and publish the intent again.",
+    ),
+    ErrorCode(
         "batch-unreadable",
         "Invalid",
         "The record came in a batch that decompresses to more than 32 MiB, or that cannot be read. None of the batch's "

@@ -21,6 +21,7 @@ from typing import Final, Generic, TypeVar
 
 from rootline.adapters.blocking_calls import hand_over
 from rootline.adapters.log_position_rules import check_identity
+from rootline.adapters.sqlite.log_bells import LogBells, bells_folder
 from rootline.adapters.sqlite.log_file import LogReader, LogWriter
 from rootline.adapters.sqlite.log_pruning import Pruned
 from rootline.adapters.sqlite.log_watch import LogWatch
@@ -63,7 +64,8 @@ class SqliteIntentLog:
             self._writer.close()
             raise
         self._identity = self._writer.identity
-        self._watch = LogWatch(self._reader)
+        self._bells = LogBells(bells_folder(self._identity))
+        self._watch = LogWatch(self._reader, self._bells)
         self._requests: queue.SimpleQueue[_Request[object] | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._write_loop, name="rootline-log", daemon=True)
@@ -201,6 +203,7 @@ class SqliteIntentLog:
             for request in batch:
                 hand_over(request.loop, request.answer, _own_copy(error))
         else:
+            self._bells.ring()
             for request, answer in zip(batch, answers, strict=True):
                 hand_over(request.loop, request.answer, answer)
 

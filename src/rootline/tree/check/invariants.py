@@ -20,7 +20,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.identifiers import snapshot_id_of
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.check.page_rules import page_violations
-from rootline.tree.check.rewrite_rules import faults_of_rewrites, rewrites_of
+from rootline.tree.check.rewrite_rules import NO_REWRITES, faults_of_rewrites, rewrites_of
 from rootline.tree.draft.summary import RESTORED_VERSIONS
 from rootline.tree.intents.kinds import carried_violations
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
@@ -115,8 +115,9 @@ def _contents(old: TableState | None, new: TableState) -> Iterator[str]:
     rewrites = rewrites_of(old, new)
     is_exact = old is None or not (old.header.totals.equality_deletes or has_older_deletes(_leaf_rows(old)))
     yield from faults_of_rewrites(rewrites, None if old is None else old.header, new.header, is_exact=is_exact)
-    added.take(rewrites.came_tally)
-    removed.take(rewrites.went_tally)
+    if rewrites is not NO_REWRITES:
+        added.take(rewrites.came_tally)
+        removed.take(rewrites.went_tally)
     yield from _manifest_vectors(old, new)
     yield from _counted(old, new, added, removed)
 

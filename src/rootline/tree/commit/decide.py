@@ -28,6 +28,7 @@ from rootline.tree.intents.fast_append import fast_append_row
 from rootline.tree.intents.file_rules import check_named_once
 from rootline.tree.intents.isolation_rules import check_isolation
 from rootline.tree.intents.kinds import KINDS
+from rootline.tree.intents.verified_files import files_to_verify
 from rootline.tree.ledger.contents import ContentDraft
 from rootline.tree.ledger.ledger import (
     VERSION_FORGOTTEN,
@@ -142,6 +143,9 @@ class Decisions:
             raise Invalid("table-exists", f"{self.table} exists already")
         _check_shared(draft, self.table, intent)
         draft.appended_ms = record.appended_ms
+        needs = files_to_verify(draft, intent, self._fetched)
+        if needs is not None:
+            return needs
         change = judge(draft, intent, self._fetched)
         if isinstance(change, Change):
             check_room(draft, change)

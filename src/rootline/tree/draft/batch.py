@@ -26,6 +26,7 @@ from rootline.schemas.intent import AdoptedRoot, Intent, StoredPage
 from rootline.schemas.log_position import Headers, LogPosition
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict
+from rootline.tree.proof.file_verification import StatedFile
 from rootline.tree.proof.leaf_proof import LeafProof
 from rootline.tree.state.pending_object import PendingObject
 from rootline.tree.state.table_state import TableState
@@ -87,7 +88,7 @@ class FetchedObjects:
 
     `troubles`: why a leaf that is there cannot be read. `proofs`: what was found out about leaves already; one that is
     missing, or of another definition, is worked out again. `adopted`: what a new table goes on from, or why
-    it cannot, under the keys of `Needs.adopting`.
+    it cannot, under the keys of `Needs.adopting`. `files`: what is wrong with data files that were looked at.
     """
 
     leaves: Mapping[str, Leaf | None] = field(default_factory=dict)
@@ -101,6 +102,7 @@ class FetchedObjects:
     dates: Mapping[str, int | None] = field(default_factory=dict)
     """When files were stored, by location: the store's own dates."""
     kept: Mapping[StoredPage, KeptPage | None] = field(default_factory=dict)
+    files: Mapping[StatedFile, Invalid | None] = field(default_factory=dict)
 
     def with_more(self, more: FetchedObjects) -> FetchedObjects:
         """Both; where both know an object, `more` does."""
@@ -114,7 +116,11 @@ class FetchedObjects:
             {**self.condemned, **more.condemned},
             {**self.dates, **more.dates},
             kept={**self.kept, **more.kept},
+            files={**self.files, **more.files},
         )
+
+
+NOTHING_FETCHED: Final = FetchedObjects()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +129,8 @@ class Needs:
 
     `proving`: leaf → the definition to prove it under; leaves of maintenance need no proof.
     `versions`: whose roots. `adopting`: roots that say what an Iceberg table is, with all that they name. `older`: the
-    rows of those leaves that are manifests of older formats, and the definition: they are read by them.
+    rows of those leaves that are manifests of older formats, and the definition: they are read by them. `files`: data
+    files to compare with what is stored.
     """
 
     leaves: frozenset[str] = frozenset()
@@ -137,11 +144,19 @@ class Needs:
     dates: frozenset[str] = frozenset()
     kept: Mapping[StoredPage, uuid.UUID] = field(default_factory=dict)
     """Pages of kept versions, and the table that they must be of."""
+    files: frozenset[StatedFile] = frozenset()
 
     def __bool__(self) -> bool:
         """Whether anything is needed."""
         return bool(
-            self.leaves or self.vectors or self.versions or self.adopting or self.condemned or self.dates or self.kept
+            self.leaves
+            or self.vectors
+            or self.versions
+            or self.adopting
+            or self.condemned
+            or self.dates
+            or self.kept
+            or self.files
         )
 
     def __or__(self, other: Needs) -> Needs:
@@ -156,6 +171,7 @@ class Needs:
             {**self.condemned, **other.condemned},
             self.dates | other.dates,
             kept={**self.kept, **other.kept},
+            files=self.files | other.files,
         )
 
 

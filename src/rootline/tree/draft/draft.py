@@ -35,6 +35,7 @@ from rootline.tree.draft.change import Beginning, Change, Effect, IncomingLeaf, 
 from rootline.tree.draft.leaf_overlay import LeafOverlay
 from rootline.tree.draft.removals import removals_after, removals_of
 from rootline.tree.draft.row_overlay import RowOverlay
+from rootline.tree.proof.row_limits import RowLimits, limits_of
 from rootline.tree.state.addressable import Addressable
 from rootline.tree.state.leaf_lookup import LeafLookup
 from rootline.tree.state.leaf_tally import tally_of_leaf
@@ -81,6 +82,7 @@ class Draft:
         self.parent = parent
         """What the next root's entries go on from: the root before it, or an adopted table's."""
         self.definition = definition
+        self._row_limits = definition, limits_of(definition)
         self.carried = carried
         self.live = LiveIndex() if parent is None else parent.live
         self.codec = EntryCodec.of_definition(definition) if parent is None else parent.root.codec
@@ -158,6 +160,13 @@ class Draft:
         A deletion that is sent twice, or comes late, never hits what was made since.
         """
         return f"root {self.version}".encode() if self.sweeps else b""
+
+    @property
+    def row_limits(self) -> RowLimits:
+        """How many rows a file and an intent may have, by the definition as the batch leaves it so far."""
+        if self._row_limits[0] is not self.definition:
+            self._row_limits = self.definition, limits_of(self.definition)
+        return self._row_limits[1]
 
     def numbers(self, status: Status = Status.ADDED) -> VersionInfo:
         """Snapshot id and sequence numbers of what the next accepted intent adds."""
