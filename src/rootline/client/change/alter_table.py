@@ -26,6 +26,7 @@ from rootline.client.session.commit import Commit
 from rootline.client.session.session import Session
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.given_schema import given_schema
+from rootline.client.write.table_properties import check_changed_properties
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind
@@ -169,7 +170,7 @@ class TableChange:
         """What these steps are on `definition`; `None` when they change nothing.
 
         Raises:
-            Invalid: `definition-invalid` or `evolution-illegal`, naming the column.
+            Invalid: `definition-invalid` or `evolution-illegal`, naming the column; `setting-invalid`, the property.
 
         """
         schema = self._edited(definition) if self._steps else definition.schema
@@ -177,7 +178,9 @@ class TableChange:
             digest if self._steps else None, (*(schema_changes(schema) if self._steps else ()), *self._properties)
         )
         wire = DefinitionChanges.from_json(changes.to_json())
-        return None if evolved(definition, wire) is definition else changes
+        after = evolved(definition, wire)
+        check_changed_properties(definition.properties, after.properties)
+        return None if after is definition else changes
 
     def _edited(self, definition: TableDefinition) -> Schema:
         schema, last_id = definition.schema, definition.last_column_id
