@@ -20,6 +20,7 @@ from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import IcebergType
 
 from rootline.client import checks
+from rootline.client.change.default_value import default_value
 from rootline.client.change.planned_change import commit_planned
 from rootline.client.read.time_travel import read_head
 from rootline.client.session.commit import Commit
@@ -85,9 +86,10 @@ class TableChange:
         """
         _told(doc, default)
         found, never_null = _type_of(path, field_type)
+        value = default_value(".".join(_path(path)), found, default)
         return self._then(
             lambda editor: editor.add_column(
-                _path(path), found, doc=doc, required=required or never_null, default_value=default
+                _path(path), found, doc=doc, required=required or never_null, default_value=value
             )
         )
 
@@ -119,7 +121,9 @@ class TableChange:
         def step(editor: UpdateSchema) -> None:
             editor.update_column(_path(path), field_type=found, required=required, doc=doc)
             if default is not _UNSET:
-                editor.set_default_value(_path(path), default)
+                name = ".".join(_path(path))
+                of_type = editor._schema.find_field(name).field_type if found is None else found
+                editor.set_default_value(_path(path), default_value(name, of_type, default))
 
         return self._then(step)
 
