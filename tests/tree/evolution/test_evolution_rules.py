@@ -24,7 +24,13 @@ from pyiceberg.types import (
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortField, SortOrder, TableDefinition
-from rootline.tree.evolution.changes import AddSchema, DefinitionChanges, SetCurrentSchema, schema_changes
+from rootline.tree.evolution.changes import (
+    AddSchema,
+    DefinitionChanges,
+    RemoveProperties,
+    SetCurrentSchema,
+    schema_changes,
+)
 from rootline.tree.evolution.evolve import evolved
 from tests.tree.tables import DEFINITION
 
@@ -192,3 +198,16 @@ def test_statistics_never_become_narrower_by_way_of_a_schema_that_was_added_asid
     with pytest.raises(Invalid, match=r"statistics of 'c' \(id 19\) are long") as raised:
         to(*COLUMNS, before=wide)  # the schema that was added last says int, and the current one says nothing
     assert raised.value.code == "evolution-illegal"
+
+
+def test_changes_that_are_no_object_are_refused_in_our_words() -> None:
+    for text in ("[]", "null", "1", '"x"'):
+        with pytest.raises(Invalid, match="it must be an object"):
+            DefinitionChanges.from_json(text)
+
+
+def test_as_many_properties_as_intents_can_name_are_removed_in_one_pass() -> None:
+    names = tuple(f"k{number}" for number in range(60_000))
+    many = replace(BEFORE, properties=dict.fromkeys((*names, "kept"), "v"))
+    after = evolved(many, DefinitionChanges(None, (RemoveProperties(names),)))
+    assert after.properties == {"kept": "v"}
