@@ -23,9 +23,12 @@ from benchmarks import (
     leaf_commit,
     many_files,
     next_root,
+    one_row_appends,
     self_flush,
     simulation,
     takeover,
+    two_processes,
+    verified_files,
 )
 from benchmarks.commit_latency import on_local_files, on_s3
 from benchmarks.far_services import ADDED_MS, far_store
@@ -72,6 +75,8 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "local": _local,
     "s3": _s3,
     "slow-s3": _slow_s3,
+    "two-processes": two_processes.measure,
+    "verified-files": verified_files.measure,
     "load": in_process_load.measure,
     "kafka-load": kafka_load.measure,
     "backlog": backlog_memory.measure,
@@ -80,6 +85,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "self-flush": self_flush.measure,
     "many-files": many_files.measure,
     "export": export_cost.measure,
+    "one-row-appends": one_row_appends.measure,
     "simulation": simulation.measure,
 }
 

@@ -57,6 +57,9 @@ class CountingStore:
         self.requests += 1
         return await self.store.list(prefix, limit=limit)
 
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        return await self.store.stored_ms(key)
+
     async def folders(self, prefix: str) -> Sequence[str]:
         self.requests += 1
         return await self.store.folders(prefix)

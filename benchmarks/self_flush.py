@@ -67,6 +67,9 @@ class _WaitingStore:
         await asyncio.sleep(_STORE_S)
         return await self.inner.list(prefix, limit=limit)
 
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        return await self.inner.stored_ms(key)
+
     async def folders(self, prefix: str) -> list[str]:
         return list(await self.inner.folders(prefix))
 

@@ -54,6 +54,9 @@ class TracingStore:
     async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
         return await self.store.list(prefix, limit=limit)
 
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        return await self.store.stored_ms(key)
+
     async def folders(self, prefix: str) -> Sequence[str]:
         return await self.store.folders(prefix)
 

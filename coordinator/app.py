@@ -82,6 +82,8 @@ class CoordinatorService:
                 table_idle_s=self._settings.table_idle_s,
                 retry_s=self._settings.retry_delay_ms_max / 1000,
                 request_timeout_s=self._settings.request_timeout_s,
+                parking_after_s=self._settings.parking_after_s,
+                parked_bytes_max=self._settings.parked_bytes_max,
             ),
             wait_s=self._settings.poll_wait_s,
             remember_every_s=self._settings.offsets_commit_interval_s,
@@ -175,12 +177,15 @@ class CoordinatorService:
                 }
                 size = machine.head.root.size_in_bytes
                 self.metrics.root(table, size, header.snapshot.timestamp_ms, entries)
-                self.metrics.retained(table, header.earlier_bytes + size)
+                self.metrics.retained(table, header.kept_bytes + size)
+                given_up = 0 if header.expiry is None else header.expiry.given_up_bytes
+                self.metrics.expired(table, header.oldest_version, given_up)
         self.metrics.oldest_pending((now_ms - oldest) / 1000)
         if self._started and not self._ended:
             assignment = self._consumer.assignment
             self.metrics.holding(
                 0 if assignment is None else len(assignment.assigned.starts),
+                len(self._log.paused()),
                 0 if assignment is None else assignment.held_bytes,
             )
             with contextlib.suppress(Unavailable):
@@ -188,7 +193,13 @@ class CoordinatorService:
 
     def _make_loop(self, table: TableName, acknowledged: Acknowledged, owner: TableOwner) -> TableLoop:
         runner = EffectRunner(
-            self._store, table, self._settings.request_timeout_s, self._check_head, self._encoder, self._confirmed
+            self._store,
+            table,
+            self._settings.request_timeout_s,
+            self._check_head,
+            self._encoder,
+            self._confirmed,
+            owner.confirm,
         )
         context = TableContext(
             table=table,

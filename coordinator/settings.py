@@ -38,6 +38,17 @@ class CoordinatorSettings(BaseSettings):
     retry_delay_ms_max: float = Field(default=5_000.0, gt=0, description="Longest delay between attempts.")
     losses_max: int = Field(default=8, ge=1, description="Lost races in a row before the coordinator yields a while.")
     unpublished_roots_max: int = Field(default=64, ge=1, description="Roots whose verdicts wait; then commits pause.")
+    parking_after_s: float = Field(
+        default=600.0,
+        gt=0,
+        description="A table that decides nothing for this long, while another one does, is parked: its intents are "
+        "stored in a topic of their own, and its partition goes on.",
+    )
+    parked_bytes_max: int = Field(
+        default=67_108_864,
+        ge=0,
+        description="How much of one table and partition is parked; later intents are rejected with `table-parked`.",
+    )
     stop_timeout_s: float = Field(default=20.0, gt=0, description="How long a clean stop may take.")
     poll_wait_s: float = Field(default=1.0, gt=0, description="Longest wait for new records on the log.")
     verdicts_logged_per_s: int = Field(

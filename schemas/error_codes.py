@@ -371,6 +371,20 @@ _CODES_OF_THE_REST: Final = (
         "Read the file's rows without a filter and write them again with `overwrite`.",
         "Do not trust scans with filters until then.",
     ),
+    ErrorCode(
+        "table-parked",
+        "Invalid",
+        "The table cannot go on, and as many of its intents are parked as may be.",
+        "See `rootline quarantine list`, mend the table, run `rootline quarantine lift` on it, and publish again.",
+        "Do not publish to this table before that.",
+    ),
+    ErrorCode(
+        "parked-missing",
+        "Corrupt",
+        "Parked records of the table are not in the topic of parked records any more; the table stopped there.",
+        "Bring the topic back. If they are gone, `rootline quarantine lift --without-missing` goes on without them; "
+        "ask writers without a verdict to publish again.",
+    ),
 )
 
 CODES: Final = {item.code: item for item in (*CODES_OF_INTENTS, *_CODES_OF_THE_REST)}

@@ -244,11 +244,107 @@ CODES_OF_INTENTS: Final = (
         "intent, or make the table with larger `rootline.rows.file-max` and `rootline.rows.intent-max`.",
     ),
     ErrorCode(
+        "data-file-missing",
+        "Invalid",
+        "The table looks at new data files (`rootline.verify.files`), and this one is not in its store.",
+        "Store the file, then publish the intent again; or correct the location.",
+    ),
+    ErrorCode(
+        "data-file-misstated",
+        "Invalid",
+        "The table looks at new data files (`rootline.verify.files`), and this one has another length, or by its "
+        "footer another number of rows, than the intent or its leaf says.",
+        "Correct `file_size_in_bytes` or `record_count` and publish the intent again.",
+    ),
+    ErrorCode(
         "batch-unreadable",
         "Invalid",
         "The record came in a batch that decompresses to more than 32 MiB, or that cannot be read. None of the batch's "
         "records was decoded, so neither their tables nor their intents are known.",
         "Find the producer by partition, offsets and time, and publish its intents again in smaller batches "
         "(`batch.size`, `linger.ms`), each record below 1 MB.",
+    ),
+    ErrorCode(
+        "sequence-reused",
+        "Invalid",
+        "The table has committed this sequence of this writer already, and the writer said then that it held something "
+        "else. The new data is not in the table.",
+        "New data: publish it under a sequence that the writer has not used, or under another `writer_id`. The same "
+        "data in files of other names: it is in the table; let replays give `content` words that they repeat.",
+        "Do not publish it under a new sequence before you know that it is new data: the rows would be there twice.",
+    ),
+    ErrorCode(
+        "expiry-stale",
+        "Invalid",
+        "The expiry would go back: versions up to a later one have expired already.",
+        "Nothing needs to be done: workers plan again from the newest version. By hand, name a later version.",
+    ),
+    ErrorCode(
+        "version-tagged",
+        "Invalid",
+        "The expiry would give up a version that has a tag.",
+        "Name the version in the page of kept ones, or delete the tag (`rootline tag TABLE NAME --delete`).",
+    ),
+    ErrorCode(
+        "page-invalid",
+        "Invalid",
+        "The page that the intent names is absent, is not what the intent says of it, or contradicts the table.",
+        "Store the page first, under the name that its digest gives, then publish the intent. Workers plan again.",
+    ),
+    ErrorCode(
+        "sweep-stale",
+        "Invalid",
+        "The sweep changes nothing any more: its horizon is there already and what it condemns is live, or the pages "
+        "that it replaces are gone.",
+        "Nothing needs to be done: the next sweep plans from the newest version.",
+    ),
+    ErrorCode(
+        "sweep-refused",
+        "Invalid",
+        "Nothing of this table is swept: other software's metadata is in its folder, another table names its files, "
+        "the log keeps its records for ever, or this process may not delete.",
+        "See the message for the reason. Everything else goes on; only what is not needed stays in the store.",
+    ),
+    ErrorCode(
+        "horizon-wrong",
+        "Invalid",
+        "The horizon of a sweep is too young. It stays behind the log's time by the log's retention and a day, or by "
+        "`rootline.sweep.orphan-age-s` if that is longer, so that no file expires before its intent is read.",
+        "Propose an older horizon. Workers plan again; if it happens often, compare their clocks with the log's.",
+    ),
+    ErrorCode(
+        "file-removed",
+        "Invalid",
+        "The intent brings a file that the table has condemned: it was removed and its history expired, or it was "
+        "never committed in time. It may be deleted at any moment.",
+        "Write the rows again, under a new name. If the intent is an old one that was sent again, do nothing.",
+        "Do not copy the file back under its old name: the name stays condemned until the horizon has passed it.",
+    ),
+    ErrorCode(
+        "expired",
+        "Invalid",
+        "The oldest file of the intent was uploaded before the table's horizon, so that a sweep may have deleted it.",
+        "Write the rows again and publish a new intent. Publish within a day of the upload.",
+    ),
+    ErrorCode(
+        "oldest-file-missing",
+        "Invalid",
+        "The table has a horizon, and the intent brings more than 1,000 files without saying when the oldest was "
+        "uploaded.",
+        "Send `rootline-oldest-file-ms` with the record: the store's date of the first upload, in milliseconds.",
+    ),
+    ErrorCode(
+        "oldest-file-wrong",
+        "Invalid",
+        "The date that the intent gives for its oldest file is more than an hour after its own append time, or is no "
+        "number.",
+        "Send the store's date of the first upload (the `Date` of its answer); compare the clocks of store and log.",
+    ),
+    ErrorCode(
+        "file-missing",
+        "Invalid",
+        "The table has a horizon, the intent does not say when its files were uploaded, and one of them does not exist "
+        "or may not be read by the coordinator.",
+        "Upload every file first, then publish the intent.",
     ),
 )

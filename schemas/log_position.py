@@ -6,11 +6,31 @@ Invariants: a `LogId` changes when the log is created again (a topic's id, an em
 
 from __future__ import annotations
 
-from typing import NamedTuple, NewType
+from typing import Final, NamedTuple, NewType
 
 LogId = NewType("LogId", str)  # "<cluster id>/<topic id>", or "embedded/<uuid>"
 Headers = tuple[tuple[str, bytes | None], ...]
 """A record's headers as Kafka has them: in order, a name perhaps twice, a value perhaps null."""
+
+
+OLDEST_FILE_HEADER: Final = "rootline-oldest-file-ms"
+"""The header in which a writer says when the oldest file of its intent was uploaded: the store's date, milliseconds."""
+CLAIM_UNREADABLE: Final = 2**63 - 1
+"""A claim that is no number: later than every append time, so that it is rejected where it counts."""
+
+
+def oldest_file_header(oldest_file_ms: int | None) -> Headers:
+    """The headers that say so; none without a claim."""
+    return () if oldest_file_ms is None else ((OLDEST_FILE_HEADER, str(oldest_file_ms).encode()),)
+
+
+def oldest_file_of(headers: Headers) -> int | None:
+    """What a record's headers say of its files; the oldest of several claims, for they may be a resender's too."""
+    said = [value or b"" for name, value in headers if name == OLDEST_FILE_HEADER]
+    readable = [int(value) for value in said if value.isdigit() and len(value) <= 18]
+    if len(readable) < len(said):
+        return CLAIM_UNREADABLE
+    return min(readable, default=None)
 
 
 class LogPosition(NamedTuple):

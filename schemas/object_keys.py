@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Mapping
+from enum import StrEnum
 from typing import Final
 
 from rootline.schemas.identifiers import Location, ObjectKey, TableName, Version
@@ -15,7 +17,40 @@ from rootline.schemas.identifiers import Location, ObjectKey, TableName, Version
 MAX_VERSION: Final = 2**63 - 1
 RESERVED_PREFIXES: Final = ("metadata/", "export/")
 """Folders of a table in which no writer puts files: the tree's own objects, and what is exported to other engines."""
+_UUID: Final = "[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
+_NAME: Final = f"(?:{_UUID}|[0-9a-f]{{32}})"
 _ROOT_NAME: Final = re.compile(r"(?P<inverted>[0-9a-f]{16})-(?P<version>0|[1-9][0-9]{0,18})\.avro\Z")
+
+
+class OwnKind(StrEnum):
+    """What Rootline itself stores below a table's folder, roots and exports left out: all that a sweep may delete."""
+
+    LEAF = "leaf"
+    VECTOR = "vector"
+    PAGE = "page"
+    DEFINITION = "definition"
+    DATA_FILE = "data-file"
+    DATA_VECTOR = "data-vector"
+
+
+def own_kind(location: str) -> OwnKind | None:
+    """What a location relative to its table is by its shape; `None`: Rootline gives no such names."""
+    for kind, shape in _OWN_SHAPES.items():
+        if shape.fullmatch(location):
+            return kind
+    return None
+
+
+def own_forms(location: str, table: str) -> list[str]:
+    """`location`, and what it is relative to the folder of `table`, if an absolute one names that folder.
+
+    Where a warehouse is stored is not known here, so any folder of that name counts: forms are compared to keep things.
+    """
+    if not (location.startswith("/") or ":" in location):
+        return [location]
+    folder = f"/{table.replace('.', '/')}/"
+    starts = [found.end() for found in re.finditer(f"(?={re.escape(folder)})", location)]
+    return [location, *(location[start + len(folder) :] for start in starts)]
 
 
 def table_prefix(table: TableName) -> str:
@@ -68,3 +103,13 @@ def definition_location(definition_uuid: uuid.UUID) -> Location:
 def key_of(table: TableName, location: str) -> ObjectKey:
     """The object key of a location that is relative to the table's prefix."""
     return ObjectKey(table_prefix(table) + location)
+
+
+_OWN_SHAPES: Final[Mapping[OwnKind, re.Pattern[str]]] = {
+    OwnKind.LEAF: re.compile(f"metadata/leaves/{_UUID}-(?:data|delete)-[0-9a-f]{{16}}\\.parquet"),
+    OwnKind.VECTOR: re.compile(f"metadata/vectors/{_NAME}(?:-[0-9a-f]{{16}})?\\.puffin"),
+    OwnKind.PAGE: re.compile(r"metadata/pages/[0-9a-f]{32}\.avro"),
+    OwnKind.DEFINITION: re.compile(f"metadata/definitions/{_UUID}\\.json"),
+    OwnKind.DATA_FILE: re.compile(f"data/(?:[^/=]+=[^/]*/)*{_UUID}\\.parquet"),
+    OwnKind.DATA_VECTOR: re.compile(f"data/{_NAME}-deletes-[0-9a-f]{{16}}\\.puffin"),
+}

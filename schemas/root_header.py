@@ -129,6 +129,16 @@ class RejectedSequence(NamedTuple):
     message: str
 
 
+class KeptContent(NamedTuple):
+    """What a committed intent held, as its writer said.
+
+    Digests of 8 bytes each: of writer and sequence, and of what was said (`rootline.schemas.bytes.log.stated_content`).
+    """
+
+    pair: bytes
+    content: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class WriterRecord:
     """What one writer has had decided on this table. `last_seen_ms`: the log's time (`LogTime`) then."""
@@ -158,6 +168,29 @@ class PageReference(NamedTuple):
     size_in_bytes: int
     content_bytes: int
     covers: tuple[CoveredOffset, ...] = ()
+
+
+class Expiry(NamedTuple):
+    """What expiry gave up. `given_up_bytes`: of the roots that can no longer be read, all that ever were.
+
+    `kept`: the page of the versions below the oldest addressable one that are kept; `None`: none is. Every tagged one
+    below it is among them.
+    """
+
+    given_up_bytes: int
+    kept: PageReference | None = None
+
+
+class Condemned(NamedTuple):
+    """A page of locations that no root may add again, and the root that named it first.
+
+    `since_ms`: not before the append time of the intent that brought it, nor before that root's own time. What the page
+    names may be deleted a retention later; the page may go when the horizon has passed it.
+    """
+
+    page: PageReference
+    since_version: Version
+    since_ms: int
 
 
 class ClockJump(NamedTuple):
@@ -233,7 +266,20 @@ class RootHeader:
     totals: Totals = Totals()
     restored_at: SequenceNumber = SequenceNumber(0)
     earlier_bytes: int = 0
-    """Of the roots before this one that are kept."""
+    """Of all roots before this one, given up or not."""
     removals: Removals | None = None
     log_time: LogTime | None = None
+    contents: tuple[KeptContent, ...] = ()
     """Both are `None` in a root that is older than these fields, or of a coordinator that does not know them."""
+    horizon_ms: int = 0
+    """Files that were uploaded before it are not added any more; 0: there is no horizon yet."""
+    condemned: tuple[Condemned, ...] = ()
+    parent_next_row_id: int | None = None
+    """`next_row_id` of the root before, which may be gone; `None` in a root that is older than this field."""
+    expiry: Expiry | None = None
+    """`None`: every version since the first can be read."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """The length of the roots before this one that can still be read."""
+        return self.earlier_bytes - (0 if self.expiry is None else self.expiry.given_up_bytes)

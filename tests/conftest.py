@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 import structlog
 
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
+
 pytest_plugins = ["tests.services.service_fixtures", "tests.support.lake_fixtures"]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    """Several processes share the files out as `tests.distribution` says."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from tests.distribution import GroupScheduling  # only where there are several processes
+
+    return GroupScheduling(config, log)
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import Final, TypeVar
 
 import structlog
@@ -19,6 +20,8 @@ from prometheus_client import CollectorRegistry
 from rootline.adapters.memory.task_queue import MemoryTaskQueue
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.ports.environment import Environment
+from rootline.ports.log_keeps import AskLogKeeps
+from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.ports.task_queue import Task, TaskKind, TaskQueue
 from rootline.schemas.errors import RootlineError, Unavailable
@@ -31,6 +34,8 @@ from rootline.workers.readiness import WorkerReadiness
 from rootline.workers.settings import WorkerSettings, worker_settings
 
 _log = structlog.get_logger("rootline.workers")
+HISTORY_AGAIN_S: Final = 60.0
+"""After a failure; it is also tried when the table changes."""
 _TAKE_WAIT_S: Final = 5.0
 _Result = TypeVar("_Result")
 
@@ -46,6 +51,8 @@ class WorkerService:
         settings: WorkerSettings | None = None,
         queue: TaskQueue | None = None,
         environment: Environment | None = None,
+        remover: ObjectRemover | None = None,
+        keeps: AskLogKeeps | None = None,
         registry: CollectorRegistry | None = None,
     ) -> None:
         self.settings = settings or worker_settings()
@@ -58,7 +65,7 @@ class WorkerService:
         )
         self._state = "it has not started"
         self._queue_trouble = ""
-        context = JobContext.of(store, log, self._environment, self.settings)
+        context = JobContext.of(store, log, self._environment, self.settings, remover=remover, keeps=keeps)
         self._jobs = [(kind, kind.job(context)) for kind in KINDS]
         self._stopping = asyncio.Event()
 
@@ -148,12 +155,18 @@ class WorkerService:
                 if kind.task is not task.kind:
                     continue
                 name, label = kind.name, kind.label
+                has_leaves = report.has_leaves
                 report = await self._timed(name, job, task)
+                report = replace(report, has_leaves=report.has_leaves or has_leaves)
                 self._record(name, label, task, report)
+                if report.again_s is not None:
+                    self._watcher.look_again(task.table, report.again_s)
                 if report.outcome is not JobOutcome.NOTHING_DUE:
                     break
-            if task.kind is TaskKind.ROOT and report.has_leaves:
-                await self._queue.offer(Task(TaskKind.LEAVES, task.table, task.noticed_version))
+            if task.kind is TaskKind.ROOT:
+                if report.has_leaves:
+                    await self._queue.offer(Task(TaskKind.LEAVES, task.table, task.noticed_version))
+                await self._queue.offer(Task(TaskKind.HISTORY, task.table, task.noticed_version))
         except Exception as error:  # any error at all: the other tables go on
             self._failed(name, label, task, error)
             return None
@@ -179,7 +192,7 @@ class WorkerService:
     def _failed(self, name: str, label: str, task: Task, error: Exception) -> None:
         self.counters.failures += 1
         self._count_failure(error)
-        self._watcher.failed(task.table, name, str(error) or repr(error))
+        self._try_later(task, name, str(error) or repr(error))
         facts = {"action": f"{label}-failed", "table": task.table}
         if isinstance(error, RootlineError):
             _log.warning(f"{label} failed", code=error.code, reason=error.message, **facts)
@@ -187,21 +200,39 @@ class WorkerService:
             _log.exception(f"{label} failed", exc_info=error, **facts)
 
     def _record(self, name: str, label: str, task: Task, report: JobReport) -> None:
-        if report.outcome in (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED):
+        is_fine = report.outcome in (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED, JobOutcome.REMOVED)
+        if is_fine and task.kind is not TaskKind.HISTORY:
             self._watcher.succeeded(task.table, name)
+        self._record_removed(label, task, report)
         if report.outcome is JobOutcome.NOTHING_DUE:
             _log.debug(f"no {label} is due", action=f"{label}-not-due", table=task.table, version=task.noticed_version)
             return
         self.counters.outcomes[label, report.outcome] += 1
+        if report.outcome is JobOutcome.REMOVED:
+            return
         facts = {"table": task.table, "leaves": report.leaves, "entries": report.entries, "version": report.version}
         if report.outcome is JobOutcome.COMMITTED:
             self.counters.leaves_committed += report.leaves
             self.counters.entries_moved += report.entries
             _log.info(f"{label} committed", action=f"{label}-committed", **facts)
             return
-        self._watcher.failed(task.table, name, f"{report.outcome}: {report.message or report.code or 'not committed'}")
+        self._try_later(task, name, f"{report.outcome}: {report.message or report.code or 'not committed'}")
         action = f"{label}-{report.outcome}"
         _log.warning(f"{label} not committed", action=action, code=report.code, reason=report.message, **facts)
+
+    def _try_later(self, task: Task, name: str, why: str) -> None:
+        """What a table no longer needs can wait, and is no reason to look at its rows less often."""
+        if task.kind is TaskKind.HISTORY:
+            self._watcher.look_again(task.table, HISTORY_AGAIN_S)
+        else:
+            self._watcher.failed(task.table, name, why)
+
+    def _record_removed(self, label: str, task: Task, report: JobReport) -> None:
+        for removed in report.removed:
+            self.counters.objects_removed[removed.kind] += removed.objects
+            self.counters.bytes_removed[removed.kind] += removed.size_in_bytes
+            facts = {"table": task.table, "kind": removed.kind, "objects": removed.objects}
+            _log.info(f"{label} removed", action=f"{label}-removed", bytes=removed.size_in_bytes, **facts)
 
     async def _unless_stopping(self, wanted: Awaitable[_Result]) -> _Result | None:
         """What `wanted` gives, or `None` when a stop is requested first."""

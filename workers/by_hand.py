@@ -7,9 +7,12 @@ Invariants: the same intents as the worker's own: safe beside it, and beside wri
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from rootline.ports.environment import Environment
+from rootline.ports.log_keeps import AskLogKeeps
+from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import TableName
 from rootline.workers.jobs.job import JobContext, JobReport, WorkerLog
@@ -20,6 +23,17 @@ BY_HAND: Final = {kind.name: kind for kind in KINDS if kind.by_hand is not None}
 """Name → kind, of all that can be asked for."""
 
 
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What a kind of maintenance needs that deletes; as in `JobContext`."""
+
+    remover: ObjectRemover | None = None
+    keeps: AskLogKeeps | None = None
+
+
+NO_RIGHTS: Final = Rights()
+
+
 async def maintain(
     store: ObjectStore,
     log: WorkerLog,
@@ -28,6 +42,7 @@ async def maintain(
     kind: MaintenanceKind,
     *,
     dry_run: bool,
+    rights: Rights = NO_RIGHTS,
 ) -> JobReport:
     """Do now what `kind` can do to `table`, whatever the thresholds are; `dry_run`: say what would be done.
 
@@ -35,5 +50,8 @@ async def maintain(
         Unavailable, Corrupt, Invalid: as a job does.
 
     """
-    job = kind.job(JobContext.of(store, log, environment, worker_settings(), now=True))
+    settings = worker_settings()
+    job = kind.job(
+        JobContext.of(store, log, environment, settings, now=True, remover=rights.remover, keeps=rights.keeps)
+    )
     return await (job.dry_run(table) if dry_run else job.run(table))

@@ -14,7 +14,10 @@ from rootline.workers.jobs.job import JobOutcome
 
 @dataclass(slots=True)
 class WorkerCounters:
-    """Since the process began. `looks`: LIST requests for heads. `outcomes`: by the label of a kind and the outcome."""
+    """Since the process began. `looks`: LIST requests for heads. `outcomes`: by the label of a kind and the outcome.
+
+    `objects_removed`, `bytes_removed`: by what the objects were.
+    """
 
     tables: int = 0
     looks: int = 0
@@ -25,3 +28,5 @@ class WorkerCounters:
     entries_moved: int = 0
     failures: int = 0
     outcomes: Counter[tuple[str, JobOutcome]] = field(default_factory=Counter)
+    objects_removed: Counter[str] = field(default_factory=Counter)
+    bytes_removed: Counter[str] = field(default_factory=Counter)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import structlog
 
@@ -23,6 +24,9 @@ from rootline.storage.metadata.table_names import list_tables
 from rootline.workers.counters import WorkerCounters
 from rootline.workers.settings import WorkerSettings
 
+VERSIONS_A_LOOK: Final = 25
+"""Of a table that moves faster, roots would grow long, and history with it, from one look to the next."""
+HURRY_MAX: Final = 8.0
 _log = structlog.get_logger("rootline.workers")
 
 
@@ -30,6 +34,8 @@ _log = structlog.get_logger("rootline.workers")
 class _Watched:
     """`quiet`, `failed`: looks without a change, and failures, in a row.
 
+    `hurry`: how many times as soon as usual it is looked at, because many versions came since the one before `newest`.
+    `history_due_s`: when something of the table's past is due, even if it does not change.
     `unseen`: why its head could not be found; `undone`: kind of maintenance → why it failed.
     """
 
@@ -37,6 +43,9 @@ class _Watched:
     seen: Version | None = None
     quiet: int = 0
     failed: int = 0
+    history_due_s: float | None = None
+    newest: Version | None = None
+    hurry: float = 1.0
     unseen: str = ""
     undone: dict[str, str] = field(default_factory=dict)
 
@@ -94,6 +103,12 @@ class HeadWatcher:
             watched.failed = 0
             watched.undone.pop(kind, None)
 
+    def look_again(self, table: TableName, after_s: float) -> None:
+        """Look at what a table no longer needs in so many seconds, even if its head stays the same."""
+        watched = self._watched.get(table)
+        if watched is not None:
+            watched.history_due_s = self._environment.monotonic_s() + after_s
+
     def failed(self, table: TableName, kind: str, why: str) -> None:
         """A task on `table` failed: look again even if its head stays the same, later than after a success."""
         watched = self._watched.get(table)
@@ -128,6 +143,9 @@ class HeadWatcher:
             watched.unseen = ""
             if head is None or head.version == watched.seen:
                 watched.quiet += 1
+                watched.hurry = 1.0
+                if head is not None:
+                    await self._offer_history(table, watched, head.version)
                 self._plan_next(watched)
                 return
             offer = await self._queue.offer(Task(TaskKind.ROOT, table, head.version))
@@ -139,6 +157,8 @@ class HeadWatcher:
             watched.failed += 1
             self._plan_next(watched)
             return
+        moved = 0 if watched.newest is None else head.version - watched.newest
+        watched.newest, watched.hurry = head.version, min(max(1.0, moved / VERSIONS_A_LOOK), HURRY_MAX)
         if offer is Offer.QUEUED:
             watched.seen = head.version
         elif offer is Offer.FULL:
@@ -147,8 +167,17 @@ class HeadWatcher:
         watched.quiet = 0
         self._plan_next(watched)
 
+    async def _offer_history(self, table: TableName, watched: _Watched, version: Version) -> None:
+        due_s = watched.history_due_s
+        if due_s is None or self._environment.monotonic_s() < due_s:
+            return
+        if await self._queue.offer(Task(TaskKind.HISTORY, table, version)) is not Offer.FULL:
+            watched.history_due_s = None
+
     def _plan_next(self, watched: _Watched) -> None:
         doublings = min(max(watched.quiet, watched.failed), 32)
         interval_s = min(self._settings.poll_interval_s * 2**doublings, self._settings.poll_interval_s_max)
         spread = 0.9 + 0.2 * self._environment.jitter()
-        watched.due_s = self._environment.monotonic_s() + spread * interval_s
+        watched.due_s = self._environment.monotonic_s() + spread * interval_s / (
+            1.0 if watched.failed else watched.hurry
+        )

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.ports.task_queue import TaskKind
+from rootline.workers.jobs.expiry_job import expiry_job
 from rootline.workers.jobs.flush_job import flush_job
 from rootline.workers.jobs.job import Job, JobContext
 from rootline.workers.jobs.leaf_compaction_job import leaf_compaction_job
+from rootline.workers.jobs.sweep_job import sweep_job
 from rootline.workers.jobs.vector_compaction_job import vector_compaction_job
 
 
@@ -38,6 +40,17 @@ COMPACT: Final = MaintenanceKind(
     "compact", "compaction", TaskKind.LEAVES, leaf_compaction_job, "Few leaves, and nothing dead in them."
 )
 COMPACT_VECTORS: Final = MaintenanceKind("compact-vectors", "compaction", TaskKind.LEAVES, vector_compaction_job)
+EXPIRE: Final = MaintenanceKind(
+    "expire", "expiry", TaskKind.HISTORY, expiry_job, "Old versions are given up, and their roots removed."
+)
 
-KINDS: Final = (FLUSH, COMPACT, COMPACT_VECTORS)
+SWEEP: Final = MaintenanceKind(
+    "sweep",
+    "sweep",
+    TaskKind.HISTORY,
+    sweep_job,
+    "What nothing references is condemned, and deleted later.",
+)
+
+KINDS: Final = (FLUSH, COMPACT, COMPACT_VECTORS, SWEEP, EXPIRE)
 """Those of one look are tried in this order, until one of them finds something to do."""

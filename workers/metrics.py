@@ -20,7 +20,7 @@ from rootline.workers.jobs.job import JobOutcome, JobReport
 FAILED: Final = "failed"
 CANCELLED: Final = "cancelled"
 _SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0)
-_DONE: Final = (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED)
+_DONE: Final = (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED, JobOutcome.REMOVED)
 
 
 class WorkerMetrics:

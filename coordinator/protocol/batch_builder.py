@@ -8,13 +8,14 @@ is never written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rootline.coordinator.protocol.effects import Decided
 from rootline.coordinator.protocol.events import Tick
 from rootline.coordinator.protocol.machine_state import TableMachine
 from rootline.schemas.identifiers import CommitId
+from rootline.schemas.intent_kinds import IntentKind
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import PartitionOffset
 from rootline.tree.check.invariants import violations
@@ -48,6 +49,21 @@ def settle(machine: TableMachine) -> Settled:
     answers = [(record, answer(machine.head, record)) for record in below]
     decided = tuple(Decided(record, verdict) for record, verdict in answers if verdict is not None)
     return Settled(decided, tuple(undecided), up_to=offsets_after(below))
+
+
+def begun_by(records: Sequence[Record]) -> int:
+    """How many of `records` may share the first root of a table.
+
+    Another coordinator may have found that there is no table, for records of other partitions than the `create`'s; of
+    its own partition, only for those before it.
+    """
+    create: Record | None = None
+    for count, record in enumerate(records):
+        if create is not None and record.position[:2] != create.position[:2]:
+            return count
+        if create is None and record.intent.kind is IntentKind.CREATE:
+            create = record
+    return len(records)
 
 
 def offsets_after(records: Iterable[Record]) -> tuple[PartitionOffset, ...]:

@@ -61,7 +61,7 @@ def step(machine: TableMachine, event: Event, tick: Tick) -> Step:
     for move in path(machine, event, tick):
         effects += move.effects
     assert isinstance(move.to, Phase), "a path ends in a phase"
-    return move.machine._replace(phase=move.to), effects
+    return move.machine if move.to is machine.phase else move.machine._replace(phase=move.to), effects
 
 
 def path(machine: TableMachine, event: Event, tick: Tick) -> Iterator[Move]:

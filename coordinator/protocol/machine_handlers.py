@@ -27,7 +27,7 @@ from rootline.coordinator.protocol.events import (
     TimerFired,
     VerdictsPublished,
 )
-from rootline.coordinator.protocol.group_window import is_full
+from rootline.coordinator.protocol.group_window import is_full, moving_average
 from rootline.coordinator.protocol.machine_moves import Move
 from rootline.coordinator.protocol.machine_state import Decision, Phase, TableMachine
 from rootline.coordinator.protocol.put_rules import Outcome, outcome_of_put, outcome_of_read_back
@@ -91,7 +91,7 @@ def put_replied(machine: TableMachine, event: PutReplied, tick: Tick) -> Move:
     """Landed, lost, or ask."""
     match outcome_of_put(event.reply.answer):
         case Outcome.LANDED:
-            return _landed(machine, event.reply.store_ms, event.reply.store_ms)
+            return _landed(machine, tick, event.reply.store_ms, event.reply.store_ms)
         case Outcome.LOST:
             return Move(Decision.LOST, machine)
         case _:
@@ -105,7 +105,7 @@ def read_back(machine: TableMachine, event: RootReadBack, tick: Tick) -> Move:
     """The own root, another's, or none yet."""
     match outcome_of_read_back(event.commit_id, moves.in_flight(machine).commit_id):
         case Outcome.LANDED:
-            return _landed(machine, event.store_ms, event.last_modified_ms)
+            return _landed(machine, tick, event.store_ms, event.last_modified_ms)
         case Outcome.LOST:
             return Move(Decision.LOST, machine)
         case _:
@@ -113,9 +113,10 @@ def read_back(machine: TableMachine, event: RootReadBack, tick: Tick) -> Move:
             return _failed(machine, Phase.PUTTING, "the root is not there yet")
 
 
-def _landed(machine: TableMachine, answered_ms: int | None, dated_ms: int | None) -> Move:
+def _landed(machine: TableMachine, tick: Tick, answered_ms: int | None, dated_ms: int | None) -> Move:
     attempt = moves.in_flight(machine)._replace(answered_ms=answered_ms, dated_ms=dated_ms)
-    return Move(Decision.LANDED, machine._replace(attempt=attempt))
+    put_s = moving_average(machine.put_s, tick.monotonic_s - attempt.put_at_s)
+    return Move(Decision.LANDED, machine._replace(attempt=attempt, put_s=put_s))
 
 
 def head_listed(machine: TableMachine, event: HeadListed, tick: Tick) -> Move:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rootline.coordinator.protocol.batch_builder import build, offsets_after, settle
+from rootline.coordinator.protocol.batch_builder import begun_by, build, offsets_after, settle
 from rootline.coordinator.protocol.effects import (
     ArmTimer,
     Decided,
@@ -28,7 +28,7 @@ from rootline.coordinator.protocol.effects import (
     StoreObjects,
 )
 from rootline.coordinator.protocol.events import Tick
-from rootline.coordinator.protocol.group_window import moving_average, next_window, take
+from rootline.coordinator.protocol.group_window import next_window, take
 from rootline.coordinator.protocol.machine_state import Attempt, Decision, Node, Phase, TableMachine
 from rootline.coordinator.protocol.put_rules import is_confirmed
 from rootline.coordinator.protocol.self_flush_rules import after_root, ask_for_leaves, is_awaited
@@ -36,7 +36,7 @@ from rootline.ports.object_store import Predecessor
 from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import Version
 from rootline.schemas.object_keys import root_key
-from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, NoTable
+from rootline.tree.draft.batch import NOTHING_FETCHED, Applied, Needs, NoTable
 from rootline.tree.ledger.log_time import clocks_apart
 from rootline.tree.ledger.outcomes import Acknowledged
 
@@ -52,7 +52,8 @@ class Move(NamedTuple):
 def what_next(machine: TableMachine, tick: Tick) -> Move:
     """Nothing is in flight: stop, rest, hold, look for the table, open a window, or close a batch at once."""
     served = machine.served
-    machine = machine._replace(served=0)
+    if served:
+        machine = machine._replace(served=0)
     if machine.stopping:
         return stop(machine)
     if not machine.queue and served == 0:
@@ -100,14 +101,18 @@ def build_next(machine: TableMachine, tick: Tick) -> Move:
 def _with_a_batch(machine: TableMachine) -> TableMachine:
     """The front of the queue is the next batch."""
     count = take(machine.queue, machine.policy.limits)
-    return machine._replace(batch=machine.queue[:count], queue=machine.queue[count:], fetched=FetchedObjects())
+    if machine.head is None:
+        count = begun_by(machine.queue[:count])
+    return machine._replace(batch=machine.queue[:count], queue=machine.queue[count:], fetched=NOTHING_FETCHED)
 
 
 def _settled(machine: TableMachine) -> tuple[TableMachine, list[Effect]]:
     """Without what the head decided of the batch: those verdicts go out again."""
     settled = settle(machine)
+    if not settled.up_to:
+        return machine, []
     machine = machine._replace(batch=settled.undecided)
-    if settled.decided or (settled.up_to and machine.publishing):
+    if settled.decided or machine.publishing:
         # also when there is nothing to publish: what is passed over must not overtake verdicts under way
         publish = PublishVerdicts(settled.decided, settled.up_to, None)
         return machine._replace(publishing=machine.publishing + 1), [publish]
@@ -167,9 +172,7 @@ def ask_whose(machine: TableMachine) -> Move:
 
 def landed(machine: TableMachine, tick: Tick) -> Move:
     """The own root is in the store: it is the head, unless the answer came too late to prove that."""
-    attempt = in_flight(machine)
-    machine = machine._replace(put_s=moving_average(machine.put_s, tick.monotonic_s - attempt.put_at_s))
-    if is_confirmed(machine.base_ms, attempt.answered_ms):
+    if is_confirmed(machine.base_ms, in_flight(machine).answered_ms):
         return Move(Decision.CONFIRMED, machine)
     return list_head(machine)
 
@@ -194,7 +197,7 @@ def confirmed(machine: TableMachine, tick: Tick) -> Move:
         base_ms=attempt.dated_ms,
         batch=(),
         attempt=None,
-        fetched=FetchedObjects(),
+        fetched=NOTHING_FETCHED,
         losses=0,
         failures=0,
         publishing=machine.publishing + 1,
@@ -259,7 +262,7 @@ def again(machine: TableMachine, tick: Tick) -> Move:
 
 def quarantine(machine: TableMachine, why: str) -> Move:
     """Commit nothing more. What waits has no verdict and stays on the log."""
-    held = machine._replace(queue=(), batch=(), attempt=None, fetched=FetchedObjects(), why=why)
+    held = machine._replace(queue=(), batch=(), attempt=None, fetched=NOTHING_FETCHED, why=why)
     return Move(Phase.QUARANTINED, held, [Report(Noted.QUARANTINED, why)])
 
 

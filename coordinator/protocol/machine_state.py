@@ -14,7 +14,7 @@ from typing import NamedTuple
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.schemas.identifiers import CommitId, ObjectKey, TableName, Version
-from rootline.tree.draft.batch import Applied, FetchedObjects, Record
+from rootline.tree.draft.batch import NOTHING_FETCHED, Applied, FetchedObjects, Record
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
@@ -104,7 +104,7 @@ class TableMachine(NamedTuple):
     queue: tuple[Record, ...] = ()
     batch: tuple[Record, ...] = ()
     attempt: Attempt | None = None
-    fetched: FetchedObjects = FetchedObjects()
+    fetched: FetchedObjects = NOTHING_FETCHED
     flush: SelfFlush = SelfFlush()
     acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED
     publishing: int = 0

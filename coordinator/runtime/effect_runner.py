@@ -45,11 +45,12 @@ from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, RootlineErr
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.head_finder import HeadKey, at_head, find_head
 from rootline.storage.metadata.store_object import store_object
 from rootline.storage.metadata.table_loader import load_to_build_on
 from rootline.storage.metadata.timed_reads import TimedReads
 from rootline.tree.state.pending_object import PendingObject
+from rootline.tree.state.table_state import TableState
 
 StoreEffect = LoadHead | Fetch | StoreObjects | PutRoot | ReadBack | ListHead | EncodeLeaves
 HeadCheck = Callable[[RootHeader], Awaitable[None]]
@@ -58,6 +59,14 @@ HeadCheck = Callable[[RootHeader], Awaitable[None]]
 
 ConfirmedVersion = Callable[[TableName], Awaitable[int | None]]
 """The highest version of a table that is known to have been confirmed."""
+
+
+StillOwner = Callable[[], Awaitable[None]]
+"""Raises `Unavailable` unless the records that the table was given are still this coordinator's to decide."""
+
+
+async def always_owner() -> None:
+    """Nobody else decides them."""
 
 
 async def nothing_confirmed(_: TableName) -> int | None:
@@ -78,6 +87,7 @@ class EffectRunner:
     check_head: HeadCheck
     encoder: LeafEncoder = field(default_factory=ThreadLeafEncoder)
     confirmed_version: ConfirmedVersion = nothing_confirmed
+    still_owner: StillOwner = always_owner
 
     async def run(self, effect: StoreEffect, ahead: LeavesAhead | None = None) -> Event:
         """The event that answers `effect`; `ahead`: leaves that were read already. Only cancellation escapes."""
@@ -113,7 +123,10 @@ class EffectRunner:
                     await self._store_object(item)
                 return ObjectsStored()
             case PutRoot():
-                return PutReplied(await self.store.put_if_absent(effect.key, effect.body, after=effect.after))
+                reply = await self.store.put_if_absent(effect.key, effect.body, after=effect.after)
+                if effect.version == 0 and reply.answer is PutAnswer.CREATED:
+                    await self._seen_first()
+                return PutReplied(reply)
             case ReadBack():
                 return await self._read_back(effect)
             case EncodeLeaves():
@@ -132,11 +145,23 @@ class EffectRunner:
             raise head_lost(self.table, None if head is None else head.version, confirmed)
         if head is None:
             return HeadLoaded(None, None)
-        state = await load_to_build_on(self._timed, self.table, head.version, effect.known)
+
+        async def load(at: HeadKey) -> tuple[TableState, HeadKey]:
+            return await load_to_build_on(self._timed, self.table, at.version, effect.known), at
+
+        loaded = await at_head(self._timed, self.table, load, head)
+        assert loaded is not None, "there was a head"
+        state, head = loaded
         if effect.known is None:
             async with asyncio.timeout(self.timeout_s):
                 await self.check_head(state.header)
+            await self._seen_first()
         return HeadLoaded(state, head.store_ms)
+
+    async def _seen_first(self) -> None:
+        """The table was there before this, so that no one who owns its records later can find that there is none."""
+        async with asyncio.timeout(self.timeout_s):
+            await self.still_owner()
 
     @property
     def _timed(self) -> ObjectStore:
@@ -155,6 +180,8 @@ class EffectRunner:
         if found is None:
             return RootReadBack(None, None, None)
         header = decode_root(found.body, name=effect.key).header
+        if effect.version == 0:
+            await self._seen_first()
         return RootReadBack(header.commit_id, found.store_ms, found.last_modified_ms)
 
 

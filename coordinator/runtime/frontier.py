@@ -6,7 +6,8 @@ undecided records, not the records.
 
 Theory. A table decides its records of one partition in order, so two offsets say all about them: the first that may be
 undecided and the last that was handed to it. What a table did not take (it is behind) counts from where its own reader
-stands. Rejections of records that are no intents come in any order, so each is kept until it is published.
+stands. Rejections of records that are no intents come in any order, so each is kept until it is published. Of a table
+that is parked only one offset counts: where the log goes on after its parked records.
 """
 
 from __future__ import annotations
@@ -37,10 +38,19 @@ class _Progress:
     undecided: dict[TableName, _Span] = field(default_factory=dict)
     behind: dict[TableName, int] = field(default_factory=dict)
     rejected: set[int] = field(default_factory=set)
+    parked: dict[TableName, int] = field(default_factory=dict)
 
     def frontier(self) -> int:
-        spans = (span.first for span in self.undecided.values())
-        return min(chain(spans, self.behind.values(), self.rejected), default=self.next_offset)
+        if not self.parked:
+            first = (span.first for span in self.undecided.values())
+            return min(chain(first, self.behind.values(), self.rejected), default=self.next_offset)
+        spans = (span.first for table, span in self.undecided.items() if table not in self.parked)
+        behind = (offset for table, offset in self.behind.items() if table not in self.parked)
+        return min(chain(spans, behind, self.rejected, self.parked.values()), default=self.next_offset)
+
+    def first_undecided(self, table: TableName) -> int:
+        span, behind = self.undecided.get(table), self.behind.get(table, self.next_offset)
+        return behind if span is None else min(span.first, behind)
 
 
 class Frontier:
@@ -84,6 +94,10 @@ class Frontier:
         """From `offset` on, `table` gets this partition's records from a reader of its own."""
         self._partitions[place].behind[table] = offset
 
+    def reader_at(self, place: Partition, table: TableName) -> int:
+        """Where that reader is. `KeyError`: there is none."""
+        return self._partitions[place].behind[table]
+
     def reread(self, place: Partition, table: TableName, next_offset: int) -> None:
         """That reader has come to `next_offset`."""
         self._partitions[place].behind[table] = next_offset
@@ -91,6 +105,41 @@ class Frontier:
     def caught_up(self, place: Partition, table: TableName) -> None:
         """`table` takes its records from the main reading again."""
         self._partitions[place].behind.pop(table, None)
+
+    def first_undecided(self, place: Partition, table: TableName) -> int:
+        """The first offset that `table` may not have decided, parked or not; where the reading is if there is none."""
+        return self._partitions[place].first_undecided(table)
+
+    def undecided(self) -> dict[tuple[TableName, Partition], int]:
+        """That offset of each table and partition where there is one."""
+        return {
+            (table, place): progress.first_undecided(table)
+            for place, progress in self._partitions.items()
+            for table in {**progress.undecided, **progress.behind}
+        }
+
+    def handed_over_to(self, place: Partition, table: TableName) -> int:
+        """The offset after the last record that `table` was given and has not decided; 0: there is none."""
+        span = self._partitions[place].undecided.get(table)
+        return 0 if span is None else span.last + 1
+
+    def rejects_before(self, place: Partition, offset: int) -> bool:
+        """Whether a rejection of a record before `offset` is not published yet."""
+        return any(rejected < offset for rejected in self._partitions[place].rejected)
+
+    def parked(self, place: Partition, table: TableName, next_offset: int) -> None:
+        """The undecided records of `table` before this offset are parked: they hold nothing back any more."""
+        parked = self._partitions[place].parked
+        parked[table] = max(next_offset, parked.get(table, 0))
+
+    def parked_to(self, place: Partition, table: TableName) -> int:
+        """That offset. `KeyError`: the table is not parked."""
+        return self._partitions[place].parked[table]
+
+    def unparked(self, place: Partition, table: TableName) -> None:
+        """Its parked records are decided: it goes on with the log where they end, by a reader of its own."""
+        progress = self._partitions[place]
+        progress.behind[table] = progress.parked.pop(table)
 
     def rejected(self, place: Partition, offset: int) -> None:
         """A record that is no intent; its rejection is to be published."""

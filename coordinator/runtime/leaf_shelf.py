@@ -11,11 +11,12 @@ Source: protocol page, section 3: what needs another object first is fetched on 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import structlog
 
+from rootline.coordinator.runtime.file_shelf import FileShelf
 from rootline.coordinator.runtime.object_fetcher import ReadLeaf, read_leaf
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import RootlineError
@@ -37,6 +38,8 @@ class LeafShelf:
         self._store, self._table, self._bytes_max = store, table, bytes_max
         self._reads: dict[str, asyncio.Task[ReadLeaf | None]] = {}
         self._sizes: dict[str, int] = {}
+        self.files = FileShelf(store, table)
+        """Their data files, and those that records name themselves."""
 
     @property
     def held_bytes(self) -> int:
@@ -45,12 +48,14 @@ class LeafShelf:
 
     def expect(self, records: Iterable[Record], definition: TableDefinition | None, tasks: asyncio.TaskGroup) -> None:
         """Begin to read the leaves that `records` name; those that find no room are left for later."""
+        self.files.expect(records, definition, tasks)
         for record in records:
             for manifest in record.intent.add_manifests:
                 self._expect(manifest, definition, tasks)
 
-    def keep(self, records: Iterable[Record]) -> None:
+    def keep(self, records: Sequence[Record]) -> None:
         """Forget all leaves but those that `records` name."""
+        self.files.keep(records)
         if not self._reads:
             return
         named = {manifest.location for record in records for manifest in record.intent.add_manifests}
@@ -84,7 +89,7 @@ class LeafShelf:
 
     async def _read(self, location: str, definition: TableDefinition | None) -> ReadLeaf | None:
         try:
-            return await read_leaf(self._store, self._table, location, definition)
+            return await read_leaf(self._store, self._table, location, definition, self.files.reader)
         except RootlineError:
             return None
         except Exception:  # a bug of ours or of a store's must not end the table's task

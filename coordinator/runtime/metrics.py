@@ -52,10 +52,17 @@ class CoordinatorMetrics:
         )
         self._root_bytes = self._gauge("rootline_root_bytes", "Size of the newest root.", "table")
         self._retained = self._gauge("rootline_retained_root_bytes", "Size of all roots that are kept.", "table")
+        self._given_up = self._gauge(
+            "rootline_given_up_root_bytes", "Size of all roots that expired so far, removed or not yet.", "table"
+        )
+        self._oldest_version = self._gauge(
+            "rootline_oldest_version", "Oldest version from which on every version can be read.", "table"
+        )
         self._root_entries = self._gauge("rootline_root_entries", "Entries of the newest root.", "table", "content")
         self._state = self._gauge("rootline_table_state", "1 for the state the table is in.", "table", "state")
         self._oldest = self._gauge("rootline_oldest_pending_intent_seconds", "Age of the oldest undecided intent.")
         self._partitions = self._gauge("rootline_assigned_partitions", "Partitions of the log that this process reads.")
+        self._paused = self._gauge("rootline_paused_partitions", "Partitions not read: no room for their rejections.")
         self._queue_bytes = self._gauge("rootline_queue_bytes", "Memory, about, of intents that wait.")
         self._lag = self._gauge(
             "rootline_consumer_lag_records", "Records of the log not handed to their tables yet.", "topic", "partition"
@@ -125,6 +132,13 @@ class CoordinatorMetrics:
         if label != _OTHER:
             self._retained.labels(label).set(size_in_bytes)
 
+    def expired(self, table: str, oldest_version: int, given_up_bytes: int) -> None:
+        """From which version on a table can be read, and the bytes of the roots that were given up."""
+        label = self._label(table)
+        if label != _OTHER:
+            self._oldest_version.labels(label).set(oldest_version)
+            self._given_up.labels(label).set(given_up_bytes)
+
     def state(self, table: str, phase: Phase) -> None:
         """The phase that a table is in."""
         label = self._label(table)
@@ -143,7 +157,8 @@ class CoordinatorMetrics:
         for (log, partition), count in records.items():
             self._lag.labels(log, str(partition)).set(count)
 
-    def holding(self, partitions: int, queue_bytes: int) -> None:
-        """How many partitions are this process's, and what their tables' queues hold, bytes."""
+    def holding(self, partitions: int, paused: int, queue_bytes: int) -> None:
+        """How many partitions are this process's, how many of them are paused, and what their tables' queues hold."""
         self._partitions.set(partitions)
+        self._paused.set(paused)
         self._queue_bytes.set(queue_bytes)

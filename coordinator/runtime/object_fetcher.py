@@ -1,8 +1,8 @@
-"""Fetches the leaves, vectors and older roots that a batch needs before it can be applied.
+"""Fetches the leaves, vectors and older roots that a batch needs before it can be applied, and looks at its files.
 
 Owns: the reads, and proving leaves away from the event loop. Does not own: which are needed
 (`rootline.tree.commit.apply`), their formats (`rootline.schemas`), what makes a leaf sound
-(`rootline.tree.proof.leaf_proof`), reading ahead (`leaf_shelf`).
+(`rootline.tree.proof.leaf_proof`), reading ahead (`leaf_shelf`), files of rows (`file_shelf`).
 Invariants: absent or unreadable objects become `None`, so that only the intent that named them is rejected, whatever
 is wrong with them, and corrupt ones only after a second look; an absent *store* raises instead, because it proves
 nothing.
@@ -11,29 +11,39 @@ nothing.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Final, Protocol
+from uuid import UUID
 
 import structlog
 from pyroaring import BitMap64
 
 from rootline.coordinator.runtime.adoption_reader import read_adopted
+from rootline.coordinator.runtime.file_shelf import FileShelf
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf, decode_leaf
+from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page
+from rootline.schemas.bytes.root.kept_page import KeptPage, decode_kept_page
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.bytes.vector.vector_codec import decode_vector
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.intent import StoredPage
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata import leaf_reader
 from rootline.storage.metadata.mapped_bytes import mapped
 from rootline.storage.metadata.root_reader import proven_root
 from rootline.storage.metadata.stored_file import stored_key
+from rootline.storage.rows.file_footers import FooterReader
 from rootline.tree.draft.batch import UNKNOWN_SIZE, FetchedObjects, Needs, VectorAt
+from rootline.tree.proof.file_verification import StatedFile, verifies_files
 from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf
 
 _LENGTH_BYTES = 4
@@ -53,7 +63,12 @@ class ReadLeaf:
 
 
 class LeavesAhead(Protocol):
-    """Leaves that may have been read already."""
+    """Leaves that may have been read already, and files that may have been looked at."""
+
+    @property
+    def files(self) -> FileShelf:
+        """The files."""
+        ...
 
     async def find(self, location: str) -> ReadLeaf | None:
         """The leaf as it was read; `None`: it was not."""
@@ -70,6 +85,7 @@ async def fetch_objects(
 
     """
     at_once = asyncio.Semaphore(_READS_AT_ONCE)
+    files = FileShelf(store, table) if ahead is None else ahead.files
 
     async def leaf_at(location: str) -> tuple[str, ReadLeaf]:
         definition = needs.proving.get(location)
@@ -79,11 +95,14 @@ async def fetch_objects(
             return location, await read_older_leaf(store, table, *older)
         if found is None:
             async with at_once:
-                return location, await read_leaf(store, table, location, definition)
-        if found.leaf is not None and found.proof is None and definition is not None:
+                return location, await read_leaf(store, table, location, definition, files.reader)
+        if found.leaf is not None and definition is not None and _is_to_be_proven(found.proof, definition):
             proof = await asyncio.to_thread(prove_leaf, found.leaf, definition)
-            return location, ReadLeaf(found.leaf, None, proof)
+            return location, await _with_its_files(ReadLeaf(found.leaf, None, proof), files.reader)
         return location, found
+
+    async def look_at(file: StatedFile) -> tuple[StatedFile, Invalid | None]:
+        return file, await files.fault_of(file)
 
     async def read_vectors(location: str, places: list[VectorAt]) -> list[tuple[VectorAt, BitMap64 | None]]:
         async with at_once:
@@ -100,13 +119,22 @@ async def fetch_objects(
         {location: found.proof for location, found in leaves.items() if found.proof is not None},
         {version: await _root(store, table, version) for version in sorted(needs.versions)},
         {key: await read_adopted(store, table, *item) for key, item in needs.adopting.items()},
+        {key: await _condemned(store, table, *item) for key, item in needs.condemned.items()},
+        await _dates(store, table, sorted(needs.dates)),
+        kept={page: await _kept_page(store, table, page, table_uuid) for page, table_uuid in needs.kept.items()},
+        files=dict(await asyncio.gather(*map(look_at, needs.files))),
     )
 
 
 async def read_leaf(
-    store: ObjectStore, table: TableName, location: str, definition: TableDefinition | None
+    store: ObjectStore, table: TableName, location: str, definition: TableDefinition | None, files: FooterReader
 ) -> ReadLeaf:
-    """The leaf at `location`, proven under `definition`. Raises `Unavailable` when the store does not answer."""
+    """The leaf at `location`, proven under `definition`, with its files if the table asks for that.
+
+    Raises:
+        Unavailable: the store does not answer.
+
+    """
     found = ReadLeaf(None)
     for _ in range(2):  # an answer that was cut off looks like a broken leaf
         body = await _body(store, table, location)
@@ -118,7 +146,23 @@ async def read_leaf(
             found = await asyncio.to_thread(_decoded, body, table, location, definition)
         if found.leaf is not None:
             break
-    return found
+    return await _with_its_files(found, files)
+
+
+def _is_to_be_proven(proof: LeafProof | None, definition: TableDefinition) -> bool:
+    """Whether a leaf that was read ahead has no proof that counts: a file may have been stored since."""
+    if proof is None or not proof.is_under(definition):
+        return True
+    return verifies_files(definition) and (proof.file_faults is None or len(proof.file_faults) > 0)
+
+
+async def _with_its_files(found: ReadLeaf, files: FooterReader) -> ReadLeaf:
+    """What was found of a leaf, with the first fault of its data files, if the table wants them looked at."""
+    leaf, proof = found.leaf, found.proof
+    if leaf is None or proof is None or not verifies_files(proof.definition):
+        return found
+    fault = await files.fault_in(leaf) if leaf.content is LeafContent.DATA else None
+    return ReadLeaf(leaf, None, replace(proof, file_faults=() if fault is None else (fault,)))
 
 
 async def read_older_leaf(
@@ -132,6 +176,46 @@ async def read_older_leaf(
         except (Corrupt, Invalid) as error:
             found = ReadLeaf(None, error.message)
     return found
+
+
+async def _condemned(store: ObjectStore, table: TableName, named: StoredPage, table_uuid: UUID) -> CondemnedPage | None:
+    """A page of condemned locations; `None` when it is absent, or not what the intent names."""
+    for _ in range(2):
+        body = await _body(store, table, named.location)
+        if body is None:
+            return None
+        try:
+            size, name = named.file_size_in_bytes, stored_key(table, named.location)
+            return decode_condemned_page(body, named.location, named.digest, size, table_uuid, name=name)
+        except RootlineError as error:
+            reason = error.message
+            structlog.get_logger().warning("page unreadable", action="reject", table=table, reason=reason)
+    return None
+
+
+async def _dates(store: ObjectStore, table: TableName, locations: Sequence[str]) -> dict[str, int | None]:
+    """When each of these was stored."""
+
+    async def date_of(location: str) -> int | None:
+        try:
+            return await store.stored_ms(stored_key(table, location))
+        except Invalid:
+            return None  # no store can hold a key like this
+
+    return dict(zip(locations, await few_at_once(locations, date_of, _READS_AT_ONCE), strict=True))
+
+
+async def _kept_page(store: ObjectStore, table: TableName, page: StoredPage, table_uuid: uuid.UUID) -> KeptPage | None:
+    """The page that an intent names; `None` when it is absent or not what the intent says."""
+    for _ in range(2):
+        body = await _body(store, table, page.location)
+        if body is None:
+            return None
+        try:
+            return decode_kept_page(body, page.digest, page.file_size_in_bytes, table_uuid, name=page.location)
+        except Corrupt:
+            continue
+    return None
 
 
 async def _root(store: ObjectStore, table: TableName, version: Version) -> Root | None:

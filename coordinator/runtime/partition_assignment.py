@@ -1,8 +1,8 @@
 """What one process does with the partitions that are its own, from their assignment until they are revoked.
 
-Owns: the tables' loops, a reader of its own for each table that does not keep up, and the frontier of all of them.
-Does not own: what a table does with a record (`table_loop`), decoding (`record_decoding`), where records come from
-(`consumer_loop`).
+Owns: the tables' loops, and the frontier of all of them. Does not own: what a table does with a record (`table_loop`),
+readers of tables that do not keep up (`late_tables`), tables that cannot go on (`parking`), decoding
+(`record_decoding`), where records come from (`consumer_loop`).
 Invariants: every table gets its records of a partition in order and without a gap; no table stops or delays the others
 or the reading; what is kept in memory does not grow with tables that do not exist.
 
@@ -14,7 +14,7 @@ come to where the main reading is. So one stuck table costs its own queue and no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final
@@ -23,12 +23,14 @@ import structlog
 
 from rootline.coordinator.runtime.decoding_trial import DecodingTrial
 from rootline.coordinator.runtime.frontier import Frontier
+from rootline.coordinator.runtime.late_tables import LateTables
+from rootline.coordinator.runtime.parking import Parking
+from rootline.coordinator.runtime.parking_rules import ParkingLimits
 from rootline.coordinator.runtime.record_decoding import Rejection, decoded, poison_rejection, told_again
 from rootline.coordinator.runtime.rejection_outbox import RejectionOutbox
 from rootline.coordinator.runtime.table_loop import TableLoop, TableOwner
 from rootline.ports.environment import Environment
-from rootline.ports.intent_feed import Answer, Assigned, CoordinatorLog, Partition, Reread
-from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
+from rootline.ports.intent_feed import Answer, Assigned, CoordinatorLog, Partition
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
@@ -37,11 +39,13 @@ from rootline.schemas.verdict import Verdict
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.outcomes import Acknowledged
 
-_READ_MAX: Final = 256
 _UNKNOWN_TABLES_MAX: Final = 100
 """How many tables may have their head looked for at once, because most of them may not exist."""
 _UNLISTABLE_TABLES_MAX: Final = 5_000
 """How many tables whose head cannot be listed are kept in memory before the reading pauses."""
+
+_LOOK_S: Final = 5.0
+"""How often tables that cannot go on are looked for."""
 
 LoopFactory = Callable[[TableName, Acknowledged, TableOwner], TableLoop]
 Told = Callable[[Sequence[Verdict], bool], None]
@@ -57,18 +61,23 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AssignmentSettings:
-    """What an assignment is bounded by: bytes kept in memory over all tables, idle seconds before a table is let go."""
+    """What an assignment is bounded by: bytes kept in memory over all tables, idle seconds before a table is let go.
+
+    `parking_after_s`: how long a table may be stuck before it is parked; `parked_bytes_max`: of a table and partition.
+    """
 
     limits: IntentLimits
     queue_bytes_max: int
     table_idle_s: float
     retry_s: float
     request_timeout_s: float
+    parking_after_s: float = 600.0
+    parked_bytes_max: int = 67_108_864
 
 
 @dataclass(slots=True)
 class PartitionAssignment:
-    """`tables` grows as records of new tables arrive; `behind`: tables that their own readers serve.
+    """`tables` grows as records of new tables arrive; `late`: those that their own readers serve; `parking`: if it can.
 
     `held_bytes`: of intents in all tables' queues, and of rejected records that are not published yet.
     """
@@ -81,14 +90,15 @@ class PartitionAssignment:
     tasks: asyncio.TaskGroup
     told: Told
     tables: dict[TableName, TableLoop] = field(default_factory=dict)
-    behind: set[tuple[TableName, Partition]] = field(default_factory=set)
     held_bytes: int = 0
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     frontier: Frontier = field(init=False)
+    late: LateTables = field(init=False)
+    parking: Parking | None = None
     _acknowledged: Mapping[Partition, int] = field(init=False)
     _outbox: RejectionOutbox = field(init=False)
     _own: set[asyncio.Task[None]] = field(default_factory=set)
-    _readers: set[asyncio.Task[None]] = field(default_factory=set)
+    _parker: asyncio.Task[None] | None = None
     _new: set[TableName] = field(default_factory=set)
     _looked_for_idle_s: float = 0.0
     _poison_candidates: Mapping[Partition, int] = field(init=False)
@@ -113,10 +123,23 @@ class PartitionAssignment:
             self.settings.request_timeout_s,
             self.settings.retry_s,
         )
+        self.late = LateTables(self)
+        lot, after_s = self.log.parking, self.settings.parking_after_s
+        if lot is not None:
+            limits = ParkingLimits(after_s, self.settings.parked_bytes_max, self.assigned.retention_s)
+            self.parking = Parking(self, self.late, lot, limits, min(_LOOK_S, after_s / 10))
+
+    @property
+    def behind(self) -> set[tuple[TableName, Partition]]:
+        """Tables that readers of their own serve."""
+        return self.late.places
 
     def begin(self) -> None:
-        """Start what publishes rejections."""
-        self._start(self._outbox.run(), "rejections")
+        """Start what publishes rejections, what parks, and the tables that have parked records."""
+        self.start(self._outbox.run(), "rejections")
+        if self.parking is not None:
+            self.parking.take(self.assigned.parked, self.assigned.starts)
+            self._parker = self.start(self.parking.run(), "parking")
 
     async def examine(self, records: Sequence[LogRecord]) -> None:
         """Try the records that may have ended a reader, and note which ones do; for `hand_out`."""
@@ -135,20 +158,20 @@ class PartitionAssignment:
         by_table: dict[tuple[TableName, Partition], list[Record]] = {}
         ends: dict[Partition, int] = {}
         rejections: list[Rejection] = []
-        behind = self.behind
+        behind = self.late.places
         for raw in records:
             log, number, offset = raw.position
             place = (log, number)
             ends[place] = offset + 1
             if behind and raw.key is not None and (TableName(raw.key.decode(errors="replace")), place) in behind:
                 continue  # the table's own reader comes by
-            result = self._decoded(raw)
+            result = self.decoded(raw)
             if isinstance(result, Record):
                 by_table.setdefault((TableName(result.intent.table), place), []).append(result)
             else:
                 rejections.append(result)
         for rejection in rejections:
-            self._reject(rejection)
+            self.reject(rejection)
         self._let_go_of_tables(any(table not in self.tables for table, _ in by_table))
         for (table, place), own in by_table.items():
             if (table, place) not in behind:
@@ -183,9 +206,15 @@ class PartitionAssignment:
         """Why something that was decided cannot be said, if so."""
         return next((loop.trouble for loop in self.tables.values() if loop.trouble), self._outbox.trouble)
 
+    async def confirm(self) -> None:
+        """Called by a table's loop. Raises `Unavailable`."""
+        await self.log.confirm(self.assigned.term)
+
     def decided(self, table: TableName, up_to: Acknowledged) -> None:
         """Called by a table's loop."""
         self.frontier.decided(table, up_to)
+        if self.parking is not None:
+            self.parking.went_on.note(table, self.environment.monotonic_s())
 
     def held(self, more_bytes: int) -> None:
         """Called by a table's loop or by the outbox."""
@@ -196,8 +225,9 @@ class PartitionAssignment:
 
         What is cut off is left for the next owner, who finds out by the head what became of it.
         """
-        for reader in self._readers:
-            reader.cancel()
+        self.late.stop()
+        if self._parker is not None:
+            self._parker.cancel()
         self._outbox.request_stop()
         for loop in self.tables.values():
             loop.request_stop()
@@ -212,93 +242,66 @@ class PartitionAssignment:
             await asyncio.wait(late)
         return End.CUT_OFF if late else End.IN_GOOD_ORDER
 
-    def _deliver(self, table: TableName, place: Partition, records: tuple[Record, ...], read_to: int) -> None:
-        loop = self.tables.get(table)
-        if loop is None:
-            loop = self.tables[table] = self.make_loop(table, self._acknowledged, self)
-            self._new.add(table)
-            self._start(loop.run(), f"table {table}")
-        if loop.has_room:
-            self._hand_over(loop, table, place, records)
-            return
-        self.behind.add((table, place))
-        self.frontier.fell_behind(place, table, records[0].position.offset)
-        start = PartitionOffset(*place, records[0].position.offset)
-        reader = self._start(self._catch_up(table, loop, start, read_to), f"reader of {table}")
-        self._readers.add(reader)
-        reader.add_done_callback(self._readers.discard)
+    def open_table(self, table: TableName, undecided: Iterable[PartitionOffset]) -> None:
+        """As `ParkingOwner.open_table`."""
+        old = self.tables.pop(table, None)
+        if old is not None:
+            old.request_stop()
+        acknowledged = dict(self._acknowledged)
+        for log, partition, offset in undecided:
+            acknowledged[log, partition] = min(offset, acknowledged.get((log, partition), offset))
+        self._open(table, acknowledged)
 
-    def _hand_over(self, loop: TableLoop, table: TableName, place: Partition, records: tuple[Record, ...]) -> None:
+    def hand_over(self, loop: TableLoop, table: TableName, place: Partition, records: tuple[Record, ...]) -> None:
+        """Give a table records that it has room for."""
         self.frontier.handed_over(place, table, records[0].position.offset, records[-1].position.offset)
         loop.deliver(records)
 
-    async def _catch_up(self, table: TableName, loop: TableLoop, start: PartitionOffset, rejected_to: int) -> None:
-        """Hand `loop` its records from `start` on, until the main reading is no further.
-
-        Before `rejected_to` the main reading has rejected what is no intent, with a key or without.
-        """
-        name, place = f"{table}/{start.partition}", (start.log, start.partition)
-        position = start.next_offset
-        try:
-            while position < self.frontier.next_offset(place):
-                await loop.wait_for_room()
-                if self._outbox.is_full:
-                    await self._pause()
-                    continue
-                found = await self._read_again(name, start._replace(next_offset=position))
-                if found is None or (not found.records and found.next_offset == position):
-                    await self._pause()
-                    continue
-                async with self.turn:
-                    # no await from here to the end of the turn: the main reading hands out nothing in between, so that
-                    # no record falls between the two
-                    end = self.frontier.next_offset(place)
-                    records = [raw for raw in found.records if raw.position.offset < end]
-                    self._sort_out(table, loop, place, records, rejected_to)
-                    position = min(found.next_offset, end)
-                    self.frontier.reread(place, table, position)
-            self.behind.discard((table, place))
-            self.frontier.caught_up(place, table)
-        finally:
-            await self.log.forget_reader(name)
-
-    def _sort_out(
-        self, table: TableName, loop: TableLoop, place: Partition, records: Sequence[LogRecord], rejected_to: int
-    ) -> None:
-        """Of what was read again: the table's own records, and those under its key that are no intents."""
-        own: list[Record] = []
-        for raw in records:
-            if raw.key is not None and raw.key != table.encode():
-                continue
-            result = self._decoded(raw)
-            if not isinstance(result, Record):
-                if raw.key is not None and raw.position.offset >= rejected_to:  # else the main reading has rejected it
-                    self._reject(result)
-            elif result.intent.table == table:
-                own.append(result)
-        if own:
-            self._hand_over(loop, table, place, tuple(own))
-
-    def _decoded(self, raw: LogRecord) -> Record | Rejection:
+    def decoded(self, raw: LogRecord) -> Record | Rejection:
+        """The intent in `raw`, or the rejection that was told of it, or that takes its place."""
         how = self._poison.get(raw.position) if self._poison else None
         found = decoded(raw, self.settings.limits) if how is None else poison_rejection(raw, how)
         if self._answered and (answer := self._answered.get(raw.position)) is not None:
             return told_again(raw, found, answer.code, answer.message)
         return found
 
-    async def _read_again(self, name: str, start: PartitionOffset) -> Reread | None:
-        try:
-            found = await self.log.read_again(name, start, limit=_READ_MAX)
-            await self.examine(found.records)
-            return found
-        except (Unavailable, OutcomeUnknown, Fenced) as error:  # what is fenced, the main reading finds out as well
-            structlog.get_logger().warning("log unreadable", action="retry", reader=name, reason=str(error))
-            return None
-
-    def _reject(self, rejection: Rejection) -> None:
+    def reject(self, rejection: Rejection) -> None:
+        """Publish it; the frontier waits for that."""
         verdict, _ = rejection
         self.frontier.rejected((LogId(verdict.log), verdict.partition), verdict.offset)
         self._outbox.reject([rejection])
+
+    @property
+    def has_room_for_rejections(self) -> bool:
+        """Whether more may be rejected now."""
+        return not self._outbox.is_full
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run it until the assignment ends."""
+        task = self.tasks.create_task(work, name=name)
+        self._own.add(task)
+        task.add_done_callback(self._own.discard)
+        return task
+
+    async def pause(self) -> None:
+        """Before something is tried again."""
+        await asyncio.sleep(self.settings.retry_s * (0.5 + 0.5 * self.environment.jitter()))
+
+    def _deliver(self, table: TableName, place: Partition, records: tuple[Record, ...], read_to: int) -> None:
+        loop = self.tables.get(table)
+        if loop is None:
+            loop = self._open(table, self._acknowledged)
+            self._new.add(table)
+        if loop.has_room:
+            self.hand_over(loop, table, place, records)
+            return
+        self.late.leave(table, place, records[0].position.offset, read_to)
+        self.late.read(table, place)
+
+    def _open(self, table: TableName, acknowledged: Acknowledged) -> TableLoop:
+        loop = self.tables[table] = self.make_loop(table, acknowledged, self)
+        self.start(loop.run(), f"table {table}")
+        return loop
 
     def _rejected(self, rejections: Sequence[Rejection]) -> None:
         fresh, again = list[Verdict](), list[Verdict]()
@@ -315,7 +318,7 @@ class PartitionAssignment:
         if not has_new and now_s - self._looked_for_idle_s < 0.1 * self.settings.table_idle_s:
             return
         self._looked_for_idle_s = now_s
-        behind = {table for table, _ in self.behind}
+        behind = {table for table, _ in self.late.places}
         idle_since_s = now_s - self.settings.table_idle_s
         gone = [
             table
@@ -324,12 +327,3 @@ class PartitionAssignment:
         ]
         for table in gone:
             self.tables.pop(table).request_stop()
-
-    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        task = self.tasks.create_task(work, name=name)
-        self._own.add(task)
-        task.add_done_callback(self._own.discard)
-        return task
-
-    async def _pause(self) -> None:
-        await asyncio.sleep(self.settings.retry_s * (0.5 + 0.5 * self.environment.jitter()))

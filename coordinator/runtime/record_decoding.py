@@ -11,13 +11,14 @@ from typing import Final
 
 import structlog
 
+from rootline.ports.intent_feed import Answer
 from rootline.schemas.bytes.log.intent_codec import decode_intent
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import table_name
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import LogRecord, by_name
+from rootline.schemas.log_position import LogId, LogPosition, LogRecord, by_name, oldest_file_of
 from rootline.schemas.quick_values import quick
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.draft.batch import Record
@@ -29,6 +30,13 @@ _ADDED_BYTES: Final = 2_000
 _COLUMN_BYTES: Final = 1_400
 _REMOVED_BYTES: Final = 600
 """Measured with CPython 3.11; what the record itself takes comes on top."""
+
+_UNREAD: Final = frozenset(
+    {"undecodable", "intent-malformed", "kind-unknown", "intent-too-large", "batch-unreadable", "table-name-invalid"}
+)
+"""Of records that are known by their coordinates only."""
+_HELD_CHARS_MAX: Final = 300
+"""Of a reason that is held for later owners, whose room is small."""
 
 Rejection = tuple[Verdict, DeadLetter]
 
@@ -48,9 +56,10 @@ def decoded(raw: LogRecord, limits: IntentLimits) -> Record | Rejection:
         structlog.get_logger().exception("record not decoded", action="dead-letter", offset=raw.position.offset)
         return _rejection(raw, Invalid("undecodable", f"the record could not be decoded: {type(error).__name__}"))
     size = _size(raw)
-    return _quick_record(
-        raw.position, intent, size, raw.key, raw.value, raw.appended_ms, raw.headers, size + _held(intent)
-    )
+    headers = raw.headers
+    oldest_file_ms = oldest_file_of(headers) if headers else None
+    held = size + _held(intent)
+    return _quick_record(raw.position, intent, size, raw.key, raw.value, raw.appended_ms, headers, held, oldest_file_ms)
 
 
 def poison_rejection(raw: LogRecord, how: str) -> Rejection:
@@ -63,8 +72,19 @@ def told_again(raw: LogRecord, found: Record | Rejection, code: str, message: st
     verdict, letter = _rejection(raw, Invalid(code, message))
     if not isinstance(found, Record):
         return found if found[0].code == code else (verdict, letter)
+    if code in _UNREAD:  # by a version that could not read it, and so had no other name for it
+        return verdict, letter
     named = {"intent_id": found.intent.intent_id, "table": found.intent.table}
     return verdict.model_copy(update=named), letter.model_copy(update=named)
+
+
+def answer_of(rejection: Rejection) -> Answer:
+    """What later owners must know of a rejection that no root records, before it is told."""
+    verdict, _ = rejection
+    reason = verdict.message or ""
+    if len(reason) > _HELD_CHARS_MAX:
+        reason = reason[: _HELD_CHARS_MAX - 1] + "…"
+    return Answer(LogPosition(LogId(verdict.log), verdict.partition, verdict.offset), verdict.code or "", reason)
 
 
 def _held(intent: Intent) -> int:

@@ -2,8 +2,9 @@
 
 Owns: the queue, and trying again until the log has acknowledged. Does not own: what a rejection says
 (`record_decoding`), how far a partition is decided (`frontier`, which hears of every rejection that was published).
-Invariants: nothing is dropped; the caller never waits, but asks first whether there is room; one that is not
-acknowledged holds its partition's frontier back, and neither a table nor another rejection; no record alone fills it.
+Invariants: nothing is told before the log holds it for later owners, whose version may be able to read the record;
+nothing is dropped; the caller never waits, but asks first whether there is room; one that is not acknowledged holds its
+partition's frontier back, and neither a table nor another rejection; no record alone fills it.
 
 Theory. Rejections are published many at a time, in the order of the log. When the log does not take them so, each one
 is published alone. Those that are still refused are set aside and tried again beside the rest, so that the others do
@@ -19,9 +20,9 @@ from typing import Final
 
 import structlog
 
-from rootline.coordinator.runtime.record_decoding import Rejection
+from rootline.coordinator.runtime.record_decoding import Rejection, answer_of
 from rootline.ports.environment import Environment
-from rootline.ports.intent_log import VerdictSink
+from rootline.ports.intent_feed import AnsweringSink
 from rootline.schemas.dead_letter import coordinates_only, size_of
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 
@@ -43,7 +44,7 @@ class RejectionOutbox:
     `trouble`: why some cannot be published, if so; they are tried again and again.
     """
 
-    verdicts: VerdictSink
+    verdicts: AnsweringSink
     environment: Environment
     published: Published
     held: Callable[[int], None]
@@ -148,6 +149,7 @@ class RejectionOutbox:
         verdicts, letters = [verdict for verdict, _ in batch], [letter for _, letter in batch]
         try:
             async with asyncio.timeout(self.request_timeout_s):
+                await self.verdicts.hold([answer_of(rejection) for rejection in batch])
                 await self.verdicts.publish_verdicts(verdicts, letters)
         except (Unavailable, OutcomeUnknown, TimeoutError) as error:
             return str(error) or "no answer in time"

@@ -1,6 +1,6 @@
 """The one task that owns a table: events in, the machine's step, effects out.
 
-Owns: the table's inbox, its timer, the tasks of its effects, leaves read ahead. Does not own: any decision
+Owns: the table's inbox, its timer, the tasks of its effects, what is read ahead. Does not own: any decision
 (`rootline.coordinator.protocol.commit_machine`), the requests (`effect_runner`), publishing (`verdict_outbox`).
 Invariants: events are handled one at a time; a step that is heavy is made on a thread and outside the turn; the caller
 that delivers never waits; verdicts are published in the order of
@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
 from typing import Final, Protocol
 
 import structlog
@@ -35,6 +34,7 @@ from rootline.coordinator.runtime.verdict_outbox import Publication, VerdictOutb
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import AnsweringSink
 from rootline.schemas.identifiers import TableName
+from rootline.storage.metadata.timed_reads import TimedReads
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.outcomes import Acknowledged
 
@@ -54,6 +54,10 @@ class TableOwner(Protocol):
 
         A hundred tables with full queues must not keep heartbeats waiting for all of them.
         """
+        ...
+
+    async def confirm(self) -> None:
+        """The records that tables were given are still this process's. Raises `Unavailable` if that is not certain."""
         ...
 
     def decided(self, table: TableName, up_to: Acknowledged) -> None:
@@ -95,7 +99,7 @@ class TableLoop:
             context.runner.timeout_s,
             self._acknowledged,
         )
-        self._shelf = LeafShelf(context.runner.store, context.table)
+        self._shelf = LeafShelf(TimedReads(context.runner.store, context.runner.timeout_s), context.table)
         self._timer: asyncio.TimerHandle | None = None
         self._encoding: asyncio.Task[None] | None = None
         self._delivered = 0
@@ -141,6 +145,11 @@ class TableLoop:
     def is_unlistable(self) -> bool:
         """Whether the store has not let the table's head be found so far; it is tried again and again."""
         return self.is_unknown and self._machine.failures > 0
+
+    @property
+    def takes_records(self) -> bool:
+        """Whether a record that is handed over may be decided; a quarantined table ignores them."""
+        return self._machine.phase not in (Phase.QUARANTINED, Phase.STOPPED)
 
     @property
     def has_room(self) -> bool:
@@ -243,7 +252,7 @@ class TableLoop:
         after = self._machine
         if after.queue is not before.queue or after.batch is not before.batch:
             self._queued_bytes = sum(record.held_bytes for record in (*after.batch, *after.queue))
-        self._shelf.keep(chain(after.batch, after.queue))
+        self._shelf.keep((*after.batch, *after.queue))
         for effect in effects:
             self._start(effect, tasks)
         self._tell_held(self.held_bytes + self._shelf.held_bytes)

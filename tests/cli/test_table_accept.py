@@ -77,3 +77,10 @@ def test_a_log_that_does_not_exist_or_is_not_embedded_is_refused(run: Run, tmp_p
     assert (missing.code, "there is no log here" in missing.err) == (3, True)
     kafka = run("table", "accept", TABLE, "--warehouse", tmp_path, "--log", "kafka://localhost:1")
     assert (kafka.code, "this is for an embedded log" in kafka.err) == (2, True)
+
+
+def test_on_kafka_the_way_to_go_on_is_named(run: Run) -> None:
+    result = run("table", "accept", "a.b", "--log", "kafka://127.0.0.1:1", "--warehouse", "/nowhere")
+    assert result.code != 0
+    assert "start the coordinators again" in result.err
+    assert "rootline quarantine lift a.b" in result.err

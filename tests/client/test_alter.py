@@ -92,7 +92,8 @@ def test_properties_are_set_and_removed(lake: Lake, table: TableHandle) -> None:
         change.set_properties({"rootline.append.leaf-files": "5"}, owner="ops")
     with table.alter() as change:
         change.remove_properties("owner")
-    assert lake.table("demo.t").definition().properties == {"rootline.append.leaf-files": "5"}
+    expected = {"rootline.expire": "true", "rootline.append.leaf-files": "5"}
+    assert lake.table("demo.t").definition().properties == expected
 
 
 def test_thirty_two_who_each_add_a_column_at_once_all_get_theirs(lake: Lake, table: TableHandle) -> None:
@@ -145,6 +146,9 @@ def test_a_writers_leaf_made_before_a_change_is_taken_after_it(lake: Lake, table
         ("rootline.flush.hard-entries", "0"),
         ("rootline.compact.leaves", "-1"),
         ("rootline.compact.adopted", "yes"),
+        ("rootline.expire.all-seconds", "soon"),
+        ("rootline.expire.root-retention-seconds", "1"),
+        ("rootline.sweep.scan-retention-s", "never"),
         ("rootline.export.format", "4"),
         ("rootline.export.snapshots", "0"),
         ("rootline.append.leaf-files", "nine"),

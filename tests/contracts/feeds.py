@@ -18,6 +18,7 @@ from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.ports.intent_feed import Answer, CoordinatorLog, FeedEvent
+from rootline.ports.intent_log import NewRecord
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
@@ -28,7 +29,7 @@ from tests.support.group_log import GroupLog
 class WritersSide(Protocol):
     """What a test does to a log as its writers do."""
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]: ...
+    async def publish_many(self, records: Sequence[NewRecord]) -> list[LogPosition]: ...
 
     async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None: ...
 

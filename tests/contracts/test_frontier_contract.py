@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rootline.ports.intent_feed import Answer
-from rootline.schemas.errors import Fenced
+from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.log_position import LogPosition
 from tests.contracts.feeds import SHARED, LogUnderTest, Reader
 from tests.contracts.test_intent_feed_contract import decide, made, numbered, parameters
@@ -128,3 +128,54 @@ async def test_what_was_held_outlives_the_groups_offsets_and_ends_where_the_fron
     await reader.assigned()
 
     assert list(reader.answered) == answers[2:]
+
+
+async def test_a_partition_without_room_for_more_answers_is_not_read_until_its_frontier_moves(
+    shared: LogUnderTest,
+) -> None:
+    positions = await shared.publish(*numbered(0, 40), keys=8)
+    reader = shared.reader()
+    await reader.ended()
+    place = positions[0][:2]
+    own = [at for at in positions if at[:2] == place]
+    answers = [
+        Answer(LogPosition(*place, own[-1].offset + number), "undecodable", f"{number:0300}") for number in range(1_000)
+    ]
+    for start in range(0, 600, 100):
+        await reader.feed.hold(answers[start : start + 100])
+    assert list(reader.feed.paused()) == []
+    with pytest.raises(Unavailable, match=f"partition.*{place[1]}"):
+        await reader.feed.hold(answers[600:])
+    assert list(reader.feed.paused()) == [place]
+
+    below = Answer(own[-2], "table-unknown", "the offset cannot pass the others without it")
+    await reader.feed.hold([below])
+
+    more = await shared.publish(*numbered(40, 80), keys=8)
+    others = [at for at in more if at[:2] != place]
+    assert 0 < len(others) < len(more)
+    await reader.until(lambda: len(reader.records) == len(positions) + len(others))
+    await reader.step()
+    assert not {at for at in more if at[:2] == place} & {record.position for record in reader.records}
+
+    await decide(reader, *own)
+    await reader.until(lambda: len(reader.records) == len(positions) + len(more))
+    assert reader.in_order()
+    assert list(reader.feed.paused()) == []
+
+
+async def test_a_reader_whose_partitions_went_to_others_is_told_so_when_it_asks(shared: LogUnderTest) -> None:
+    await shared.publish(*numbered(0, 4))
+    first = shared.reader()
+    await first.ended()
+    term = first.last_assignment.term
+    await asyncio.gather(*(first.feed.confirm(term) for _ in range(5)))
+
+    second = shared.reader()
+    await asyncio.gather(
+        first.until(lambda: first.last_assignment.term != term), second.until(lambda: second.assignment is not None)
+    )
+
+    with pytest.raises(Unavailable):
+        await first.feed.confirm(term)
+    await first.feed.confirm(first.last_assignment.term)

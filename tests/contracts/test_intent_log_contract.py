@@ -49,6 +49,12 @@ async def test_several_records_are_appended_together_and_in_order(log: IntentLog
     assert await log.publish_many([]) == []
 
 
+async def test_what_is_said_of_a_content_is_a_header_of_its_record(log: IntentLog) -> None:
+    await log.publish_many([(b"a", b"1", b"said"), (b"a", b"2", None), (b"a", b"3")])
+    records = await log.read(0, limit=10, wait_s=0)
+    assert [record.headers for record in records] == [(("rootline.content", b"said"),), (), ()]
+
+
 async def test_publishers_at_once_lose_nothing(log: IntentLog) -> None:
     positions = await asyncio.gather(*(log.publish(b"k", str(number).encode()) for number in range(300)))
 

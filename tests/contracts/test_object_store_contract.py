@@ -54,6 +54,20 @@ async def test_an_object_that_was_never_written_is_none(store: ObjectStore) -> N
     assert await store.get(key("z/z/z")) is None
 
 
+async def test_an_object_has_one_date_and_one_that_was_never_written_has_none(store: ObjectStore) -> None:
+    key = ObjectKey("demo/flights/data/dated.parquet")
+    assert await store.stored_ms(key) is None
+    assert await store.stored_ms(ObjectKey("demo/flights/data")) is None
+    await store.put_if_absent(key, b"x")
+    stored_ms = await store.stored_ms(key)
+    assert stored_ms is not None
+    found = await store.get(key)
+    assert found is not None
+    assert found.last_modified_ms in (None, stored_ms)
+    await store.put_if_absent(key, b"y")
+    assert await store.stored_ms(key) == stored_ms
+
+
 async def test_a_part_of_an_object_and_its_length_are_those_of_the_whole(store: ObjectStore) -> None:
     parts, body = parts_of(store), os.urandom(100_000)
     await store.put_if_absent(key("a/b/object"), body)

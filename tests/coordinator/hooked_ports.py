@@ -72,6 +72,10 @@ class HookedStore:
         await self.after("list", prefix)
         return found
 
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        await self._begin("head", key)
+        return await self.inner.stored_ms(key)
+
     async def folders(self, prefix: str) -> Sequence[str]:
         await self._begin("folders", prefix)
         found = await self.inner.folders(prefix)

@@ -39,6 +39,8 @@ CONTRACT = {
     "rootline_last_commit_timestamp_seconds": ("table",),
     "rootline_root_bytes": ("table",),
     "rootline_retained_root_bytes": ("table",),
+    "rootline_given_up_root_bytes": ("table",),
+    "rootline_oldest_version": ("table",),
     "rootline_root_entries": ("table", "content"),
     "rootline_table_state": ("table", "state"),
 }
@@ -50,6 +52,7 @@ OUR_OWN: dict[str, tuple[str, ...]] = {
     "rootline_catalog_requests_total": ("route", "code"),
     "rootline_store_failures_total": ("table",),
     "rootline_assigned_partitions": (),
+    "rootline_paused_partitions": (),
     "rootline_queue_bytes": (),
     "rootline_verdicts_told_again_total": ("verdict", "code"),
 }

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Coroutine, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from rootline.coordinator.runtime.record_decoding import Rejection, decoded
 from rootline.coordinator.runtime.rejection_outbox import RejectionOutbox
+from rootline.ports.intent_feed import Answer
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.intent_limits import IntentLimits
@@ -21,6 +23,7 @@ from rootline.schemas.verdict import Verdict
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from tests.support.group_log import GroupLog
+from tests.support.group_member import GroupMember
 
 TIMEOUT_S = 10.0
 BYTES_MAX = 50_000_000
@@ -40,6 +43,25 @@ def rejections_on(log: GroupLog, count: int, value: bytes = b"garbage") -> list[
     return made
 
 
+@dataclass
+class Holding:
+    """A reader's side of `log` that holds answers, and is told nothing that it does not hold."""
+
+    log: GroupLog
+    member: GroupMember = field(init=False)
+    held: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.member = self.log.member("a")
+
+    async def hold(self, answers: Sequence[Answer]) -> None:
+        self.held.update(answer.position.offset for answer in answers)
+
+    async def publish_verdicts(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> None:
+        assert self.held >= {verdict.offset for verdict in verdicts}
+        await self.member.publish_verdicts(verdicts, dead_letters)
+
+
 class Outbox:
     """One under test: `told` of what was published, when the log already had it."""
 
@@ -48,7 +70,7 @@ class Outbox:
         self.told: list[int] = []
         self.held_bytes = 0
         self.outbox = RejectionOutbox(
-            log.member("a"), SeededEnvironment(1), self._published, self._held, BYTES_MAX, TIMEOUT_S, retry_s=1.0
+            Holding(log), SeededEnvironment(1), self._published, self._held, BYTES_MAX, TIMEOUT_S, retry_s=1.0
         )
 
     def _held(self, more_bytes: int) -> None:
@@ -123,11 +145,11 @@ def test_what_the_log_does_not_acknowledge_is_published_again_and_not_told_of() 
     virtually(main())
 
 
-class Refusing:
+class Refusing(Holding):
     """A sink that takes no call with one of these offsets; it answers after a while, or never."""
 
     def __init__(self, log: GroupLog, *offsets: int, hangs: bool = False) -> None:
-        self.member = log.member("a")
+        super().__init__(log)
         self.offsets = set(offsets)
         self.hangs = hangs
 
@@ -135,7 +157,7 @@ class Refusing:
         if self.offsets & {letter.offset for letter in dead_letters}:
             await asyncio.sleep(1e9 if self.hangs else 0.01)
             raise Unavailable("log-unavailable", "not this one")
-        await self.member.publish_verdicts(verdicts, dead_letters)
+        await super().publish_verdicts(verdicts, dead_letters)
 
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["refused", "no answer"])

@@ -57,6 +57,9 @@ class Table:
         )
         self.loop = TableLoop(context, {})
 
+    async def confirm(self) -> None:
+        """Always."""
+
     def decided(self, table: TableName, up_to: Acknowledged) -> None:
         self.progress.update(up_to)
 

@@ -43,7 +43,7 @@ def test_of_two_processes_on_a_named_log_one_hosts_and_the_other_takes_over(tmp_
     program = (
         "import sys, pyarrow as pa, rootline\n"
         "lake = rootline.connect(sys.argv[1], log=sys.argv[2])\n"
-        "lake.create_table('demo.t', pa.schema([('id', pa.int64())]), timeout_s=10).append({'id': [1]}, timeout_s=10)\n"
+        "lake.create_table('demo.t', pa.schema([('id', pa.int64())]), timeout_s=60).append({'id': [1]}, timeout_s=60)\n"
         "print('hosting', flush=True)\n"
         "sys.stdin.read()\n"
     )

@@ -32,6 +32,7 @@ NAMES = (
     "verdicts_topic",
     "dead_letters_topic",
     "frontiers_topic",
+    "parked_topic",
     "group_id",
     "delivery_timeout_s",
     "request_timeout_s",

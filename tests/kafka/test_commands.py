@@ -27,7 +27,14 @@ pytestmark = pytest.mark.services
 def named(kafka_service: KafkaService, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
     """Topics that do not exist, named by the environment."""
     settings = kafka_service.settings()
-    for name in ("intents_topic", "verdicts_topic", "dead_letters_topic", "frontiers_topic", "group_id"):
+    for name in (
+        "intents_topic",
+        "verdicts_topic",
+        "dead_letters_topic",
+        "frontiers_topic",
+        "parked_topic",
+        "group_id",
+    ):
         monkeypatch.setenv(f"ROOTLINE_KAFKA__{name.upper()}", getattr(settings, name))
     return settings
 

@@ -1,13 +1,14 @@
 """What is on the topics of intents and answers, and what the group remembers, seen by a client that is not ours.
 
-Owns: reading along, and what must hold at any moment: nothing that the group has passed is undecided. Does not own: the
-judgement of the end (`judge`).
+Owns: reading along, and what must hold at any moment: nothing that the group has passed is undecided, unless it
+is parked. Does not own: the judgement of the end (`judge`).
 Invariants: an offset is compared with verdicts that were there when it was read, and no earlier; sees committed records
 only.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import defaultdict
@@ -48,13 +49,15 @@ class Letter:
 class Watch:
     """`verdicts`: all that were ever published on a record; `committed`: the group's offsets, when last asked.
 
-    `read_to`: the end of each partition of the intents, when last read.
+    `parked`: the places of all records that were seen parked. `read_to`: the end of each partition of the intents, when
+    last read.
     """
 
     settings: KafkaSettings
     written: dict[Place, Written] = field(default_factory=dict)
     verdicts: dict[Place, list[Verdict]] = field(default_factory=lambda: defaultdict(list))
     letters: dict[Place, list[Letter]] = field(default_factory=lambda: defaultdict(list))
+    parked: set[Place] = field(default_factory=set)
     committed: dict[int, int] = field(default_factory=dict)
     read_to: dict[int, int] = field(default_factory=dict)
     samples: int = 0
@@ -66,16 +69,16 @@ class Watch:
         # it asks and never joins; the administrative client's question for the same brings the process down when a
         # broker goes at the wrong moment (confluentinc/librdkafka #3663, #5397)
         self._group = Consumer({**servers, "group.id": self.settings.group_id, "enable.auto.commit": False})
-        self._consumer = Consumer(
-            {
-                **servers,
-                "group.id": "not used",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "isolation.level": "read_committed",
-                "fetch.wait.max.ms": 10,
-            }
-        )
+        reading: dict[str, str | int | float | bool] = {
+            **servers,
+            "group.id": "not used",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 10,
+        }
+        self._consumer = Consumer({**reading, "auto.offset.reset": "error"})
+        self._lot = Consumer({**reading, "auto.offset.reset": "earliest"})  # what was decided is removed there
+        self._lot_places: list[TopicPartition] = []
         self._places: list[TopicPartition] = []
         self._look_for_partitions()
 
@@ -103,21 +106,23 @@ class Watch:
         self.committed = {}
 
     def catch_up(self) -> None:
-        """Read all three topics to their present ends."""
+        """Read all topics to their present ends, parked records first: they are removed only after their verdicts."""
         with self._reading:
-            self._catch_up()
+            self._read(self._lot, self._lot_places)
+            ends = self._read(self._consumer, self._places)
+            self.read_to = {number: end for (name, number), end in ends.items() if name == self.settings.intents_topic}
 
-    def _catch_up(self) -> None:
+    def _read(self, consumer: Consumer, places: list[TopicPartition]) -> dict[tuple[str, int], int]:
         ends = {
-            (held.topic, held.partition): self._consumer.get_watermark_offsets(held, timeout=_PATIENCE_S)[1]
-            for held in self._places
+            (held.topic, held.partition): consumer.get_watermark_offsets(held, timeout=_PATIENCE_S)[1]
+            for held in places
         }
         deadline_s = time.monotonic() + _PATIENCE_S
-        while self._has_more(ends):
-            for message in self._consumer.consume(1_000, timeout=0.05):
+        while any(max(held.offset, 0) < ends[held.topic, held.partition] for held in consumer.position(places)):
+            for message in consumer.consume(1_000, timeout=0.05):
                 self._take(message)
             assert time.monotonic() < deadline_s, "the topics' ends were not reached"
-        self.read_to = {number: end for (name, number), end in ends.items() if name == self.settings.intents_topic}
+        return ends
 
     @property
     def behind(self) -> int:
@@ -127,32 +132,33 @@ class Watch:
     def close(self) -> None:
         """Give back connections."""
         self._consumer.close()
+        self._lot.close()
         self._group.close()
 
     def _look_for_partitions(self) -> None:
         """Topics may have got more of them; each is read from its beginning."""
-        topics = (self.settings.intents_topic, self.settings.verdicts_topic, self.settings.dead_letters_topic)
+        settings = self.settings
+        answers = (settings.intents_topic, settings.verdicts_topic, settings.dead_letters_topic)
         known = self._consumer.list_topics(timeout=_PATIENCE_S).topics
-        read = {(held.topic, held.partition) for held in self._places}
-        new = [
-            TopicPartition(name, number, 0)
-            for name in topics
-            for number in known[name].partitions
-            if (name, number) not in read
-        ]
-        if new:
-            self._places += new
-            self._consumer.incremental_assign(new)
+        for consumer, places, topics in (
+            (self._consumer, self._places, answers),
+            (self._lot, self._lot_places, (settings.parked_topic,)),
+        ):
+            read = {(held.topic, held.partition) for held in places}
+            new = [
+                TopicPartition(name, number, 0)
+                for name in topics
+                for number in known[name].partitions
+                if (name, number) not in read
+            ]
+            if new:
+                places += new
+                consumer.incremental_assign(new)
 
     def _ask_committed(self) -> dict[int, int]:
         asked = [held for held in self._places if held.topic == self.settings.intents_topic]
         found = self._group.committed(asked, timeout=_PATIENCE_S)
         return {held.partition: held.offset for held in found if held.offset >= 0}
-
-    def _has_more(self, ends: dict[tuple[str, int], int]) -> bool:
-        return any(
-            max(held.offset, 0) < ends[held.topic, held.partition] for held in self._consumer.position(self._places)
-        )
 
     def _take(self, message: Message) -> None:
         error = message.error()
@@ -168,6 +174,9 @@ class Watch:
         elif topic == self.settings.verdicts_topic:
             for verdict in decode_verdicts(value):
                 self.verdicts[verdict.partition, verdict.offset].append(verdict)
+        elif topic == self.settings.parked_topic:
+            said_of = json.loads(dict(headers)["rootline.parked"] or b"")
+            self.parked.add((said_of[5], said_of[6]))
         else:
             said = dict(headers)
             of = int(said["__connect.errors.partition"] or b""), int(said["__connect.errors.offset"] or b"")
@@ -177,6 +186,8 @@ class Watch:
         if place not in self.written:
             return  # not a record: a transaction's end, or of one that was aborted
         verdicts = self.verdicts.get(place)
+        if not verdicts and place in self.parked:
+            return
         assert verdicts, f"the group's offset of partition {place[0]} is {committed}, but {place} has no verdict"
         if verdicts[0].kind is VerdictKind.REJECTED:
             assert place in self.letters, f"the group's offset passed {place}, which was rejected, without dead letter"

@@ -47,6 +47,13 @@ def test_ten_roots_of_a_megabyte_a_second_are_too_much_and_make_a_flush_due_earl
     assert own.at_pace(MB, 10.0) == own
 
 
+def test_a_table_whose_versions_expire_keeps_its_roots_short_above_one_commit_a_second() -> None:
+    limits = FlushLimits.of_properties({"rootline.expire": "true"})
+    assert limits.at_pace(1_000, 1.0) == limits
+    fast = limits.at_pace(1_000, 1.1)
+    assert (fast.data_files, fast.vectors) == (FEW_FILES, FEW_VECTORS)
+
+
 def test_what_an_hour_may_take_is_a_property_of_the_table() -> None:
     limits = FlushLimits.of_properties({"rootline.flush.retained-bytes": str(40_000 * MB)})
     assert limits.at_pace(MB, 10.0) == limits

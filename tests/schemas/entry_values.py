@@ -53,6 +53,8 @@ from rootline.schemas.root_header import (
     CommittedRun,
     CoveredOffset,
     DefinitionReference,
+    Expiry,
+    KeptContent,
     LogTime,
     Operation,
     OutcomeException,
@@ -184,6 +186,7 @@ def headers() -> st.SearchStrategy[RootHeader]:
     rejected = st.builds(RejectedSequence, count, text, text, text)
     covers = st.lists(st.builds(CoveredOffset, text, count, count), max_size=2).map(tuple)
     pages = st.lists(st.builds(PageReference, text, digest, count, count, covers), max_size=2).map(tuple)
+    eight = st.binary(min_size=8, max_size=8)
     jumps = st.lists(st.builds(ClockJump, count, count), max_size=2).map(tuple)
     removal = st.builds(Removal, count, count, st.binary(max_size=20))
     newest = st.lists(removal, min_size=1, max_size=3).map(tuple)
@@ -234,6 +237,9 @@ def headers() -> st.SearchStrategy[RootHeader]:
         restored_at=count,
         removals=st.none() | removals,
         log_time=st.none() | st.builds(LogTime, count, jumps),
+        contents=st.lists(st.builds(KeptContent, eight, eight), max_size=64).map(tuple),
+        parent_next_row_id=st.none() | count,
+        expiry=st.none() | st.builds(Expiry, count, pages.map(lambda found: found[0] if found else None)),
     )
 
 

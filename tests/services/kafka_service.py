@@ -10,6 +10,7 @@ import base64
 import os
 import signal
 import subprocess
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from pydantic import SecretStr
 
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import create_topics
+from rootline.schemas.errors import Unavailable
 from tests.services.kafka_certificates import make_certificates
 from tests.services.kafka_software import KafkaSoftware, kafka_software
 from tests.services.service_process import HOST, ServiceProcess, free_port
@@ -30,6 +32,7 @@ from tests.services.toxiproxy import Proxy, Toxiproxy
 
 USER = "rootline"
 PASSWORD = "rootline-tests-only"
+_PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,11 @@ class KafkaBroker:
         self._process = self._start()
         self.wait_ready()
 
+    def revive(self) -> None:
+        """Start it again if it was killed."""
+        if not self._process.is_alive:
+            self.start_again()
+
     def stop(self) -> None:
         """Ask it to end, and wait."""
         os.kill(self._process.pid, signal.SIGTERM)
@@ -117,6 +125,7 @@ class KafkaService:
                 "verdicts_topic": f"{name}.verdicts",
                 "dead_letters_topic": f"{name}.dead-letters",
                 "frontiers_topic": f"{name}.frontiers",
+                "parked_topic": f"{name}.parked",
                 "group_id": name,
                 **changes,
             }
@@ -125,8 +134,16 @@ class KafkaService:
     def with_topics(self, partitions: int = 4, **changes: Any) -> KafkaSettings:
         """Settings whose topics exist."""
         settings = self.settings(**changes)
-        create_topics(settings, partitions=partitions, replication_factor=1)
-        return settings
+        # the test's own time-out may be short on purpose, and the broker may just have come back
+        patient, deadline = settings.model_copy(update={"request_timeout_s": 10.0}), time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                create_topics(patient, partitions=partitions, replication_factor=1)
+            except Unavailable:
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                return settings
 
     def secure(self, settings: KafkaSettings, **changes: Any) -> KafkaSettings:
         """The same through TLS and a password."""

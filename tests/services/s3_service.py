@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 from pydantic import SecretStr
 
+from rootline.adapters.s3.object_remover import S3ObjectRemover
 from rootline.adapters.s3.object_store import S3ObjectStore
 from rootline.adapters.s3.settings import S3Settings
 from tests.services.go_tools import go_tool
@@ -70,6 +71,10 @@ class S3Service:
         return S3ObjectStore(
             self.bucket, f"test-{uuid.uuid4().hex}" if prefix is None else prefix, self.settings(**changes)
         )
+
+    def remover(self, prefix: str, **changes: Any) -> S3ObjectRemover:
+        """What removes objects of the warehouse at `prefix`."""
+        return S3ObjectRemover(self.bucket, prefix, self.settings(**changes))
 
 
 @contextmanager

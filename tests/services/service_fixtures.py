@@ -1,7 +1,8 @@
 """The services as fixtures of the whole session: each starts when the first test asks for it.
 
 Owns: their scope. Does not own: the services.
-Invariants: one of each per session.
+Invariants: one of each per session, and a second broker for tests that kill it: no test finds a service dead that
+another one has killed.
 """
 
 from __future__ import annotations
@@ -40,6 +41,22 @@ def kafka_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaSer
 
     with running_kafka(tmp_path_factory.mktemp("kafka")) as service:
         yield service
+
+
+@pytest.fixture(scope="session")
+def _second_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaService]:
+    from tests.services.kafka_service import running_kafka
+
+    with running_kafka(tmp_path_factory.mktemp("mortal-kafka")) as service:
+        yield service
+
+
+@pytest.fixture
+def mortal_kafka(_second_kafka: KafkaService) -> Iterator[KafkaService]:
+    """A broker for the tests that kill it, and for no others; after each of them it runs again."""
+    yield _second_kafka
+    if _second_kafka.broker is not None:
+        _second_kafka.broker.revive()
 
 
 @pytest.fixture(scope="session")

@@ -49,6 +49,10 @@ class ServiceProcess:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
     def wait_ready(self, port: int, *, deadline_s: float = 30.0) -> None:
         """Until `port` takes a connection."""
         deadline = time.monotonic() + deadline_s

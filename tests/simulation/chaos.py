@@ -69,3 +69,18 @@ async def disturb_log(world: World, tables: list[str]) -> None:
         elif log.partitions < 4:
             world.trace.note("one partition more")
             log.add_partition()
+
+
+async def forget_and_cut_off(world: World, tables: list[str]) -> None:
+    """Retention removes what the group has passed, and now and then no one can read one table's objects; for ever."""
+    rng, log = world.rng, world.log
+    while True:
+        await asyncio.sleep(rng.expovariate(1 / 0.5))
+        for partition in range(log.partitions):
+            log.hide_before(partition, log.remembered(partition) or 0)
+        if rng.random() < 0.3:
+            folder = rng.choice(tables).replace(".", "/")
+            world.trace.note("cut off", folder)
+            world.unreachable.add(folder)
+            await asyncio.sleep(rng.choice((0.5, 2.0, 8.0)))
+            world.unreachable.discard(folder)

@@ -7,18 +7,21 @@ Invariants: every choice comes from the world's seed; nothing that was published
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rootline.ports.intent_feed import Answer, Assigned, FeedEvent, Partition, Reread, Revoked
+from rootline.ports.intent_log import NewRecord
+from rootline.ports.parking import Lift, ParkedTable
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.log_position import LogId, LogPosition, LogRecord
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
 from tests.simulation.faulty_world import World
 from tests.support.group_member import GroupMember
+from tests.support.group_parking import GroupParking
 
 _READ_MAX = 40
 
@@ -32,6 +35,10 @@ class CoordinatorsLog:
     running: asyncio.Event
     member: GroupMember
     has_answered: bool = False
+
+    @property
+    def parking(self) -> FaultyParking:
+        return FaultyParking(self, self.member.parking)
 
     async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
         await self.running.wait()
@@ -70,6 +77,15 @@ class CoordinatorsLog:
         await tell(up_to)
         self.world.trace.note(self.name, word, [tuple(item[1:]) for item in up_to])
         self._perhaps_away(0.05)
+
+    async def confirm(self, term: int) -> None:
+        await self._travel()
+        self._perhaps_away(0.03)
+        await self.member.confirm(term)
+        await self._travel()
+
+    def paused(self) -> Sequence[Partition]:
+        return self.member.paused()
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         await self._travel()
@@ -120,6 +136,49 @@ class CoordinatorsLog:
 
 
 @dataclass(slots=True)
+class FaultyParking:
+    """Its lot of parked records."""
+
+    log: CoordinatorsLog
+    lot: GroupParking
+
+    async def park(self, parked: ParkedTable, records: Sequence[LogRecord]) -> ParkedTable:
+        await self._before()
+        made = await self.lot.park(parked, records)
+        offsets = [record.position.offset for record in records]
+        self.log.world.trace.note(self.log.name, "parks", parked.table, parked.partition, offsets)
+        self.log.world.parked += len(records)
+        self.log._perhaps_away(0.05)
+        return made
+
+    async def parked_records(
+        self, parked: ParkedTable, from_offset: int, *, without_missing: bool
+    ) -> AsyncGenerator[Sequence[LogRecord], None]:
+        await self._before()
+        async for portion in self.lot.parked_records(parked, from_offset, without_missing=without_missing):
+            yield portion
+            await self._before()
+
+    async def unpark(self, parked: ParkedTable) -> None:
+        await self._before()
+        await self.lot.unpark(parked)
+        self.log.world.trace.note(self.log.name, "unparks", parked.table, parked.partition)
+        self.log._perhaps_away(0.05)
+
+    async def lifts(self) -> Sequence[Lift]:
+        await self._before()
+        return await self.lot.lifts()
+
+    async def lifted(self, lift: Lift) -> None:
+        await self._before()
+        await self.lot.lifted(lift)
+
+    async def _before(self) -> None:
+        await self.log._travel()
+        self.log._perhaps_away(0.05)
+
+
+@dataclass(slots=True)
 class WorkersLog:
     """A worker's two sides of the log."""
 
@@ -128,7 +187,7 @@ class WorkersLog:
     async def publish(self, key: bytes, value: bytes) -> LogPosition:
         return await self.world.log.publish(key, value)
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
+    async def publish_many(self, records: Sequence[NewRecord]) -> list[LogPosition]:
         return await self.world.log.publish_many(records)
 
     async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:

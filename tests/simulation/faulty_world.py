@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.ports.object_remover import DatedObject
 from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
@@ -47,7 +48,10 @@ class Trace:
 
 @dataclass(slots=True)
 class World:
-    """The one true store and log, the seed's random numbers, and how rough things are (`roughness` 0 = calm)."""
+    """The one true store and log, the seed's random numbers, and how rough things are (`roughness` 0 = calm).
+
+    `unreachable`: folders whose objects cannot be read now; `patience_s`: after which coordinators park a table.
+    """
 
     rng: random.Random
     store: MemoryObjectStore
@@ -57,10 +61,17 @@ class World:
     is_one_away_for_long: bool = False
     rereads: int = 0
     encoded: int = 0
+    parked: int = 0
+    patience_s: float | None = None
+    unreachable: set[str] = field(default_factory=set)
+    removed: int = 0
     late: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability * self.roughness
+
+    def is_cut_off(self, key: str) -> bool:
+        return any(key.startswith(folder) for folder in self.unreachable)
 
     def delay_s(self) -> float:
         return self.rng.expovariate(1 / 0.004)
@@ -100,6 +111,12 @@ class ProcessStore:
         await self._travel_back()
         return found
 
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        await self._travel("head", key)
+        found = await self.world.store.stored_ms(key)
+        await self._travel_back()
+        return found
+
     async def folders(self, prefix: str) -> Sequence[str]:
         await self._travel("folders", prefix)
         found = await self.world.store.folders(prefix)
@@ -115,7 +132,7 @@ class ProcessStore:
             world.trace.note(self.name, "put", key, hashlib.sha256(body).hexdigest()[:8], reply.answer.value)
             return reply
 
-        if fate < 0.03:
+        if fate < 0.03 or world.is_cut_off(key):
             world.trace.note(self.name, "put never arrives", key)
             await self._travel_back()
             return PutReply(PutAnswer.NO_ANSWER, detail="connection refused, perhaps")
@@ -142,10 +159,41 @@ class ProcessStore:
     async def close(self) -> None:
         pass
 
+    async def inventory(self, prefix: str) -> AsyncIterator[Sequence[DatedObject]]:
+        """What a worker sees when it looks for what may go."""
+        await self._travel("inventory", prefix)
+        found = self.world.store.dated(prefix)
+        await self._travel_back()
+        yield found
+
+    async def remove(self, keys: Sequence[ObjectKey]) -> None:
+        """It may be carried out in part, late, twice, or without an answer."""
+        world = self.world
+
+        async def arrive() -> None:
+            for key in keys:
+                world.trace.note(self.name, "remove", key)
+                world.store.discard(key)
+            world.removed += len(keys)
+
+        await self._travel("remove", f"{len(keys)} objects")
+        fate = world.rng.random() / world.roughness if world.roughness else 1.0
+        if fate < 0.1:
+            world.trace.note(self.name, "removal lands late, and twice")
+            for _ in range(2):
+                world.send(_after(world.rng.uniform(0.01, 3.0), arrive))
+            raise Unavailable("store-unavailable", "no answer")
+        if fate < 0.2:
+            keys = keys[: len(keys) // 2]
+            await arrive()
+            raise Unavailable("store-unavailable", "the connection broke")
+        await arrive()
+        await self._travel_back()
+
     async def _travel(self, what: str, key: str) -> None:
         await asyncio.sleep(self.world.delay_s())
         await self.running.wait()
-        if self.world.chance(0.02):
+        if self.world.is_cut_off(key) or self.world.chance(0.02):
             self.world.trace.note(self.name, what, key, "503")
             raise Unavailable("store-unavailable", "503 Slow Down")
 

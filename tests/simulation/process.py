@@ -79,6 +79,7 @@ class Process:
                 batch_intents_max=16,
                 table_queue_intents_max=world.rng.choice((2, 4, 4_096)),
                 offsets_commit_interval_s=0.05,
+                parking_after_s=world.patience_s or 600.0,
             )
             log = CoordinatorsLog(world, name, self.running, world.log.member(self.name))
             coordinator = CoordinatorService(store=store, log=log, environment=environment, settings=settings)
@@ -90,6 +91,7 @@ class Process:
                 store=store,
                 log=WorkersLog(world),
                 environment=environment,
+                remover=store,
                 settings=WorkerSettings(poll_interval_s=0.2, poll_interval_s_max=1.0, verdict_timeout_s=5.0),
             )
         world.trace.note(name, "starts")

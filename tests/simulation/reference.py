@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rootline.schemas.bytes.log.stated_content import content_of_intent
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import Verdict, VerdictKind
 
@@ -14,12 +15,14 @@ _MAINTENANCE = (IntentKind.FLUSH, IntentKind.COMPACT_LEAVES, IntentKind.COMPACT_
 @dataclass(slots=True)
 class Reference:
     """`files`: location → deleted positions. `committed`: (writer, sequence) → the verdict that said so.
+    `contents`: the same → what that intent does.
 
     `past`: (version, its files), ascending, of the versions that changed them. `leaves`: leaf → the files in it.
     """
 
     files: dict[str, set[int]] = field(default_factory=dict)
     committed: dict[tuple[str, int], Verdict] = field(default_factory=dict)
+    contents: dict[tuple[str, int], str] = field(default_factory=dict)
     tags: dict[str, int] = field(default_factory=dict)
     past: list[tuple[int, dict[str, set[int]]]] = field(default_factory=lambda: [(0, {})])
     restores: int = 0
@@ -70,7 +73,8 @@ def replay(
     """Apply a table's accepted intents in the order of their sequence numbers.
 
     Raises:
-        AssertionError: a (writer, sequence) was committed twice, or a duplicate was called so without a commit.
+        AssertionError: a (writer, sequence) was committed twice, a duplicate was called so without a commit, or
+            an intent that was sent again was called another one.
     """
     reference = Reference(leaves=leaves)
     own = [
@@ -82,6 +86,7 @@ def replay(
     for verdict, intent, place in sorted(accepted, key=lambda item: item[0].sequence_number or 0):
         assert place not in reference.committed, f"{place} was committed twice"
         reference.committed[place] = verdict
+        reference.contents[place] = content_of_intent(intent)
         assert verdict.version is not None
         reference.commit(verdict.version, intent, vectors)
     for verdict, intent, place in own:
@@ -89,6 +94,9 @@ def replay(
         if verdict.kind is VerdictKind.REJECTED and first is not None and first.intent_id == intent.intent_id:
             before_the_table = verdict.code == "table-unknown"
             assert before_the_table, f"{place} was committed, and its receipt called rejected: {verdict.code}"
+        if verdict.code == "sequence-reused":
+            assert place in reference.contents, f"{place} was called used, but never committed"
+            assert reference.contents[place] != content_of_intent(intent), f"{place} was sent again, and called reused"
         if verdict.kind is VerdictKind.DUPLICATE:
             first = reference.committed.get(place)
             assert first is not None, f"{place} was called a duplicate, but never committed"

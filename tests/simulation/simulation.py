@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +31,7 @@ from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.state.table_state import TableState
 from rootline.workers.app import WorkerService
-from tests.simulation.chaos import disturb_log, disturb_process
+from tests.simulation.chaos import disturb_log, disturb_process, forget_and_cut_off
 from tests.simulation.decoded_once import decoded_once
 from tests.simulation.faulty_world import Trace, World
 from tests.simulation.judgement import is_drained, judge
@@ -43,6 +43,13 @@ TABLES = tuple(TableName(name) for name in ("sim.events", "sim.clicks", "other.o
 PARTITIONS = 3
 _SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("k", pa.int32())])
 _LIVENESS_S = 3_600.0
+_DATES_SPEED = 1_000
+_EXPIRING = {
+    "rootline.expire": "true",
+    "rootline.expire.every-commits": "3",
+    "rootline.expire.all-versions": "3",
+    "rootline.expire.by-minute-seconds": "60",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,9 @@ class Outcome:
     restores: int
     rewrites: int
     encoded: int
+    parked: int
+    expiries: int
+    removed: int
 
 
 def simulate(
@@ -79,23 +89,28 @@ def simulate(
     keep_trace: bool = False,
     limits: HeaderLimits = HEADER_LIMITS,
     decode_once: bool = True,
+    patience_s: float | None = None,
+    expires: bool = False,
 ) -> Outcome:
     """Run a world of about `steps` intents; raises `AssertionError` when something that must hold fails.
 
+    `patience_s`: coordinators park tables that are stuck for so long, and the log forgets what the group has passed.
     `decode_once`: decode each root and leaf once for all processes, which changes nothing but the time it takes.
+    `expires`: versions expire after a few commits; the store's dates run a thousand times as fast as everything else,
+    so that their roots are removed and heads have to be confirmed, by its dates, within the world's time.
     """
 
     async def whole() -> Outcome:
-        world, published = _world(seed, keep_trace), Published()
+        world, published = _world(seed, keep_trace, patience_s, expires), Published()
         with decoded_once() if decode_once else nullcontext():
-            processes = await _live(world, published, seed, steps, coordinators, writers, limits)
+            processes = await _live(world, published, seed, steps, coordinators, writers, limits, expires)
         states = await judge(world, published, TABLES)
         return await _outcome(seed, world, processes, states)
 
     return run_virtually(whole())
 
 
-def _world(seed: int, keep_trace: bool) -> World:
+def _world(seed: int, keep_trace: bool, patience_s: float | None, expires: bool) -> World:
     rng = random.Random(seed)
     clock = SeededEnvironment(f"store/{seed}")
     log = GroupLog(
@@ -104,12 +119,25 @@ def _world(seed: int, keep_trace: bool) -> World:
         session_timeout_s=0.5,
         identity=uuid.UUID(int=rng.getrandbits(128)),
         clock_ms=clock.now_ms,
+        retention_s=None if patience_s is None else 7 * 86_400.0,
     )
-    return World(rng, MemoryObjectStore(clock.now_ms), log, Trace(keep_trace))
+    began_ms, speed = clock.now_ms(), _DATES_SPEED if expires else 1
+
+    def store_ms() -> int:
+        return began_ms + (clock.now_ms() - began_ms) * speed
+
+    return World(rng, MemoryObjectStore(store_ms), log, Trace(keep_trace), patience_s=patience_s)
 
 
 async def _live(
-    world: World, published: Published, seed: int, steps: int, coordinators: int, writers: int, limits: HeaderLimits
+    world: World,
+    published: Published,
+    seed: int,
+    steps: int,
+    coordinators: int,
+    writers: int,
+    limits: HeaderLimits,
+    expires: bool,
 ) -> list[Process]:
     """Everything happens, and comes to rest."""
     names = [f"coordinator-{number}" for number in range(coordinators)]
@@ -119,13 +147,15 @@ async def _live(
         process.start()
     try:
         for table in TABLES:
-            await _create(world, table, processes)
+            await _create(world, table, processes, _EXPIRING if expires else {"rootline.expire": "false"})
     except BaseException:
         await _end(*_tasks(processes))
         raise
     crowd = [_writer(world, number, published, seed, max(1, steps // writers)) for number in range(writers)]
     chaos = asyncio.gather(
-        disturb_log(world, list(TABLES)), *(disturb_process(world, process) for process in processes)
+        disturb_log(world, list(TABLES)),
+        *(disturb_process(world, process) for process in processes),
+        *([] if world.patience_s is None else [forget_and_cut_off(world, list(TABLES))]),
     )
     writing = asyncio.gather(*(writer.run() for writer in crowd))
     done, _ = await asyncio.wait({writing, chaos}, return_when=asyncio.FIRST_COMPLETED, timeout=100_000.0)
@@ -136,6 +166,7 @@ async def _live(
         await writing
         world.roughness = 0.0
         await _end(chaos)
+        world.unreachable.clear()
         for process in processes:
             process.revive()
         await _drained(world, processes)
@@ -155,7 +186,7 @@ def _writer(world: World, number: int, published: Published, seed: int, steps: i
     return Writer(world, f"writer-{number}", table, published, random.Random(f"{seed}/{number}"), steps, partition)
 
 
-async def _create(world: World, table: TableName, processes: Sequence[Process]) -> None:
+async def _create(world: World, table: TableName, processes: Sequence[Process], properties: Mapping[str, str]) -> None:
     definition = build_definition(
         _SCHEMA,
         partition_by=["k"],
@@ -167,6 +198,7 @@ async def _create(world: World, table: TableName, processes: Sequence[Process]) 
             "rootline.compact.leaves": "3",
             "rootline.compact.dead-percent": "60",
             "rootline.compact.vector-bytes": "20",
+            **properties,
         },
     )
     intent = Intent(
@@ -229,6 +261,7 @@ async def _outcome(seed: int, world: World, processes: Sequence[Process], states
         rebalances=world.log.group.generation,
         rereads=world.rereads,
         encoded=world.encoded,
+        parked=world.parked,
         virtual_s=asyncio.get_running_loop().time(),
         leaves=sum(len(state.leaves) for state in states),
         pages=pages,
@@ -236,6 +269,8 @@ async def _outcome(seed: int, world: World, processes: Sequence[Process], states
         rewrites=_committed(world, b"\x0erewrite"),
         compactions=_committed(world, b"compact_leaves"),
         vector_compactions=_committed(world, b"compact_vectors"),
+        expiries=_committed(world, b"\x0cexpire"),
+        removed=world.removed,
     )
 
 

@@ -34,6 +34,15 @@ def test_nothing_is_lost_or_doubled_when_ledger_and_outcomes_hardly_fit_into_the
     assert outcome.pages >= 10
 
 
+@pytest.mark.parametrize("seed", [40, 43])
+def test_nothing_is_lost_or_doubled_when_tables_are_parked_and_the_log_forgets_what_the_group_has_passed(
+    seed: int,
+) -> None:
+    outcome = simulate(seed, 120, patience_s=0.5)
+    assert outcome.parked > 0
+    assert outcome.kills > 0
+
+
 def test_a_worker_that_compacts_leaves_beside_the_writers_loses_and_doubles_nothing() -> None:
     outcomes = [simulate(seed, 150) for seed in (31, 105, 106)]
     assert sum(outcome.compactions for outcome in outcomes) >= 3
@@ -51,6 +60,13 @@ def test_tables_that_are_taken_back_beside_writers_and_workers_are_what_the_acce
     assert outcome.restores >= 2
     assert outcome.rewrites >= 1
     assert outcome.leaves > 0
+
+
+def test_versions_that_expire_all_the_time_take_nothing_away_that_anyone_may_read() -> None:
+    outcomes = [simulate(seed, 150, expires=True) for seed in (2, 19, 24)]
+    assert all(outcome.committed >= 60 for outcome in outcomes)
+    assert sum(outcome.expiries for outcome in outcomes) >= 6
+    assert sum(outcome.removed for outcome in outcomes) >= 20
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:

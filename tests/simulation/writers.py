@@ -20,6 +20,7 @@ from pyroaring import BitMap64
 from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, encode_leaf
 from rootline.schemas.bytes.log.generic_statistics import from_generic
 from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.log.stated_content import content_headers, content_of_intent, stated
 from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
 from rootline.schemas.errors import RootlineError
@@ -86,6 +87,7 @@ class Writer:
     async def run(self) -> None:
         """Publish `steps` intents, each until it has a verdict."""
         view: TableState | None = None
+        last: Intent | None = None
         for _ in range(self.steps):
             if view is None or self.rng.random() < 0.4:
                 view = await load_table(self.world.store, self.table)
@@ -93,8 +95,19 @@ class Writer:
             if view is not None and random.Random(f"leaf of {intent.intent_id}").random() < _LEAVES:
                 intent = await self._in_leaf(view, intent)
             await self._until_decided(intent)
+            last = intent
             if self.rng.random() < 0.3:
                 await asyncio.sleep(self.rng.expovariate(1 / 0.2))
+
+        if last is not None and last.add_data_files:
+            await self._use_again(last)
+
+    async def _use_again(self, last: Intent) -> None:
+        """Other data under the number of the last intent, whatever became of that."""
+        added = last.add_data_files[0].model_copy(update={"location": f"data/{self._fresh('file')}.parquet"})
+        other = last.model_copy(update={"intent_id": self._fresh("intent"), "add_data_files": (added,)})
+        position = await self._publish(other)
+        await self.world.log.wait_verdict(position, timeout_s=3_600.0)
 
     async def _until_decided(self, intent: Intent) -> None:
         position = await self._publish(intent)
@@ -120,7 +133,8 @@ class Writer:
         log, key = self.world.log, self.table.encode()
         partition = log.partition_of(key) if self.partition is None else self.partition
         named = key if self.rng.random() < 0.8 else None  # a key is good for order, and nobody is forced to have one
-        return log.append(named, encode_intent(intent), partition=partition)
+        said = content_headers(stated(content_of_intent(intent)))
+        return log.append(named, encode_intent(intent), partition=partition, headers=said)
 
     async def _next_intent(self, view: TableState | None) -> Intent:
         live = [] if view is None else live_data(view)

@@ -15,6 +15,7 @@ from typing import Final
 
 from rootline.ports.intent_feed import Answer
 from rootline.schemas.log_position import LogId
+from tests.support.group_parking import ParkedRecords
 
 NOBODY: Final = -1
 
@@ -55,6 +56,7 @@ class ConsumerGroup:
         """What outlives the group: how far each partition of a log is decided, a lower bound."""
         self.answered: dict[tuple[LogId, int], dict[int, Answer]] = {}
         """Rejections that no root records, by offset; they outlive the group as well."""
+        self.parked = ParkedRecords()
         self.bookmark: LogId | None = None
         """The identity of the log that was read last."""
         self.in_hand: set[int] = set()

@@ -31,13 +31,14 @@ class GroupLog(PartitionedLog):
         after: Hook = nothing,
         read_max: int = READ_MAX,
         wary: bool = False,
+        retention_s: float | None = None,
         rebalance_timeout_s: float = 60.0,
         session_timeout_s: float = 10.0,
         identity: uuid.UUID | None = None,
         clock_ms: Callable[[], int] = loop_clock_ms,
     ) -> None:
         super().__init__(partitions, identity=identity, clock_ms=clock_ms)
-        self.hooks = Hooks(before, after, read_max, wary)
+        self.hooks = Hooks(before, after, read_max, wary, retention_s)
         self.group = ConsumerGroup(
             lambda: self.partitions,
             self.changes.tell,
@@ -52,6 +53,10 @@ class GroupLog(PartitionedLog):
         made = GroupMember(f"{name}.{next(self._numbers)}", self, self.group, self.hooks)
         self._members[name] = made
         return made
+
+    def member_of(self, name: str) -> GroupMember:
+        """The newest connection of that name."""
+        return self._members[name]
 
     def remembered(self, partition: int) -> int | None:
         """The offset before which everything is decided, as far as the group knows; `None`: it knows nothing."""

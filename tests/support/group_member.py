@@ -22,13 +22,14 @@ from rootline.schemas.log_position import LogId, LogRecord
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
 from tests.support.consumer_group import NOBODY, ConsumerGroup
+from tests.support.group_parking import GroupParking
 from tests.support.partitioned_log import PartitionedLog
 
 Hook = Callable[[str, str], Awaitable[None]]
 """Called with the operation and the reader.
 
 Operations: next, released, decided, concluded, hold, read_again, end_offset, lag, verdicts, letters. What fails before
-`letters` has kept verdicts, and no dead letters.
+`letters` has kept verdicts, and no dead letters. And those of parking: park, read_parked, unpark, lifts, lifted.
 """
 READ_MAX: Final = 1_024
 
@@ -50,12 +51,18 @@ class Hooks:
     """What a test does before and after each operation, and how many records one read brings at most.
 
     `wary`: whether readers are told of records that may have ended the one before; they try those in a real process.
+    `retention_s`: how long the log says that it keeps records; without it, nothing is parked.
     """
 
     before: Hook = nothing
     after: Hook = nothing
     read_max: int = READ_MAX
     wary: bool = False
+    retention_s: float | None = None
+
+
+HELD_CHARS_MAX: Final = 200_000
+"""Of the reasons of answers that are held of a partition."""
 
 
 @dataclass(slots=True)
@@ -75,9 +82,22 @@ class GroupMember:
     _let_go_until_s: float = 0.0
     _told_end: bool = False
     _turn: int = 0
+    _full: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.hears.set()
+
+    @property
+    def parking(self) -> GroupParking:
+        """As the port says."""
+        return GroupParking(self.contents, self.group.parked, self._owns, self._heard, self._after)
+
+    def _owns(self, log: LogId, partition: int) -> bool:
+        is_owner = self.group.is_owner(self.reader, self._generation)
+        return is_owner and log == self._log and partition in self.positions
+
+    async def _after(self, operation: str) -> None:
+        await self.hooks.after(operation, self.reader)
 
     async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
         """As the port says."""
@@ -134,12 +154,43 @@ class GroupMember:
         """As the port says."""
         await self._heard("hold")
         is_owner = self.group.is_owner(self.reader, self._generation)
+        for partition in sorted({answer.position.partition for answer in answers}):
+            self._check_room(partition, [answer for answer in answers if answer.position.partition == partition])
         for answer in answers:
             log, partition, offset = answer.position
             if not is_owner or log != self._log or partition not in self.positions:
                 raise Unavailable("log-unavailable", f"{answer.position} is not this reader's: not held")
             self.group.answered.setdefault((log, partition), {})[offset] = answer
         await self.hooks.after("hold", self.reader)
+
+    def _check_room(self, partition: int, answers: Sequence[Answer]) -> None:
+        """Raise `Unavailable` if they are too many, unless all are below one that is held. A row counts once."""
+        held = self.group.answered.get((self.contents.log_id, partition), {})
+        known = {**held, **{answer.position.offset: answer for answer in answers}}
+        size, before = 0, None
+        for offset in sorted(offset for offset in known if offset >= self._passed(partition)):
+            said = (known[offset].code, known[offset].message)
+            size += len(known[offset].message) if before != (offset - 1, said) else 0
+            before = (offset, said)
+        highest = max((answer.position.offset for answer in answers if answer.position.offset not in held), default=-1)
+        if size > HELD_CHARS_MAX and highest > max(held, default=-1):
+            self._full[partition] = self._passed(partition)
+            raise Unavailable("log-unavailable", f"partition {partition}: there is no room for more answers")
+
+    async def confirm(self, term: int) -> None:
+        """As the port says."""
+        await self._heard("confirm")
+        if not self.group.is_owner(self.reader, term):
+            raise Unavailable("log-unavailable", "the partitions went to others")
+        await self.hooks.after("confirm", self.reader)
+
+    def paused(self) -> Sequence[Partition]:
+        """As the port says."""
+        self._full = {number: passed for number, passed in self._full.items() if self._passed(number) == passed}
+        return [(self.contents.log_id, number) for number in sorted(self._full) if number in self.positions]
+
+    def _passed(self, partition: int) -> int:
+        return self.group.remembered.get(partition, (None, 0))[1]
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """As the port says."""
@@ -241,9 +292,13 @@ class GroupMember:
             answer
             for log, partition, start in starts
             for offset, answer in sorted(group.answered.get((log, partition), {}).items())
-            if offset >= start
+            if offset >= start or group.parked.of(log, partition)
         ]
-        return Assigned(tuple(starts), tuple(poison_candidates) if self.hooks.wary else (), tuple(answered))
+        parked = [item for log, partition, _ in starts for item in group.parked.of(log, partition)]
+        suspects = tuple(poison_candidates) if self.hooks.wary else ()
+        return Assigned(
+            tuple(starts), suspects, tuple(answered), tuple(parked), self.hooks.retention_s, self._generation
+        )
 
     def _start(self, partition: int) -> int:
         """The greater of what the group remembers and what is recorded; without either, the beginning, if it is 0."""
@@ -259,7 +314,8 @@ class GroupMember:
     def _delivered(self) -> Delivered | None:
         """What there is, from each partition in turn; once that there is no more; else `None`."""
         self._check_log(self._log)
-        places = sorted(self.positions)
+        paused = {number for _, number in self.paused()}
+        places = [number for number in sorted(self.positions) if number not in paused]
         self._turn += 1
         records: list[LogRecord] = []
         passed: list[PartitionOffset] = []
@@ -288,8 +344,9 @@ class GroupMember:
         for record in contents.read(partition, before, offset - before)[0]:
             if record.position.offset < offset:
                 contents.must(
-                    contents.is_settled(record.position),
-                    f"{self.reader} has {offset} remembered, past {record.position}, which has no acknowledged verdict",
+                    contents.is_settled(record.position) or group.parked.has(record),
+                    f"{self.reader} has {offset} remembered, past {record.position}, "
+                    "which has no acknowledged verdict and is not parked",
                 )
         group.remembered[partition] = (log, offset)
         group.recorded[log, partition] = max(offset, group.recorded.get((log, partition), 0))

@@ -15,9 +15,11 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from rootline.ports.intent_log import NewRecord
+from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced
-from rootline.schemas.log_position import Headers, LogId, LogPosition, LogRecord
+from rootline.schemas.log_position import Headers, LogId, LogPosition, LogRecord, oldest_file_header
 from rootline.schemas.verdict import Verdict, VerdictKind
 
 _EPOCH_MS = 1_700_000_000_000
@@ -97,9 +99,12 @@ class PartitionedLog:
         """Append one record."""
         return self.append(key, value, headers=headers)
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
-        """Append (key, value) records in order."""
-        return [self.append(key, value) for key, value in records]
+    async def publish_many(
+        self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
+    ) -> list[LogPosition]:
+        """Append records in order."""
+        claim = oldest_file_header(oldest_file_ms)
+        return [self.append(key, value, headers=(*content_headers(*said), *claim)) for key, value, *said in records]
 
     def append(
         self, key: bytes | None, value: bytes, *, partition: int | None = None, headers: Headers = ()
@@ -208,6 +213,11 @@ class PartitionedLog:
         held.begin = max(held.begin, offset)
         held.records[:offset] = [None] * min(offset, len(held.records))
         self.changes.tell()
+
+    def hide_before(self, partition: int, offset: int) -> None:
+        """The same, but what is older can still be examined by the test."""
+        held = self._partitions[partition]
+        held.begin = max(held.begin, offset)
 
     def cut_after(self, partition: int, end: int) -> None:
         """Lose what is newer, as a restore from a backup does."""

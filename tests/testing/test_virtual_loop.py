@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -104,3 +105,14 @@ def test_an_error_of_the_program_is_raised_and_its_tasks_are_ended() -> None:
     with pytest.raises(KeyError):
         run_virtually(main())
     assert ended == ["background"]
+
+
+def test_a_loop_ends_without_a_thread_whose_answer_it_would_have_to_wait_for() -> None:
+    before = threading.active_count()
+
+    async def main() -> int:
+        await asyncio.to_thread(time.monotonic)
+        return threading.active_count()
+
+    for _ in range(200):
+        assert run_virtually(main()) == before

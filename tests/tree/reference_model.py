@@ -84,9 +84,10 @@ class Plan:
     replaces: tuple[str, ...] = ()
     adds_in_leaf: bool = False
     vectors_in_leaf: bool = False
-    tags: str | None = None
-    """The tag that is set to the version that the writer read, or deleted (`untags`)."""
+    tags: str | None = None  # the tag that is set to the version that the writer read, or deleted (`untags`)
     untags: bool = False
+    says: bytes | None = None  # what its record says of its content
+    keeps: frozenset[int] = frozenset()  # stays below the version that the writer read, when older ones expire
 
 
 def leaf_of(intent_id: str, what: str, carrier: str | None) -> str:
@@ -103,16 +104,18 @@ class Rejected(Exception):
 class ReferenceTable:
     files: dict[FileName, File] = field(default_factory=dict)
     equality: dict[FileName, EqualityDelete] = field(default_factory=dict)
-    committed: set[tuple[str, int]] = field(default_factory=set)
+    committed: dict[tuple[str, int], bytes | None] = field(default_factory=dict)
+    """Of each pair, what its record said of its content."""
     rejected: dict[tuple[str, str], str] = field(default_factory=dict)
     number: int = 0
     next_row_id: int = 0
     restored_at: int = 0
     removed_at: int = 0
     """When rows last left, or came back because a delete left, that no live file or delete shows any more."""
-    moment: int = 0
-    """Names this version, while it is one."""
+    moment: int = 0  # names this version, while it is one
     tags: dict[str, int] = field(default_factory=dict)
+    oldest: int = 0
+    kept: frozenset[int] = frozenset()
 
     def apply(self, plan: Plan, view: ReferenceTable) -> Outcome:
         """What becomes of `plan`, whose writer read `view`."""
@@ -121,6 +124,10 @@ class ReferenceTable:
             if known is not None:
                 return VerdictKind.REJECTED, known
             if (plan.writer, plan.sequence) in self.committed:
+                said = self.committed[plan.writer, plan.sequence]
+                if said and plan.says and said != plan.says:
+                    self.rejected[plan.writer, plan.intent_id] = "sequence-reused"
+                    return VerdictKind.REJECTED, "sequence-reused"
                 return VerdictKind.DUPLICATE, None
         try:
             self._check(plan, view)
@@ -129,7 +136,7 @@ class ReferenceTable:
                 self.rejected[plan.writer, plan.intent_id] = error.code
             return VerdictKind.REJECTED, error.code
         if plan.writer is not None:
-            self.committed.add((plan.writer, plan.sequence))
+            self.committed[plan.writer, plan.sequence] = plan.says
         self._change(plan, view)
         return VerdictKind.COMMITTED, None
 
@@ -181,9 +188,26 @@ class ReferenceTable:
         rules.last(self, plan, view)
 
     def check_tag(self, plan: Plan, view: ReferenceTable) -> None:
-        name, wanted = plan.tags or "", None if plan.untags else view.moment
-        if self.tags.get(name) not in (wanted, view.tags.get(name)):
+        wanted, now = None if plan.untags else view.moment, self.tags.get(plan.tags or "")
+        if now not in (wanted, view.tags.get(plan.tags or "")):
             raise Rejected("tag-conflict")
+        if wanted not in (None, now):
+            self.check_addressable(plan, view)
+
+    def check_addressable(self, _plan: Plan, view: ReferenceTable) -> None:
+        if view.moment < self.oldest and view.moment not in self.kept:
+            raise Rejected("version-unknown")
+
+    def check_expiry(self, plan: Plan, view: ReferenceTable) -> None:
+        if view.moment < self.oldest:
+            raise Rejected("expiry-stale")
+        if any(moment < self.oldest and moment not in self.kept for moment in plan.keeps):
+            raise Rejected("version-unknown")
+        if any(moment < view.moment and moment not in plan.keeps for moment in self.tags.values()):
+            raise Rejected("version-tagged")
+
+    def expire(self, plan: Plan, view: ReferenceTable) -> None:
+        self.oldest, self.kept = view.moment, plan.keeps
 
     def check_moves(self, plan: Plan, view: ReferenceTable) -> None:
         if not any(self._moving(plan, view)):
@@ -284,10 +308,9 @@ class ReferenceTable:
         RULES.get(plan.kind, KindRules()).change(self, plan, view)
 
     def change_tag(self, plan: Plan, view: ReferenceTable) -> None:
-        name = plan.tags or ""
-        self.tags.pop(name, None)
+        self.tags.pop(plan.tags or "", None)
         if not plan.untags:
-            self.tags[name] = view.moment
+            self.tags[plan.tags or ""] = view.moment
 
     def change_places(self, plan: Plan, view: ReferenceTable) -> None:
         files, vectors, equality = self._moving(plan, view)
@@ -377,6 +400,7 @@ RULES = {
     IntentKind.FLUSH: KindRules(ReferenceTable.change_places, last=ReferenceTable.check_moves),
     IntentKind.COMPACT_LEAVES: KindRules(ReferenceTable.change_places, last=ReferenceTable.check_moves),
     IntentKind.TAG: KindRules(ReferenceTable.change_tag, last=ReferenceTable.check_tag),
-    IntentKind.RESTORE: KindRules(ReferenceTable.restore),
+    IntentKind.RESTORE: KindRules(ReferenceTable.restore, first=ReferenceTable.check_addressable),
+    IntentKind.EXPIRE: KindRules(ReferenceTable.expire, first=ReferenceTable.check_expiry),
 }
 """A kind without a row adds, removes and deletes rows, and that is all."""

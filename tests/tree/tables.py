@@ -15,6 +15,7 @@ from pyroaring import BitMap, BitMap64
 
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.bytes.root.kept_page import KeptPage
 from rootline.schemas.bytes.root.ledger_page import decode_ledger_page
 from rootline.schemas.bytes.root.outcome_page import decode_outcome_page
 from rootline.schemas.bytes.root.root_codec import decode_root
@@ -29,6 +30,7 @@ from rootline.schemas.intent import (
     Intent,
     IntentKind,
     RemovedFile,
+    StoredPage,
     VectorReference,
 )
 from rootline.schemas.log_position import LogId, LogPosition
@@ -186,6 +188,7 @@ class Lake:
     offset: int = 0
     now_ms: int = 1_000_000
     rounds: list[Needs] = field(default_factory=list)
+    kept: dict[StoredPage, KeptPage] = field(default_factory=dict)
     limits: HeaderLimits = HEADER_LIMITS
 
     @property
@@ -194,10 +197,9 @@ class Lake:
         return self.state
 
     def records(self, intents: Iterable[Intent]) -> list[Record]:
-        found = []
-        for item in intents:
-            found.append(Record(LogPosition(LOG, 0, self.offset), item, 500, appended_ms=self.now_ms))
-            self.offset += 1
+        places = enumerate(intents, self.offset)
+        found = [Record(LogPosition(LOG, 0, at), item, 500, appended_ms=self.now_ms) for at, item in places]
+        self.offset += len(found)
         return found
 
     def put(self, *intents: Intent, acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED) -> list[Verdict]:
@@ -237,12 +239,15 @@ class Lake:
             if not isinstance(outcome, Needs):
                 return outcome
             self.rounds.append(outcome)
-            more = FetchedObjects(
-                {name: self.leaves.get(name) for name in outcome.leaves},
-                {at: self.vectors.get(VectorAt(at.location, at.offset)) for at in outcome.vectors},
-                roots={version: self.states[version].root for version in outcome.versions},
-            )
-            fetched = fetched.with_more(more)
+            fetched = fetched.with_more(self.fetched(outcome))
+
+    def fetched(self, needs: Needs) -> FetchedObjects:
+        return FetchedObjects(
+            {name: self.leaves.get(name) for name in needs.leaves},
+            {at: self.vectors.get(VectorAt(at.location, at.offset)) for at in needs.vectors},
+            roots={version: self.states[version].root for version in needs.versions},
+            kept={page: self.kept.get(page) for page in needs.kept},
+        )
 
     def vector(
         self, name: str, target: str, positions: Iterable[int], replaces: VectorReference | None = None
@@ -338,12 +343,9 @@ class Lake:
 
     def deleted_rows(self) -> dict[str, set[int]]:
         """Live data file → the positions that its vector deletes."""
-        found: dict[str, set[int]] = {}
-        for entry in self.live().values():
-            if entry.content_type is ContentType.DATA:
-                vector = self.head.vector_of(entry.location)
-                found[entry.location] = set() if vector is None else set(self.positions(vector))
-        return found
+        data = [entry.location for entry in self.live().values() if entry.content_type is ContentType.DATA]
+        vectors = {location: self.head.vector_of(location) for location in data}
+        return {name: set() if vector is None else set(self.positions(vector)) for name, vector in vectors.items()}
 
     def positions(self, vector: ContentEntry) -> BitMap64:
         stored = vector.deletion_vector
@@ -356,8 +358,7 @@ class Lake:
 
     def reloaded(self) -> TableState:
         """The head, read back from its bytes."""
-        root = decode_root(self.bodies[-1], name="head")
-        leaves = {name: self.leaves[name] for name in self.head.leaves}
+        root, leaves = decode_root(self.bodies[-1], name="head"), {name: self.leaves[name] for name in self.head.leaves}
         stored = {(at.location, at.offset): BitMap(held) for at, held in self.vectors.items()}
         return TableState.of(root, DEFINITION, leaves, self.pages_of(root.header), stored)
 
@@ -370,6 +371,7 @@ class Lake:
         return TablePages(
             tuple(read(decode_ledger_page, page) for page in header.ledger_pages),
             tuple(read(decode_outcome_page, page) for page in header.outcome_pages),
+            kept=self.head.pages.kept,
         )
 
 

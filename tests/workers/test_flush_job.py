@@ -11,6 +11,7 @@ import pytest
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.adapters.system_environment import SystemEnvironment
+from rootline.ports.intent_log import NewRecord
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import Corrupt, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -170,7 +171,7 @@ class ReplaceableLog:
     async def publish(self, key: bytes, value: bytes) -> LogPosition:
         return await self.log.publish(key, value)
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
+    async def publish_many(self, records: Sequence[NewRecord]) -> list[LogPosition]:
         return await self.log.publish_many(records)
 
     async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:

@@ -94,6 +94,25 @@ def test_a_table_that_becomes_due_later_is_noticed_and_a_new_one_is_discovered()
     run_virtually(story())
 
 
+def test_a_table_of_many_versions_a_second_is_looked_at_more_often() -> None:
+    async def story() -> None:
+        store, log = CountingStore(), MemoryIntentLog()
+        (builder,) = await tables(store, "demo.flights", files=2)
+        service = service_of(store, log, poll_interval_s=1.0)
+        await service.look_once()
+        waits = []
+        for number in range(100):
+            await builder.append(number + 10)
+            if number % 50 == 49:
+                await asyncio.sleep(1.2)
+                waits.append(await service.look_once())
+        assert all(0.4 <= wait_s <= 0.6 for wait_s in waits), waits
+        await asyncio.sleep(1.2)
+        assert await service.look_once() > 0.8
+
+    run_virtually(story())
+
+
 def test_quiet_tables_are_looked_at_less_and_less_often() -> None:
     async def story() -> None:
         store, log = CountingStore(), MemoryIntentLog()

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from rootline.ports.environment import Environment
 from rootline.ports.intent_log import IntentSink, VerdictSource
+from rootline.ports.log_keeps import AskLogKeeps
+from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import TableName
 from rootline.storage.metadata.timed_reads import TimedReads
@@ -28,7 +30,8 @@ class WorkerLog(IntentSink, VerdictSource, Protocol):
 class JobContext:
     """Ports, settings, and the leaves that all jobs of a process keep in memory.
 
-    `now`: an operator asked for it, so thresholds do not matter.
+    `now`: an operator asked for it, so thresholds do not matter. `remover`: without one, no job removes anything.
+    `keeps`: asks how long the log keeps what it holds; without it, no table is swept.
     """
 
     store: ObjectStore
@@ -37,13 +40,23 @@ class JobContext:
     settings: WorkerSettings
     leaves: LeafCache
     now: bool = False
+    remover: ObjectRemover | None = None
+    keeps: AskLogKeeps | None = None
 
     @staticmethod
     def of(
-        store: ObjectStore, log: WorkerLog, environment: Environment, settings: WorkerSettings, *, now: bool = False
+        store: ObjectStore,
+        log: WorkerLog,
+        environment: Environment,
+        settings: WorkerSettings,
+        *,
+        now: bool = False,
+        remover: ObjectRemover | None = None,
+        keeps: AskLogKeeps | None = None,
     ) -> JobContext:
         """A context with an empty cache."""
-        return JobContext(store, log, environment, settings, LeafCache(settings.leaf_cache_bytes_max), now)
+        leaves = LeafCache(settings.leaf_cache_bytes_max)
+        return JobContext(store, log, environment, settings, leaves, now, remover, keeps)
 
     @property
     def reads(self) -> ObjectStore:
@@ -60,13 +73,23 @@ class JobOutcome(StrEnum):
     STALE = "stale"  # everything changed under the plan, again and again
     REJECTED = "rejected"
     UNKNOWN = "unknown"
+    REMOVED = "removed"  # objects that nothing names any more, and no intent was due
+
+
+class Removed(NamedTuple):
+    """Objects of one kind that were removed, or would be."""
+
+    kind: str
+    objects: int
+    size_in_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
     """`version`: the root that holds the result, or was planned from. `code` and `message`: of a rejection.
 
-    `has_leaves`: whether the table has leaves; known when nothing was due, or when the job committed.
+    `has_leaves`: whether the table has leaves; known when nothing was due, or when the job committed. `again_s`: when
+    to look again even if the table does not change. `condemned`: by a sweep, to be removed later.
     """
 
     outcome: JobOutcome
@@ -76,6 +99,9 @@ class JobReport:
     code: str | None = None
     message: str | None = None
     has_leaves: bool = False
+    removed: tuple[Removed, ...] = ()
+    again_s: float | None = None
+    condemned: tuple[Removed, ...] = ()
 
 
 class Job(Protocol):

@@ -27,7 +27,7 @@ from rootline.schemas.log_position import LogPosition
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.head_finder import at_head
 from rootline.storage.metadata.root_reader import read_definition, read_root
 from rootline.storage.metadata.store_object import store_object
 from rootline.tree.state.pending_object import PendingObject
@@ -119,16 +119,19 @@ class MaintenanceJob:
 
     async def dry_run(self, table: TableName) -> JobReport:
         """What `run` would do first; as `Job.dry_run`."""
-        root = await self._read_head(table)
-        plan = None if root is None else await self._plan(table, root, await read_definition(self._store, root.header))
+        plan = await self.planned(table)
         if plan is None:
             return JobReport(JobOutcome.NOTHING_DUE)
         return JobReport(JobOutcome.PLANNED, plan.leaf_count, plan.entries, plan.made_from_version)
 
+    async def planned(self, table: TableName) -> Plan | None:
+        """What is due now. Raises as `Job.run`."""
+        root = await self._read_head(table)
+        return None if root is None else await self._plan(table, root, await read_definition(self._store, root.header))
+
     async def _read_head(self, table: TableName) -> Root | None:
         async with _deadline(self._settings.request_timeout_s, f"reading the head of {table}"):
-            head = await find_head(self._store, table)
-            return None if head is None else await read_root(self._store, table, head.version)
+            return await at_head(self._store, table, lambda head: read_root(self._store, table, head.version))
 
     async def _publish_plan(self, table: TableName, root: Root) -> _Published | None:
         definition = await read_definition(self._store, root.header)

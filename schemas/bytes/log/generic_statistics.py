@@ -89,8 +89,8 @@ def _field_of(item: GenericStatistics, tracked: TrackedField | None) -> FieldSta
     if tracked is None:
         raise Invalid(_CODE, f"statistics of id {item.field_id}: the table has no such column or expression")
     return FieldStatistics(
-        _bound(tracked, "lower", item.lower_bound, item.lower_value),
-        _bound(tracked, "upper", item.upper_bound, item.upper_value),
+        bound_of(tracked, "lower", item.lower_bound, item.lower_value),
+        bound_of(tracked, "upper", item.upper_bound, item.upper_value),
         item.tight_bounds,
         item.value_count,
         item.null_value_count,
@@ -100,9 +100,10 @@ def _field_of(item: GenericStatistics, tracked: TrackedField | None) -> FieldSta
     )
 
 
-def _bound(
+def bound_of(
     tracked: TrackedField, side: str, binary: bytes | None, value: bool | int | float | str | None
 ) -> Bound | None:
+    """The physical bound that one of two forms gives; `side` is `lower` or `upper`. Raises as `from_generic`."""
     if binary is None and value is None:
         return None
     which = f"statistics of id {tracked.tracked_id} ({tracked.name}, {tracked.type})"
@@ -198,4 +199,4 @@ def _binary(tracked: TrackedField, bound: Bound | None) -> bytes | None:
         raise Invalid(_CODE, f"statistics of id {tracked.tracked_id} ({tracked.name}): {error}") from error
 
 
-__all__ = ["from_generic", "to_generic"]
+__all__ = ["bound_of", "from_generic", "to_generic"]

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rootline.schemas.bytes.root.header_ledger import HeaderLedger
-from rootline.schemas.field_ids import PROFILE
+from rootline.schemas.field_ids import PROFILE, PROFILE_OF_EXPIRY
 from rootline.schemas.identifiers import (
     CommitId,
     Location,
@@ -31,8 +31,11 @@ from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import (
     ClockJump,
     CommittedRun,
+    Condemned,
     CoveredOffset,
     DefinitionReference,
+    Expiry,
+    KeptContent,
     LogTime,
     Operation,
     OutcomeException,
@@ -58,9 +61,15 @@ RESTORED_AT_KEY: Final = "rootline.restored-at"
 EARLIER_BYTES_KEY: Final = "rootline.earlier-bytes"
 REMOVALS_KEY: Final = "rootline.removals"
 LOG_TIME_KEY: Final = "rootline.log-time"
+CONTENTS_KEY: Final = "rootline.contents"
+HORIZON_KEY: Final = "rootline.horizon"
+PARENT_NEXT_ROW_ID_KEY: Final = "rootline.parent-next-row-id"
+EXPIRY_KEY: Final = "rootline.expiry"
 """Absent where there are no pages, as in roots that are older than pages."""
 _NUMBER_MAX: Final = 2**63 - 1
 _DIGEST_BYTES: Final = 32
+_KEPT_BYTES: Final = 16
+"""Of each content that is remembered: the pair's digest, then the content's."""
 
 
 def encode_header(header: RootHeader) -> dict[str, bytes]:
@@ -69,7 +78,7 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
     metadata = {
         "format-version": FORMAT_VERSION,
         "content": CONTENT,
-        PROFILE_KEY: PROFILE.encode(),
+        PROFILE_KEY: profile_of(header).encode(),
         "rootline.table": _text(header.table),
         "rootline.table-uuid": str(header.table_uuid).encode(),
         "rootline.version": str(header.version).encode(),
@@ -106,9 +115,24 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
         metadata[REMOVALS_KEY] = _removals_json(header.removals)
     if header.log_time is not None:
         metadata[LOG_TIME_KEY] = _json(header.log_time)
+    if header.contents:
+        metadata[CONTENTS_KEY] = base64.b64encode(b"".join([pair + content for pair, content in header.contents]))
+    if header.horizon_ms or header.condemned:
+        condemned = [[_page_json(item.page), item.since_version, item.since_ms] for item in header.condemned]
+        metadata[HORIZON_KEY] = _json([header.horizon_ms, condemned])
+    if header.parent_next_row_id is not None:
+        metadata[PARENT_NEXT_ROW_ID_KEY] = str(header.parent_next_row_id).encode()
+    if header.expiry is not None:
+        kept = header.expiry.kept
+        metadata[EXPIRY_KEY] = _json([header.expiry.given_up_bytes, None if kept is None else _page_json(kept)])
     if header.parent_digest is not None:
         metadata["rootline.parent-digest"] = header.parent_digest.hex().encode()
     return metadata
+
+
+def profile_of(header: RootHeader) -> str:
+    """The least profile that says all of a header: software that knows only less must refuse the root."""
+    return PROFILE_OF_EXPIRY if header.expiry or header.horizon_ms or header.condemned else PROFILE
 
 
 def encode_outcomes(outcomes: Outcomes) -> bytes:
@@ -134,6 +158,7 @@ def decode_header(metadata: Mapping[str, bytes]) -> RootHeader:
 def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
     parent = metadata.get("rootline.parent-digest")
     outcome_runs, outcome_exceptions = _list(metadata, "rootline.outcomes")
+    horizon_ms, condemned = _list(metadata, HORIZON_KEY) if HORIZON_KEY in metadata else (0, [])
     location, digest = _list(metadata, "rootline.definition")
     return RootHeader(
         table=TableName(metadata["rootline.table"].decode()),
@@ -168,6 +193,13 @@ def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
         earlier_bytes=_decimal(metadata.get(EARLIER_BYTES_KEY, b"0")),
         removals=_removals(*_list(metadata, REMOVALS_KEY)) if REMOVALS_KEY in metadata else None,
         log_time=_log_time(*_list(metadata, LOG_TIME_KEY)) if LOG_TIME_KEY in metadata else None,
+        contents=_contents(metadata[CONTENTS_KEY]) if CONTENTS_KEY in metadata else (),
+        horizon_ms=_count(horizon_ms),
+        condemned=tuple(
+            Condemned(_page(*page), Version(_count(version)), _count(since_ms)) for page, version, since_ms in condemned
+        ),
+        parent_next_row_id=(_decimal(metadata[PARENT_NEXT_ROW_ID_KEY]) if PARENT_NEXT_ROW_ID_KEY in metadata else None),
+        expiry=_expiry(*_list(metadata, EXPIRY_KEY)) if EXPIRY_KEY in metadata else None,
     )
 
 
@@ -260,8 +292,22 @@ def _removals(forgotten: Any, newest: Any, stats_schema: Any) -> Removals:
     return Removals(SequenceNumber(_count(forgotten)), tuple(found), bytes.fromhex(_string(stats_schema)))
 
 
+def _expiry(given_up_bytes: Any, kept: Any) -> Expiry:
+    return Expiry(_count(given_up_bytes), None if kept is None else _page(*kept))
+
+
 def _log_time(newest_ms: Any, jumps: Any) -> LogTime:
     return LogTime(_count(newest_ms), tuple(ClockJump(_count(at), _count(skipped)) for at, skipped in jumps))
+
+
+def _contents(value: bytes) -> tuple[KeptContent, ...]:
+    kept = base64.b64decode(value, validate=True)
+    if len(kept) % _KEPT_BYTES:
+        raise ValueError(f"{CONTENTS_KEY} has {len(kept)} bytes, not {_KEPT_BYTES} for each")
+    half = _KEPT_BYTES // 2
+    return tuple(
+        KeptContent(kept[at : at + half], kept[at + half : at + _KEPT_BYTES]) for at in range(0, len(kept), _KEPT_BYTES)
+    )
 
 
 def _totals(

@@ -71,9 +71,11 @@ class LedgerPage:
         return found
 
 
-def encode_ledger_page(table_uuid: uuid.UUID, rows: Mapping[WriterId, bytes]) -> tuple[LedgerPage, bytes]:
-    """(the page, its object's bytes) of at least one row."""
-    reference, body = encode_page(PageKind.LEDGER, LEDGER_SCHEMA_JSON, table_uuid, rows.values())
+def encode_ledger_page(
+    table_uuid: uuid.UUID, rows: Mapping[WriterId, bytes], salt: bytes = b""
+) -> tuple[LedgerPage, bytes]:
+    """(the page, its object's bytes) of at least one row; `salt` as in `encode_page`."""
+    reference, body = encode_page(PageKind.LEDGER, LEDGER_SCHEMA_JSON, table_uuid, rows.values(), salt=salt)
     return LedgerPage(reference, rows), body
 
 

@@ -85,10 +85,11 @@ class OutcomePage:
             self._exceptions[item.log, item.partition, item.offset] = item
 
 
-def encode_outcome_page(table_uuid: uuid.UUID, outcomes: Outcomes) -> tuple[OutcomePage, bytes]:
-    """(the page, its object's bytes) of at least one outcome."""
+def encode_outcome_page(table_uuid: uuid.UUID, outcomes: Outcomes, salt: bytes = b"") -> tuple[OutcomePage, bytes]:
+    """(the page, its object's bytes) of at least one outcome; `salt` as in `encode_page`."""
     rows = map(encode_outcome, outcomes.items)
-    reference, body = encode_page(PageKind.OUTCOMES, OUTCOME_SCHEMA_JSON, table_uuid, rows, covers_of(outcomes))
+    covers = covers_of(outcomes)
+    reference, body = encode_page(PageKind.OUTCOMES, OUTCOME_SCHEMA_JSON, table_uuid, rows, covers, salt)
     return OutcomePage(reference, outcomes), body
 
 

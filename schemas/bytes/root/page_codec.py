@@ -39,6 +39,8 @@ class PageKind(StrEnum):
 
     LEDGER = "ledger"
     OUTCOMES = "outcomes"
+    CONDEMNED = "condemned"
+    KEPT = "kept"
 
 
 def encode_page(
@@ -47,10 +49,14 @@ def encode_page(
     table_uuid: uuid.UUID,
     rows: Iterable[bytes],
     covers: tuple[CoveredOffset, ...] = (),
+    salt: bytes = b"",
 ) -> tuple[PageReference, bytes]:
-    """(the reference that a root needs, the object's bytes) of at least one row, encoded by `schema_json`."""
+    """(the reference that a root needs, the object's bytes) of at least one row, encoded by `schema_json`.
+
+    `salt`: another one makes another object of the same rows, under another name.
+    """
     rows = list(rows)
-    sync = hashlib.sha256(b"pages of " + table_uuid.bytes).digest()[:SYNC_BYTES]
+    sync = hashlib.sha256(b"pages of " + table_uuid.bytes + salt).digest()[:SYNC_BYTES]
     metadata = _metadata(kind, schema_json, table_uuid)
     body = encode_container(metadata, rows, sync, pack=compress, block_bytes=PAGE_BLOCK_BYTES)
     digest = hashlib.sha256(body).digest()
@@ -78,6 +84,16 @@ def decode_page(
         raise Corrupt(_CODE, f"{name}: {len(body)} bytes are stored, the root says {reference.size_in_bytes}")
     if hashlib.sha256(body).digest() != reference.digest:
         raise Corrupt(_CODE, f"{name}: the bytes are not those that the root names by digest")
+    blocks = page_blocks(body, kind, schema_json, table_uuid, name=name)
+    if sum(len(plain) for _, plain in blocks) != reference.content_bytes:
+        raise Corrupt(_CODE, f"{name}: the rows do not take the {reference.content_bytes} bytes that the root says")
+    return blocks
+
+
+def page_blocks(
+    body: bytes, kind: PageKind, schema_json: bytes, table_uuid: uuid.UUID, *, name: str
+) -> list[tuple[int, bytes]]:
+    """The blocks of a page whose bytes are proven; arguments, result and `Raises` as `decode_page`."""
     try:
         head = read_head(body)
         profile = head.metadata.get(PROFILE_KEY)
@@ -86,12 +102,9 @@ def decode_page(
         for key, value in _metadata(kind, schema_json, table_uuid).items():
             if head.metadata.get(key) != value:
                 raise Unreadable(f"{key} is {head.metadata.get(key)!r:.80}")
-        blocks = [(block.count, decompress(block.packed)) for block in read_blocks(body, head)]
+        return [(block.count, decompress(block.packed)) for block in read_blocks(body, head)]
     except Unreadable as error:
         raise Corrupt(_CODE, f"{name}: {error}") from None
-    if sum(len(plain) for _, plain in blocks) != reference.content_bytes:
-        raise Corrupt(_CODE, f"{name}: the rows do not take the {reference.content_bytes} bytes that the root says")
-    return blocks
 
 
 def location_of(reference: PageReference) -> Location:

@@ -37,7 +37,7 @@ from rootline.schemas.bytes.values.avro_container import (
 from rootline.schemas.bytes.values.avro_primitives import Unreadable
 from rootline.schemas.bytes.values.zstd_frame import PLAIN_BYTES_MAX, decompress
 from rootline.schemas.errors import Corrupt, Internal
-from rootline.schemas.field_ids import PROFILE
+from rootline.schemas.field_ids import PROFILE, PROFILE_OF_EXPIRY
 from rootline.schemas.root_header import RootHeader
 
 ROOT_ENTRIES_MAX: Final = 262_144
@@ -47,6 +47,7 @@ _DIGEST_KEY: Final = "rootline.digest"
 _ENTRIES_KEY: Final = "rootline.entries"
 _BLOCKS_KEY: Final = "rootline.blocks"
 _DIGEST_ZEROS: Final = b"0" * 64
+_PROFILES: Final = (PROFILE.encode(), PROFILE_OF_EXPIRY.encode())
 _CODE: Final = "root-corrupt"
 
 
@@ -176,8 +177,8 @@ def _proven_digest(body: bytes, head: Head, block_digests: Sequence[bytes]) -> b
 
 def _check_profile(metadata: Mapping[str, bytes], name: str) -> None:
     profile = metadata.get(PROFILE_KEY)
-    if profile != PROFILE.encode() or metadata.get("format-version") != FORMAT_VERSION:
-        raise Corrupt("profile-unknown", f"{name}: format profile {profile!r:.60}, this version reads {PROFILE}")
+    if profile not in _PROFILES or metadata.get("format-version") != FORMAT_VERSION:
+        raise Corrupt("profile-unknown", f"{name}: format profile {profile!r:.60}, this version reads {PROFILE} and 2")
     if metadata.get("content") != CONTENT:
         raise Corrupt(_CODE, f"{name}: the content is {metadata.get('content')!r:.60}, not a root")
 

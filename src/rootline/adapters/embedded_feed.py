@@ -43,6 +43,11 @@ class EmbeddedFeed:
         self._end = 0
         self._told_end = False
 
+    @property
+    def parking(self) -> None:
+        """Not needed: the log keeps what is undecided."""
+        return None
+
     async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
         """The one assignment first, then records."""
         if self._identity is None:
@@ -80,6 +85,13 @@ class EmbeddedFeed:
 
     async def hold(self, answers: Sequence[Answer]) -> None:
         """Nothing to do: on one partition a `create` follows the rejections, and its root's offset passes them."""
+
+    async def confirm(self, term: int) -> None:
+        """Nothing to do: on one partition, what was rejected before a table existed comes before its root's offset."""
+
+    def paused(self) -> Sequence[Partition]:
+        """None, ever."""
+        return ()
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """Read from the log directly."""

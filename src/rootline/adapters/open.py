@@ -8,6 +8,7 @@ vendor's library is imported only for a URL that needs it.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import time
@@ -24,8 +25,10 @@ from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.local.file_system import check_file_system
 from rootline.adapters.local.lake_lock import LakeLock
+from rootline.adapters.local.object_remover import LocalObjectRemover
 from rootline.adapters.local.object_store import LocalObjectStore
 from rootline.adapters.memory.intent_log import MemoryIntentLog
+from rootline.adapters.memory.object_remover import MemoryObjectRemover
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.adapters.s3.settings import S3Settings
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
@@ -37,6 +40,8 @@ from rootline.adapters.sqlite.settings import EmbeddedLogSettings
 from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.intent_log import IntentLog, IntentSink, VerdictSource
 from rootline.ports.log_archive import LogArchive
+from rootline.ports.log_keeps import AskLogKeeps, LogKeeps
+from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.model_faults import invalid_settings
@@ -117,6 +122,19 @@ def open_store(url: str, settings: StoreSettings | None = None) -> ObjectStore:
     raise Invalid("setting-invalid", f"warehouse {url!r}: the scheme {scheme}:// is not known: {_FORMS}")
 
 
+def open_remover(url: str, store: ObjectStore, settings: StoreSettings | None = None) -> ObjectRemover:
+    """What removes objects of the warehouse `url`, whose open store is `store`: for workers only. Raises `Invalid`."""
+    folder = local_folder(url)
+    if folder is not None:
+        return LocalObjectRemover(folder)
+    if isinstance(store, MemoryObjectStore):
+        return MemoryObjectRemover(store)
+    bucket, prefix = _bucket_and_prefix(url)
+    with _extra("s3", "an s3:// warehouse"):
+        from rootline.adapters.s3.object_remover import S3ObjectRemover
+    return S3ObjectRemover(bucket, prefix, (settings or store_settings()).s3)
+
+
 def open_log(url: str | None, warehouse: str) -> IntentLog:
     """The intent log `url`, or, for `None`, the one embedded in the warehouse's folder.
 
@@ -185,6 +203,21 @@ def open_stored_log(url: str | None, warehouse: str) -> SqliteIntentLog:
             "log-unavailable", f"{folder or url}: there is no log here: check the warehouse or the log's URL"
         )
     return SqliteIntentLog(folder)
+
+
+def open_log_keeps(url: str | None) -> AskLogKeeps:
+    """How the log `url` is asked for how long it keeps records. Raises `Invalid` (`setting-invalid`)."""
+    if is_kafka(url):
+        settings = kafka_settings(url)
+        with _extra("kafka", "a kafka:// log"):
+            from rootline.adapters.kafka.frontier.retention import kafka_keeps
+        return partial(kafka_keeps, settings)
+
+    async def of_settings() -> LogKeeps:
+        embedded = store_settings().embedded_log
+        return LogKeeps(math.ceil(embedded.records_retention_s), math.ceil(embedded.dead_letters_retention_s))
+
+    return of_settings
 
 
 def is_kafka(url: str | None) -> bool:

@@ -26,6 +26,7 @@ from rootline.cli.commands import (
     look,
     maintenance,
     publish,
+    quarantine,
     restore,
     scan,
     services,
@@ -72,6 +73,7 @@ app.add_typer(catalog.app, name="catalog")
 app.add_typer(store.app, name="store")
 app.add_typer(topics.app, name="topics")
 app.add_typer(dlq.app, name="dlq")
+app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(config.app, name="config")
 
 

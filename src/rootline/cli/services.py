@@ -67,7 +67,9 @@ async def _run(
             coordinator = CoordinatorService(store=parts.store, log=parts.coordinator_log(), settings=settings)
         if Role.WORKER in roles:
             registry = None if coordinator is None else coordinator.metrics.registry
-            worker = WorkerService(store=parts.store, log=parts.log, registry=registry)
+            worker = WorkerService(
+                store=parts.store, log=parts.log, registry=registry, remover=parts.remover, keeps=parts.keeps
+            )
         if coordinator is not None:
             listens = await _serve_coordinator(around, warehouse, coordinator, worker, settings, http_port)
             running.append(asyncio.ensure_future(coordinator.run()))

@@ -97,6 +97,13 @@ class EmbeddedHost:
             await self._hosting
 
     async def _host(self, parts: LakeParts) -> None:
+        try:
+            await self._host_when_locked(parts)
+        finally:
+            if parts.remover is not None:
+                await parts.remover.close()
+
+    async def _host_when_locked(self, parts: LakeParts) -> None:
         delay_s = _RESTART_DELAY_S
         while not self._stopping:
             try:
@@ -159,4 +166,11 @@ def _modest_worker(parts: LakeParts, registry: CollectorRegistry) -> WorkerServi
     settings = worker_settings()
     unsaid = {name: value for name, value in _MODEST.items() if name not in settings.model_fields_set}
     chosen = settings.model_copy(update=unsaid)
-    return WorkerService(store=parts.store, log=parts.log, settings=chosen, registry=registry)
+    return WorkerService(
+        store=parts.store,
+        log=parts.log,
+        settings=chosen,
+        registry=registry,
+        remover=parts.remover,
+        keeps=parts.keeps,
+    )

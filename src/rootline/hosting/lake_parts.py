@@ -20,11 +20,15 @@ from rootline.adapters.open import (
     open_embedded_feed,
     open_lock,
     open_log,
+    open_log_keeps,
+    open_remover,
     open_store,
     open_writer_log,
 )
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.ports.intent_feed import CoordinatorLog
+from rootline.ports.log_keeps import AskLogKeeps
+from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 
 
@@ -39,11 +43,16 @@ class LakeParts:
     log: WriterLog
     coordinator_log: Callable[[], CoordinatorLog]
     lock: LakeLock | None
+    remover: ObjectRemover | None = None
+    """For the worker, and no one else."""
+    keeps: AskLogKeeps | None = None
 
     async def close(self) -> None:
         """Close the store and the log, and give the lock back."""
         async with contextlib.AsyncExitStack() as closing:
             closing.push_async_callback(self.store.close)
+            if self.remover is not None:
+                closing.push_async_callback(self.remover.close)
             closing.push_async_callback(self.close_log)
 
     async def close_log(self) -> None:
@@ -58,7 +67,15 @@ async def open_parts(warehouse: str, log: str | None) -> LakeParts:
     store = open_store(warehouse)
     try:
         if is_kafka(log):
-            return LakeParts(store, open_writer_log(log, warehouse), partial(open_coordinator_log, log), None)
+            remover = open_remover(warehouse, store)
+            return LakeParts(
+                store,
+                open_writer_log(log, warehouse),
+                partial(open_coordinator_log, log),
+                None,
+                remover,
+                open_log_keeps(log),
+            )
         return embedded_parts(store, warehouse, log)
     except BaseException:
         await store.close()
@@ -68,7 +85,8 @@ async def open_parts(warehouse: str, log: str | None) -> LakeParts:
 def embedded_parts(store: ObjectStore, warehouse: str, log: str | None) -> LakeParts:
     """The parts of a lake whose log is embedded, with a `store` that is open already."""
     lock, embedded = open_lock(warehouse, log), open_log(log, warehouse)
-    return LakeParts(store, embedded, partial(open_embedded_feed, embedded, log, warehouse), lock)
+    feed, remover = partial(open_embedded_feed, embedded, log, warehouse), open_remover(warehouse, store)
+    return LakeParts(store, embedded, feed, lock, remover, open_log_keeps(log))
 
 
 def embedded_settings(warehouse: str, settings: CoordinatorSettings | None = None) -> CoordinatorSettings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rootline.adapters.open import WriterLog
+from rootline.ports.intent_log import NewRecord
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.verdict import Verdict
 
@@ -16,13 +17,15 @@ class LogOnDemand:
         self._open_log = open_log
         self._log: WriterLog | None = None
 
-    async def publish(self, key: bytes, value: bytes) -> LogPosition:
+    async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
         """As the log's own."""
-        return await self.opened().publish(key, value)
+        return await self.opened().publish(key, value, oldest_file_ms=oldest_file_ms)
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
+    async def publish_many(
+        self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
+    ) -> list[LogPosition]:
         """As the log's own."""
-        return await self.opened().publish_many(records)
+        return await self.opened().publish_many(records, oldest_file_ms=oldest_file_ms)
 
     async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:
         """As the log's own."""

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rootline.maintenance.property_values import whole_number
+from rootline.maintenance.expiry_limits import EXPIRE
+from rootline.maintenance.property_values import switch, whole_number
 from rootline.schemas.bytes.leaf.leaf_codec import MAX_ENTRIES
 
 
@@ -24,6 +25,7 @@ class FlushLimits:
     how many delete leaves a flush writes for single data leaves that are there already; vectors of further ones go to
     leaves that belong to none. From `hard_entries` rows on, or a root of `hard_bytes`, the coordinator itself flushes.
     `retained_bytes`: what the roots of one hour may take; while they would take more, a flush is due much earlier.
+    `stays_small`: its old versions expire, so that it is worth while to keep the roots of its newest ones short.
     """
 
     data_files: int = 1_000
@@ -35,6 +37,7 @@ class FlushLimits:
     hard_entries: int = 5_000
     hard_bytes: int = 16_000_000
     retained_bytes: int = 4_000_000_000
+    stays_small: bool = False
 
     @staticmethod
     def of_properties(properties: Mapping[str, str]) -> FlushLimits:
@@ -62,19 +65,23 @@ class FlushLimits:
             retained_bytes=whole_number(properties, "rootline.flush.retained-bytes", defaults.retained_bytes, 2**50),
             hard_entries=whole_number(properties, "rootline.flush.hard-entries", above, 2**33),
             hard_bytes=whole_number(properties, "rootline.flush.hard-bytes", above_bytes, 2**33),
+            stays_small=switch(properties, EXPIRE, default=False),
         )
 
     def at_pace(self, root_bytes: int, commits_per_s: float) -> FlushLimits:
         """The limits of a table whose commits write roots of about `root_bytes`.
 
         Each commit writes a root, and roots are kept: ten of 1 MB a second are 36 GB an hour. Where that is more than
-        `retained_bytes`, few rows are enough for a flush, because every later root is shorter by them.
+        `retained_bytes`, or commits of a table that stays small come faster than `FAST_PER_S`, few rows are enough for
+        a flush, because every later root is shorter by them.
         """
-        if root_bytes * commits_per_s * 3_600 <= self.retained_bytes:
+        is_fast = self.stays_small and commits_per_s > FAST_PER_S
+        if not is_fast and root_bytes * commits_per_s * 3_600 <= self.retained_bytes:
             return self
         return replace(self, data_files=min(self.data_files, FEW_FILES), vectors=min(self.vectors, FEW_VECTORS))
 
 
+FAST_PER_S: Final = 1.0
 FEW_FILES: Final = 100
 FEW_VECTORS: Final = 20
 """With fewer rows a flush is not worth a leaf, however fast commits are."""

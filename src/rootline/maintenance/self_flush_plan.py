@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Generator
 from dataclasses import replace
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 from rootline.maintenance.flush_limits import FlushLimits
@@ -97,7 +98,12 @@ def _is_past(state: TableState, limits: FlushLimits, times: int) -> bool:
 
 
 def _limits(state: TableState) -> FlushLimits:
+    return _limits_of(tuple(state.definition.properties.items()))
+
+
+@lru_cache(maxsize=256)
+def _limits_of(properties: tuple[tuple[str, str], ...]) -> FlushLimits:
     try:
-        return FlushLimits.of_properties(state.definition.properties)
+        return FlushLimits.of_properties(dict(properties))
     except Invalid:  # the worker says so; commits go on
         return FlushLimits()

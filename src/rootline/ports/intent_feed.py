@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rootline.ports.intent_log import VerdictSink
+from rootline.ports.parking import ParkedTable, ParkingLot
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
 from rootline.schemas.root_header import PartitionOffset
@@ -36,12 +37,18 @@ class Assigned:
 
     Empty when there are more readers than partitions. `poison_candidates`: a reader crashed, and it may have been
     decoding any of the records before these offsets. `answered`: rejections that an earlier reader has told, or was
-    about to tell, of records that come now; they must be told again and nothing else.
+    about to tell, of records that come now; they must be told again and nothing else. `parked`: what earlier readers
+    have parked of these partitions; for its tables it comes before everything else. `retention_s`: how long the log
+    keeps records at least, whether or not they were decided; `None`: until they are.
     """
 
     starts: tuple[PartitionOffset, ...]
     poison_candidates: tuple[PartitionOffset, ...] = ()
     answered: tuple[Answer, ...] = ()
+    parked: tuple[ParkedTable, ...] = ()
+    retention_s: float | None = None
+    term: int = 0
+    """For `confirm`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +123,21 @@ class IntentFeed(Protocol):
 
         Raises:
             Unavailable: `log-unavailable`, they must not be told: others may have the partitions now, or there is no
-            room for more until `decided` passes some of them.
+            room for more until `decided` passes some of them (`paused`).
             OutcomeUnknown: `publish-unknown`; hold them again before they are told.
         """
+        ...
+
+    async def confirm(self, term: int) -> None:
+        """The partitions of the assignment with this term are still this reader's; the log has said so after the call.
+
+        Raises:
+            Unavailable: `log-unavailable`, it has not: others may have them, and decide their records.
+        """
+        ...
+
+    def paused(self) -> Sequence[Partition]:
+        """Partitions without room for more answers: no records come of them until `decided` passes some."""
         ...
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
@@ -174,6 +193,11 @@ class AnsweringSink(VerdictSink, Protocol):
 
 class CoordinatorLog(IntentFeed, AnsweringSink, Protocol):
     """A coordinator's side of a log."""
+
+    @property
+    def parking(self) -> ParkingLot | None:
+        """Where records are parked; `None`: the log keeps what is undecided, so no table needs that."""
+        ...
 
     async def close(self) -> None:
         """Leave at once, so that others can take over without waiting; give back connections."""

@@ -15,16 +15,27 @@ from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
 from rootline.schemas.verdict import Verdict
 
+NewRecord = tuple[bytes, bytes] | tuple[bytes, bytes, bytes | None]
+"""Key and value; perhaps what the writer says of the content (`rootline.schemas.bytes.log.stated_content`)."""
+
 
 class IntentSink(Protocol):
     """Where writers publish."""
 
-    async def publish(self, key: bytes, value: bytes) -> LogPosition:
-        """Append one record; durable when it returns. Raises `Unavailable`, or `OutcomeUnknown` (safe to resend)."""
+    async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
+        """Append one record; durable when it returns. Raises `Unavailable`, or `OutcomeUnknown` (safe to resend).
+
+        `oldest_file_ms`: when the first file that the intent brings was uploaded, by the store's date.
+        """
         ...
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
-        """Append (key, value) records in order, all or none."""
+    async def publish_many(
+        self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
+    ) -> list[LogPosition]:
+        """Append records in order, all or none. What is said of a content is delivered as a header.
+
+        `oldest_file_ms`: of all of them together.
+        """
         ...
 
 

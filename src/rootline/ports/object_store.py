@@ -90,6 +90,13 @@ class ObjectStore(Protocol):
         """The keys under `prefix` (which ends in `/`), ascending; the first `limit` of them."""
         ...
 
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        """When an object was stored: the store's own date, milliseconds since the epoch.
+
+        `None`: there is none, or it may not be read. The key is never absolute.
+        """
+        ...
+
     async def folders(self, prefix: str) -> Sequence[str]:
         """The prefixes, one level below `prefix` (empty, or ends in `/`) and each ending in `/`, that hold keys.
 

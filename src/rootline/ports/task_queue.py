@@ -21,6 +21,7 @@ class TaskKind(StrEnum):
 
     ROOT = "root"  # its own rows
     LEAVES = "leaves"  # and their manifest vectors
+    HISTORY = "history"  # what is no longer needed
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,11 @@ class FaultyObjectStore:
         await self._next(Operation.LIST, prefix)
         return await self._inner.list(prefix, limit=limit)
 
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        """The date, or `Unavailable`."""
+        await self._next(Operation.GET, key)
+        return await self._inner.stored_ms(key)
+
     async def folders(self, prefix: str) -> Sequence[str]:
         """The folders, or `Unavailable`."""
         await self._next(Operation.LIST, prefix)

@@ -48,6 +48,10 @@ class LyingObjectStore:
         """The keys under `prefix`, ascending; the first `limit` of them."""
         return Listing(sorted(key for key in self._objects if key.startswith(prefix))[:limit], None)
 
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        """0 for everything that there is: this store has no clock."""
+        return 0 if key in self._objects else None
+
     async def folders(self, prefix: str) -> Sequence[str]:
         """The prefixes one level below `prefix`, ascending."""
         rests = (key[len(prefix) :] for key in self._objects if key.startswith(prefix))

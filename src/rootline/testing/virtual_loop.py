@@ -59,6 +59,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Virtual seconds since the loop began."""
         return self._jumping.now_s
 
+    async def shutdown_default_executor(self, *_: object) -> None:
+        """There is no thread to wait for; the loop's own way starts one, and time would not wait for its answer."""
+
 
 def run_virtually(main: Coroutine[Any, Any, T]) -> T:
     """Run `main` to its end in virtual time. Raises `Deadlock` if it can never end."""

@@ -17,7 +17,7 @@ from rootline.client.write.data_file_writer import write_files
 from rootline.client.write.new_files import are_many
 from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.errors import Invalid
-from rootline.schemas.intent import DataFile, Intent, IntentKind
+from rootline.schemas.intent import DataFile, GenericStatistics, Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition
 from tests.client.conftest import SCHEMA
 
@@ -214,3 +214,41 @@ def test_changes_show_the_files_of_a_leaf(lake: Lake, planes: TableHandle) -> No
     changes = planes.changes(from_version=0)
     assert len(changes.added_files) == 4
     assert isinstance(planes, rootline.TableHandle)
+
+
+def generic(carrier: str, at: int, **said: object) -> DataFile:
+    name = GenericStatistics(field_id=2, lower_value=carrier, upper_value=carrier)
+    number = GenericStatistics(**{"field_id": 1, "lower_bound": at.to_bytes(8, "little"), **said})
+    return DataFile(
+        location=f"data/{carrier}-{at}.parquet", record_count=1, file_size_in_bytes=9, statistics=(name, number)
+    )
+
+
+def test_many_files_given_one_by_one_with_generic_statistics_become_a_leaf(lake: Lake, planes: TableHandle) -> None:
+    planes.add_files([generic(carrier, at) for at, carrier in enumerate(["WN", "AA", "UA", "DL"])])
+    assert leaf_rows(lake, planes) == [(ContentType.DATA_MANIFEST, Status.ADDED, 4)]
+    assert [task.location for task in planes.scan().plan()] == [
+        "data/AA-1.parquet",
+        "data/DL-3.parquet",
+        "data/UA-2.parquet",
+        "data/WN-0.parquet",
+    ]
+    assert [task.location for task in planes.scan("carrier = 'DL'").plan()] == ["data/DL-3.parquet"]
+    assert [task.location for task in planes.scan("id < 0").plan()] == []
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"value_count": 2}, "more values than the file has rows: value_count 2, 1 rows"),
+        ({"lower_bound": b"\x01"}, r"statistics of id 1 \(id, long\): lower bound"),
+        ({"field_id": 77}, "statistics of id 77: the table has no such column"),
+    ],
+)
+def test_of_many_files_the_one_with_wrong_statistics_is_named_as_if_it_came_alone(
+    planes: TableHandle, said: dict[str, object], reason: str
+) -> None:
+    files = [generic(carrier, at) for at, carrier in enumerate(["WN", "AA", "UA", "DL"])]
+    with pytest.raises(Invalid, match=reason) as caught:
+        planes.add_files([*files, generic("HA", 9, **said)])
+    assert caught.value.code == "statistics-invalid"

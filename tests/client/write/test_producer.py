@@ -10,9 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.client.lake import Lake
+from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle
+from rootline.client.trace.replay import replay
 from rootline.connect import connect
+from rootline.hosting.log_on_demand import LogOnDemand
+from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Invalid, OutcomeUnknown
 from rootline.schemas.intent import Intent, IntentKind, RemovedFile
 from rootline.schemas.verdict import VerdictKind
@@ -27,6 +32,17 @@ def removal(table: TableHandle, intent_id: str | None = None) -> Intent:
         kind=IntentKind.REMOVE,
         remove_files=(RemovedFile(location=location),),
     )
+
+
+def letters_of(lake: Lake) -> list[DeadLetter]:
+    """All dead letters."""
+
+    async def all_of(session: Session) -> list[DeadLetter]:
+        log = session.log.opened() if isinstance(session.log, LogOnDemand) else session.log
+        assert isinstance(log, SqliteIntentLog)
+        return await log.dead_letters()
+
+    return lake.holder.run(all_of)
 
 
 @pytest.fixture
@@ -65,6 +81,54 @@ def test_a_writer_that_starts_again_with_its_own_count_repeats_nothing(lake: Lak
         with lake.producer(writer_id="ingest-7") as producer:
             kinds.append(producer.publish(intent, writer_sequence=41).verdict().kind)
     assert kinds == [VerdictKind.COMMITTED, VerdictKind.DUPLICATE]
+
+
+def test_a_writer_that_uses_a_number_again_for_other_data_is_told_so(lake: Lake, flights: TableHandle) -> None:
+    flights.append({"id": [1], "carrier": ["UA"], "delay": [0.0]})
+    flights.append({"id": [2], "carrier": ["AA"], "delay": [0.0]})
+    first, second = (
+        removal(flights).model_copy(update={"remove_files": (RemovedFile(location=task.location),)})
+        for task in flights.scan().plan()
+    )
+    with lake.producer(writer_id="ingest-7") as producer:
+        assert producer.publish(first, writer_sequence=0).verdict().kind is VerdictKind.COMMITTED
+        receipt = producer.publish(second, writer_sequence=0)
+        verdict = receipt.verdict()
+        assert (verdict.kind, verdict.code) == (VerdictKind.REJECTED, "sequence-reused")
+        assert "sequence 0 of writer 'ingest-7' was committed in version 3" in (verdict.message or "")
+        assert producer.publish(receipt).verdict().code == "sequence-reused"
+        fresh = second.model_copy(update={"intent_id": str(uuid.uuid4())})
+        assert producer.publish(fresh, writer_sequence=1).verdict().kind is VerdictKind.COMMITTED
+    [letter, _] = letters_of(lake)
+    assert letter.code == "sequence-reused"
+
+
+@pytest.mark.parametrize("content", ["", "offsets 100 to 200"])
+def test_a_replay_in_other_files_is_a_duplicate_where_the_writer_says_what_it_holds(
+    lake: Lake, flights: TableHandle, content: str
+) -> None:
+    flights.append({"id": [1], "carrier": ["UA"], "delay": [0.0]})
+    flights.append({"id": [2], "carrier": ["AA"], "delay": [0.0]})
+    kinds = []
+    for task in flights.scan().plan():
+        again = removal(flights).model_copy(update={"remove_files": (RemovedFile(location=task.location),)})
+        with lake.producer(writer_id="ingest-7") as producer:
+            kinds.append(producer.publish(again, writer_sequence=7, content=content).verdict().kind)
+    assert kinds == [VerdictKind.COMMITTED, VerdictKind.DUPLICATE]
+
+
+def test_a_replayed_dead_letter_says_what_its_record_said(lake: Lake, flights: TableHandle) -> None:
+    flights.append({"id": [1], "carrier": ["UA"], "delay": [0.0]})
+    flights.append({"id": [2], "carrier": ["AA"], "delay": [0.0]})
+    tasks = flights.scan().plan()
+    with lake.producer(writer_id="ingest-7") as producer:
+        for task in tasks:
+            intent = removal(flights).model_copy(update={"remove_files": (RemovedFile(location=task.location),)})
+            producer.publish(intent, writer_sequence=0).verdict()
+    letters = letters_of(lake)
+    [one] = list(lake.holder.iterate(lambda session: replay(session, letters, timeout_s=30)))
+    assert one.verdict is not None
+    assert one.verdict.code == "sequence-reused"
 
 
 def test_a_writer_of_its_own_name_must_count(lake: Lake, filled: TableHandle) -> None:

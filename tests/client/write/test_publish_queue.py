@@ -17,6 +17,7 @@ from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client.session.session import Session, nothing_known
 from rootline.client.write.publish_queue import PublishQueue, Queued
 from rootline.connect import connect
+from rootline.ports.intent_log import NewRecord
 from rootline.schemas.bytes.log.intent_codec import decode_intent
 from rootline.schemas.errors import Invalid, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.intent import DataFile, GenericStatistics, Intent, IntentKind
@@ -47,19 +48,21 @@ def of_mixed_sizes(number: int) -> Intent:
 class ScriptedLog(MemoryIntentLog):
     """Fails as it is told, before or after it has appended."""
 
-    def __init__(self, *script: Callable[[Sequence[tuple[bytes, bytes]]], RootlineError | None]) -> None:
+    def __init__(self, *script: Callable[[Sequence[NewRecord]], RootlineError | None]) -> None:
         super().__init__()
         self.script = list(script)
         self.batches: list[int] = []
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
+    async def publish_many(
+        self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
+    ) -> list[LogPosition]:
         self.batches.append(len(records))
         error = self.script.pop(0)(records) if self.script else None
         if isinstance(error, OutcomeUnknown):
             await super().publish_many(records[: len(records) // 2])
         if error is not None:
             raise error
-        return await super().publish_many(records)
+        return await super().publish_many(records, oldest_file_ms=oldest_file_ms)
 
     async def numbers(self) -> list[int | None]:
         records = await self.read(0, limit=10_000, wait_s=0)
@@ -115,8 +118,8 @@ async def test_an_intent_that_cannot_be_sent_is_refused_alone() -> None:
 
 
 async def test_when_the_log_refuses_one_of_several_the_others_go_through_in_order() -> None:
-    def too_large(records: Sequence[tuple[bytes, bytes]]) -> RootlineError | None:
-        over = any(b"intent-1" in value for _, value in records)
+    def too_large(records: Sequence[NewRecord]) -> RootlineError | None:
+        over = any(b"intent-1" in record[1] for record in records)
         return Invalid("intent-too-large", "over the topic's limit") if over else None
 
     log, queue = ScriptedLog(*[too_large] * 9), PublishQueue()

@@ -33,7 +33,14 @@ pytestmark = pytest.mark.services
 def named(kafka_service: KafkaService, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
     """Topics named by the environment."""
     settings = kafka_service.with_topics(partitions=2)
-    for name in ("intents_topic", "verdicts_topic", "dead_letters_topic", "frontiers_topic", "group_id"):
+    for name in (
+        "intents_topic",
+        "verdicts_topic",
+        "dead_letters_topic",
+        "frontiers_topic",
+        "parked_topic",
+        "group_id",
+    ):
         monkeypatch.setenv(f"ROOTLINE_KAFKA__{name.upper()}", getattr(settings, name))
     return settings
 
@@ -98,7 +105,7 @@ def test_what_retention_removed_is_told_and_passed(run: Run, named: KafkaSetting
 
     shown = run(*words)
     assert shown.code == 1
-    assert "retention removed undecided records, offsets 5 to 11 (7); go on at offset 12" in shown.lines[0]
+    assert "retention removed records that may be undecided, offsets 5 to 11 (7); go on at offset 12" in shown.lines[0]
     (record,) = run(*words, "--yes", "--json").records
     assert (record["partition"], record["removed"], record["accepted"]) == (0, 7, True)
     assert asyncio.run(read(named)) == {0: list(range(12, 20)), 1: []}

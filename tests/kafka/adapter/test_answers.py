@@ -102,7 +102,7 @@ async def test_over_the_limit_nothing_more_is_held_until_the_offset_moves(kafka_
         await owner.feed.hold([answer(n, f"{n}" * 60, log=log, partition=0) for n in range(900)])
         more = [answer(n, f"{n}" * 200, log=log, partition=0) for n in range(900, 1_000)]
         big = [answer(n, f"{n}" * 1_000, log=log, partition=0) for n in range(900, 1_000)]
-        with pytest.raises(Unavailable, match="wait for their partition's offset"):
+        with pytest.raises(Unavailable, match="wait for the offset of their partition"):
             await owner.feed.hold(big)
         await owner.decided(0, 900)
         await owner.feed.hold(more)

@@ -26,7 +26,11 @@ async def test_the_assignment_comes_first_and_starts_at_the_beginning_never_at_t
         await member.until(lambda: len(member.records) == 3)
 
         log = topic_identity(settings, settings.intents_topic).log
-        assert member.events == [Assigned(tuple(PartitionOffset(log, number, 0) for number in range(4)))]
+        [told] = member.events
+        assert isinstance(told, Assigned)
+        assert told.starts == tuple(PartitionOffset(log, number, 0) for number in range(4))
+        assert (told.poison_candidates, told.answered, told.parked) == ((), (), ())
+        assert (told.retention_s, told.term) == (settings.intents_retention_min_hours * 3_600, 1)
         assert [record.position for record in member.records] == [LogPosition(log, 2, offset) for offset in range(3)]
 
 

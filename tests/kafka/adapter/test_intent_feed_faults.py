@@ -28,6 +28,12 @@ CLOSING_S = 15
 """More than any deadline of a request here, and less than what waits for the other side's last word."""
 
 
+@pytest.fixture
+def kafka_service(mortal_kafka: KafkaService) -> KafkaService:
+    """Not the broker of the other files: the tests here kill it, and have it hang."""
+    return mortal_kafka
+
+
 async def decided_in_the_end(member: Member, partition: int, next_offset: int) -> None:
     """Said until it is remembered, as coordinators do."""
     async with asyncio.timeout(PATIENCE_S):

@@ -12,6 +12,7 @@ from rootline.adapters.kafka.intent_sink import KafkaIntentSink
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import create_topics, topic_identity
 from rootline.schemas.errors import Invalid, Unavailable
+from rootline.schemas.log_position import oldest_file_of
 from tests.kafka.reading import lower_limit, records_on
 from tests.services.kafka_service import KafkaService
 from tests.services.service_process import HOST, free_port
@@ -30,6 +31,18 @@ async def test_a_published_record_is_on_the_log_at_the_position_that_was_told(
     assert position.log == topic_identity(settings, settings.intents_topic).log
 
 
+async def test_what_a_writer_says_of_its_files_is_a_header_beside_that_of_json(
+    sink: KafkaIntentSink, settings: KafkaSettings
+) -> None:
+    await sink.publish(b"demo.flights", b"\xc3\x01value", oldest_file_ms=17)
+    await sink.publish(b"demo.flights", b"{}", oldest_file_ms=18)
+    await sink.publish(b"demo.flights", b"{}")
+
+    held = [tuple(found.headers.items()) for found in records_on(settings, settings.intents_topic)]
+    assert [oldest_file_of(headers) for headers in held] == [17, 18, None]
+    assert [len(headers) for headers in held] == [1, 2, 1]
+
+
 async def test_records_of_one_key_keep_their_order_and_nothing_is_lost_among_many_publishers(
     sink: KafkaIntentSink, settings: KafkaSettings
 ) -> None:
@@ -44,6 +57,18 @@ async def test_records_of_one_key_keep_their_order_and_nothing_is_lost_among_man
     for number in range(20):
         key = b"table-%d" % number
         assert [found.value for found in held if found.key == key] == [b"%s %d" % (key, n) for n in range(20)]
+
+
+async def test_what_is_said_of_a_content_is_a_header_beside_the_one_that_names_json(
+    sink: KafkaIntentSink, settings: KafkaSettings
+) -> None:
+    await sink.publish_many([(b"k", b"{}", b"said"), (b"k", b"\xc3\x01value", b"said"), (b"k", b"\xc3\x01value", None)])
+    headers = [dict(found.headers) for found in records_on(settings, settings.intents_topic)]
+    assert headers == [
+        {"content-type": b"application/json", "rootline.content": b"said"},
+        {"rootline.content": b"said"},
+        {},
+    ]
 
 
 async def test_several_records_are_appended_together_each_key_in_order(

@@ -27,6 +27,12 @@ Shared = Callable[..., SharedLog]
 
 
 @pytest.fixture
+def kafka_service(mortal_kafka: KafkaService) -> KafkaService:
+    """Not the broker of the other files: a test here kills it."""
+    return mortal_kafka
+
+
+@pytest.fixture
 def shared(kafka_service: KafkaService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shared:
     """`shared(delivery_timeout_s=1)`: a lake with topics of its own, which `rootline.connect` finds."""
 

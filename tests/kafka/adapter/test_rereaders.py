@@ -121,9 +121,9 @@ async def test_what_the_log_never_had_is_refused(member: Member) -> None:
 
 
 @pytest.mark.slow
-async def test_reading_again_goes_on_after_the_broker_was_away(kafka_service: KafkaService) -> None:
-    settings = kafka_service.with_topics(request_timeout_s=1)
-    broker = kafka_service.own()
+async def test_reading_again_goes_on_after_the_broker_was_away(mortal_kafka: KafkaService) -> None:
+    settings = mortal_kafka.with_topics(request_timeout_s=1)
+    broker = mortal_kafka.own()
     append(settings, 0, numbered(0, 10))
     async with member_of(settings) as member:
         await member.until(lambda: len(member.records) == 10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from rootline.adapters.kafka.frontier.retention import kafka_keeps
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topic_administration import KafkaTopics
 from rootline.adapters.kafka.topics import (
@@ -15,7 +16,9 @@ from rootline.adapters.kafka.topics import (
     topic_identity,
     topic_names,
 )
+from rootline.ports.log_keeps import LogKeeps
 from rootline.schemas.errors import Invalid, Unavailable
+from tests.kafka.feeding import add_partitions
 from tests.kafka.reading import records_on
 from tests.services.kafka_service import KafkaService
 from tests.services.service_process import HOST, free_port
@@ -27,11 +30,12 @@ RIGHT = {
     "verdicts": {},
     "dead-letters": {"max.message.bytes": "1114124", "retention.ms": WEEK},
     "frontiers": {"cleanup.policy": "compact"},
+    "parked": {"retention.ms": "-1", "max.message.bytes": "1114124"},
 }
 
 
 def make(settings: KafkaSettings, topic: str, **config: str) -> None:
-    """The four topics as they should be, but one with `config`."""
+    """The five topics as they should be, but one with `config`."""
     admin = AdminClient({"bootstrap.servers": settings.servers(), "log_level": 0})
     wrong = {name.replace("_", "."): value for name, value in config.items()}
     names = topic_names(settings)
@@ -46,6 +50,17 @@ def make(settings: KafkaSettings, topic: str, **config: str) -> None:
             break
 
 
+async def test_the_brokers_say_how_long_they_keep_intents_and_for_ever_is_no_time(kafka_service: KafkaService) -> None:
+    settings = kafka_service.settings()
+    with pytest.raises(Unavailable, match="do not say how long"):
+        await kafka_keeps(settings)
+    make(settings, "intents", retention_ms="86400000")
+    assert await kafka_keeps(settings) == LogKeeps(86_400, 7 * 24 * 3_600)
+    endless = kafka_service.settings()
+    make(endless, "intents", retention_ms="-1")
+    assert await kafka_keeps(endless) is None
+
+
 def test_topics_that_were_made_have_no_problem_but_their_single_copy(kafka_service: KafkaService) -> None:
     settings = kafka_service.settings()
 
@@ -56,9 +71,10 @@ def test_topics_that_were_made_have_no_problem_but_their_single_copy(kafka_servi
     problems = check_topics(settings)
     assert [(problem.setting, problem.weight) for problem in problems] == [
         ("the replication factor", Weight.ADVISED)
-    ] * 4
+    ] * 5
     assert topic_identity(settings, settings.intents_topic).partitions == 3
     assert topic_identity(settings, settings.frontiers_topic).partitions == 1
+    assert topic_identity(settings, settings.parked_topic).partitions == 3
 
 
 @pytest.mark.parametrize(
@@ -78,6 +94,10 @@ def test_topics_that_were_made_have_no_problem_but_their_single_copy(kafka_servi
         ("dead-letters", "retention.ms", "3600000", f"{WEEK} or more", "advised"),
         ("frontiers", "cleanup.policy", "delete", "compact", "refused"),
         ("frontiers", "cleanup.policy", "compact,delete", "compact", "refused"),
+        ("parked", "cleanup.policy", "compact", "delete", "refused"),
+        ("parked", "retention.ms", WEEK, "-1", "refused"),
+        ("parked", "retention.bytes", "1000000", "-1", "refused"),
+        ("parked", "max.message.bytes", "1048588", "1114124 or more", "advised"),
     ],
 )
 def test_a_setting_that_loses_records_is_named_with_the_value_it_needs(
@@ -111,6 +131,7 @@ def test_missing_topics_are_named(kafka_service: KafkaService) -> None:
         (settings.verdicts_topic, "missing"),
         (settings.dead_letters_topic, "missing"),
         (settings.frontiers_topic, "missing"),
+        (settings.parked_topic, "missing"),
     ]
     assert [str(problem) for problem in problems] == [
         f"topic {problem.topic} is missing: create it with `rootline topics create`" for problem in problems
@@ -127,20 +148,36 @@ def test_brokers_that_forget_offsets_sooner_than_the_log_its_records_are_named(k
     assert "set it to 11520 or more" in str(problem)
 
 
-def test_only_the_frontiers_topic_is_made_by_a_coordinator(kafka_service: KafkaService) -> None:
-    settings = kafka_service.with_topics()
+def test_only_the_coordinators_own_topics_are_made_by_a_coordinator(kafka_service: KafkaService) -> None:
+    settings = kafka_service.with_topics(partitions=3)
     admin = AdminClient({"bootstrap.servers": settings.servers(), "log_level": 0})
     assert complete_topics(settings) == ()
-    for future in admin.delete_topics([settings.frontiers_topic, settings.verdicts_topic]).values():
+    gone = [settings.frontiers_topic, settings.parked_topic, settings.verdicts_topic]
+    for future in admin.delete_topics(gone).values():
         future.result(10)
     for _ in range(1_000):  # the broker hears of it a little later
-        if sum(problem.found == "missing" for problem in check_topics(settings)) == 2:
+        if sum(problem.found == "missing" for problem in check_topics(settings)) == 3:
             break
 
-    assert complete_topics(settings) == (settings.frontiers_topic,)
+    assert set(complete_topics(settings)) == {settings.frontiers_topic, settings.parked_topic}
+    assert topic_identity(settings, settings.parked_topic).partitions == 3
     assert [problem.topic for problem in check_topics(settings) if problem.found == "missing"] == [
         settings.verdicts_topic
     ]
+
+
+def test_the_topic_of_parked_records_gets_the_partitions_that_the_intents_topic_gets(
+    kafka_service: KafkaService,
+) -> None:
+    settings = kafka_service.with_topics(partitions=1)
+    add_partitions(settings, 3)
+    found = []
+    while not found:  # the brokers hear of it a little later
+        found = [problem for problem in check_topics(settings) if problem.setting == "partitions"]
+    [problem] = found
+    assert (problem.topic, problem.found, problem.wanted) == (settings.parked_topic, "1", "3")
+    while complete_topics(settings) == () and topic_identity(settings, settings.parked_topic).partitions < 3:
+        pass  # the brokers hear of it a little later
 
 
 def test_the_log_appends_its_own_time(kafka_service: KafkaService) -> None:
@@ -175,7 +212,7 @@ def test_more_copies_than_brokers_are_refused_with_the_brokers_words(kafka_servi
 
 def test_two_topics_cannot_share_a_name(kafka_service: KafkaService) -> None:
     settings = kafka_service.settings(verdicts_topic="same", dead_letters_topic="same")
-    with pytest.raises(Invalid, match="four names"):
+    with pytest.raises(Invalid, match="five names"):
         check_topics(settings)
 
 

@@ -24,6 +24,12 @@ pytestmark = [pytest.mark.services, pytest.mark.slow]
 WRITERS = 16
 
 
+@pytest.fixture
+def kafka_service(mortal_kafka: KafkaService) -> KafkaService:
+    """Not the broker of the other files: the tests here kill it."""
+    return mortal_kafka
+
+
 class Writers:
     """Each publishes numbers under its own key, one after the other, until it is told to stop."""
 

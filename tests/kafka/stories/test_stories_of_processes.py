@@ -32,6 +32,12 @@ RARELY = {**OFTEN, "ROOTLINE_COORDINATOR__OFFSETS_COMMIT_INTERVAL_S": "600"}
 
 
 @pytest.fixture
+def kafka_service(mortal_kafka: KafkaService) -> KafkaService:
+    """Not the broker of the other files: a test here kills it."""
+    return mortal_kafka
+
+
+@pytest.fixture
 def settings(kafka_service: KafkaService) -> KafkaSettings:
     return kafka_service.with_topics(
         partitions=1, session_timeout_s=SESSION_S, rebalance_deadline_s=3, delivery_timeout_s=60, request_timeout_s=5

@@ -9,10 +9,13 @@ from dataclasses import dataclass, field, replace
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, settings
 
+from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.content_entry import ContentEntry, ContentType
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import Verdict
 from rootline.tree.check.state_rules import state_violations
+from rootline.tree.draft.batch import Record
+from tests.tree.kept_pages import expire
 from tests.tree.planned_intents import intent_of, location
 from tests.tree.range_changes import check_every_range
 from tests.tree.reference_model import Outcome, Plan, PlannedVector, ReferenceTable
@@ -55,6 +58,7 @@ draws = st.builds(
             IntentKind.COMPACT_LEAVES,
             IntentKind.RESTORE,
             IntentKind.TAG,
+            IntentKind.EXPIRE,
             IntentKind.REWRITE,
             IntentKind.REWRITE,
         ]
@@ -92,7 +96,8 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
     files = sorted(view.files)
     picks = draw.picks
     writer = f"writer-{draw.writer}" if draw.writer else None
-    plan = Plan(f"i{number}", draw.kind, writer, number // 2, serializable=draw.narrow)
+    says = (None, b"one", b"two")[picks[0] % 3]
+    plan = Plan(f"i{number}", draw.kind, writer, number // 2, serializable=draw.narrow, says=says)
     chosen = [files[pick % len(files)] for pick in picks[:2]] if files else []
     names = (f"f{picks[2]}", f"f{picks[3]}")
     adds = tuple((name, CARRIERS[picks[4] % 3], _ids(name)) for name in dict.fromkeys(names))
@@ -105,6 +110,11 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
         return replace(plan, serializable=None, tags=name, untags=draw.flag and name in view.tags)
     if draw.kind is IntentKind.RESTORE:
         return replace(plan, serializable=None)
+    if draw.kind is IntentKind.EXPIRE:
+        before = range(max(0, view.moment - picks[0] % 4), view.moment)
+        tagged = view.tags.values() if picks[2] % 4 else ()
+        keeps = frozenset(moment for moment in (*before, *tagged) if moment < view.moment)
+        return replace(plan, serializable=None, keeps=keeps)
     if draw.kind is IntentKind.COMPACT_LEAVES:
         return _compaction(draw, view, replace(plan, serializable=None))
     if not chosen:
@@ -237,8 +247,13 @@ class Trial:
         if not self.waiting:
             return
         expected = [self.model.apply(plan, self.views[at][0]) for plan, at in self.waiting]
-        together = self.batched.put(*(self._intent(self.batched, plan, self.views[at][1]) for plan, at in self.waiting))
-        alone = [self.single.put(self._intent(self.single, plan, self.views[at][2]))[0] for plan, at in self.waiting]
+        together = self.batched.put_records(
+            [self._record(self.batched, plan, self.views[at][1]) for plan, at in self.waiting]
+        )
+        alone = [
+            self.single.put_records([self._record(self.single, plan, self.views[at][2])])[0]
+            for plan, at in self.waiting
+        ]
         self.waiting = []
         assert outcomes(together) == expected
         assert outcomes(alone) == expected
@@ -250,7 +265,15 @@ class Trial:
         assert ranked(self.batched) == ranked(self.single)
         self.remember()
 
+    def _record(self, lake: Lake, plan: Plan, at: int) -> Record:
+        [record] = lake.records([self._intent(lake, plan, at)])
+        return replace(record, headers=content_headers(plan.says))
+
     def _intent(self, lake: Lake, plan: Plan, at: int) -> Intent:
+        if plan.kind is IntentKind.EXPIRE:
+            versions = sorted(self.views[moment][1 if lake is self.batched else 2] for moment in plan.keeps)
+            writer = {} if plan.writer is None else {"writer_id": plan.writer, "writer_sequence": plan.sequence}
+            return expire(lake, at, versions, named=plan.intent_id, **writer)
         return intent_of(plan, lake, lake.states[at])
 
     def compare(self, lake: Lake) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import SequenceNumber, Version, snapshot_id_of
 from rootline.schemas.log_position import LogId, LogPosition
@@ -11,6 +14,7 @@ from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.tree.commit.answers import answer, next_offset
 from rootline.tree.draft.batch import Record
+from rootline.tree.ledger.contents import CONTENTS_MAX
 from tests.tree.tables import LOG, TABLE_UUID, Lake, append, codes, data_file, kinds, new_lake, remove, removed
 
 COMMITTED, DUPLICATE, REJECTED = VerdictKind.COMMITTED, VerdictKind.DUPLICATE, VerdictKind.REJECTED
@@ -191,3 +195,46 @@ def test_a_batch_without_a_table_makes_no_root() -> None:
     verdicts: list[Verdict] = lake.put(append("a"))
     assert codes(verdicts) == ["table-unknown"]
     assert lake.state is None
+
+
+def _said(lake: Lake, name: str, content: bytes | None, sequence: int = 1, writer: str = "w") -> Verdict:
+    """The verdict on an append of one file whose record says `content`."""
+    [record] = lake.records([append(name, writer_id=writer, writer_sequence=sequence)])
+    headers = (("other", b"x"), *content_headers(content))
+    return lake.put_records([dataclasses.replace(record, headers=headers)])[0]
+
+
+def test_a_sequence_used_again_for_other_content_is_rejected_and_stays_so() -> None:
+    lake = new_lake()
+    assert _said(lake, "a", b"one").kind is COMMITTED
+    other = _said(lake, "b", b"two")
+    assert (other.kind, other.code) == (REJECTED, "sequence-reused")
+    assert "sequence 1 of writer 'w' was committed in version 1 with other content" in (other.message or "")
+    assert _said(lake, "b", b"one").code == "sequence-reused"
+    """The same intent got its rejection already."""
+    assert _said(lake, "c", b"one").kind is DUPLICATE
+    assert _said(lake, "d", b"two", sequence=2).kind is COMMITTED
+    assert _said(lake, "e", b"two", writer="v").kind is COMMITTED
+
+
+@pytest.mark.parametrize(("first", "again"), [(None, b"two"), (b"one", None), (b"one", b""), (b"", b"two")])
+def test_where_one_of_two_says_nothing_the_second_is_a_duplicate(first: bytes | None, again: bytes | None) -> None:
+    lake = new_lake()
+    assert _said(lake, "a", first).kind is COMMITTED
+    assert _said(lake, "b", again).kind is DUPLICATE
+
+
+def test_the_newest_contents_are_remembered_and_older_ones_forgotten() -> None:
+    lake = new_lake()
+    for number in range(CONTENTS_MAX + 1):
+        assert _said(lake, f"a-{number}", b"one", number).kind is COMMITTED
+    assert len(lake.head.header.contents) == CONTENTS_MAX
+    assert _said(lake, "b", b"two", 0).kind is DUPLICATE
+    assert _said(lake, "c", b"two", 1).code == "sequence-reused"
+    lake.put(append("silent", writer_id="w", writer_sequence=1_000))
+    assert len(lake.head.header.contents) == CONTENTS_MAX
+
+
+def test_a_root_of_a_table_whose_writers_say_nothing_has_no_contents() -> None:
+    lake = new_lake(append("a", writer_id="w", writer_sequence=1))
+    assert b"rootline.contents" not in lake.bodies[-1]

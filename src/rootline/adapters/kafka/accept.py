@@ -19,6 +19,7 @@ from rootline.adapters.kafka.clients import make_admin, make_consumer, start_con
 from rootline.adapters.kafka.frontier.records import frontier_publisher, read_frontiers, write_frontiers
 from rootline.adapters.kafka.group_offsets import commit_offsets, group_memory, membership_of, write_bookmark
 from rootline.adapters.kafka.log_errors import log_unavailable
+from rootline.adapters.kafka.parking.records import counting
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.start_rules import PartitionFacts, check_ranges, is_lost, known_offset
 from rootline.adapters.kafka.topics import TopicIdentity, complete_topics, topic_identity
@@ -31,7 +32,8 @@ class Acceptance:
     """A partition that coordinators refuse to read, and the offset from which they may go on.
 
     `remembered`: the offset that the group remembers, or its record in the frontiers' topic if that is greater, and
-    `remembered_log` its log; `is_anew`: of a topic that was deleted since.
+    `remembered_log` its log; `is_anew`: of a topic that was deleted since. `parked`: what of that topic is parked, and
+    stays so: its positions are of a log that is gone.
     """
 
     partition: int
@@ -40,23 +42,27 @@ class Acceptance:
     log: LogId
     next_offset: int
     is_anew: bool
+    parked: str = ""
 
     @property
     def removed(self) -> int | None:
-        """How many offsets retention removed before they were decided; `None` if this cannot be known."""
+        """How many offsets retention removed from where the partition stood; `None` if this cannot be known."""
         return None if self.is_anew or self.remembered is None else self.next_offset - self.remembered
 
     def __str__(self) -> str:
         if not self.is_anew:
             last = self.next_offset - 1
-            what = f"retention removed undecided records, offsets {self.remembered} to {last} ({self.removed})"
+            what = (
+                f"retention removed records that may be undecided, offsets {self.remembered} to {last} ({self.removed})"
+            )
             if self.remembered is None:
                 what = f"the records before {self.next_offset} are gone, and nothing says that they were decided"
         elif self.remembered is None:
             what = "the topic was created again; undecided records of the old one are gone"
         else:
             what = f"the topic was created again; undecided records of the old one, from {self.remembered} on, are gone"
-        return f"partition {self.partition}: {what}; go on at offset {self.next_offset}"
+        left = f"; {self.parked}" if self.parked else ""
+        return f"partition {self.partition}: {what}; go on at offset {self.next_offset}{left}"
 
 
 def accept_topic(settings: KafkaSettings, *, apply: bool) -> list[Acceptance]:
@@ -100,6 +106,7 @@ async def _found(settings: KafkaSettings, consumer: AIOKafkaConsumer, found: Top
         PartitionFacts(at.partition, memory.offsets.get(at), begins[at], ends[at], recorded.get(at.partition))
         for at in places
     ]
+    gone = await _parked_of(settings, memory.bookmark) if memory.bookmark not in (None, found.log) else {}
     was_anew = memory.bookmark not in (None, found.log)
     accepted: list[Acceptance] = []
     for held in facts:
@@ -110,8 +117,25 @@ async def _found(settings: KafkaSettings, consumer: AIOKafkaConsumer, found: Top
         if not is_anew and offset is not None:
             check_ranges(topic, found.log, [(held.partition, offset, 0, held.end)])
         if is_anew or is_lost(held) or (offset is not None and offset < held.begin):
-            accepted.append(Acceptance(held.partition, offset, log, found.log, held.begin, is_anew))
+            left = gone.get(held.partition, "") if is_anew else ""
+            accepted.append(Acceptance(held.partition, offset, log, found.log, held.begin, is_anew, left))
     return accepted
+
+
+async def _parked_of(settings: KafkaSettings, log: LogId | None) -> dict[int, str]:
+    """What is parked of a log that is gone, by partition."""
+    if log is None:
+        return {}
+    records = (await read_frontiers(settings, log)).parked
+    found: dict[int, str] = {}
+    for partition in {record.partition for record in records}:
+        held = counting(record for record in records if record.partition == partition).values()
+        said = ", ".join(f"{parked.records} of {parked.table}" for parked in held if parked.records)
+        if said:
+            found[partition] = (
+                f"intents that are parked are not decided any more: {said}; they stay in topic {settings.parked_topic}"
+            )
+    return found
 
 
 def _check_empty(settings: KafkaSettings) -> None:

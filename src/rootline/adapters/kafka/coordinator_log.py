@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rootline.adapters.kafka.intent_feed import KafkaIntentFeed
+from rootline.adapters.kafka.parking_lot.lot import KafkaParkingLot
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
 from rootline.ports.intent_feed import Answer, FeedEvent, Partition, Reread
@@ -25,6 +26,11 @@ class KafkaCoordinatorLog:
     def __init__(self, settings: KafkaSettings) -> None:
         self._feed = KafkaIntentFeed(settings)
         self._verdicts = KafkaVerdictSink(settings)
+
+    @property
+    def parking(self) -> KafkaParkingLot:
+        """As `CoordinatorLog.parking`."""
+        return self._feed.parking
 
     async def next(self, *, wait_s: float, hold: bool = False) -> FeedEvent:
         """As `IntentFeed.next`."""
@@ -46,6 +52,14 @@ class KafkaCoordinatorLog:
     async def hold(self, answers: Sequence[Answer]) -> None:
         """As `IntentFeed.hold`."""
         await self._feed.hold(answers)
+
+    async def confirm(self, term: int) -> None:
+        """As `IntentFeed.confirm`."""
+        await self._feed.confirm(term)
+
+    def paused(self) -> Sequence[Partition]:
+        """As `IntentFeed.paused`."""
+        return self._feed.paused()
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """As `IntentFeed.read_again`."""

@@ -18,6 +18,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from rootline.adapters.kafka.fetching.fetch_gate import suspect
 from rootline.adapters.kafka.membership import KafkaMembership, Place
+from rootline.adapters.kafka.parking_lot.lot import KafkaParkingLot
 from rootline.adapters.kafka.progress import AnswerHolder, KafkaProgress
 from rootline.adapters.kafka.records import log_records
 from rootline.adapters.kafka.rereaders import KafkaRereaders
@@ -49,10 +50,12 @@ class KafkaIntentFeed:
         self._membership = KafkaMembership(settings, self._wake, self._lose)
         self._progress = KafkaProgress(settings, self._membership)
         self._answers = AnswerHolder(settings, self._membership, self._progress.turn)
+        self.parking = KafkaParkingLot(settings, self._membership, self._progress.turn)
         self._rereaders = KafkaRereaders(settings, self._membership)
         self._woken: asyncio.Future[None] | None = None
         self._polling: asyncio.Task[_Batches] | None = None
-        self._is_paused = True
+        self._pausing: frozenset[TopicPartition] | None = None
+        """The partitions that the library does not fetch now; `None`: all."""
         self._told_end = False
         self._apart_until_s = 0.0
         self._heard: list[int | None] | None = None
@@ -95,6 +98,15 @@ class KafkaIntentFeed:
         """As `IntentFeed.hold`."""
         await self._answers.hold(answers)
 
+    async def confirm(self, term: int) -> None:
+        """As `IntentFeed.confirm`: the group accepts a commit of that generation."""
+        await self._progress.confirm(term)
+
+    def paused(self) -> Sequence[Partition]:
+        """As `IntentFeed.paused`."""
+        log = self._membership.log
+        return () if log is None else [(log, at.partition) for at in sorted(self._answers.without_room())]
+
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """As `IntentFeed.read_again`; `Fenced` as `next` as well."""
         return await self._rereaders.read(reader, start, limit=limit)
@@ -133,6 +145,7 @@ class KafkaIntentFeed:
             await self._membership.close()
         finally:
             await self._rereaders.close()
+            await self.parking.close()
 
     async def _read(self) -> Delivered | None:
         """Records, or the news that there are no more; `None` if there is nothing new."""
@@ -235,22 +248,24 @@ class KafkaIntentFeed:
         return max(place.next_offset, position)
 
     def _pause(self, hold: bool) -> None:
-        if hold == self._is_paused:
+        wanted = None if hold else self._answers.without_room()
+        if wanted == self._pausing:
             return
-        self._is_paused = hold
         consumer, places = self._membership.consumer, self._membership.places
         assert consumer is not None
-        if not hold:
-            consumer.resume(*places)
+        is_more = wanted is None or (self._pausing is not None and not wanted <= self._pausing)
+        self._pausing = wanted
+        consumer.pause(*(places if wanted is None else wanted))
+        consumer.resume(*(() if wanted is None else places.keys() - wanted))
+        if not is_more:
             return
-        consumer.pause(*places)
         if self._polling is not None and not self._polling.done():  # the library keeps what it has fetched
             self._polling.cancel()
             self._polling = None
 
     def _lose(self) -> None:
         """The partitions go to others: deliver no more of their records."""
-        self._is_paused = True
+        self._pausing = None
         self._told_end = False
         self._heard = None
         self._stop_polling()

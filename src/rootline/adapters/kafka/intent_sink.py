@@ -17,9 +17,11 @@ from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing, RecordTooLarge
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import record_bytes_max, topic_identity
+from rootline.ports.intent_log import NewRecord
 from rootline.schemas.bytes.log.intent_codec import CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE, begins_like_json
+from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
-from rootline.schemas.log_position import Headers, LogId, LogPosition
+from rootline.schemas.log_position import Headers, LogId, LogPosition, oldest_file_header
 
 _RECORD_OVERHEAD_BYTES: Final = 128
 """More than what a batch of one record adds to its key, value and header."""
@@ -56,12 +58,14 @@ class KafkaIntentSink:
             self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
         return self.known_identity
 
-    async def publish(self, key: bytes, value: bytes) -> LogPosition:
+    async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
         """Append one record; durable when it returns."""
-        return (await self.publish_many([(key, value)]))[0]
+        return (await self.publish_many([(key, value)], oldest_file_ms=oldest_file_ms))[0]
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
-        """Append (key, value) records, those of one key in order.
+    async def publish_many(
+        self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
+    ) -> list[LogPosition]:
+        """Append records, those of one key in order.
 
         Raises:
             Invalid: `intent-too-large`, nothing was appended.
@@ -71,7 +75,8 @@ class KafkaIntentSink:
         """
         if not records:
             return []
-        outgoing = [self._outgoing(key, value) for key, value in records]
+        claim = oldest_file_header(oldest_file_ms)
+        outgoing = [self._outgoing(key, value, (*content_headers(*said), *claim)) for key, value, *said in records]
         largest = max(map(_size, outgoing))
         self._check_size(largest)
         log = await self.identity()
@@ -125,8 +130,8 @@ class KafkaIntentSink:
         self._record_bytes_max = min(self._settings.intent_bytes_max, (allowed or wanted) - _RECORD_OVERHEAD_BYTES)
         return min(wanted, allowed or wanted)
 
-    def _outgoing(self, key: bytes, value: bytes) -> Outgoing:
-        return Outgoing(self._topic, key, value, _JSON_HEADERS if begins_like_json(value) else ())
+    def _outgoing(self, key: bytes, value: bytes, said: Headers) -> Outgoing:
+        return Outgoing(self._topic, key, value, (*_JSON_HEADERS, *said) if begins_like_json(value) else said)
 
     def _check_size(self, size: int) -> None:
         if size > self._record_bytes_max:

@@ -34,9 +34,10 @@ from rootline.adapters.kafka.clients import (
 from rootline.adapters.kafka.frontier.answers import AnswerRecord
 from rootline.adapters.kafka.frontier.keeper import FrontierKeeper
 from rootline.adapters.kafka.frontier.records import Recorded, read_frontiers
-from rootline.adapters.kafka.frontier.take_over import take_over
+from rootline.adapters.kafka.frontier.take_over import assigned_with, take_over
 from rootline.adapters.kafka.group_offsets import group_memory, membership_of, write_bookmark
 from rootline.adapters.kafka.log_errors import log_unavailable
+from rootline.adapters.kafka.parking.records import ParkingRecord
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.start_rules import (
     PartitionFacts,
@@ -50,7 +51,6 @@ from rootline.adapters.kafka.topics import Weight, check_topics, complete_topics
 from rootline.ports.intent_feed import Assigned, FeedEvent, Revoked
 from rootline.schemas.errors import Fenced, Invalid, RootlineError, Unavailable
 from rootline.schemas.log_position import LogId
-from rootline.schemas.root_header import PartitionOffset
 
 
 @dataclass(slots=True)
@@ -61,6 +61,7 @@ class Place:
     committed: int
     end: int
     held: AnswerRecord | None = None  # the rejections that the frontiers' topic holds of it
+    parked: ParkingRecord | None = None  # the tables of which it names parked records
     sent: int = 0  # the greatest offset that the group was asked to remember; whether it did or not, it is decided
 
 
@@ -311,21 +312,16 @@ class KafkaMembership:
             await write_bookmark(self._settings, consumer, log, generation=self.generation)
         poison_candidates = poison_candidates_of(facts)
         begun = {at: starts[at.partition] for at in partitions}
-        held = await take_over(self._settings, self.frontiers, consumer, self.generation, log, recorded, begun)
+        taken = await take_over(self._settings, self.frontiers, consumer, self.generation, log, recorded, begun)
         self.frontiers.note(log, {held.partition: start_of(held) for held in facts if start_of(held) != held.recorded})
         self._unsettled = None
-        for at in partitions:
-            start = starts[at.partition]
-            self.places[at] = Place(start, start, ends[at], held[at])
+        for at, start in begun.items():
+            own = taken[at]
+            self.places[at] = Place(start, start, ends[at], own.answers, own.parked)
             consumer.seek(at, start)
         self.is_settled = True
-        self._events.append(
-            Assigned(
-                tuple(PartitionOffset(log, number, start) for number, start in starts.items()),
-                tuple(PartitionOffset(log, number, end) for number, end in poison_candidates.items()),
-                tuple(answer for record in held.values() for _, answer in sorted(record.answers.items())),
-            )
-        )
+        retention_s = self._settings.intents_retention_min_hours * 3600.0
+        self._events.append(assigned_with(log, starts, poison_candidates, taken, retention_s, self.generation))
 
     async def _recorded(self, log: LogId) -> Recorded:
         """What the frontiers' topic says. A rebalance does not interrupt it: it closes its own connection."""

@@ -18,12 +18,13 @@ from aiokafka.errors import KafkaError
 
 from rootline.adapters.kafka.frontier.answers import RECORD_BYTES_MAX, AnswerRecord, answers_to_bytes, outgoing
 from rootline.adapters.kafka.group_offsets import Stage, commit_offsets, write_bookmark
-from rootline.adapters.kafka.membership import KafkaMembership
+from rootline.adapters.kafka.membership import KafkaMembership, Place
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.intent_feed import Answer
 from rootline.schemas.log_position import LogId, LogPosition
 from rootline.schemas.root_header import PartitionOffset
 
+_RECORD_BYTES_MOST: Final = 900_000
 _BOOKMARK_AGE_S: Final = 3_600.0  # a group forgets offsets of a topic that it does not read, after days
 
 
@@ -36,6 +37,8 @@ class KafkaProgress:
         self.turn = asyncio.Lock()
         """Held for each commit, so that no older offset is sent after a newer one."""
         self._bookmarked_at_s = -_BOOKMARK_AGE_S
+        self._asked = 0
+        self._confirmed = (-1, 0)
 
     async def decided(self, up_to: Sequence[PartitionOffset]) -> None:
         """As `IntentFeed.decided`."""
@@ -44,6 +47,31 @@ class KafkaProgress:
     async def concluded(self, up_to: Sequence[PartitionOffset]) -> None:
         """As `IntentFeed.concluded`."""
         await self._tell(up_to, Stage.CONCLUDED)
+
+    async def confirm(self, term: int) -> None:
+        """As `IntentFeed.confirm`. Calls that come while a commit is under way share the next one."""
+        self._asked += 1
+        number = self._asked
+        async with self.turn:
+            if self._confirmed[0] == term and self._confirmed[1] >= number:
+                return
+            covered = self._asked
+            await self._confirm(term)
+            self._confirmed = (term, covered)
+
+    async def _confirm(self, term: int) -> None:
+        membership = self._membership
+        consumer, log = membership.consumer, membership.log
+        at = min(membership.places, default=None)
+        if consumer is None or log is None or at is None or membership.generation != term:
+            raise membership.unavailable("the partitions went to others")
+        place = membership.places[at]
+        try:
+            async with asyncio.timeout(self._settings.request_timeout_s):
+                offset = max(place.committed, place.sent)  # it never goes back
+                await commit_offsets(consumer, {at: offset}, log, generation=term)
+        except (KafkaError, TimeoutError) as error:
+            raise membership.translated(error) from None
 
     async def _tell(self, up_to: Sequence[PartitionOffset], stage: Stage) -> None:
         async with self.turn:
@@ -98,6 +126,15 @@ class AnswerHolder:
         self._committing = committing
         self._turn = asyncio.Lock()
         self._waiting: dict[LogPosition, Answer] = {}
+        self._full: dict[TopicPartition, tuple[Place, int]] = {}
+
+    def without_room(self) -> frozenset[TopicPartition]:
+        """The partitions whose record had no room for an answer, until their offset moves."""
+        places = self._membership.places
+        for at, (place, committed) in tuple(self._full.items()):
+            if places.get(at) is not place or place.committed != committed:
+                del self._full[at]
+        return frozenset(self._full)
 
     async def hold(self, answers: Sequence[Answer]) -> None:
         """As `IntentFeed.hold`. Calls that come while one is under way share the next record."""
@@ -107,9 +144,10 @@ class AnswerHolder:
             async with self._turn:
                 missing = {place: answer for place, answer in wanted.items() if not self._is_held(answer)}
                 if missing and not (await self._written(self._waiting | missing) or await self._written(missing)):
+                    full = sorted({place.partition for place in missing})
                     raise self._membership.unavailable(
-                        f"over {RECORD_BYTES_MAX} bytes of rejections wait for their partition's offset to pass them: "
-                        "a table on it cannot go on (see /readyz)"
+                        f"over {RECORD_BYTES_MAX} bytes of rejections wait for the offset of their partition to pass "
+                        f"them, among partitions {full}: it is not read until a table on it goes on (see /readyz)"
                     )
         finally:
             for place in wanted:
@@ -124,15 +162,22 @@ class AnswerHolder:
         """Whether there was room; then they are held."""
         membership, settings = self._membership, self._settings
         consumer, log, generation = membership.consumer, membership.log, membership.generation
-        changed: dict[TopicPartition, AnswerRecord] = {}
+        more: dict[TopicPartition, dict[int, Answer]] = {}
         for (named, partition, offset), answer in answers.items():
             at = TopicPartition(settings.intents_topic, partition)
             place = membership.places.get(at)
             if consumer is None or place is None or place.held is None or named != log:
                 raise membership.unavailable(f"partition {partition} does not belong to this member (any more)")
-            before = changed.get(at, place.held)
-            changed[at] = before.with_more({offset: answer}, start=place.committed)
-        if any(len(answers_to_bytes(record)) > RECORD_BYTES_MAX for record in changed.values()):
+            more.setdefault(at, {})[offset] = answer
+        changed: dict[TopicPartition, AnswerRecord] = {}
+        for at, added in more.items():
+            place = membership.places[at]
+            assert place.held is not None
+            changed[at] = place.held.with_more(added, start=_answers_from(place))
+        over = [at for at, record in changed.items() if not _has_room(membership.places[at], record)]
+        for at in over:
+            self._full[at] = (membership.places[at], membership.places[at].committed)
+        if over:
             return False
         await membership.frontiers.publish([outgoing(settings, record) for record in changed.values()])
         assert consumer is not None
@@ -149,3 +194,22 @@ class AnswerHolder:
         for at, record in changed.items():
             membership.places[at].held = record
         return True
+
+
+def _answers_from(place: Place) -> int:
+    """The offset from which answers are still needed: what is parked lies below the committed one."""
+    parked = None if place.parked is None else place.parked.answers_from
+    return place.committed if parked is None else min(place.committed, parked)
+
+
+def _has_room(place: Place, record: AnswerRecord) -> bool:
+    """Whether the record may be written.
+
+    What lies below an answer that is held already always may, within what the topic takes: the offset cannot pass the
+    one without the other.
+    """
+    size = len(answers_to_bytes(record))
+    if size <= RECORD_BYTES_MAX:
+        return True
+    before = place.held.answers.keys() if place.held is not None else set()
+    return size <= _RECORD_BYTES_MOST and bool(before) and max(record.answers.keys() - before, default=0) < max(before)

@@ -43,6 +43,7 @@ class Outgoing:
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
+    partition: int | None = None  # without one, the key decides
 
 
 class RecordTooLarge(Exception):
@@ -123,7 +124,7 @@ class KafkaPublisher:
     async def _hand_over(self, producer: AIOKafkaProducer, record: Outgoing) -> asyncio.Future[RecordMetadata]:
         try:
             future: asyncio.Future[RecordMetadata] = await producer.send(
-                record.topic, record.value, key=record.key, headers=list(record.headers)
+                record.topic, record.value, key=record.key, partition=record.partition, headers=list(record.headers)
             )
         except MessageSizeTooLargeError:
             raise

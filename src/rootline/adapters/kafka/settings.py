@@ -47,6 +47,11 @@ class KafkaSettings(BaseModel):
         pattern=_TOPIC,
         description="The topic that says how far each partition is decided, also when the group's offsets expired.",
     )
+    parked_topic: str = Field(
+        default="rootline.parked",
+        pattern=_TOPIC,
+        description="The topic of undecided records of tables that cannot go on; nothing in it is removed by time.",
+    )
     group_id: str = Field(default="rootline", min_length=1, description="The consumer group of the coordinators.")
     group_instance_id: str | None = Field(
         default=None,

@@ -123,6 +123,7 @@ def check_ranges(topic: str, log: LogId, ranges: Sequence[tuple[int, int, int, i
         )
         raise Fenced(
             "offset-out-of-range",
-            f"topic {topic}: retention removed records before they were decided: {lost}. Ask their writers to publish "
-            f"them again. To go on with what is left, {_ACCEPT}",
+            f"topic {topic}: retention removed records that may be undecided: {lost}. A table that could not go on "
+            "held the offset back (others may have decided theirs); `rootline quarantine list` may name it. Ask "
+            f"writers without a verdict to publish again. To go on with what is left, {_ACCEPT}",
         )

@@ -1,8 +1,8 @@
-"""What an operator does with the four topics of a log: create, check, accept, count their readers; blocks.
+"""What an operator does with the five topics of a log: create, check, accept, lift, count readers; blocks.
 
 Owns: these calls as one object. Does not own: what each topic must look like (`topics`), what may be accepted
-(`accept`).
-Invariants: nothing is changed but by `create` and by `accept(apply=True)`.
+(`accept`), what is parked (`parking_lot/administration`).
+Invariants: nothing is changed but by `create`, by `lift` and by `accept(apply=True)`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from rootline.adapters.kafka.accept import Acceptance, accept_topic
 from rootline.adapters.kafka.clients import make_admin
 from rootline.adapters.kafka.frontier.retention import offsets_retention
 from rootline.adapters.kafka.log_errors import log_unavailable
+from rootline.adapters.kafka.parking_lot.administration import lift_table, parked_tables
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import (
     TopicIdentity,
@@ -24,11 +25,12 @@ from rootline.adapters.kafka.topics import (
     topic_identity,
     topic_names,
 )
+from rootline.ports.parking import ParkedTable
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaTopics:
-    """The four topics of one log, for an operator; blocks."""
+    """The five topics of one log, for an operator; blocks."""
 
     settings: KafkaSettings
 
@@ -44,6 +46,14 @@ class KafkaTopics:
     def accept(self, *, apply: bool) -> list[Acceptance]:
         """As `accept_topic`."""
         return accept_topic(self.settings, apply=apply)
+
+    def parked(self) -> list[ParkedTable]:
+        """As `parked_tables`."""
+        return parked_tables(self.settings)
+
+    def lift(self, table: str, *, without_missing: bool = False) -> list[ParkedTable]:
+        """As `lift_table`."""
+        return lift_table(self.settings, table, without_missing=without_missing)
 
     def group_members(self, *, timeout_s: float) -> int:
         """How many coordinators the group has now; waits up to `timeout_s` seconds for a broker.

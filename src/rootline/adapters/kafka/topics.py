@@ -1,62 +1,47 @@
-"""The four topics of a log: creating them, checking them, and their identity.
+"""The five topics of a log: creating them, checking them, and their identity.
 
-Owns: how each topic must be configured, and why. Does not own: clients (`clients`), reading or writing records.
+Owns: asking brokers, and what is created. Does not own: how each topic must be configured, and why
+(`checks/topic_rules`), clients (`clients`), reading or writing records.
 Invariants: a topic that exists is never changed; a problem names the topic, the configuration and the value it needs;
 an identity is cluster id and topic *id*, so that a topic that was created again is another log.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType, TopicDescription
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType, TopicDescription
 
+from rootline.adapters.kafka.checks.topic_rules import DEAD_LETTER_ROOM_BYTES as DEAD_LETTER_ROOM_BYTES
+from rootline.adapters.kafka.checks.topic_rules import (
+    MISSING,
+    configurations,
+    of_copies,
+    of_dead_letters,
+    of_frontiers,
+    of_intents,
+    of_parked,
+    of_verdicts,
+)
+from rootline.adapters.kafka.checks.topic_rules import RECORD_ROOM_BYTES as RECORD_ROOM_BYTES
+from rootline.adapters.kafka.checks.topic_rules import VERDICT_RECORD_BYTES as VERDICT_RECORD_BYTES
+from rootline.adapters.kafka.checks.topic_rules import TopicProblem as TopicProblem
+from rootline.adapters.kafka.checks.topic_rules import Weight as Weight
 from rootline.adapters.kafka.clients import make_admin
 from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.log_position import LogId
 
-DEAD_LETTER_ROOM_BYTES: Final = 65_536
-RECORD_ROOM_BYTES: Final = 4_096
-"""What a batch adds to one intent: its own header, the key, the record's fields."""
-VERDICT_RECORD_BYTES: Final = 524_288
-_HOUR_MS: Final = 3_600_000
-_MISSING: Final = "missing"
 _PAUSE_S: Final = 0.02
 _PROPAGATION_S_MAX: Final = 10.0
-_VERDICTS_RETENTION_HOURS: Final = 24
 _T = TypeVar("_T")
-
-
-class Weight(StrEnum):
-    """What a problem means: `REFUSED` loses records, so nothing starts; `ADVISED` is a risk that may be accepted."""
-
-    REFUSED = "refused"
-    ADVISED = "advised"
-
-
-@dataclass(frozen=True, slots=True)
-class TopicProblem:
-    """What is wrong with `topic`: its `setting` is `found`, and should be `wanted`, because of `reason`."""
-
-    topic: str
-    setting: str
-    found: str
-    wanted: str
-    reason: str
-    weight: Weight = Weight.REFUSED
-
-    def __str__(self) -> str:
-        if self.found == _MISSING:
-            return f"topic {self.topic} is missing: {self.reason}"
-        return f"topic {self.topic}: {self.setting} is {self.found}, set it to {self.wanted}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +79,7 @@ def record_bytes_max(settings: KafkaSettings, topic: str) -> int | None:
 def create_topics(
     settings: KafkaSettings, *, partitions: int = 12, replication_factor: int | None = None
 ) -> tuple[str, ...]:
-    """Create the topics of the four that do not exist; their names. Blocks.
+    """Create the topics of the five that do not exist; their names. Blocks.
 
     `replication_factor`: `None` leaves it to the brokers.
 
@@ -105,9 +90,9 @@ def create_topics(
     admin = make_admin(settings)
     names = topic_names(settings)
     before = _descriptions(admin, settings, names)
-    wanted = _configurations(settings, replication_factor or 0)
+    wanted = configurations(settings, replication_factor or 0)
     copies = -1 if replication_factor is None else replication_factor
-    # ask for all four: the controller alone knows which ones exist, the brokers learn of changes a little later
+    # ask for all: the controller alone knows which ones exist, the brokers learn of changes a little later
     topics = [
         NewTopic(name, 1 if name == settings.frontiers_topic else partitions, copies, config=dict(wanted[name]))
         for name in names
@@ -116,22 +101,38 @@ def create_topics(
 
 
 def complete_topics(settings: KafkaSettings) -> tuple[str, ...]:
-    """Create the frontiers' topic if only it is missing, as where an older version made the topics; blocks.
+    """Create what only coordinators use, if it is missing, as where an older version made the topics; blocks.
 
-    It gets as many copies as the intents' topic has. What the brokers refuse is left to `check_topics`.
+    The frontiers' topic and the topic of parked records get as many copies as the intents' topic has, the latter as
+    many partitions too, also later. What the brokers refuse is left to `check_topics`.
 
     Raises:
         Unavailable: `log-unavailable`.
 
     """
-    admin, name = make_admin(settings), settings.frontiers_topic
-    before = _descriptions(admin, settings, [settings.intents_topic, name])
-    intents = before.pop(settings.intents_topic)
-    if intents is None or before[name] is not None:
+    admin, own = make_admin(settings), (settings.frontiers_topic, settings.parked_topic)
+    before = _descriptions(admin, settings, [settings.intents_topic, *own])
+    intents, parked = before.pop(settings.intents_topic), before[settings.parked_topic]
+    if intents is None:
         return ()
+    partitions = len(intents.partitions)
+    if parked is not None and len(parked.partitions) < partitions:
+        _grow(admin, settings, settings.parked_topic, partitions)
     copies = min(len(partition.replicas) for partition in intents.partitions)
-    wanted = _configurations(settings, copies)[name]
-    return _created(admin, settings, [NewTopic(name, 1, copies, config=dict(wanted))], before)
+    wanted = configurations(settings, copies)
+    missing = [
+        NewTopic(name, 1 if name == settings.frontiers_topic else partitions, copies, config=dict(wanted[name]))
+        for name in own
+        if before[name] is None
+    ]
+    return _created(admin, settings, missing, before) if missing else ()
+
+
+def _grow(admin: AdminClient, settings: KafkaSettings, name: str, partitions: int) -> None:
+    """Perhaps another coordinator has done it, or this one may not: `check_topics` says what is wrong."""
+    asked = admin.create_partitions([NewPartitions(name, partitions)], operation_timeout=settings.request_timeout_s)
+    with contextlib.suppress(KafkaException):
+        asked[name].result()
 
 
 def _created(
@@ -181,7 +182,7 @@ def _is_new(found: TopicDescription | None, old: TopicDescription | None) -> boo
 
 
 def check_topics(settings: KafkaSettings) -> list[TopicProblem]:
-    """What is wrong with the four topics, first the problems that lose records; blocks.
+    """What is wrong with the five topics, first the problems that lose records; blocks.
 
     Raises:
         Unavailable: `log-unavailable`.
@@ -190,7 +191,7 @@ def check_topics(settings: KafkaSettings) -> list[TopicProblem]:
     admin = make_admin(settings)
     described = _descriptions(admin, settings, topic_names(settings))
     problems = [
-        TopicProblem(name, "the topic", _MISSING, "existing", "create it with `rootline topics create`")
+        TopicProblem(name, "the topic", MISSING, "existing", "create it with `rootline topics create`")
         for name, found in described.items()
         if found is None
     ]
@@ -198,157 +199,38 @@ def check_topics(settings: KafkaSettings) -> list[TopicProblem]:
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in present]
     held = _configuration(admin, settings, resources) if resources else {}
     if settings.intents_topic in held:
-        problems += _of_intents(settings, held[settings.intents_topic])
+        problems += of_intents(settings, held[settings.intents_topic])
     if settings.verdicts_topic in held:
-        problems += _of_verdicts(settings, held[settings.verdicts_topic])
+        problems += of_verdicts(settings, held[settings.verdicts_topic])
     if settings.frontiers_topic in held:
-        problems += _of_frontiers(settings, held[settings.frontiers_topic])
+        problems += of_frontiers(settings, held[settings.frontiers_topic])
+    if settings.parked_topic in held:
+        counts = {name: len(found.partitions) for name, found in present.items()}
+        own, wanted = counts[settings.parked_topic], counts.get(settings.intents_topic, 0)
+        intents = held.get(settings.intents_topic)
+        problems += of_parked(settings, held[settings.parked_topic], intents, (own, wanted))
     if settings.dead_letters_topic in held:
-        problems += _of_dead_letters(settings, held[settings.dead_letters_topic], held.get(settings.intents_topic))
+        problems += of_dead_letters(settings, held[settings.dead_letters_topic], held.get(settings.intents_topic))
     for name, description in present.items():
-        problems += _of_copies(name, description, held[name])
+        problems += of_copies(name, description, held[name])
     return sorted(problems, key=lambda problem: problem.weight is not Weight.REFUSED)
 
 
-def topic_names(settings: KafkaSettings) -> tuple[str, str, str, str]:
-    """Intents, verdicts, dead letters, frontiers. Raises `Invalid` (`setting-invalid`) if two are the same."""
-    names = (settings.intents_topic, settings.verdicts_topic, settings.dead_letters_topic, settings.frontiers_topic)
+def topic_names(settings: KafkaSettings) -> tuple[str, str, str, str, str]:
+    """Intents, verdicts, dead letters, frontiers, parked. Raises `Invalid` (`setting-invalid`) if two are the same."""
+    names = (
+        settings.intents_topic,
+        settings.verdicts_topic,
+        settings.dead_letters_topic,
+        settings.frontiers_topic,
+        settings.parked_topic,
+    )
     if len(set(names)) < len(names):
         raise Invalid(
             "setting-invalid",
-            f"the four topics need four names, but they are {', '.join(names)}: change ROOTLINE_KAFKA__…_TOPIC",
+            f"the five topics need five names, but they are {', '.join(names)}: change ROOTLINE_KAFKA__…_TOPIC",
         )
     return names
-
-
-def _configurations(settings: KafkaSettings, copies: int) -> Mapping[str, Mapping[str, str]]:
-    keep_ms = settings.intents_retention_min_hours * _HOUR_MS
-    size = _intents_bytes(settings)
-    in_sync = {"min.insync.replicas": "2"} if copies > 2 else {}
-    shared = {"cleanup.policy": "delete", **in_sync}
-    return {
-        settings.intents_topic: shared
-        | {
-            "retention.ms": str(keep_ms),
-            "retention.bytes": "-1",
-            "max.message.bytes": str(size),
-            "message.timestamp.type": "LogAppendTime",
-        },
-        settings.verdicts_topic: shared | {"retention.ms": str(_VERDICTS_RETENTION_HOURS * _HOUR_MS)},
-        settings.dead_letters_topic: shared
-        | {"retention.ms": str(4 * keep_ms), "max.message.bytes": str(size + DEAD_LETTER_ROOM_BYTES)},
-        settings.frontiers_topic: in_sync  # it is read whole when partitions are assigned: keep it short
-        | {"cleanup.policy": "compact", "segment.ms": str(_HOUR_MS), "min.cleanable.dirty.ratio": "0.1"},
-    }
-
-
-def _intents_bytes(settings: KafkaSettings) -> int:
-    return max(settings.intent_bytes_max + RECORD_ROOM_BYTES, 1_048_588)  # the second is Kafka's own default
-
-
-def _of_intents(settings: KafkaSettings, held: Mapping[str, str]) -> Iterable[TopicProblem]:
-    name = settings.intents_topic
-    yield from _uncompacted(name, held, Weight.REFUSED, "an intent would be removed when its table gets a newer one")
-    shortest = settings.intents_retention_min_hours * _HOUR_MS
-    yield from _at_least(
-        name,
-        held,
-        "retention.ms",
-        shortest,
-        "intents could be removed before a coordinator comes back and decides them",
-    )
-    if held["retention.bytes"] != "-1":
-        yield TopicProblem(
-            name,
-            "retention.bytes",
-            held["retention.bytes"],
-            "-1",
-            "a burst of intents could remove undecided ones",
-            Weight.ADVISED,
-        )
-    least = settings.intent_bytes_max + RECORD_ROOM_BYTES
-    yield from _at_least(name, held, "max.message.bytes", least, "the largest allowed intent would not fit")
-    if held["message.timestamp.type"] != "LogAppendTime":
-        yield TopicProblem(
-            name,
-            "message.timestamp.type",
-            held["message.timestamp.type"],
-            "LogAppendTime",
-            "retention and the age of an intent must not depend on a writer's clock",
-        )
-
-
-def _of_verdicts(settings: KafkaSettings, held: Mapping[str, str]) -> Iterable[TopicProblem]:
-    name = settings.verdicts_topic
-    yield from _uncompacted(name, held, Weight.ADVISED, "a slow writer would miss verdicts and publish again")
-    yield from _at_least(
-        name, held, "retention.ms", _HOUR_MS, "writers would miss verdicts and publish again", Weight.ADVISED
-    )
-    yield from _at_least(
-        name, held, "max.message.bytes", VERDICT_RECORD_BYTES, "a record of many verdicts would not fit"
-    )
-
-
-def _of_dead_letters(
-    settings: KafkaSettings, held: Mapping[str, str], intents: Mapping[str, str] | None
-) -> Iterable[TopicProblem]:
-    name = settings.dead_letters_topic
-    yield from _uncompacted(
-        name, held, Weight.REFUSED, "a rejected record would be removed when its table gets another one"
-    )
-    size = int(intents["max.message.bytes"]) if intents else _intents_bytes(settings)
-    yield from _at_least(
-        name,
-        held,
-        "max.message.bytes",
-        size + DEAD_LETTER_ROOM_BYTES,
-        "the largest intent with the reason for its rejection would not fit, and its partition would stop",
-    )
-    keep = int(intents["retention.ms"]) if intents else settings.intents_retention_min_hours * _HOUR_MS
-    yield from _at_least(
-        name, held, "retention.ms", keep, "rejected records would be removed before the intents", Weight.ADVISED
-    )
-
-
-def _of_frontiers(settings: KafkaSettings, held: Mapping[str, str]) -> Iterable[TopicProblem]:
-    if held["cleanup.policy"] != "compact":
-        reason = "how far a partition is decided would be removed, and its coordinators would refuse to start"
-        yield TopicProblem(settings.frontiers_topic, "cleanup.policy", held["cleanup.policy"], "compact", reason)
-
-
-def _of_copies(name: str, description: TopicDescription, held: Mapping[str, str]) -> Iterable[TopicProblem]:
-    copies = min((len(partition.replicas) for partition in description.partitions), default=0)
-    if copies < 3:
-        yield TopicProblem(
-            name,
-            "the replication factor",
-            str(copies),
-            "3",
-            "acknowledged records would be lost with one disk",
-            Weight.ADVISED,
-        )
-    elif held["min.insync.replicas"] == "1":
-        yield TopicProblem(
-            name,
-            "min.insync.replicas",
-            "1",
-            "2",
-            "a record would be acknowledged while only one broker has it",
-            Weight.ADVISED,
-        )
-
-
-def _uncompacted(name: str, held: Mapping[str, str], weight: Weight, reason: str) -> Iterable[TopicProblem]:
-    if "compact" in held["cleanup.policy"]:
-        yield TopicProblem(name, "cleanup.policy", held["cleanup.policy"], "delete", reason, weight)
-
-
-def _at_least(
-    name: str, held: Mapping[str, str], setting: str, least: int, reason: str, weight: Weight = Weight.REFUSED
-) -> Iterable[TopicProblem]:
-    value = int(held[setting])
-    if value != -1 and (least == -1 or value < least):  # -1: without end
-        yield TopicProblem(name, setting, str(value), f"{least} or more" if least != -1 else "-1", reason, weight)
 
 
 def _descriptions(

@@ -14,6 +14,7 @@ from rootline.adapters.kafka.intent_sink import KafkaIntentSink
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.verdict_source import KafkaVerdictSource
 from rootline.adapters.log_position_rules import check_identity
+from rootline.ports.intent_log import NewRecord
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.verdict import Verdict
 
@@ -25,15 +26,17 @@ class KafkaWriterLog:
         self._sink = KafkaIntentSink(settings)
         self._verdicts = KafkaVerdictSource(settings)
 
-    async def publish(self, key: bytes, value: bytes) -> LogPosition:
+    async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
         """As `KafkaIntentSink.publish`."""
         await self._verdicts.start()
-        return await self._sink.publish(key, value)
+        return await self._sink.publish(key, value, oldest_file_ms=oldest_file_ms)
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
+    async def publish_many(
+        self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
+    ) -> list[LogPosition]:
         """As `KafkaIntentSink.publish_many`."""
         await self._verdicts.start()
-        return await self._sink.publish_many(records)
+        return await self._sink.publish_many(records, oldest_file_ms=oldest_file_ms)
 
     async def wait_verdict(self, position: LogPosition, *, timeout_s: float) -> Verdict | None:
         """The verdict on the record at `position`; `None` when none came in `timeout_s` seconds.

@@ -101,6 +101,11 @@ class LocalObjectStore:
         check_prefix(prefix)
         return await self._calls.run(partial(self._list, prefix, limit))
 
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        """When the file was written, by the clock of the machine that wrote it."""
+        check_key(key)
+        return await self._calls.run(partial(_written_ms, self._root / key))
+
     async def folders(self, prefix: str) -> Sequence[str]:
         """The folders in `prefix`, each ending in `/`; ascending. Empty ones are named too."""
         check_prefix(prefix)
@@ -343,3 +348,12 @@ def _is_temporary(name: str) -> bool:
 
 def _unavailable(path: Path, error: OSError) -> Unavailable:
     return Unavailable("store-unavailable", f"{path}: {error.strerror or error}")
+
+
+def _written_ms(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns // 1_000_000 if path.is_file() else None
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    except OSError as error:
+        raise _unavailable(path, error) from error

@@ -13,8 +13,10 @@ import uuid
 from collections.abc import Callable, Sequence
 
 from rootline.adapters.log_position_rules import check_identity
+from rootline.ports.intent_log import NewRecord
+from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.log_position import LogId, LogPosition, LogRecord, oldest_file_header
 from rootline.schemas.verdict import Verdict, newest_versions
 
 
@@ -35,16 +37,20 @@ class MemoryIntentLog:
         self._heads: dict[str, int] = {}
         self._changed = asyncio.Event()
 
-    async def publish(self, key: bytes, value: bytes) -> LogPosition:
+    async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
         """Append one record."""
-        return (await self.publish_many([(key, value)]))[0]
+        return (await self.publish_many([(key, value)], oldest_file_ms=oldest_file_ms))[0]
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
-        """Append (key, value) records in order."""
+    async def publish_many(
+        self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
+    ) -> list[LogPosition]:
+        """Append records in order."""
         positions = []
-        for key, value in records:
+        claim = oldest_file_header(oldest_file_ms)
+        for key, value, *said in records:
             position = LogPosition(self._identity, 0, len(self._records))
-            self._records.append(LogRecord(position, bytes(key), bytes(value), self._clock_ms()))
+            headers = (*content_headers(*said), *claim)
+            self._records.append(LogRecord(position, bytes(key), bytes(value), self._clock_ms(), headers))
             positions.append(position)
         self._wake()
         return positions

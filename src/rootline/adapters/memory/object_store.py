@@ -15,6 +15,7 @@ from typing import Final
 
 from rootline.adapters.absolute_keys import FILE_SCHEMES, S3_SCHEMES, AbsoluteKeys
 from rootline.adapters.object_key_rules import check_key, check_prefix
+from rootline.ports.object_remover import DatedObject
 from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.identifiers import ObjectKey
@@ -61,6 +62,12 @@ class MemoryObjectStore:
         check_prefix(prefix)
         return Listing(tuple(islice(self._keys_under(prefix), limit)), self._now_ms())
 
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        """When the object was stored, by this store's clock; without one everything is of the epoch."""
+        check_key(key)
+        found = self._objects.get(key)
+        return None if found is None else found[1] or 0
+
     async def folders(self, prefix: str) -> Sequence[str]:
         """The prefixes one level below `prefix`, each ending in `/`, that hold keys; ascending."""
         check_prefix(prefix)
@@ -83,6 +90,11 @@ class MemoryObjectStore:
         """Delete an object outside the port, as expiry and operators do."""
         if self._objects.pop(key, None) is not None and not is_absolute(key):
             del self._keys[bisect_left(self._keys, key)]
+
+    def dated(self, prefix: str) -> Sequence[DatedObject]:
+        """The objects under `prefix`, ascending by key; without a clock all of them are dated 0."""
+        held = ((key, self._objects[key]) for key in self._keys_under(prefix))
+        return [DatedObject(key, len(body), date_ms or 0) for key, (body, date_ms) in held]
 
     def _found(self, key: ObjectKey) -> tuple[bytes, int | None] | None:
         if is_absolute(key):

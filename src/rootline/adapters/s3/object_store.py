@@ -145,6 +145,19 @@ class S3ObjectStore:
             )
         return Listing(keys, date_ms)
 
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        """When the object was stored; `None` when it is not there, or access is denied."""
+        check_key(key)
+        asked = {"Bucket": self._bucket, "Key": self._prefix + key}
+        try:
+            async with self._reading(f"HEAD {key}"):
+                answer = await _twice(lambda client: client.head_object(**asked), await self._opened())
+        except ClientError as error:
+            if _status_of(error) in (403, 404):
+                return None
+            raise self._refused(f"HEAD {key}", error) from error
+        return int(answer["LastModified"].timestamp() * 1000)
+
     async def folders(self, prefix: str) -> Sequence[str]:
         """The prefixes one level below `prefix`, each ending in `/`, that hold keys; ascending."""
         check_prefix(prefix)

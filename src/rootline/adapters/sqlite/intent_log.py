@@ -21,11 +21,13 @@ from typing import Final, Generic, TypeVar
 
 from rootline.adapters.blocking_calls import hand_over
 from rootline.adapters.log_position_rules import check_identity
+from rootline.adapters.sqlite.log_bells import LogBells, bells_folder
 from rootline.adapters.sqlite.log_file import LogReader, LogWriter
 from rootline.adapters.sqlite.log_pruning import Pruned
 from rootline.adapters.sqlite.log_watch import LogWatch
 from rootline.adapters.sqlite.pruning_loop import STEP_ROWS
 from rootline.adapters.sqlite.pruning_state import LogRetention, is_due
+from rootline.ports.intent_log import NewRecord
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import RootlineError, Unavailable
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
@@ -62,26 +64,29 @@ class SqliteIntentLog:
             self._writer.close()
             raise
         self._identity = self._writer.identity
-        self._watch = LogWatch(self._reader)
+        self._bells = LogBells(bells_folder(self._identity))
+        self._watch = LogWatch(self._reader, self._bells)
         self._requests: queue.SimpleQueue[_Request[object] | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._write_loop, name="rootline-log", daemon=True)
         self._thread.start()
 
-    async def publish(self, key: bytes, value: bytes) -> LogPosition:
+    async def publish(self, key: bytes, value: bytes, *, oldest_file_ms: int | None = None) -> LogPosition:
         """Append one record; durable when it returns."""
-        return (await self.publish_many([(key, value)]))[0]
+        return (await self.publish_many([(key, value)], oldest_file_ms=oldest_file_ms))[0]
 
-    async def publish_many(self, records: Sequence[tuple[bytes, bytes]]) -> list[LogPosition]:
-        """Append (key, value) records in order, all or none.
+    async def publish_many(
+        self, records: Sequence[NewRecord], *, oldest_file_ms: int | None = None
+    ) -> list[LogPosition]:
+        """Append records in order, all or none.
 
         Raises:
             Unavailable: `log-unavailable`, nothing was appended.
             OutcomeUnknown: `publish-unknown`, appended or not.
 
         """
-        kept = tuple((bytes(key), bytes(value)) for key, value in records)
-        offsets = await self._write(lambda writer: writer.append(kept))
+        kept = [(bytes(key), bytes(value), said[0] if said else None) for key, value, *said in records]
+        offsets = await self._write(lambda writer: writer.append(kept, oldest_file_ms))
         self._watch.appended()
         return [LogPosition(self._identity, 0, offset) for offset in offsets]
 
@@ -198,6 +203,7 @@ class SqliteIntentLog:
             for request in batch:
                 hand_over(request.loop, request.answer, _own_copy(error))
         else:
+            self._bells.ring()
             for request, answer in zip(batch, answers, strict=True):
                 hand_over(request.loop, request.answer, answer)
 

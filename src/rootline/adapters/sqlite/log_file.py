@@ -22,14 +22,17 @@ from typing import Any, Final, Self
 from rootline.adapters.posix_files import make_durable_folder, sync_folder, wait_for_lock
 from rootline.adapters.sqlite.log_pruning import Pruned, prune_step, pruning_state
 from rootline.adapters.sqlite.pruning_state import LogRetention, PruningState
+from rootline.ports.intent_log import NewRecord
+from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Corrupt, OutcomeUnknown, RootlineError, Unavailable
-from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.log_position import LogId, LogPosition, LogRecord, oldest_file_header
 from rootline.schemas.verdict import Verdict, newest_versions
 
 FILE_NAME: Final = "log.sqlite"
 _LOCK_NAME: Final = "log.lock"
 _LAYOUT: Final = "1"
+_CLAIMS: Final = "oldest_file_ms"
 _APPLICATION_ID: Final = 0x524F4F54  # "ROOT": so another program's database is not taken for an empty log
 _BUSY_WAIT_S: Final = 10.0
 _READ_BYTES_MAX: Final = 8_000_000
@@ -111,11 +114,12 @@ class LogWriter:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
 
-    def append(self, records: Sequence[tuple[bytes, bytes]]) -> list[int]:
-        """Append records; their offsets."""
+    def append(self, records: Sequence[NewRecord], oldest_file_ms: int | None = None) -> list[int]:
+        """Append records; their offsets. `oldest_file_ms`: when the first file that they bring was uploaded."""
         now_ms = time.time_ns() // 1_000_000
-        statement = "INSERT INTO intents (key, value, appended_ms) VALUES (?, ?, ?)"
-        return [_row_id(self._connection.execute(statement, (key, value, now_ms))) for key, value in records]
+        statement = "INSERT INTO intents (key, value, appended_ms, content, oldest_file_ms) VALUES (?, ?, ?, ?, ?)"
+        rows = [(key, value, now_ms, said[0] if said else None, oldest_file_ms) for key, value, *said in records]
+        return [_row_id(self._connection.execute(statement, row)) for row in rows]
 
     def decide(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> list[Verdict]:
         """Store verdicts and dead letters, the first one of each offset; returns the verdicts that are stored."""
@@ -173,6 +177,8 @@ class LogReader:
         try:
             self._connection = _connect(path)
             self._identity = _identity_of(self._connection, path)
+            self._said = "content" if _says_contents(self._connection) else "NULL"
+            self._claims = _CLAIMS if _has_claims(self._connection) else "NULL"
         except sqlite3.Error as error:
             raise _failed(path, error) from error
 
@@ -212,10 +218,17 @@ class LogReader:
         return self._records(f"{where} AND key = ? ORDER BY log_offset DESC LIMIT ?", (*values, key, limit))
 
     def _records(self, where: str, values: tuple[int | bytes, ...]) -> list[LogRecord]:
-        rows = self._rows(f"SELECT log_offset, key, appended_ms, value FROM intents WHERE {where}", values)
+        columns = f"log_offset, key, appended_ms, {self._said}, {self._claims}, value"
+        rows = self._rows(f"SELECT {columns} FROM intents WHERE {where}", values)
         return [
-            LogRecord(LogPosition(self._identity, 0, offset), key, value, appended_ms)
-            for offset, key, appended_ms, value in rows
+            LogRecord(
+                LogPosition(self._identity, 0, offset),
+                key,
+                value,
+                appended_ms,
+                (*content_headers(said), *oldest_file_header(oldest_file_ms)),
+            )
+            for offset, key, appended_ms, said, oldest_file_ms, value in rows
         ]
 
     def verdict(self, offset: int) -> Verdict | None:
@@ -287,10 +300,18 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> LogId:
     connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
     for statement in _TABLES:
         connection.execute(statement)
+    if not _says_contents(connection):
+        connection.execute("ALTER TABLE intents ADD COLUMN content BLOB")  # as files of earlier versions lack it
+    if not _has_claims(connection):  # a file of an earlier version, which goes on without it
+        connection.execute(f"ALTER TABLE intents ADD COLUMN {_CLAIMS} INTEGER")
     connection.execute("INSERT OR IGNORE INTO meta VALUES ('layout', ?)", (_LAYOUT,))
     connection.execute("INSERT OR IGNORE INTO meta VALUES ('identity', ?)", (str(uuid.uuid4()),))
     connection.execute("COMMIT")
     return _identity_of(connection, path)
+
+
+def _says_contents(connection: sqlite3.Connection) -> bool:
+    return any(column[1] == "content" for column in connection.execute("PRAGMA table_info(intents)"))
 
 
 def _identity_of(connection: sqlite3.Connection, path: Path) -> LogId:
@@ -301,6 +322,10 @@ def _identity_of(connection: sqlite3.Connection, path: Path) -> LogId:
             f"{path}: its layout is {meta.get('layout')}, this version of Rootline reads {_LAYOUT}: use another one",
         )
     return LogId(f"embedded/{uuid.UUID(meta['identity'])}")
+
+
+def _has_claims(connection: sqlite3.Connection) -> bool:
+    return any(column[1] == _CLAIMS for column in connection.execute("PRAGMA table_info(intents)"))
 
 
 def _begin(connection: sqlite3.Connection) -> None:

@@ -1,9 +1,10 @@
 """Waiting for records and verdicts of the embedded log, from any process.
 
-Owns: the waiters, and the poller that runs while there are any. Does not own: reading rows (`log_file`).
-Invariants: a write of this process wakes its waiters at once; a write of another process is noticed through
-`PRAGMA data_version` within 5 ms; a waiter begins to watch before it reads, so that it misses nothing; an error of the
-poller reaches every waiter.
+Owns: the waiters, and the poller that runs while there are any. Does not own: reading rows (`log_file`), how another
+process says that it has written (`log_bells`).
+Invariants: a write of this process wakes its waiters at once; a write of another process is noticed when that one
+rings, and through `PRAGMA data_version` within 5 ms if it does not; a waiter begins to watch before it reads, so that
+it misses nothing; an error of the poller reaches every waiter.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
+from rootline.adapters.sqlite.log_bells import LogBells
 from rootline.adapters.sqlite.log_file import LogReader
 from rootline.schemas.errors import RootlineError, Unavailable
 from rootline.schemas.log_position import LogRecord
@@ -26,8 +28,9 @@ _Answer = TypeVar("_Answer")
 class LogWatch:
     """The waiters of one log, on one event loop."""
 
-    def __init__(self, reader: LogReader) -> None:
+    def __init__(self, reader: LogReader, bells: LogBells) -> None:
         self._reader = reader
+        self._bells = bells
         self._readers: set[asyncio.Future[None]] = set()
         self._verdicts: dict[int, set[asyncio.Future[Verdict]]] = {}
         self._poller: asyncio.Task[None] | None = None
@@ -79,6 +82,7 @@ class LogWatch:
     async def close(self, reason: str) -> None:
         """Stop; remaining waiters get `Unavailable` with `reason`."""
         self._fail(Unavailable("log-unavailable", reason))
+        self._bells.close()
         if self._poller is not None:
             self._poller.cancel()
             await asyncio.gather(self._poller, return_exceptions=True)
@@ -91,6 +95,7 @@ class LogWatch:
         try:
             if self._poller is None or self._poller.done():
                 self._seen_version = self._reader.data_version()
+                self._bells.hear(self._rung)
                 self._poller = loop.create_task(self._poll())
             yield waiter
         finally:
@@ -103,17 +108,28 @@ class LogWatch:
         while self._readers or self._verdicts:
             await asyncio.sleep(pause_s)
             try:
-                version = self._reader.data_version()
-                if version == self._seen_version:
-                    pause_s = min(pause_s * 1.2, _PAUSE_MAX_S)
-                    continue
-                self._seen_version = version
-                pause_s = _PAUSE_MIN_S
-                self.appended()
-                self.decided(self._reader.verdicts(tuple(self._verdicts)))
+                pause_s = _PAUSE_MIN_S if self._look() else min(pause_s * 1.2, _PAUSE_MAX_S)
             except RootlineError as error:
                 self._fail(error)
                 return
+
+    def _rung(self) -> None:
+        if not self._readers and not self._verdicts:
+            return
+        try:
+            self._look()
+        except RootlineError as error:
+            self._fail(error)
+
+    def _look(self) -> bool:
+        """Wake whom another process has written for; whether one has written at all."""
+        version = self._reader.data_version()
+        if version == self._seen_version:
+            return False
+        self._seen_version = version
+        self.appended()
+        self.decided(self._reader.verdicts(tuple(self._verdicts)))
+        return True
 
     def _fail(self, error: RootlineError) -> None:
         waiting: list[asyncio.Future[None] | asyncio.Future[Verdict]] = [*self._readers]

@@ -30,6 +30,7 @@ from rootline.catalog.manifest.manifest_list_encoder import encode_manifest_list
 from rootline.catalog.manifest.same_avro import same_avro
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.content_entry import Status
 from rootline.schemas.identifiers import SnapshotId, Version, snapshot_id_of
 from rootline.storage.metadata.read_cache import ReadCache
 from rootline.storage.metadata.root_reader import read_root
@@ -140,10 +141,17 @@ class ExportBuilder:
     async def _next_row_id_before(self, version: Version, parent: Version | None) -> int:
         if version == 0:
             return self._before.next_row_id
+        root = await self._root_of(version)
+        if root.header.parent_next_row_id is not None:
+            return root.header.parent_next_row_id
         parent = Version(version - 1) if parent is None else parent
         known = self._index.snapshots.get(self._id_of(parent))
         said = None if known is None else next_row_id_after(known)
-        return (await self._root_of(parent)).header.next_row_id if said is None else said
+        if said is not None:
+            return said
+        if parent < self._root.header.oldest_version:  # it may be gone
+            return _first_row_id_of(root)
+        return (await self._root_of(parent)).header.next_row_id
 
     async def _newest_shown(self, count: int) -> list[Version]:
         found = [self._root.header.version]
@@ -168,3 +176,17 @@ class ExportBuilder:
 
     def _id_of(self, version: Version) -> SnapshotId:
         return snapshot_id_of(self._root.header.table_uuid, version)
+
+
+def _first_row_id_of(root: Root) -> int:
+    """The row id from which a root went on, by what it shows as its own."""
+    snapshot_id = root.header.snapshot.snapshot_id
+    added = (row.entry for row in root.rows if row.entry.version_info.status is Status.ADDED)
+    ids = [
+        entry.first_row_id
+        for entry in added
+        if entry.first_row_id is not None
+        and entry.version_info.snapshot_id == snapshot_id
+        and entry.version_info.sequence_number == entry.version_info.file_sequence_number
+    ]
+    return min(ids, default=root.header.next_row_id)

@@ -23,6 +23,7 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, Version
 from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.planning_reads import PlanningReads
 from rootline.storage.metadata.read_cache import ReadCache
 from rootline.storage.metadata.root_reader import read_root
@@ -172,7 +173,7 @@ class TableExporter:
         if version == head:
             return await read_root(reads, table, version, known=known)
         newest = await read_root(reads, table, head, known=known)
-        Addressable.of(newest.header).check(version)
+        Addressable.of(newest.header, await read_kept(reads, newest.header)).check(version)
         return await read_root(reads, table, version, known=newest)
 
     def _keep(self, reads: PlanningReads, root: Root) -> None:

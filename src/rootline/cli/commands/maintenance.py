@@ -56,13 +56,16 @@ def run(
     from rootline.cli import output
     from rootline.client.session.session import Session
     from rootline.connect import connect
+    from rootline.hosting.rights import rights_of
     from rootline.workers.by_hand import maintain
     from rootline.workers.jobs.job import JobOutcome, JobReport
 
     kind = _kind(what)
 
     async def carried_out(session: Session) -> JobReport:
-        return await maintain(session.store, session.log, session.environment, handle.name, kind, dry_run=dry_run)
+        store, environment = session.store, session.environment
+        async with rights_of(required(warehouse), log, store) as rights:
+            return await maintain(store, session.log, environment, handle.name, kind, dry_run=dry_run, rights=rights)
 
     with connect(required(warehouse), log=log) as lake:
         handle = lake.table(name)
@@ -76,13 +79,25 @@ def run(
         "entries": report.entries,
         "version": report.version,
         "code": report.code,
+        "objects": [removed._asdict() for removed in report.removed],
+        "condemned": [condemned._asdict() for condemned in report.condemned],
     }
     output.line(as_json, record, _told(name, kind.name, report.outcome, record, report.message))
-    if report.outcome not in (JobOutcome.NOTHING_DUE, JobOutcome.PLANNED, JobOutcome.COMMITTED):
+    would = "would be " if dry_run else ""
+    for verb, found in (("condemned", report.condemned), ("removed", report.removed)):
+        for item in found:
+            size = f"{item.objects:,} {item.kind}, {item.size_in_bytes:,} bytes"
+            output.note(as_json, f"{name}: {would}{verb}: {size}")
+    fine = (JobOutcome.NOTHING_DUE, JobOutcome.PLANNED, JobOutcome.COMMITTED, JobOutcome.REMOVED)
+    if report.outcome not in fine:
         raise typer.Exit(1)
 
 
 def _told(name: str, what: str, outcome: str, record: dict[str, Any], message: str | None) -> str:
+    if what == "expire":
+        return _told_of_expiry(name, outcome, record, message)
+    if what == "sweep" and outcome in ("planned", "committed", "removed"):
+        return f"{name}: {what} {outcome}" + (f", version {record['version']}" if record["version"] else "")
     moved = f"{record['entries']} entries into {record['leaves']} leaves"
     match outcome:
         case "nothing-due":
@@ -93,3 +108,17 @@ def _told(name: str, what: str, outcome: str, record: dict[str, Any], message: s
             return f"{name}: moved {moved}, version {record['version']}"
         case _:
             return f"{name}: {what} {outcome}: {message or 'no verdict yet; it may still be committed'}"
+
+
+def _told_of_expiry(name: str, outcome: str, record: dict[str, Any], message: str | None) -> str:
+    match outcome:
+        case "nothing-due":
+            return f"{name}: nothing to expire"
+        case "planned":
+            return f"{name}: would give up {record['entries']} versions"
+        case "committed":
+            return f"{name}: gave up {record['entries']} versions, version {record['version']}"
+        case "removed":
+            return f"{name}: no version to give up"
+        case _:
+            return f"{name}: expiry {outcome}: {message or 'no verdict yet; it may still be committed'}"

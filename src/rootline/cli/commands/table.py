@@ -110,7 +110,7 @@ def describe(name: TableArgument, warehouse: Warehouse = None, log: Log = None, 
     roots = {
         "bytes": root.size_in_bytes,
         "retained": header.version - header.oldest_version + 1,
-        "retained_bytes": header.earlier_bytes + root.size_in_bytes,
+        "retained_bytes": header.kept_bytes + root.size_in_bytes,
     }
     totals = {key: getattr(header.totals, key) for key in header.totals.__slots__}
     record: dict[str, Any] = {
@@ -149,9 +149,18 @@ def accept(
     from rootline.cli import output
     from rootline.cli.failure import ExitCode
     from rootline.cli.options import required
-    from rootline.connect import open_stored_log, open_warehouse
+    from rootline.connect import is_kafka, open_stored_log, open_warehouse
+    from rootline.schemas.errors import Invalid
     from rootline.schemas.identifiers import TableName
     from rootline.storage.metadata.head_finder import find_head
+
+    if is_kafka(log):
+        raise Invalid(
+            "setting-invalid",
+            f"{name}: this is for an embedded log. On Kafka only the coordinators that run know what was "
+            "confirmed. Bring the roots back and run "
+            f"`rootline quarantine lift {name}`; to go on without them, start the coordinators again",
+        )
 
     async def held() -> tuple[int | None, int | None]:
         store, kept = open_warehouse(required(warehouse)), open_stored_log(log, required(warehouse))

@@ -85,6 +85,7 @@ def accept(yes: Yes = False, log: Log = None, as_json: Json = False) -> None:
             "log": held.log,
             "next_offset": held.next_offset,
             "removed": held.removed,
+            "parked": held.parked,
             "accepted": yes,
         }
         output.line(as_json, record, str(held))

@@ -6,7 +6,7 @@ Invariants: a tag that someone else moved meanwhile is not moved again unseen.
 
 from __future__ import annotations
 
-from rootline.client.read.time_travel import read_head, version_of_tag
+from rootline.client.read.time_travel import read_addressable, read_head, version_of_tag
 from rootline.client.session.commit import Commit
 from rootline.client.session.session import Session
 from rootline.client.session.writer_stamp import WriterStamp
@@ -16,7 +16,6 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.intents.tag import check_tag_name
-from rootline.tree.state.addressable import Addressable
 
 
 async def set_tag(
@@ -38,7 +37,7 @@ async def set_tag(
     """
     head = (await read_head(session.store, table)).header
     wanted = int(head.version) if version is None else version
-    Addressable.of(head).check(wanted)
+    (await read_addressable(session.store, head, wanted)).check(wanted)
     seen = head.tags.get(check_tag_name(name))
     if seen not in (None, wanted) and not may_move:
         raise Invalid(

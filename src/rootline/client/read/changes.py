@@ -14,14 +14,14 @@ from typing import Any
 
 from pyroaring import BitMap64
 
-from rootline.client.read.time_travel import read_head
+from rootline.client.read.time_travel import read_addressable, read_head
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.content_entry import ContentEntry, ContentType
-from rootline.schemas.errors import Invalid
+from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName, Version
-from rootline.storage.metadata.change_reader import RowsChange, read_net_change, read_rows_changes
+from rootline.schemas.root_header import RootHeader
+from rootline.storage.metadata.change_reader import RowsChange, read_difference, read_net_change, read_rows_changes
 from rootline.tree.check.net_changes import FileChange, NetChange
-from rootline.tree.state.addressable import Addressable
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +72,30 @@ async def read_changes(store: ObjectStore, table: TableName, from_version: int, 
     """
     head = (await read_head(store, table)).header
     last = head.version if to_version is None else Version(to_version)
-    known = Addressable.of(head)
+    known = await read_addressable(store, head, from_version, last)
     for version in (from_version, last):
         known.check(version)
     if from_version > last:
         raise Invalid(
             "setting-invalid", f"{table}: changes go from an older version to a newer, not {from_version} to {last}"
         )
-    if from_version < last:
-        known.with_tags({}).check(from_version + 1)  # tagged ones below the oldest have no neighbours
-    net = await read_net_change(store, table, from_version, last)
+    try:
+        net = await _net_change(store, head, Version(from_version), last)
+    except Corrupt as error:
+        newest = (await read_head(store, table)).header
+        if error.code != "object-missing" or newest.oldest_version == head.oldest_version:
+            raise
+        known = await read_addressable(store, newest, from_version, last)
+        for version in (from_version, last):  # it may have expired meanwhile
+            known.check(version)
+        net = await _net_change(store, newest, Version(from_version), last)
     return await changes_of_net(store, table, Version(from_version), last, net)
+
+
+async def _net_change(store: ObjectStore, head: RootHeader, after: Version, up_to: Version) -> NetChange:
+    if after + 1 < head.oldest_version and after < up_to:  # what came between them may be gone
+        return await read_difference(store, head.table, after, up_to)
+    return await read_net_change(store, head.table, after, up_to)
 
 
 async def changes_of_net(

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from rootline.client.read.time_travel import PointInTime, read_head, read_root_at
+from rootline.client.read.time_travel import PointInTime, read_head, read_older_root, read_root_at
 from rootline.client.read.tree_view import TreeView
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.few_at_once import few_at_once
-from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.table_loader import load_state
 from rootline.tree.check.verdict_roots import records_verdicts_only
+from rootline.tree.state.addressable import Addressable
 
 _AT_ONCE: Final = 8
 _ROOTS_TOGETHER: Final = 64
@@ -41,8 +42,15 @@ async def read_history(
     oldest, found = newer.header.oldest_version, list[RootHeader]()
     last = max(oldest, newer.header.version - (limit - 1 if everything else limit + _HIDDEN_MAX))
 
-    async def root_of(version: int) -> Root:
-        return await read_root(store, table, Version(version))
+    head = newer.header
+
+    async def root_of(version: int) -> Root | None:
+        try:
+            return await read_older_root(store, table, version)
+        except Invalid as error:
+            if error.code == "version-unknown":  # it has expired since the head was read
+                return None
+            raise
 
     next_version = newer.header.version - 1
     while len(found) < limit and next_version >= last:
@@ -50,12 +58,18 @@ async def read_history(
         count = min(limit - len(found), _ROOTS_TOGETHER)
         versions = range(next_version, max(last, next_version - count + 1) - 1, -1)
         for older in await few_at_once(versions, root_of, _AT_ONCE):
+            if older is None:
+                continue
             if everything or not records_verdicts_only(older, newer):
                 found.append(newer.header)
             newer = older
         next_version = versions[-1] - 1
     if len(found) < limit and next_version < last:
         found.append(newer.header)
+    if len(found) < limit:
+        below = Addressable.of(head, await read_kept(store, head)).older()[-(limit - len(found)) :]
+        kept = await few_at_once(reversed(below), root_of, _AT_ONCE)
+        found += [root.header for root in kept if root is not None]
     return found[:limit]
 
 

@@ -16,10 +16,11 @@ from typing import Final
 from rootline.client import checks
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.errors import Invalid
+from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName, Version, snapshot_id_of
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.metadata.head_finder import existing_head
+from rootline.storage.metadata.head_finder import HeadKey, at_head, existing_head
+from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.root_reader import read_root
 from rootline.tree.state.addressable import Addressable
 
@@ -56,8 +57,13 @@ HEAD = PointInTime()
 
 async def read_head(store: ObjectStore, table: TableName, known: Root | None = None) -> Root:
     """The newest root; `known` as of `read_root`. Raises `Invalid` (`table-unknown`) when there is none."""
-    head = await existing_head(store, table)
-    return await read_root(store, table, head.version, known=known)
+
+    async def root_of(head: HeadKey) -> Root:
+        return await read_root(store, table, head.version, known=known)
+
+    root = await at_head(store, table, root_of, await existing_head(store, table))
+    assert root is not None, "there was a head"
+    return root
 
 
 async def read_root_at(store: ObjectStore, table: TableName, point: PointInTime, known: Root | None = None) -> Root:
@@ -69,7 +75,24 @@ async def read_root_at(store: ObjectStore, table: TableName, point: PointInTime,
     """
     head = await read_head(store, table, known)
     wanted = await resolve(store, table, head, point)
-    return head if wanted == head.header.version else await read_root(store, table, wanted, known=head)
+    return head if wanted == head.header.version else await read_older_root(store, table, wanted, known=head)
+
+
+async def read_older_root(store: ObjectStore, table: TableName, version: int, known: Root | None = None) -> Root:
+    """The root of a version that was addressable a moment ago; `known` as of `read_root`.
+
+    Raises:
+        Invalid: `version-unknown`, it has expired meanwhile.
+        Corrupt: as `read_root`.
+
+    """
+    try:
+        return await read_root(store, table, Version(version), known=known)
+    except Corrupt as error:
+        if error.code == "object-missing":
+            newest = (await read_head(store, table)).header
+            (await read_addressable(store, newest, version)).check(version)
+        raise
 
 
 async def resolve(store: ObjectStore, table: TableName, head: Root, point: PointInTime) -> Version:
@@ -78,15 +101,25 @@ async def resolve(store: ObjectStore, table: TableName, head: Root, point: Point
     if point.version is not None:
         wanted = Version(point.version)
     elif point.snapshot_id is not None:
-        wanted = _version_of_snapshot(head, point.snapshot_id)
+        wanted = _version_of_snapshot(await read_addressable(store, header), header, point.snapshot_id)
     elif point.timestamp is not None:
         wanted = await _version_at(store, table, head, milliseconds(point.timestamp))
     elif point.tag is not None:
         wanted = version_of_tag(header, point.tag)
     else:
         return header.version
-    Addressable.of(header).check(wanted)
+    (await read_addressable(store, header, wanted)).check(wanted)
     return wanted
+
+
+async def read_addressable(store: ObjectStore, header: RootHeader, *wanted: int) -> Addressable:
+    """What a head addresses. With `wanted`, its page of kept versions is read only if one of them may be in it.
+
+    Raises as `read_root_at`.
+    """
+    if wanted and all(version < 0 or version >= header.oldest_version for version in wanted):
+        return Addressable.of(header)
+    return Addressable.of(header, await read_kept(store, header))
 
 
 def milliseconds(moment: Moment, name: str = "timestamp") -> int:
@@ -119,10 +152,8 @@ def milliseconds(moment: Moment, name: str = "timestamp") -> int:
     return int(moment.timestamp() * 1000)
 
 
-def _version_of_snapshot(head: Root, snapshot_id: int) -> Version:
-    header = head.header
-    kept = sorted({version for version in header.tags.values() if version < header.oldest_version}, reverse=True)
-    for number in (*range(header.version, header.oldest_version - 1, -1), *kept):
+def _version_of_snapshot(known: Addressable, header: RootHeader, snapshot_id: int) -> Version:
+    for number in (*range(header.version, header.oldest_version - 1, -1), *reversed(known.older())):
         if snapshot_id_of(header.table_uuid, Version(number)) == snapshot_id:
             return Version(number)
     raise Invalid(
@@ -146,15 +177,20 @@ async def _version_at(store: ObjectStore, table: TableName, head: Root, wanted_m
     if header.snapshot.timestamp_ms <= wanted_ms:
         return header.version
     low, high = int(header.oldest_version), int(header.version)  # the answer is in low..high-1, or there is none
-    oldest = await read_root(store, table, Version(low)) if low < high else head
+    oldest = await read_older_root(store, table, low) if low < high else head
     if oldest.header.snapshot.timestamp_ms > wanted_ms:
+        kept = await read_kept(store, header)
+        found = None if kept is None else kept.newest_at(wanted_ms)
+        if found is not None:
+            return found.version
+        low = low if kept is None else kept.versions[0].version
         raise Invalid(
             "version-unknown",
             f"{table}: its oldest addressable version {low} is newer than {wanted_ms} ms; choose a later moment",
         )
     while high - low > 1:
         middle = (low + high) // 2
-        root = await read_root(store, table, Version(middle))
+        root = await read_older_root(store, table, middle)
         if root.header.snapshot.timestamp_ms <= wanted_ms:
             low = middle
         else:

@@ -20,6 +20,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from rootline.client.session.loop_thread import LoopThread
+from rootline.client.session.upload_dates import UploadDates
 from rootline.ports.environment import Environment
 from rootline.ports.intent_log import IntentSink, VerdictSource
 from rootline.ports.object_store import ObjectStore
@@ -54,6 +55,7 @@ class Session:
     """What plans have read before."""
     base_url: str = ""
     """The warehouse's URL as other engines know it, absolute."""
+    uploads: UploadDates = field(default_factory=UploadDates)
     exporters: list[TableExporter] = field(default_factory=list)
     """The one exporter of this session, once an export was asked for."""
 

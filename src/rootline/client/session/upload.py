@@ -16,7 +16,7 @@ from rootline.client.session.session import Session
 from rootline.schemas.errors import Internal, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import key_of
-from rootline.storage.metadata.store_object import store_object
+from rootline.storage.metadata.store_object import store_dated
 
 _ATTEMPTS: Final = 5
 _FIRST_DELAY_S: Final = 0.1
@@ -50,12 +50,14 @@ async def _upload(session: Session, table: TableName, location: str, body: bytes
     for attempt in range(_ATTEMPTS):
         if attempt:
             await asyncio.sleep(_FIRST_DELAY_S * 2**attempt * (0.5 + session.environment.jitter()))
+        begun_ms = session.environment.now_ms()
         try:
-            held = await store_object(session.store, key, body)
+            held = await store_dated(session.store, key, body)
         except Unavailable as error:
             reason = error.message
             continue
-        if held != body:
+        if held.body != body:
             raise Internal("invariant-broken", f"{key}: a fresh name holds other bytes than were written")
+        session.uploads.note(table, location, begun_ms if held.stored_ms is None else held.stored_ms)
         return
     raise Unavailable("store-unavailable", f"{key}: not stored in {_ATTEMPTS} attempts; the last one: {reason}")

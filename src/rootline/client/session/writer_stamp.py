@@ -24,13 +24,14 @@ class WriterStamp:
         if writer_id is not None and not 1 <= len(writer_id) <= 256:
             raise Invalid("setting-invalid", f"writer_id must have 1 to 256 characters, not {len(writer_id)}")
         if writer_id is not None and writer_id.startswith(PROCESS_WRITER_PREFIX):
-            raise Invalid(
-                "setting-invalid",
-                f"writer_id {writer_id!r}: ids that begin with {PROCESS_WRITER_PREFIX} are made by "
-                "Rootline; choose another",
-            )
+            raise _reserved(writer_id)
         self._supplied = writer_id
         self._mint()
+
+    @property
+    def is_supplied(self) -> bool:
+        """Whether the caller named the writer, and counts."""
+        return self._supplied is not None
 
     def _mint(self) -> None:
         self._guard = threading.Lock()
@@ -43,10 +44,11 @@ class WriterStamp:
 
         Raises:
             Invalid: `setting-invalid`, the id was supplied without a sequence, or the other way round, or the intent
-                carries another pair.
+                carries another pair, or a `process/` id that no producer made.
 
         """
         if intent.writer_id is not None:
+            _check_minted(intent.writer_id)
             self._check_carried(intent, writer_sequence)
             return intent
         if self._supplied is None:
@@ -82,3 +84,24 @@ class WriterStamp:
             number = self._next[table]
             self._next[table] = number + 1
             return self._minted, number
+
+
+def _check_minted(writer_id: str) -> None:
+    """An intent that was stamped before may carry a `process/` id; one that a caller chose would be forgotten."""
+    if not writer_id.startswith(PROCESS_WRITER_PREFIX):
+        return
+    name = writer_id.removeprefix(PROCESS_WRITER_PREFIX)
+    try:
+        is_minted = str(uuid.UUID(name)) == name
+    except ValueError:
+        is_minted = False
+    if not is_minted:
+        raise _reserved(writer_id)
+
+
+def _reserved(writer_id: str) -> Invalid:
+    return Invalid(
+        "setting-invalid",
+        f"writer_id {writer_id!r:.80}: ids that begin with {PROCESS_WRITER_PREFIX} are made by Rootline and forgotten "
+        "after seven idle days; choose another",
+    )

@@ -20,6 +20,7 @@ from rootline.client.trace.dead_letters import place_of
 from rootline.client.write.intent_publisher import await_verdict
 from rootline.client.write.publish_queue import PublishQueue, Queued
 from rootline.schemas.bytes.log.intent_codec import decode_intent
+from rootline.schemas.bytes.log.stated_content import said_in
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Invalid, OutcomeUnknown
 from rootline.schemas.intent import MAINTENANCE_KINDS, Intent, IntentKind
@@ -114,7 +115,10 @@ async def _replayed(session: Session, queue: PublishQueue, prepared: _Prepared, 
     letter, intent = prepared.letter, prepared.what
     if isinstance(intent, Invalid):
         return Replay(letter, None, error=intent)
-    queued: Queued = queue.add(lambda: intent)  # in the order of the letters: nothing gives way before this
+    # with what it said of its content, or what was rejected for that would be called a duplicate
+    queued: Queued = queue.add(
+        lambda: intent, said_in(letter.headers) or ""
+    )  # in the order of the letters: nothing gives way before this
     try:
         position = await queue.deliver(session, queued)
         return Replay(letter, intent, await await_verdict(session, intent, position, timeout_s=timeout_s))

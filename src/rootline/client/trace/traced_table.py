@@ -19,7 +19,7 @@ from rootline.schemas.log_position import LogPosition
 from rootline.schemas.root_header import RejectedSequence, RootHeader, WriterRecord
 from rootline.schemas.verdict import Verdict
 from rootline.storage.metadata.change_reader import changes_of
-from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.head_finder import at_head
 from rootline.storage.metadata.page_reader import read_pages
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.table_loader import load_state, load_to_build_on
@@ -56,8 +56,8 @@ class TracedTable:
     @staticmethod
     async def find(store: ObjectStore, table: TableName) -> TracedTable | None:
         """The table; `None` when there is none of this name. Raises `Unavailable`, `Corrupt`."""
-        head = await find_head(store, table)
-        return None if head is None else TracedTable(store, await read_root(store, table, head.version))
+        root = await at_head(store, table, lambda head: read_root(store, table, head.version))
+        return None if root is None else TracedTable(store, root)
 
     @property
     def header(self) -> RootHeader:

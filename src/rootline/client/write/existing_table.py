@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from rootline.client.session.session import Session
+from rootline.maintenance.expiry_limits import EXPIRE
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.head_finder import at_head
 from rootline.storage.metadata.root_reader import read_definition, read_root
 
 
@@ -17,10 +18,9 @@ async def is_there(session: Session, table: TableName, wanted: TableDefinition) 
         Invalid: `table-exists`, with another definition; the message says what differs.
 
     """
-    head = await find_head(session.store, table)
-    if head is None:
+    root = await at_head(session.store, table, lambda head: read_root(session.store, table, head.version))
+    if root is None:
         return False
-    root = await read_root(session.store, table, head.version)
     differences = _differences(await read_definition(session.store, root.header), wanted)
     if differences:
         raise Invalid(
@@ -36,7 +36,7 @@ def _differences(stored: TableDefinition, wanted: TableDefinition) -> list[str]:
         "the schema": (stored.schema.fields, wanted.schema.fields),
         "partition_by": (_partitioning(stored), _partitioning(wanted)),
         "the expressions": (stored.expressions, wanted.expressions),
-        "the properties": (dict(stored.properties), dict(wanted.properties)),
+        "the properties": (_properties(stored), _properties(wanted)),
     }
     return [
         f"{what}: {_shown(there)} there, {_shown(given)} given"
@@ -47,6 +47,11 @@ def _differences(stored: TableDefinition, wanted: TableDefinition) -> list[str]:
 
 def _partitioning(definition: TableDefinition) -> object:
     return definition.spec_by_id(definition.default_spec_id)
+
+
+def _properties(definition: TableDefinition) -> dict[str, str]:
+    """Without what a definition gets when no one says anything about it, and older tables do not have."""
+    return {name: value for name, value in definition.properties.items() if (name, value) != (EXPIRE, "true")}
 
 
 def _shown(part: object) -> str:

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from rootline.client.session.session import Session
+from rootline.ports.intent_log import NewRecord
 from rootline.schemas.bytes.log.intent_codec import encode_intent, encode_intent_json
+from rootline.schemas.bytes.log.stated_content import CONTENT_HEADER, content_of_intent, stated
 from rootline.schemas.errors import Invalid, OutcomeUnknown
 from rootline.schemas.identifiers import TableName, table_name
 from rootline.schemas.intent import Intent
@@ -25,8 +27,14 @@ _SENDS_MAX: Final = 4
 _RESEND_DELAY_S: Final = 0.05
 
 
-def record_of(intent: Intent) -> tuple[bytes, bytes]:
-    """Key and value of the intent's record: Avro, or JSON when a bound is given as a JSON value.
+Content = str | bytes | None
+"""What a writer says of an intent's content: `None`, that it is what the intent does; `""`, nothing; any other words;
+or, as bytes, what the record said that is published again.
+"""
+
+
+def record_of(intent: Intent, content: Content = "") -> NewRecord:
+    """Key and value of the intent's record, Avro, or JSON when a bound is given as a JSON value; what is said of it.
 
     Raises:
         Invalid: `intent-too-large` or `table-name-invalid`, before anything is sent.
@@ -34,13 +42,15 @@ def record_of(intent: Intent) -> tuple[bytes, bytes]:
     """
     key = table_name(intent.table).encode()
     value = encode_intent_json(intent) if _has_json_values(intent) else encode_intent(intent)
-    if len(key) + len(value) > DEFAULT_LIMITS.max_bytes:
+    said = content if isinstance(content, bytes) else stated(content_of_intent(intent) if content is None else content)
+    beside = 0 if said is None else len(CONTENT_HEADER) + len(said)
+    if len(key) + len(value) + beside > DEFAULT_LIMITS.max_bytes:
         raise Invalid(
             "intent-too-large",
             f"{intent.table}: intent {intent.intent_id} takes {len(value):,} bytes, the limit is "
             f"{DEFAULT_LIMITS.max_bytes:,}; add fewer files at once",
         )
-    return key, value
+    return (key, value) if said is None else (key, value, said)
 
 
 async def publish_intent(session: Session, intent: Intent) -> LogPosition:
@@ -51,18 +61,20 @@ async def publish_intent(session: Session, intent: Intent) -> LogPosition:
 
     """
     record = await asyncio.to_thread(record_of, intent)
-    return (await publish_records(session, [record], may_resend=intent.writer_id is not None))[0]
+    oldest_ms, may_resend = session.uploads.oldest_of([intent]), intent.writer_id is not None
+    return (await publish_records(session, [record], may_resend=may_resend, oldest_file_ms=oldest_ms))[0]
 
 
 async def publish_records(
-    session: Session, records: Sequence[tuple[bytes, bytes]], *, may_resend: bool
+    session: Session, records: Sequence[NewRecord], *, may_resend: bool, oldest_file_ms: int | None = None
 ) -> list[LogPosition]:
     """Append records in order; durable when this returns.
 
     Args:
         session: whose log.
-        records: key and value of each.
+        records: of intents, as `record_of` makes them.
         may_resend: whether the ledger would know a record that is on the log twice.
+        oldest_file_ms: when the oldest file that they bring was uploaded, if that is known.
 
     Raises:
         Invalid, Unavailable: nothing was appended.
@@ -71,7 +83,7 @@ async def publish_records(
     """
     for send in range(_SENDS_MAX):
         try:
-            return await session.log.publish_many(records)
+            return await session.log.publish_many(records, oldest_file_ms=oldest_file_ms)
         except OutcomeUnknown:
             if send == _SENDS_MAX - 1 or not may_resend:
                 raise

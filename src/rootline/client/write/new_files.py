@@ -23,13 +23,16 @@ from rootline.client.session.session import Session
 from rootline.client.session.upload import upload_all
 from rootline.maintenance.clustering import cluster, cut
 from rootline.maintenance.file_leaves import LEAF_ENTRIES, clustered, cut_evenly, leaf_columns
+from rootline.maintenance.listed_files import columns_of
 from rootline.maintenance.property_values import whole_number
 from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, LeafContent, decode_leaf, encode_columns, encode_leaf
+from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedManifest, DataFile
 from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.proof.leaf_statistics_rules import statistics_fault
 from rootline.tree.proof.statistics_rules import statistics_of
 
 FileList: TypeAlias = Sequence[DataFile] | pa.Table
@@ -126,21 +129,41 @@ async def write_leaves(
         columns = await asyncio.to_thread(_clustered_columns, files, definition, spec)
         written = [of_columns(piece, spec) for piece in cut_evenly(columns)]
     else:
-        by_spec = await asyncio.to_thread(_clustered_entries, files, definition)
-        written = [of_entries(piece, spec) for spec, entries in by_spec for piece in cut(entries, LEAF_ENTRIES)]
-    return tuple(await asyncio.gather(*written))
+        written = []
+        for spec, of_spec in _by_spec(files):
+            listed = await asyncio.to_thread(_listed, of_spec, definition, spec)
+            if isinstance(listed, pa.Table):
+                written += [of_columns(piece, spec) for piece in cut_evenly(listed)]
+            else:
+                written += [of_entries(piece, spec) for piece in cut(listed, LEAF_ENTRIES)]
+    leaves = tuple(await asyncio.gather(*written))
+    named = files.column("location").to_pylist() if isinstance(files, pa.Table) else [file.location for file in files]
+    session.uploads.note_leaves(table, [leaf.location for leaf in leaves], named)
+    return leaves
 
 
 def _clustered_columns(files: pa.Table, definition: TableDefinition, spec_id: int) -> pa.Table:
     return clustered(leaf_columns(files, definition, spec_id), definition, spec_id)
 
 
-def _clustered_entries(files: Sequence[DataFile], definition: TableDefinition) -> list[tuple[int, list[ContentEntry]]]:
-    codec = EntryCodec.of_definition(definition)
-    by_spec: dict[int, list[ContentEntry]] = defaultdict(list)
+def _by_spec(files: Sequence[DataFile]) -> list[tuple[int, list[DataFile]]]:
+    found: dict[int, list[DataFile]] = defaultdict(list)
     for file in files:
-        by_spec[file.partition_spec_id].append(_entry_of(file, definition, codec))
-    return [(spec_id, cluster(by_spec[spec_id], definition, spec_id)) for spec_id in sorted(by_spec)]
+        found[file.partition_spec_id].append(file)
+    return sorted(found.items())
+
+
+def _listed(files: Sequence[DataFile], definition: TableDefinition, spec_id: int) -> pa.Table | list[ContentEntry]:
+    """Files of one spec in order: by columns where that works out, else one by one, which says what is wrong."""
+    columns = columns_of(files, definition)
+    if columns is not None:
+        leaf = leaf_columns(columns, definition, spec_id)
+        statistics = leaf.column(CONTENT_STATS).chunk(0) if CONTENT_STATS in leaf.column_names else None
+        spec_ids = definition.spec_by_id(spec_id).expr_ids
+        if statistics_fault(statistics, leaf.column("record_count").chunk(0), definition, spec_ids) is None:
+            return clustered(leaf, definition, spec_id)
+    codec = EntryCodec.of_definition(definition)
+    return cluster([_entry_of(file, definition, codec) for file in files], definition, spec_id)
 
 
 def _entry_of(file: DataFile, definition: TableDefinition, codec: EntryCodec) -> ContentEntry:

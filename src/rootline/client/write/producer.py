@@ -16,7 +16,7 @@ from typing import Any, Final
 from rootline.client import checks
 from rootline.client.session.session import Operation, Session, SessionHolder
 from rootline.client.session.writer_stamp import WriterStamp
-from rootline.client.write.intent_publisher import await_verdict
+from rootline.client.write.intent_publisher import Content, await_verdict
 from rootline.client.write.publish_queue import PublishQueue, Queued
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
@@ -36,6 +36,7 @@ class Receipt:
     intent: Intent
     position: LogPosition
     _holder: SessionHolder
+    _content: Content = ""
 
     def verdict(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Verdict:
         """Wait up to `timeout_s` seconds for what became of the intent: committed, a duplicate, or rejected.
@@ -57,6 +58,7 @@ class AsyncReceipt:
     intent: Intent
     position: LogPosition
     _holder: SessionHolder
+    _content: Content = ""
 
     async def verdict(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Verdict:
         """As `Receipt.verdict`."""
@@ -76,13 +78,16 @@ class _Publishing:
         """The intent as `publish` would send it; publishing the result, any number of times, commits it once."""
         return self._stamp.stamp(_an_intent(intent), _numbered(writer_sequence))
 
-    def _queued(self, what: Intent | Receipt | AsyncReceipt, writer_sequence: int | None) -> Queued:
+    def _queued(
+        self, what: Intent | Receipt | AsyncReceipt, writer_sequence: int | None, content: str | None
+    ) -> Queued:
         if self._closed:
             raise Invalid("lake-closed", f"this producer of {self._holder.name} is closed; open another one")
         if isinstance(what, Receipt | AsyncReceipt):
-            return self._queue.add(lambda: what.intent)
+            return self._queue.add(lambda: what.intent, what._content)
         intent, number = _an_intent(what), _numbered(writer_sequence)
-        return self._queue.add(lambda: self._stamp.stamp(intent, number))
+        said = "" if content is None and not self._stamp.is_supplied else content
+        return self._queue.add(lambda: self._stamp.stamp(intent, number), said)
 
     def _delivering(self, queued: Queued) -> Operation[LogPosition]:
         def operation(session: Session) -> Coroutine[Any, Any, LogPosition]:
@@ -97,12 +102,17 @@ class Producer(_Publishing):
     Without a `writer_id` it writes under a fresh one and numbers its intents itself, from 0 for each table.
     """
 
-    def publish(self, what: Intent | Receipt, *, writer_sequence: int | None = None) -> Receipt:
+    def publish(
+        self, what: Intent | Receipt, *, writer_sequence: int | None = None, content: str | None = None
+    ) -> Receipt:
         """Append an intent, or a receipt's intent once more, to the log; durable when this returns.
 
         Args:
             what: the intent, or the receipt of an earlier call.
             writer_sequence: the intent's number, 0 or more, among those of the supplied `writer_id` for this table.
+            content: words for what the intent holds that a replay repeats, for instance its input's offsets: the same
+                number with other content is rejected (`sequence-reused`). Without it, under a supplied `writer_id`,
+                the content is what the intent does, its files' names included; `""` says nothing of it.
 
         Returns:
             A receipt; ask it for the verdict.
@@ -115,9 +125,10 @@ class Producer(_Publishing):
                 before the call, again.
 
         """
-        queued = self._queued(what, writer_sequence)
+        queued = self._queued(what, writer_sequence, content)
         try:
-            return Receipt(queued.intent, self._holder.run(self._delivering(queued)), self._holder)
+            position = self._holder.run(self._delivering(queued))
+            return Receipt(queued.intent, position, self._holder, queued.content)
         except BaseException:
             queued.give_up()
             raise
@@ -138,11 +149,14 @@ class Producer(_Publishing):
 class AsyncProducer(_Publishing):
     """`Producer` for coroutines, on whatever loop they run."""
 
-    async def publish(self, what: Intent | AsyncReceipt, *, writer_sequence: int | None = None) -> AsyncReceipt:
+    async def publish(
+        self, what: Intent | AsyncReceipt, *, writer_sequence: int | None = None, content: str | None = None
+    ) -> AsyncReceipt:
         """As `Producer.publish`."""
-        queued = self._queued(what, writer_sequence)
+        queued = self._queued(what, writer_sequence, content)
         try:
-            return AsyncReceipt(queued.intent, await self._holder.run_async(self._delivering(queued)), self._holder)
+            position = await self._holder.run_async(self._delivering(queued))
+            return AsyncReceipt(queued.intent, position, self._holder, queued.content)
         except BaseException:
             queued.give_up()
             raise

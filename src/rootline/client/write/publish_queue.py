@@ -23,21 +23,22 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rootline.client.session.session import Session
-from rootline.client.write.intent_publisher import publish_records, record_of
+from rootline.client.write.intent_publisher import Content, publish_records, record_of
+from rootline.ports.intent_log import NewRecord
 from rootline.schemas.errors import Invalid, OutcomeUnknown, RootlineError
 from rootline.schemas.intent import Intent
 from rootline.schemas.log_position import LogPosition
 
 _INTENTS_MAX: Final = 500
 _BYTES_MAX: Final = 4_000_000
-Record = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Queued:
-    """An intent, and where its place on the log goes."""
+    """An intent, what is said of its content, and where its place on the log goes."""
 
     intent: Intent
+    content: Content = ""
     position: Future[LogPosition] = field(default_factory=Future)
 
     def give_up(self) -> None:
@@ -65,11 +66,11 @@ class PublishQueue:
     def __init__(self) -> None:
         self._of_process: dict[int, _Lines] = {}
 
-    def add(self, stamped: Callable[[], Intent]) -> Queued:
+    def add(self, stamped: Callable[[], Intent], content: Content = "") -> Queued:
         """Stamp an intent and put it at the end of its table's line; from any thread. Raises as `stamped` does."""
         lines = self._lines()
         with lines.guard:
-            queued = Queued(stamped())
+            queued = Queued(stamped(), content)
             lines.of_table.setdefault(queued.intent.table, _Line()).waiting.append(queued)
             return queued
 
@@ -108,9 +109,9 @@ class PublishQueue:
                     lines.of_table.pop(table, None)
 
 
-def _take(waiting: deque[Queued]) -> tuple[list[tuple[Queued, Record]], list[tuple[Queued, Exception]]]:
+def _take(waiting: deque[Queued]) -> tuple[list[tuple[Queued, NewRecord]], list[tuple[Queued, Exception]]]:
     """The next intents as records, and those that cannot be one."""
-    taken: list[tuple[Queued, Record]] = []
+    taken: list[tuple[Queued, NewRecord]] = []
     refused: list[tuple[Queued, Exception]] = []
     size = 0
     while waiting and len(taken) < _INTENTS_MAX and size < _BYTES_MAX:
@@ -118,7 +119,7 @@ def _take(waiting: deque[Queued]) -> tuple[list[tuple[Queued, Record]], list[tup
         if not queued.position.set_running_or_notify_cancel():
             continue
         try:
-            record = record_of(queued.intent)
+            record = record_of(queued.intent, queued.content)
         except Exception as error:
             refused.append((queued, error))
         else:
@@ -127,12 +128,14 @@ def _take(waiting: deque[Queued]) -> tuple[list[tuple[Queued, Record]], list[tup
     return taken, refused
 
 
-async def _send(session: Session, taken: Sequence[tuple[Queued, Record]]) -> None:
+async def _send(session: Session, taken: Sequence[tuple[Queued, NewRecord]]) -> None:
     if not taken:
         return
     may_resend = all(queued.intent.writer_id is not None for queued, _ in taken)
+    oldest_ms = session.uploads.oldest_of(queued.intent for queued, _ in taken)
+    records = [record for _, record in taken]
     try:
-        positions = await publish_records(session, [record for _, record in taken], may_resend=may_resend)
+        positions = await publish_records(session, records, may_resend=may_resend, oldest_file_ms=oldest_ms)
     except Invalid as error:
         if len(taken) == 1:
             taken[0][0].position.set_exception(error)

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from rootline.catalog.export.export_properties import check_export_properties
 from rootline.client.write.new_files import leaf_files_of
 from rootline.maintenance.compaction_limits import CompactionLimits
+from rootline.maintenance.expiry_limits import ExpiryLimits
+from rootline.maintenance.sweep_limits import LOG_RETENTION_S_MIN, SweepLimits
 
 
 def check_properties(properties: Mapping[str, str]) -> None:
@@ -19,6 +21,8 @@ def check_properties(properties: Mapping[str, str]) -> None:
     Else the first to say so is a worker at night, a writer who set nothing, or an export.
     """
     CompactionLimits.of_properties(properties)  # and those of flushes, which it reads too
+    ExpiryLimits.of_properties(properties)
+    SweepLimits.of_properties(properties, LOG_RETENTION_S_MIN)
     check_export_properties(properties)
     leaf_files_of(properties)
 

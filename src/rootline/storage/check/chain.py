@@ -30,8 +30,11 @@ from rootline.storage.check.live_set import LiveSet
 from rootline.storage.check.objects import ObjectCheck
 from rootline.storage.check.progress import Decided, faults_of_decided, faults_of_progress
 from rootline.storage.check.ways_out import removal_of
+from rootline.storage.metadata.head_finder import at_head
+from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.stored_file import stored_key
 from rootline.tree.commit.apply import WRITER_RETENTION_S
+from rootline.tree.state.addressable import Addressable
 
 _ROOTS_AT_ONCE: Final = 16
 
@@ -68,6 +71,8 @@ async def check_table(
         some = versions[start : start + _ROOTS_AT_ONCE]
         bodies = await asyncio.gather(*(store.get(root_key(table, version)) for version in some))
         for version, stored in zip(some, bodies, strict=True):
+            if stored is None and await check.has_expired(version):
+                continue
             previous = await check.root(version, stored, previous)
             for finding in check.book.take():
                 yield finding
@@ -117,27 +122,44 @@ class _TableCheck:
                 f"{self._table}: no table has this name in this warehouse; `rootline table list` shows all",
             )
         found.sort()
-        oldest = await self._oldest_version(found)
-        addressable = [version for version in found if version >= oldest]
+        oldest, kept = await self._addressable(found)
+        present = set(found)
+        for version in sorted(kept - present):
+            self.book.add(
+                root_key(self._table, version), "version-gap", f"version {version}, which is kept, is missing"
+            )
+        addressable = [version for version in found if version >= oldest or version in kept]
         self.summary.head_version, self.summary.roots_total = found[-1], len(addressable)
         expected = oldest
-        for version in addressable:
+        for version in addressable[len(kept & present) :]:
             if version > expected:
                 missing = f"version {expected}" if version == expected + 1 else f"versions {expected} to {version - 1}"
                 self.book.add(root_key(self._table, expected), "version-gap", f"{missing} of {self._table} missing")
             expected = Version(version + 1)
         return addressable
 
-    async def _oldest_version(self, found: Sequence[Version]) -> Version:
-        """What the newest readable root says; version 0 has to be there when none can be read."""
+    async def _addressable(self, found: Sequence[Version]) -> tuple[Version, set[Version]]:
+        """What the newest readable root says: the oldest version, and those that are kept below it.
+
+        Version 0 has to be there when none can be read.
+        """
         for version in reversed(found):
             stored = await self._store.get(root_key(self._table, version))
             try:
                 if stored is not None:
-                    return decode_root(stored.body, name=stored.key).header.oldest_version
+                    header = decode_root(stored.body, name=stored.key).header
+                    older = Addressable.of(header, await self._objects.kept(header)).older()
+                    return header.oldest_version, set(map(Version, older))
             except Corrupt:
                 continue
-        return Version(0)
+        return Version(0), set()
+
+    async def has_expired(self, version: Version) -> bool:
+        """Whether a version that could be read when the check began cannot be read any more."""
+        head = await at_head(self._store, self._table, lambda at: read_root(self._store, self._table, at.version))
+        if head is None:
+            return False
+        return not Addressable.of(head.header, await self._objects.kept(head.header)).has(version)
 
     async def root(self, version: Version, stored: StoredObject | None, previous: Root | None) -> Root | None:
         """Check one root; it, or `None` when it cannot be read. `previous`: the last root read before."""

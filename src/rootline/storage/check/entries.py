@@ -203,7 +203,8 @@ class EntryCheck:
             number, own = info.sequence_number or 0, info.file_sequence_number or 0
             if info.status is not Status.ADDED or entry.content_type is ContentType.MANIFEST_DV:
                 continue
-            is_restored = number <= after < own and RESTORED_VERSIONS in header.snapshot.summary
+            is_older = number < own if old is None else number <= after < own
+            is_restored = is_older and RESTORED_VERSIONS in header.snapshot.summary
             outside = own > header.snapshot.sequence_number or (old is not None and own <= after)
             if outside or not (number == own or is_restored):
                 reason = f"{name} is ADDED with sequence number {number}, which is none of this root's"

@@ -59,6 +59,11 @@ def faults_of_step(old: Root, new: Root) -> Iterator[Fault]:
         yield Fault("snapshot-wrong", f"next row id {after.next_row_id} is below {before.next_row_id}")
     if after.oldest_version < before.oldest_version:
         yield Fault("snapshot-wrong", f"oldest addressable version {after.oldest_version} went back")
+    if after.parent_next_row_id not in (None, before.next_row_id):
+        yield Fault(
+            "parent-mismatch",
+            f"it says next row id {after.parent_next_row_id} of its parent, which is {before.next_row_id}",
+        )
     kept = before.earlier_bytes + old.size_in_bytes
     if after.earlier_bytes != kept:
         yield Fault("totals-wrong", f"it says {after.earlier_bytes} bytes of earlier roots, its parent makes it {kept}")

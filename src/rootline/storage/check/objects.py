@@ -20,6 +20,8 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.iceberg.manifest_codec import decode_manifest
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf
 from rootline.schemas.bytes.leaf.leaf_inheritance import inherited_from
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage
+from rootline.schemas.bytes.root.kept_page import KeptPage, decode_kept_page
 from rootline.schemas.bytes.root.ledger_page import LedgerPage, decode_ledger_page
 from rootline.schemas.bytes.root.outcome_page import OutcomePage, covers_of, decode_outcome_page
 from rootline.schemas.bytes.root.page_codec import location_of
@@ -32,6 +34,7 @@ from rootline.schemas.root_header import PageReference, RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.check.findings import CheckSummary, Fault, FindingBook
 from rootline.storage.check.progress import faults_of_outcomes, faults_of_record
+from rootline.storage.metadata.page_reader import condemned_page_of
 from rootline.storage.metadata.stored_file import stored_key
 from rootline.storage.metadata.vector_reader import read_manifest_vector
 from rootline.tree.proof.adopted_rows import is_adopted
@@ -83,7 +86,8 @@ class ObjectCheck:
         self._leaves: dict[str, LeafFacts | None] = {}
         self._vector_files: dict[str, _VectorFile | None] = {}
         self._definitions: dict[tuple[str, bytes], TableDefinition | None] = {}
-        self._pages: dict[PageReference, LedgerPage | OutcomePage | None] = {}
+        self._pages: dict[PageReference, LedgerPage | OutcomePage | CondemnedPage | None] = {}
+        self._kept: dict[PageReference, KeptPage | None] = {}
         self.named_locations: set[str] = set()
         """Every metadata object that a root named so far."""
 
@@ -125,9 +129,13 @@ class ObjectCheck:
             self._pages[reference] = known[reference] if reference in known else await self._ledger(header, reference)
         for reference in header.outcome_pages:
             self._pages[reference] = known[reference] if reference in known else await self._outcomes(header, reference)
+        for item in header.condemned:
+            at = item.page
+            self._pages[at] = known[at] if at in known else await self._condemned(header, at)
         ledger = [page for at in header.ledger_pages if isinstance(page := self._pages[at], LedgerPage)]
         outcomes = [page for at in header.outcome_pages if isinstance(page := self._pages[at], OutcomePage)]
-        found = TablePages(tuple(ledger), tuple(outcomes))
+        condemned = [page for at in header.condemned if isinstance(page := self._pages[at.page], CondemnedPage)]
+        found = TablePages(tuple(ledger), tuple(outcomes), tuple(condemned), await self.kept(header))
         return found if found.are_those_of(header) else None
 
     async def vector(self, entry: ContentEntry) -> BlobFacts | None:
@@ -223,6 +231,30 @@ class ObjectCheck:
                 self._note(key, faults_of_record(writer, record, header))
         return page
 
+    async def kept(self, header: RootHeader) -> KeptPage | None:
+        """The page of the versions that are kept below the oldest addressable one, if the root names one."""
+        reference = None if header.expiry is None else header.expiry.kept
+        if reference is None:
+            return None
+        if reference not in self._kept:
+            self._kept[reference] = await self._read_kept(header, reference)
+        return self._kept[reference]
+
+    async def _read_kept(self, header: RootHeader, reference: PageReference) -> KeptPage | None:
+        found = await self._page_body(reference)
+        if found is None:
+            return None
+        key, body = found
+        try:
+            page = decode_kept_page(body, reference.digest, reference.size_in_bytes, header.table_uuid, name=key)
+        except Corrupt as error:
+            self._book.add_error(key, error)
+            return None
+        if page.reference != reference:
+            self._book.add(key, "page-corrupt", f"it is not the page that root {header.version} names")
+            return None
+        return page
+
     async def _outcomes(self, header: RootHeader, reference: PageReference) -> OutcomePage | None:
         found = await self._page_body(reference)
         if found is None:
@@ -237,6 +269,16 @@ class ObjectCheck:
             self._book.add(key, "page-corrupt", f"root {header.version} says that it covers other offsets than it does")
         self._note(key, faults_of_outcomes(page.outcomes, header))
         return page
+
+    async def _condemned(self, header: RootHeader, reference: PageReference) -> CondemnedPage | None:
+        found = await self._page_body(reference)
+        if found is None:
+            return None
+        try:
+            return condemned_page_of(found[1], reference, header, name=found[0])
+        except Corrupt as error:
+            self._book.add_error(found[0], error)
+            return None
 
     async def _page_body(self, reference: PageReference) -> tuple[ObjectKey, bytes] | None:
         found = await self._body(reference.location)

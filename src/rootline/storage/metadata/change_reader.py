@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,18 +19,20 @@ from pyroaring import BitMap, BitMap64
 from rootline.ports.object_store import ObjectStore, StoredObject
 from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.content_entry import ContentEntry, ContentType
+from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.leaf_reader import LEAVES_AT_ONCE, read_leaves
-from rootline.storage.metadata.root_reader import proven_root, read_definition
+from rootline.storage.metadata.root_reader import proven_root, read_definition, read_root
+from rootline.storage.metadata.table_loader import load_state
 from rootline.storage.metadata.vector_reader import read_stored_manifest_vectors, read_vector
 from rootline.tree.check.net_changes import NetChange, NetChanges, VectorsChange
 from rootline.tree.check.root_diff import Changes, RootDiff
 from rootline.tree.proof.adopted_rows import is_adopted
 from rootline.tree.state.live_index import StoredAt
+from rootline.tree.state.table_state import TableState
 
 ROOTS_AHEAD: Final = 4
 _VECTORS_AT_ONCE: Final = 8
@@ -73,6 +75,32 @@ async def read_net_change(store: ObjectStore, table: TableName, after: int, up_t
     async for _, part in changes_by_root(store, table, after, up_to):
         changes.take(part)
     return changes.net()
+
+
+async def read_difference(store: ObjectStore, table: TableName, older: Version, newer: Version) -> NetChange:
+    """What two versions come to that need not have all versions between them. Raises as `changes_by_root`.
+
+    Both are read whole; of leaves that both have, only what differs is compared.
+    """
+    before = await load_state(store, await read_root(store, table, older))
+    after = await load_state(store, await read_root(store, table, newer, known=before.root))
+    changes = NetChanges()
+    changes.take(Changes((), tuple(_only_in(before, after))))
+    changes.take(Changes(tuple(_only_in(after, before)), ()))
+    return changes.net()
+
+
+def _only_in(state: TableState, other: TableState) -> Iterator[ContentEntry]:
+    """Live entries of a version, without those of leaves that are live in the same leaf of the other one too."""
+    yield from (row.entry for row in state.live.rows.values())
+    nothing = BitMap()
+    for location, leaf in state.leaves.items():
+        live = BitMap(range(leaf.length)) - state.live.dead.get(location, nothing)
+        if location in other.leaves:
+            live &= other.live.dead.get(location, nothing)
+        for entry in leaf.entries_at(list(live)):
+            if entry.version_info.status is not Status.DELETED:
+                yield entry
 
 
 @dataclass(frozen=True, slots=True)

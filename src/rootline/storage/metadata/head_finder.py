@@ -6,14 +6,16 @@ Invariants: one request as long as no one puts foreign objects before the roots;
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Invalid
+from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.object_keys import root_key, roots_prefix, version_of_root_key
 
+_Read = TypeVar("_Read")
 _LIMITS: Final[tuple[int | None, ...]] = (1, 100, None)
 
 
@@ -42,6 +44,36 @@ async def find_head(store: ObjectStore, table: TableName) -> HeadKey | None:
                 return HeadKey(version, listing.store_ms)
         if limit is None or len(listing.keys) < limit:
             return None
+    return None
+
+
+async def at_head(
+    store: ObjectStore, table: TableName, read: Callable[[HeadKey], Awaitable[_Read]], head: HeadKey | None = None
+) -> _Read | None:
+    """What `read` makes of the newest version, which is found again if it expires meanwhile; `None`: no root is there.
+
+    Args:
+        store: the warehouse.
+        table: the table's name.
+        read: reads what it needs of one version.
+        head: the newest version, if it was just found.
+
+    Raises:
+        Corrupt: as `read`; `object-missing` only while the version is still the newest.
+        Unavailable: `store-unavailable`.
+
+    """
+    found = await find_head(store, table) if head is None else head
+    while found is not None:
+        try:
+            return await read(found)
+        except Corrupt as error:
+            if error.code != "object-missing":
+                raise
+            newer = await find_head(store, table)
+            if newer is None or newer.version <= found.version:
+                raise
+            found = newer
     return None
 
 

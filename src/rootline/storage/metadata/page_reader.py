@@ -1,4 +1,4 @@
-"""Reads and proves the pages of a root's ledger and outcomes.
+"""Reads and proves the pages that a root names: of its ledger, its outcomes, and what it condemned.
 
 Owns: the GETs. Does not own: the pages' form and proof (`rootline.schemas.bytes.root.page_codec`), what they say.
 Invariants: a page is used only if it has the digest that the root names; one that is known is not read again.
@@ -7,8 +7,11 @@ Invariants: a page is used only if it has the digest that the root names; one th
 from __future__ import annotations
 
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page
+from rootline.schemas.bytes.root.kept_page import KeptPage, decode_kept_page
 from rootline.schemas.bytes.root.ledger_page import decode_ledger_page
 from rootline.schemas.bytes.root.outcome_page import decode_outcome_page
+from rootline.schemas.errors import Corrupt
 from rootline.schemas.root_header import PageReference, RootHeader
 from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata.stored_file import read_stored, stored_key
@@ -27,9 +30,12 @@ async def read_pages(store: ObjectStore, header: RootHeader, known: TablePages =
     """
     ledger = {page.reference: page for page in known.ledger}
     outcomes = {page.reference: page for page in known.outcomes}
+    condemned = {page.reference: page for page in known.condemned}
     of_ledger = set(header.ledger_pages)
-    named = (*header.ledger_pages, *header.outcome_pages)
-    wanted = [reference for reference in named if reference not in ledger and reference not in outcomes]
+    of_condemned = {item.page for item in header.condemned}
+    named = (*header.ledger_pages, *header.outcome_pages, *of_condemned)
+    held = ledger.keys() | outcomes.keys() | condemned.keys()
+    wanted = [reference for reference in named if reference not in held]
 
     async def body_of(reference: PageReference) -> bytes:
         return await read_stored(store, header.table, reference.location, code="page-corrupt")
@@ -38,9 +44,37 @@ async def read_pages(store: ObjectStore, header: RootHeader, known: TablePages =
         name = stored_key(header.table, reference.location)
         if reference in of_ledger:
             ledger[reference] = decode_ledger_page(body, reference, header.table_uuid, name=name)
+        elif reference in of_condemned:
+            condemned[reference] = condemned_page_of(body, reference, header, name=name)
         else:
             outcomes[reference] = decode_outcome_page(body, reference, header.table_uuid, name=name)
     return TablePages(
         tuple(ledger[reference] for reference in header.ledger_pages),
         tuple(outcomes[reference] for reference in header.outcome_pages),
+        tuple(condemned[item.page] for item in header.condemned),
+        kept=await read_kept(store, header, known.kept),
     )
+
+
+async def read_kept(store: ObjectStore, header: RootHeader, known: KeptPage | None = None) -> KeptPage | None:
+    """The versions that are kept below the oldest addressable one; `None`: none is. Raises as `read_pages`."""
+    reference = None if header.expiry is None else header.expiry.kept
+    if reference is None:
+        return None
+    if known is not None and known.reference == reference:
+        return known
+    body = await read_stored(store, header.table, reference.location, code="page-corrupt")
+    name = stored_key(header.table, reference.location)
+    page = decode_kept_page(body, reference.digest, reference.size_in_bytes, header.table_uuid, name=name)
+    if page.reference != reference:
+        raise Corrupt("page-corrupt", f"{name}: it is not the page that the root names")
+    return page
+
+
+def condemned_page_of(body: bytes, reference: PageReference, header: RootHeader, *, name: str) -> CondemnedPage:
+    """The page that `reference` names. Raises `Corrupt` as `read_pages`."""
+    location, digest, size, content = reference[:4]
+    page = decode_condemned_page(body, location, digest, size, header.table_uuid, name=name)
+    if page.reference.content_bytes != content:
+        raise Corrupt("page-corrupt", f"{name}: the rows do not take the {content} bytes that the root says")
+    return page

@@ -73,6 +73,11 @@ class PlanningReads:
         self._lists += 1
         return await self._store.list(prefix, limit=limit)
 
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        """As the store answers."""
+        self._gets += 1
+        return await self._store.stored_ms(key)
+
     async def folders(self, prefix: str) -> Sequence[str]:
         """As the store answers."""
         self._lists += 1

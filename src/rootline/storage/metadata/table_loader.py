@@ -21,7 +21,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata import vector_reader
-from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.head_finder import at_head
 from rootline.storage.metadata.leaf_reader import read_leaves
 from rootline.storage.metadata.mapped_bytes import mapped
 from rootline.storage.metadata.page_reader import read_pages
@@ -64,13 +64,13 @@ async def load_table(
         Unavailable: `store-unavailable`.
 
     """
-    if version is None:
-        head = await find_head(store, table)
-        if head is None:
-            return None
-        version = head.version
-    root = await read_root(store, table, version)
-    return await load_state(store, root, known_leaves=known_leaves)
+
+    async def state_of(version: Version) -> TableState:
+        return await load_state(store, await read_root(store, table, version), known_leaves=known_leaves)
+
+    if version is not None:
+        return await state_of(version)
+    return await at_head(store, table, lambda head: state_of(head.version))
 
 
 async def load_state(

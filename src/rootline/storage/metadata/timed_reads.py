@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from rootline.ports.object_store import Listing, ObjectStore, Predecessor, PutReply, StoredObject
 from rootline.schemas.identifiers import ObjectKey
+from rootline.storage.whole_objects import parts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +32,25 @@ class TimedReads(ObjectStore):
         async with asyncio.timeout(self.timeout_s):
             return await self.store.list(prefix, limit=limit)
 
+    async def stored_ms(self, key: ObjectKey) -> int | None:
+        """As the store, in time."""
+        async with asyncio.timeout(self.timeout_s):
+            return await self.store.stored_ms(key)
+
     async def folders(self, prefix: str) -> Sequence[str]:
         """As the store, in time."""
         async with asyncio.timeout(self.timeout_s):
             return await self.store.folders(prefix)
+
+    async def length_of(self, key: ObjectKey) -> int | None:
+        """As the store, in time."""
+        async with asyncio.timeout(self.timeout_s):
+            return await parts_of(self.store).length_of(key)
+
+    async def part_of(self, key: ObjectKey, start: int, length: int) -> bytes | None:
+        """As the store, in time."""
+        async with asyncio.timeout(self.timeout_s):
+            return await parts_of(self.store).part_of(key, start, length)
 
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
         """As the store, in time."""

@@ -20,7 +20,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.identifiers import snapshot_id_of
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.check.page_rules import page_violations
-from rootline.tree.check.rewrite_rules import faults_of_rewrites, rewrites_of
+from rootline.tree.check.rewrite_rules import NO_REWRITES, faults_of_rewrites, rewrites_of
 from rootline.tree.draft.summary import RESTORED_VERSIONS
 from rootline.tree.intents.kinds import carried_violations
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
@@ -68,12 +68,16 @@ def _chain(old: TableState, new: TableState) -> Iterator[str]:
         yield f"timestamp {after.snapshot.timestamp_ms} follows {before.snapshot.timestamp_ms}"
     if after.earlier_bytes != before.earlier_bytes + old.root.size_in_bytes:
         yield f"{after.earlier_bytes} bytes of earlier roots do not follow from the parent's {before.earlier_bytes}"
+    if after.parent_next_row_id != before.next_row_id:
+        yield f"the parent's next row id is {before.next_row_id}, it says {after.parent_next_row_id}"
     if after.next_row_id < before.next_row_id:
         yield f"next row id {after.next_row_id} follows {before.next_row_id}"
     if before.log_time and (after.log_time is None or after.log_time.newest_ms < before.log_time.newest_ms):
         yield f"the log's time went back from {before.log_time} to {after.log_time}"
     if after.removals is None or (before.removals and after.removals.forgotten < before.removals.forgotten):
         yield f"what is remembered of removals went back from {before.removals} to {after.removals}"
+    if len(after.contents) < len(before.contents):
+        yield f"{len(after.contents)} contents are remembered, the parent remembers {len(before.contents)}"
     if after.oldest_version < before.oldest_version:
         yield f"the oldest version, {after.oldest_version}, went back from {before.oldest_version}"
     yield from (sentence for _, sentence in carried_violations(before, after))
@@ -111,8 +115,9 @@ def _contents(old: TableState | None, new: TableState) -> Iterator[str]:
     rewrites = rewrites_of(old, new)
     is_exact = old is None or not (old.header.totals.equality_deletes or has_older_deletes(_leaf_rows(old)))
     yield from faults_of_rewrites(rewrites, None if old is None else old.header, new.header, is_exact=is_exact)
-    added.take(rewrites.came_tally)
-    removed.take(rewrites.went_tally)
+    if rewrites is not NO_REWRITES:
+        added.take(rewrites.came_tally)
+        removed.take(rewrites.went_tally)
     yield from _manifest_vectors(old, new)
     yield from _counted(old, new, added, removed)
 

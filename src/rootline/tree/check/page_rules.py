@@ -11,21 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from operator import is_
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage
 from rootline.schemas.bytes.root.header_ledger import HeaderLedger
 from rootline.schemas.bytes.root.ledger_page import LedgerPage, decode_ledger_row
+from rootline.schemas.bytes.root.location_hashes import location_hash
 from rootline.schemas.bytes.root.outcome_page import OutcomePage
+from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.identifiers import WriterId
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX
 from rootline.schemas.root_header import CommittedRun, Outcomes, WriterRecord
+from rootline.tree.draft.summary import RESTORED_VERSIONS
 from rootline.tree.ledger.header_limits import HeaderLimits
 from rootline.tree.ledger.ledger import REJECTED_MAX, lost_runs
 from rootline.tree.ledger.outcome_spill import are_within
 from rootline.tree.ledger.outcomes import Acknowledged, kept
 from rootline.tree.state.table_state import TableState
 
-Page = TypeVar("Page", LedgerPage, OutcomePage)
+Page = TypeVar("Page", LedgerPage, OutcomePage, CondemnedPage)
+_LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 
 
 def page_violations(
@@ -38,9 +43,13 @@ def page_violations(
         yield f"the header holds more than {limits.ledger_bytes} bytes of the ledger"
     if not are_within(new.header.outcomes, limits.outcome_bytes):
         yield f"the header holds more than {limits.outcome_bytes} bytes of outcomes"
+    for name, version in new.header.tags.items() if new.header.expiry is not None else ():
+        if version < new.header.oldest_version and (new.pages.kept is None or new.pages.kept.find(version) is None):
+            yield f"version {version}, which has tag {name!r}, is not among the kept versions"
     if old is not None:
         yield from _ledger(old, new)
         yield from _outcomes(old, new, acknowledged)
+        yield from _condemned(old, new)
 
 
 def _ledger(old: TableState, new: TableState) -> Iterator[str]:
@@ -106,6 +115,31 @@ def _lost_outcomes(before: Outcomes, after: Outcomes, fresh: Iterable[OutcomePag
     for item in before.exceptions:
         if item not in exceptions:
             yield f"the outcome of offset {item.offset} of {item.log} is lost"
+
+
+def _condemned(old: TableState, new: TableState) -> Iterator[str]:
+    """What may be deleted any time is never added, and is remembered until the horizon has passed it."""
+    fresh, gone = _changed(old.pages.condemned, new.pages.condemned)
+    since = {item.page: item.since_ms for item in old.header.condemned}
+    for page in gone:
+        if since[page.reference] > new.header.horizon_ms:
+            known = [other.locations for other in fresh]
+            if any(all(item not in locations for locations in known) for item in page.locations):
+                yield f"page {page.reference.location} is lost, and the horizon has not passed it"
+    if not old.pages.condemned or RESTORED_VERSIONS in new.header.snapshot.summary:
+        return
+    for ordinal in new.live.unsettled:
+        for row in new.root.blocks[ordinal].rows:
+            entry = row.entry
+            if entry.version_info.status is Status.ADDED or entry.location not in old.live.leaf_rows:
+                yield from _not_added(entry, old)
+
+
+def _not_added(entry: ContentEntry, old: TableState) -> Iterator[str]:
+    wanted = location_hash(entry.location)
+    is_new = entry.version_info.status is Status.ADDED or entry.content_type in _LEAVES
+    if is_new and any(wanted in page.locations for page in old.pages.condemned):
+        yield f"{entry.location} is added, which was condemned"
 
 
 def _begins(longer: tuple[object, ...], shorter: tuple[object, ...]) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from pyroaring import BitMap
 
@@ -40,13 +41,15 @@ class Rewrites:
             object.__setattr__(self, name, tally)
 
 
+NO_REWRITES: Final = Rewrites()
+
+
 def rewrites_of(old: TableState | None, new: TableState) -> Rewrites:
     """What the step from `old` to `new` rewrote."""
-    if old is None:
-        return Rewrites()
-    came = tuple(_came(old, new))
-    said = says_rewrites(new.header.snapshot.summary)
-    return Rewrites(came, tuple(_went(old, new)) if said or came else ())
+    came = () if old is None else tuple(_came(old, new))
+    if old is None or not (came or says_rewrites(new.header.snapshot.summary)):
+        return NO_REWRITES
+    return Rewrites(came, tuple(_went(old, new)))
 
 
 def says_rewrites(summary: Mapping[str, str]) -> bool:

@@ -29,6 +29,7 @@ from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
 from rootline.tree.state.table_state import TableState
 
 WRITER_RETENTION_S: Final = 7 * 24 * 3600
+LOG_RETENTION_S: Final = 7 * 24 * 3600
 
 
 def apply_batch(
@@ -40,6 +41,7 @@ def apply_batch(
     *,
     acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED,
     writer_retention_s: int = WRITER_RETENTION_S,
+    log_retention_s: int = LOG_RETENTION_S,
     limits: HeaderLimits = HEADER_LIMITS,
     relief: OwnFlush | None = None,
 ) -> Applied | Needs | NoTable:
@@ -53,6 +55,7 @@ def apply_batch(
         stamp: commit id, coordinator id, wall clock.
         acknowledged: how far the log is known to hold the verdicts; their outcomes are kept no longer.
         writer_retention_s: how long an idle `process/` writer stays in the ledger, by the log's append times.
+        log_retention_s: how long the log keeps a record; a horizon stays behind it.
         limits: of the header; what exceeds them moves to pages.
         relief: leaves of the coordinator's own that hold rows of the head, or of a root before it.
 
@@ -64,7 +67,7 @@ def apply_batch(
 
     """
     _check_batch(state, table, records)
-    decisions = Decisions(state, table, fetched)
+    decisions = Decisions(state, table, fetched, log_retention_s)
     for record in records:
         decisions.decide(record)
     if decisions.needs:
@@ -73,7 +76,7 @@ def apply_batch(
     if draft is None:
         return NoTable(tuple(decisions.verdicts))
     if draft.merged:
-        puffin, rows = write_merged(draft.merged.values(), draft.codec)
+        puffin, rows = write_merged(draft.merged.values(), draft.codec, draft.salt)
         draft.place_merged(rows)
         decisions.objects.append(puffin)
     if relief is not None and state is not None:

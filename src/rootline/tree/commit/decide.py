@@ -9,6 +9,8 @@ Source: protocol page, section 2.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rootline.schemas.errors import Internal, Invalid, RootlineError
 from rootline.schemas.identifiers import SequenceNumber, TableName, Version, WriterId
 from rootline.schemas.intent import Intent, Isolation
@@ -16,6 +18,7 @@ from rootline.schemas.intent_kinds import MAINTENANCE_KINDS
 from rootline.schemas.root_header import RejectedSequence
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit import answers
+from rootline.tree.commit.arrival_rules import brought_by, check_arrival, check_not_condemned
 from rootline.tree.draft.batch import FetchedObjects, Needs, Record
 from rootline.tree.draft.change import Beginning, Change
 from rootline.tree.draft.draft import Draft
@@ -25,6 +28,8 @@ from rootline.tree.intents.fast_append import fast_append_row
 from rootline.tree.intents.file_rules import check_named_once
 from rootline.tree.intents.isolation_rules import check_isolation
 from rootline.tree.intents.kinds import KINDS
+from rootline.tree.intents.verified_files import files_to_verify
+from rootline.tree.ledger.contents import ContentDraft
 from rootline.tree.ledger.ledger import (
     VERSION_FORGOTTEN,
     LedgerDraft,
@@ -44,9 +49,13 @@ MESSAGE_CHARS_MAX = 300
 class Decisions:
     """What a batch has come to so far; `draft` is `None` while there is no table."""
 
-    def __init__(self, parent: TableState | None, table: TableName, fetched: FetchedObjects) -> None:
+    def __init__(
+        self, parent: TableState | None, table: TableName, fetched: FetchedObjects, log_retention_s: int
+    ) -> None:
         self.table = table
         self.draft: Draft | None = None if parent is None else Draft.on(parent)
+        if self.draft is not None:
+            self.draft.log_retention_s = log_retention_s
         self.version = Version(0 if parent is None else parent.header.version + 1)
         self.verdicts: list[Verdict] = []
         self.objects: list[PendingObject] = []
@@ -56,6 +65,7 @@ class Decisions:
         self.ledger = (
             LedgerDraft({}) if parent is None else LedgerDraft(parent.header.ledger, parent.known_pages.ledger)
         )
+        self.contents = ContentDraft(() if parent is None else parent.header.contents)
         self.outcomes = OutcomeDraft(self.version)
         self._fetched = fetched
 
@@ -67,9 +77,11 @@ class Decisions:
         try:
             row = None if self.draft is None else fast_append_row(self.draft, intent)
             if self.draft is not None and row is not None:
+                if self.draft.sweeps and self._waits_for_dates(record, [row.entry.location]):
+                    return
                 self._commit(record, self.draft, self.draft.accept_row(row))
                 return
-            outcome = _begun(self.table, intent, self._fetched) if self.draft is None else self._judged(intent)
+            outcome = _begun(self.table, intent, self._fetched) if self.draft is None else self._judged(record)
         except Invalid as error:
             self._reject(record, error.code, error.message)
             return
@@ -107,21 +119,39 @@ class Decisions:
         if version is None or self.draft is None:
             return False
         named = None if version == VERSION_FORGOTTEN else version
+        if self.contents.is_another(intent, record.headers):
+            self._reject(record, "sequence-reused", _reused(self.table, intent, named))
+            return True
         self.ledger.put(writer, known[0])
         self.outcomes.duplicate(record.position, named)
         self.verdicts.append(answers.duplicate(self.table, self.draft.definition.table_uuid, record, named))
         return True
 
-    def _judged(self, intent: Intent) -> Change | Needs:
+    def _waits_for_dates(self, record: Record, locations: Sequence[str]) -> bool:
+        """Whether the store must be asked before a record may bring `locations`. Raises `Invalid`."""
+        assert self.draft is not None, "only what is in a table was condemned"
+        needs = check_arrival(self.draft, record, locations, self._fetched)
+        if needs is not None:
+            self.needs |= needs
+        return needs is not None
+
+    def _judged(self, record: Record) -> Change | Needs:
         """What an intent does to the table. Raises `Invalid`."""
-        draft = self.draft
+        draft, intent = self.draft, record.intent
         judge = KINDS[intent.kind].judge
         if draft is None or judge is None:
             raise Invalid("table-exists", f"{self.table} exists already")
         _check_shared(draft, self.table, intent)
+        draft.appended_ms = record.appended_ms
+        needs = files_to_verify(draft, intent, self._fetched)
+        if needs is not None:
+            return needs
         change = judge(draft, intent, self._fetched)
         if isinstance(change, Change):
             check_room(draft, change)
+            if draft.sweeps:
+                check_not_condemned(draft, [item.location for item in change.objects])
+                return check_arrival(draft, record, brought_by(intent, change), self._fetched) or change
         return change
 
     def _commit(self, record: Record, draft: Draft, number: SequenceNumber) -> None:
@@ -132,6 +162,8 @@ class Decisions:
             writer = WriterId(intent.writer_id)
             known = self.ledger.record_of(writer)
             self.ledger.put(writer, with_committed(known, intent.writer_sequence, self.version))
+            if record.headers:
+                self.contents.committed(intent, record.headers)
         self.verdicts.append(answers.committed(self.table, record, self.version, draft.snapshot_id, number))
 
     def _reject(self, record: Record, code: str, message: str) -> None:
@@ -145,6 +177,14 @@ class Decisions:
             rejection = RejectedSequence(intent.writer_sequence, intent.intent_id, code, message)
             self.ledger.put(writer, with_rejected(known, rejection))
         self.verdicts.append(answers.rejected(self.table, record, code, message))
+
+
+def _reused(table: TableName, intent: Intent, version: Version | None) -> str:
+    when = "" if version is None else f" in version {version}"
+    return (
+        f"{table}: sequence {intent.writer_sequence} of writer {intent.writer_id!r:.80} was committed{when} with other "
+        "content; give other data a sequence of its own"
+    )
 
 
 def _begun(table: TableName, intent: Intent, fetched: FetchedObjects) -> Beginning | Needs:

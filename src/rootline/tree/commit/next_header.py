@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rootline.schemas.identifiers import SequenceNumber
-from rootline.schemas.root_header import Outcomes, RootHeader, Snapshot
+from rootline.schemas.root_header import Condemned, Outcomes, RootHeader, Snapshot
 from rootline.tree.commit.decide import Decisions
 from rootline.tree.draft.batch import Record, Stamp
 from rootline.tree.draft.draft import Draft
@@ -80,6 +80,7 @@ def next_header(
         limit_bytes=limits.outcome_bytes,
         acknowledged=acknowledged,
         table_uuid=draft.definition.table_uuid,
+        salt=draft.salt,
     )
     retention_ms = writer_retention_s * 1000
     log_time = log_time_after(log_time_of(before), max([record.appended_ms for record in records]), retention_ms)
@@ -90,6 +91,7 @@ def next_header(
         limit_bytes=limits.ledger_bytes,
         oldest_ms=oldest_ms,
         table_uuid=draft.definition.table_uuid,
+        salt=draft.salt,
     )
     header = RootHeader(
         table=decisions.table,
@@ -113,8 +115,21 @@ def next_header(
         earlier_bytes=0 if parent is None else parent.header.earlier_bytes + parent.root.size_in_bytes,
         removals=draft.removals,
         log_time=log_time,
+        contents=decisions.contents.finished(),
+        horizon_ms=draft.carried.horizon_ms,
+        condemned=tuple([_dated(item, draft, timestamp_ms) for item in draft.carried.condemned]),
+        parent_next_row_id=0 if before is None else before.next_row_id,
+        expiry=draft.carried.expiry,
     )
-    return NextHeader(header, TablePages(ledger.pages, outcomes.pages), (*outcomes.objects, *ledger.objects))
+    pages = TablePages(ledger.pages, outcomes.pages, draft.condemned, draft.kept)
+    return NextHeader(header, pages, (*outcomes.objects, *ledger.objects))
+
+
+def _dated(item: Condemned, draft: Draft, timestamp_ms: int) -> Condemned:
+    """A page that this root names first is not older than the root."""
+    if item.since_version != draft.version:
+        return item
+    return item._replace(since_ms=max(item.since_ms, timestamp_ms))
 
 
 def _adopted_snapshot(draft: Draft) -> Snapshot | None:

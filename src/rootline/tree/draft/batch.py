@@ -8,6 +8,7 @@ before the root that references it, and storing the same one twice is harmless (
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -15,14 +16,17 @@ from typing import Final, NamedTuple
 from pyroaring import BitMap64
 
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage
+from rootline.schemas.bytes.root.kept_page import KeptPage
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import CommitId, Version
-from rootline.schemas.intent import AdoptedRoot, Intent
+from rootline.schemas.intent import AdoptedRoot, Intent, StoredPage
 from rootline.schemas.log_position import Headers, LogPosition
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict
+from rootline.tree.proof.file_verification import StatedFile
 from rootline.tree.proof.leaf_proof import LeafProof
 from rootline.tree.state.pending_object import PendingObject
 from rootline.tree.state.table_state import TableState
@@ -45,6 +49,8 @@ class Record:
     appended_ms: int = 0
     headers: Headers = ()
     held_bytes: int = 0
+    oldest_file_ms: int | None = None
+    """What the writer says of its files: the store's date of the first upload; it is only a claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ class FetchedObjects:
 
     `troubles`: why a leaf that is there cannot be read. `proofs`: what was found out about leaves already; one that is
     missing, or of another definition, is worked out again. `adopted`: what a new table goes on from, or why
-    it cannot, under the keys of `Needs.adopting`.
+    it cannot, under the keys of `Needs.adopting`. `files`: what is wrong with data files that were looked at.
     """
 
     leaves: Mapping[str, Leaf | None] = field(default_factory=dict)
@@ -91,6 +97,12 @@ class FetchedObjects:
     proofs: Mapping[str, LeafProof] = field(default_factory=dict)
     roots: Mapping[Version, Root | None] = field(default_factory=dict)
     adopted: Mapping[bytes, TableState | Invalid] = field(default_factory=dict)
+    condemned: Mapping[str, CondemnedPage | None] = field(default_factory=dict)
+    """Proposals of sweeps, by location."""
+    dates: Mapping[str, int | None] = field(default_factory=dict)
+    """When files were stored, by location: the store's own dates."""
+    kept: Mapping[StoredPage, KeptPage | None] = field(default_factory=dict)
+    files: Mapping[StatedFile, Invalid | None] = field(default_factory=dict)
 
     def with_more(self, more: FetchedObjects) -> FetchedObjects:
         """Both; where both know an object, `more` does."""
@@ -101,7 +113,14 @@ class FetchedObjects:
             {**self.proofs, **more.proofs},
             {**self.roots, **more.roots},
             {**self.adopted, **more.adopted},
+            {**self.condemned, **more.condemned},
+            {**self.dates, **more.dates},
+            kept={**self.kept, **more.kept},
+            files={**self.files, **more.files},
         )
+
+
+NOTHING_FETCHED: Final = FetchedObjects()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +129,8 @@ class Needs:
 
     `proving`: leaf → the definition to prove it under; leaves of maintenance need no proof.
     `versions`: whose roots. `adopting`: roots that say what an Iceberg table is, with all that they name. `older`: the
-    rows of those leaves that are manifests of older formats, and the definition: they are read by them.
+    rows of those leaves that are manifests of older formats, and the definition: they are read by them. `files`: data
+    files to compare with what is stored.
     """
 
     leaves: frozenset[str] = frozenset()
@@ -119,10 +139,25 @@ class Needs:
     versions: frozenset[Version] = frozenset()
     adopting: Mapping[bytes, Adopting] = field(default_factory=dict)
     older: Mapping[str, tuple[ContentEntry, TableDefinition]] = field(default_factory=dict)
+    condemned: Mapping[str, tuple[StoredPage, uuid.UUID]] = field(default_factory=dict)
+    """Proposals of sweeps, by location, and the table that they must be of."""
+    dates: frozenset[str] = frozenset()
+    kept: Mapping[StoredPage, uuid.UUID] = field(default_factory=dict)
+    """Pages of kept versions, and the table that they must be of."""
+    files: frozenset[StatedFile] = frozenset()
 
     def __bool__(self) -> bool:
         """Whether anything is needed."""
-        return bool(self.leaves or self.vectors or self.versions or self.adopting)
+        return bool(
+            self.leaves
+            or self.vectors
+            or self.versions
+            or self.adopting
+            or self.condemned
+            or self.dates
+            or self.kept
+            or self.files
+        )
 
     def __or__(self, other: Needs) -> Needs:
         """All of both."""
@@ -133,6 +168,10 @@ class Needs:
             self.versions | other.versions,
             {**self.adopting, **other.adopting},
             {**self.older, **other.older},
+            {**self.condemned, **other.condemned},
+            self.dates | other.dates,
+            kept={**self.kept, **other.kept},
+            files=self.files | other.files,
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rootline.schemas.identifiers import SequenceNumber, Version
-from rootline.schemas.root_header import DefinitionReference, RootHeader
+from rootline.schemas.root_header import Condemned, DefinitionReference, Expiry, RootHeader
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,19 @@ class CarriedFields:
     tags: Mapping[str, int] = field(default_factory=dict)
     restored_at: SequenceNumber = SequenceNumber(0)
     """The sequence number of the last restore."""
+    horizon_ms: int = 0
+    condemned: tuple[Condemned, ...] = ()
+    expiry: Expiry | None = None
 
     @staticmethod
     def of(header: RootHeader) -> CarriedFields:
         """What a root carries."""
-        return CarriedFields(header.definition, header.oldest_version, header.tags, header.restored_at)
+        return CarriedFields(
+            header.definition,
+            header.oldest_version,
+            header.tags,
+            header.restored_at,
+            header.horizon_ms,
+            header.condemned,
+            header.expiry,
+        )

@@ -13,6 +13,8 @@ from enum import Flag, auto
 
 from pyroaring import BitMap, BitMap64
 
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage
+from rootline.schemas.bytes.root.kept_page import KeptPage
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.identifiers import Version
@@ -96,6 +98,10 @@ class Change:
     """The table's from now on; `carried` and `objects` go with it. `None`: as it was."""
     restored: Version | None = None
     """The version that the table's content is now that of."""
+    condemned: tuple[CondemnedPage, ...] | None = None
+    """The pages that `carried.condemned` names; `None`: as they were."""
+    kept: tuple[KeptPage, ...] | None = None
+    """The page that `carried.expiry` names, if it names one; `None`: as it was."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,10 @@ from dataclasses import replace
 
 from pyroaring import BitMap
 
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
+from rootline.schemas.bytes.root.kept_page import KeptPage
+from rootline.schemas.bytes.root.location_hashes import location_hash
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import (
     ContentEntry,
@@ -24,6 +27,7 @@ from rootline.schemas.content_entry import (
     quick_version_info,
 )
 from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, snapshot_id_of
+from rootline.schemas.object_keys import own_forms
 from rootline.schemas.root_header import Totals
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.carried import CarriedFields
@@ -31,6 +35,7 @@ from rootline.tree.draft.change import Beginning, Change, Effect, IncomingLeaf, 
 from rootline.tree.draft.leaf_overlay import LeafOverlay
 from rootline.tree.draft.removals import removals_after, removals_of
 from rootline.tree.draft.row_overlay import RowOverlay
+from rootline.tree.proof.row_limits import RowLimits, limits_of
 from rootline.tree.state.addressable import Addressable
 from rootline.tree.state.leaf_lookup import LeafLookup
 from rootline.tree.state.leaf_tally import tally_of_leaf
@@ -77,6 +82,7 @@ class Draft:
         self.parent = parent
         """What the next root's entries go on from: the root before it, or an adopted table's."""
         self.definition = definition
+        self._row_limits = definition, limits_of(definition)
         self.carried = carried
         self.live = LiveIndex() if parent is None else parent.live
         self.codec = EntryCodec.of_definition(definition) if parent is None else parent.root.codec
@@ -94,12 +100,25 @@ class Draft:
         """The accepted ones, but for those of `accept_row`."""
         self.effect = Effect.NOTHING
         self.counts = Counts(Totals() if parent is None else parent.header.totals)
+        self.condemned: tuple[CondemnedPage, ...] = ()
+        """What no intent may add any more, besides what is older than `carried.horizon_ms`."""
+        self.appended_ms = 0
+        """The log's append time of the intent that is decided now."""
+        self.log_retention_s = 0
+        """How long the log keeps a record."""
+        self.kept: KeptPage | None = None
+        """The versions that can be read below the oldest addressable one."""
 
     @staticmethod
     def on(parent: TableState) -> Draft:
         """A draft of the root after `parent`'s."""
         header = parent.header
-        return Draft(parent, Version(header.version + 1), parent.definition, CarriedFields.of(header))
+        draft = Draft(parent, Version(header.version + 1), parent.definition, CarriedFields.of(header))
+        if header.condemned:
+            draft.condemned = parent.known_pages.condemned
+        if header.expiry is not None:
+            draft.kept = parent.known_pages.kept
+        return draft
 
     @staticmethod
     def beginning(begun: Beginning) -> Draft:
@@ -122,12 +141,32 @@ class Draft:
         if self.is_first or self.parent is None:
             return Addressable.of(None)
         newest = self.parent.header
-        return Addressable(newest.table, self.carried.oldest_version, newest.version, self.carried.tags)
+        return Addressable(newest.table, self.carried.oldest_version, newest.version, self.carried.tags, self.kept)
 
     @property
     def totals(self) -> Totals:
         """The live totals as the batch leaves them so far."""
         return self.counts.totals
+
+    @property
+    def sweeps(self) -> bool:
+        """Whether the table has a horizon, or locations that no intent may add."""
+        return bool(self.carried.horizon_ms or self.condemned)
+
+    @property
+    def salt(self) -> bytes:
+        """For the names of objects that follow from their content: once a table is swept, no root's are made again.
+
+        A deletion that is sent twice, or comes late, never hits what was made since.
+        """
+        return f"root {self.version}".encode() if self.sweeps else b""
+
+    @property
+    def row_limits(self) -> RowLimits:
+        """How many rows a file and an intent may have, by the definition as the batch leaves it so far."""
+        if self._row_limits[0] is not self.definition:
+            self._row_limits = self.definition, limits_of(self.definition)
+        return self._row_limits[1]
 
     def numbers(self, status: Status = Status.ADDED) -> VersionInfo:
         """Snapshot id and sequence numbers of what the next accepted intent adds."""
@@ -152,6 +191,14 @@ class Draft:
     def vector_of(self, data_location: str) -> Live | None:
         """The live vector of a data file, as the accepted intents left it."""
         return self.rows.vector_of(data_location) or self.in_leaves.vector_of(data_location)
+
+    def is_condemned(self, location: str) -> bool:
+        """Whether no intent may add this location any more."""
+        if not self.condemned:
+            return False
+        table = "" if self.parent is None else self.parent.header.table
+        forms = [location_hash(form) for form in own_forms(location, table)]
+        return any(form in page.locations for page in self.condemned for form in forms)
 
     def is_live(self, location: str) -> bool:
         """Whether some live entry has exactly this location (vectors of a shared file by their first blob only)."""
@@ -214,6 +261,10 @@ class Draft:
             self.in_leaves.move(location, ordinals, number)
         if change.carried is not None:
             self.carried = change.carried
+        if change.condemned is not None:
+            self.condemned = change.condemned
+        if change.kept is not None:
+            self.kept = change.kept[0] if change.kept else None
         if change.definition is not None:
             self._redefine(change.definition)
         return number

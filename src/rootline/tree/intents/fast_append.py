@@ -19,7 +19,8 @@ from rootline.schemas.location_rules import is_plain
 from rootline.schemas.object_keys import RESERVED_PREFIXES
 from rootline.tree.draft.draft import LONG_MAX, Draft
 from rootline.tree.draft.root_room import has_room
-from rootline.tree.proof.row_limits import is_plausible, limits_of
+from rootline.tree.proof.file_verification import verifies_files
+from rootline.tree.proof.row_limits import is_plausible
 
 
 def fast_append_row(draft: Draft, intent: Intent) -> Row | None:
@@ -42,12 +43,14 @@ def fast_append_row(draft: Draft, intent: Intent) -> Row | None:
         or file.file_format is FileFormat.PUFFIN
         or encoded is None
         or file.stats_schema != statistics.fingerprint
+        or verifies_files(definition)
     ):
         return None
+    limits = draft.row_limits
     location, record_count, size, row_id = file.location, file.record_count, file.file_size_in_bytes, draft.next_row_id
     if (
-        not is_plausible(record_count, size, limits_of(definition))
-        or record_count > limits_of(definition).intent
+        not is_plausible(record_count, size, limits)
+        or record_count > limits.intent
         or row_id + record_count > LONG_MAX
         or draft.counts.data_bytes + size > LONG_MAX
         or not is_plain(location)

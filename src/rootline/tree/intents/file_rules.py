@@ -17,7 +17,7 @@ from rootline.schemas.location_rules import check_location, is_plain
 from rootline.schemas.object_keys import RESERVED_PREFIXES
 from rootline.schemas.statistics import ContentStats
 from rootline.tree.draft.draft import LONG_MAX, Draft
-from rootline.tree.proof.row_limits import check_file_rows, check_intent_rows, limits_of
+from rootline.tree.proof.row_limits import check_file_rows, check_intent_rows
 from rootline.tree.proof.statistics_rules import statistics_of
 
 
@@ -31,7 +31,7 @@ def added_rows(draft: Draft, intent: Intent) -> list[Row]:
     next_row_id = draft.next_row_id
     size = draft.counts.data_bytes
     numbers = draft.numbers()
-    limits = limits_of(draft.definition)
+    limits = draft.row_limits
     rows: list[Row] = []
     for data_file in intent.add_data_files:
         check_file_rows(data_file.location, data_file.record_count, data_file.file_size_in_bytes, limits)

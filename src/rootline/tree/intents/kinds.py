@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_kinds import IntentKind
 from rootline.schemas.root_header import RootHeader
@@ -27,12 +26,14 @@ from rootline.tree.intents.alter import alter, alter_violations, says_of_alters
 from rootline.tree.intents.append import append
 from rootline.tree.intents.compact_vectors import compact_vectors
 from rootline.tree.intents.create import create
+from rootline.tree.intents.expire import expire, expiry_violations, says_of_expiry
 from rootline.tree.intents.flush import flush
 from rootline.tree.intents.overwrite import overwrite
 from rootline.tree.intents.remove import remove
 from rootline.tree.intents.restore import restore, restore_violations, says_of_restores
 from rootline.tree.intents.rewrite import rewrite, says_of_rewrites
 from rootline.tree.intents.row_delta import row_delta
+from rootline.tree.intents.sweep import says_of_sweeps, sweep, sweep_violations
 from rootline.tree.intents.tag import says_of_tags, tag, tag_violations
 
 Judge = Callable[[Draft, Intent, FetchedObjects], Change | Needs]
@@ -56,10 +57,6 @@ class Kind:
     finding: str = "snapshot-wrong"
 
 
-def _not_decided(_draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change | Needs:
-    raise Invalid("kind-unknown", f"this coordinator does not decide intents of kind {intent.kind}")
-
-
 KINDS: Final[Mapping[IntentKind, Kind]] = {  # words of the summary come in this order
     IntentKind.APPEND: Kind(append),
     IntentKind.REMOVE: Kind(remove),
@@ -73,8 +70,8 @@ KINDS: Final[Mapping[IntentKind, Kind]] = {  # words of the summary come in this
     IntentKind.RESTORE: Kind(restore, says=says_of_restores, rule=restore_violations),
     IntentKind.REWRITE: Kind(rewrite, says=says_of_rewrites),
     IntentKind.ALTER: Kind(alter, says=says_of_alters, rule=alter_violations),
-    IntentKind.EXPIRE: Kind(_not_decided),
-    IntentKind.SWEEP: Kind(_not_decided),
+    IntentKind.EXPIRE: Kind(expire, says=says_of_expiry, rule=expiry_violations),
+    IntentKind.SWEEP: Kind(sweep, says=says_of_sweeps, rule=sweep_violations),
 }
 
 

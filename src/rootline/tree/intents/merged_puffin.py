@@ -23,11 +23,16 @@ from rootline.tree.draft.change import MergedVector
 from rootline.tree.state.pending_object import PendingObject
 
 
-def write_merged(merged: Iterable[MergedVector], codec: EntryCodec) -> tuple[PendingObject, list[Row]]:
-    """The Puffin of at least one merged vector, and the rows that reference it, in the order of their data files."""
+def write_merged(
+    merged: Iterable[MergedVector], codec: EntryCodec, salt: bytes = b""
+) -> tuple[PendingObject, list[Row]]:
+    """The Puffin of at least one merged vector, and the rows that reference it, in the order of their data files.
+
+    `salt`: of the file's name, so that no other root than the one that is made now names this object.
+    """
     ordered = sorted(merged, key=lambda vector: vector.entry.referenced_file or "")
     puffin = encode_puffin([VectorBlob(vector.entry.referenced_file or "", vector.positions) for vector in ordered])
-    inputs = hashlib.sha256()
+    inputs = hashlib.sha256(salt)
     for vector in ordered:
         inputs.update(f"{vector.entry.referenced_file}\0{len(vector.positions)}\0".encode())
     stem = vector_location(inputs.hexdigest()[:32]).removesuffix(".puffin")

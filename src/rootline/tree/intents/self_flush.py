@@ -39,12 +39,12 @@ class OwnFlush:
 def relieve(draft: Draft, flush: OwnFlush) -> tuple[PendingObject, ...]:
     """Let leaves take over what they hold and the draft still has; the objects to store before the root.
 
-    A leaf that the table has already is left out: a root that names it landed, of this coordinator or of another. The
-    snapshot's operation is that of its intents.
+    A leaf that the table has already is left out: a root that names it landed, of this coordinator or of another; so is
+    one that was condemned since it was encoded. The snapshot's operation is that of its intents.
     """
     work = Takeover(draft, ())
     for manifest in flush.manifests:
-        if manifest.location not in draft.live.leaf_rows:
+        if manifest.location not in draft.live.leaf_rows and not draft.is_condemned(manifest.location):
             work.take(manifest, flush.leaves[manifest.location])
     if not work.incoming:
         return ()

@@ -29,8 +29,9 @@ from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import IncomingLeaf
 from rootline.tree.draft.draft import LONG_MAX, Draft
 from rootline.tree.intents.named_leaves import CONTENT_OF, LEAVES_PREFIX, check_stated
+from rootline.tree.proof.file_verification import verifies_files
 from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf
-from rootline.tree.proof.row_limits import check_intent_rows, limits_of
+from rootline.tree.proof.row_limits import check_intent_rows
 from rootline.tree.state.leaf_lookup import LeafLookup
 
 LEAVES_BYTES_MAX: Final = 512 * 1024 * 1024
@@ -50,8 +51,17 @@ def missing_leaves(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Nee
     size = sum(manifest.file_size_in_bytes for manifest in intent.add_manifests)
     if size > LEAVES_BYTES_MAX:
         raise Invalid("intent-too-large", f"the intent names {size} bytes of leaves, of {LEAVES_BYTES_MAX}: split it")
-    absent = frozenset(item.location for item in intent.add_manifests if item.location not in fetched.leaves)
+    absent = frozenset(item.location for item in intent.add_manifests if _is_missing(item, draft, fetched))
     return Needs(absent, proving=dict.fromkeys(absent, draft.definition)) if absent else None
+
+
+def _is_missing(manifest: AddedManifest, draft: Draft, fetched: FetchedObjects) -> bool:
+    """Whether the leaf is not there, or its files were not looked at although the table asks for that."""
+    location = manifest.location
+    if fetched.leaves.get(location) is None or not verifies_files(draft.definition):
+        return location not in fetched.leaves
+    proof = fetched.proofs.get(location)
+    return proof is None or proof.file_faults is None
 
 
 def writer_leaves(
@@ -76,7 +86,7 @@ def writer_leaves(
         if row.entry.first_row_id is not None:
             next_row_id = row.entry.first_row_id + row.entry.record_count
             size += row.entry.file_size_in_bytes or 0
-    limits = limits_of(draft.definition)
+    limits = draft.row_limits
     found: list[IncomingLeaf] = []
     for manifest in sorted(intent.add_manifests, key=lambda item: item.content_type):
         leaf = _stated(manifest, fetched)
@@ -128,10 +138,12 @@ def _stated(manifest: AddedManifest, fetched: FetchedObjects) -> Leaf:
 
 def _proof(leaf: Leaf, draft: Draft, fetched: FetchedObjects) -> LeafProof:
     known = fetched.proofs.get(leaf.location)
-    is_of_this = known is not None and (known.definition is draft.definition or known.definition == draft.definition)
+    is_of_this = known is not None and known.is_under(draft.definition)
     proof = known if known is not None and is_of_this else prove_leaf(leaf, draft.definition)
     if proof.fault is not None:
         raise proof.fault
+    if known is not None and known.file_faults and verifies_files(draft.definition):
+        raise known.file_faults[0]
     return proof
 
 

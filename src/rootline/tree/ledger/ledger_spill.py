@@ -42,7 +42,13 @@ class FittedLedger(NamedTuple):
 
 
 def fit_ledger(
-    ledger: HeaderLedger, pages: tuple[LedgerPage, ...], *, limit_bytes: int, oldest_ms: int, table_uuid: uuid.UUID
+    ledger: HeaderLedger,
+    pages: tuple[LedgerPage, ...],
+    *,
+    limit_bytes: int,
+    oldest_ms: int,
+    table_uuid: uuid.UUID,
+    salt: bytes = b"",
 ) -> FittedLedger:
     """`ledger` within `limit_bytes`.
 
@@ -52,6 +58,7 @@ def fit_ledger(
         limit_bytes: of the header's part, encoded.
         oldest_ms: `process/` writers that were last seen before may leave the pages that are merged.
         table_uuid: whose pages they are.
+        salt: of a new page's name.
 
     """
     if ledger.size_in_bytes <= limit_bytes:
@@ -66,7 +73,7 @@ def fit_ledger(
     merged = _without_idle(merged, header, oldest_ms)
     if not merged:
         return FittedLedger(header, pages[:first])
-    fresh, body = encode_ledger_page(table_uuid, merged)
+    fresh, body = encode_ledger_page(table_uuid, merged, salt)
     return FittedLedger(header, (*pages[:first], fresh), (PendingObject(fresh.reference.location, body),))
 
 

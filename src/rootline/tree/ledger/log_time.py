@@ -52,6 +52,14 @@ def oldest_seen_ms(time: LogTime, retention_ms: int) -> int:
     return _of_interest(time.newest_ms - retention_ms, time.jumps)[0]
 
 
+def counted_ms(time: LogTime | None) -> int:
+    """The newest time without what was skipped: a clock that jumped ahead counts for a step, and so does a quiet month.
+
+    What must never be ahead of the log goes by this.
+    """
+    return 0 if time is None else time.newest_ms - sum(jump.skipped_ms for jump in time.jumps)
+
+
 def clocks_apart(before: RootHeader, after: RootHeader) -> str | None:
     """What to tell people when, from one root to the next, the log's and the coordinators' clocks went a day apart."""
     if before.log_time is None or after.log_time is None or not before.log_time.newest_ms:

@@ -39,6 +39,7 @@ def fit_outcomes(
     limit_bytes: int,
     acknowledged: Acknowledged,
     table_uuid: uuid.UUID,
+    salt: bytes = b"",
 ) -> FittedOutcomes:
     """`outcomes` within `limit_bytes`, beside those of the parent's `pages` that are not `acknowledged` as a whole."""
     pages = tuple(page for page in pages if not is_acknowledged(page, acknowledged)) if pages else pages
@@ -51,7 +52,7 @@ def fit_outcomes(
     merged = Outcomes(
         tuple(run for part in parts for run in part.runs), tuple(item for part in parts for item in part.exceptions)
     )
-    fresh, body = encode_outcome_page(table_uuid, merged)
+    fresh, body = encode_outcome_page(table_uuid, merged, salt)
     return FittedOutcomes(header, (*pages[:first], fresh), (PendingObject(fresh.reference.location, body),))
 
 

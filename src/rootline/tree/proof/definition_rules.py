@@ -37,6 +37,7 @@ from rootline.schemas.table_definition import (
     transform_of_text,
 )
 from rootline.tree.proof.default_rules import default_fault
+from rootline.tree.proof.file_verification import check_verification
 from rootline.tree.proof.name_mapping_rules import name_mapping_fault
 from rootline.tree.proof.row_limits import row_limits
 
@@ -95,6 +96,7 @@ def _check_ids(definition: TableDefinition) -> None:
         raise _invalid(f"property {NAME_MAPPING_PROPERTY} {fault}")
     try:
         row_limits(definition.properties)
+        check_verification(definition.properties)
     except Invalid as error:
         raise _invalid(error.message) from error
 

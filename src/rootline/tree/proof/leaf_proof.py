@@ -44,6 +44,7 @@ class LeafProof:
     """What was found out about a leaf under `definition`. `fault`: why it cannot be added; the rest is empty then.
 
     `rows`: of all entries, for the row ids that they inherit. The least sequence number of `aggregates` is inherited.
+    `file_faults`: what is wrong with stored data files; `None`: they were not looked at.
     """
 
     definition: TableDefinition
@@ -52,6 +53,11 @@ class LeafProof:
     aggregates: LeafAggregates | None = None
     tally: Tally | None = None
     rows: int = 0
+    file_faults: tuple[Invalid, ...] | None = None
+
+    def is_under(self, definition: TableDefinition) -> bool:
+        """Whether the leaf was proven under this definition."""
+        return self.definition is definition or self.definition == definition
 
 
 def prove_leaf(leaf: Leaf, definition: TableDefinition) -> LeafProof:

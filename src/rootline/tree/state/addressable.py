@@ -9,31 +9,40 @@ Source: protocol page, section 1, "Expiry, drop"; invariants page, numbers 6 and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from rootline.schemas.bytes.root.kept_page import KeptPage
 from rootline.schemas.errors import Invalid
 from rootline.schemas.root_header import RootHeader
 
 
 @dataclass(frozen=True, slots=True)
 class Addressable:
-    """The versions from `oldest` to `newest`, and those below that have a tag. `table` is its name, for messages."""
+    """The versions from `oldest` to `newest`, and those below that have a tag or are kept. `table`: for messages."""
 
     table: str
     oldest: int
     newest: int
     tags: Mapping[str, int]
+    kept: KeptPage | None = None
 
     @staticmethod
-    def of(head: RootHeader | None) -> Addressable:
-        """What a head addresses; nothing, while there is none."""
+    def of(head: RootHeader | None, kept: KeptPage | None = None) -> Addressable:
+        """What a head addresses, with the page that it names; nothing, while there is none."""
         if head is None:
             return Addressable("this table", 0, -1, {})
-        return Addressable(head.table, head.oldest_version, head.version, head.tags)
+        return Addressable(head.table, head.oldest_version, head.version, head.tags, kept)
 
-    def with_tags(self, tags: Mapping[str, int]) -> Addressable:
-        """The same, with these tags."""
-        return replace(self, tags=tags)
+    def older(self) -> list[int]:
+        """The addressable versions below the oldest, ascending."""
+        found = {version for version in self.tags.values() if version < self.oldest}
+        return sorted(found.union(() if self.kept is None else (kept.version for kept in self.kept.versions)))
+
+    def has(self, version: int) -> bool:
+        """Whether `version` is one of them."""
+        if self.oldest <= version <= self.newest:
+            return True
+        return version in self.tags.values() or (self.kept is not None and self.kept.find(version) is not None)
 
     def check(self, version: int) -> None:
         """Raises `Invalid` (`version-unknown`) unless `version` is one of them."""
@@ -44,7 +53,7 @@ class Addressable:
                 "version-unknown",
                 f"{self.table}: version {version} is ahead of the head, which is version {self.newest}",
             )
-        if version < self.oldest and version not in self.tags.values():
+        if not self.has(version):
             raise Invalid(
                 "version-unknown",
                 f"{self.table}: version {version} has expired; the oldest addressable one is {self.oldest}",

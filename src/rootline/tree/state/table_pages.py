@@ -1,8 +1,8 @@
 """The pages of one version of a table.
 
 Owns: the value that a state carries them in. Does not own: pages (`rootline.schemas.bytes.root.ledger_page`,
-`outcome_page`), how they are loaded (`rootline.storage.metadata.page_reader`) or made (`ledger_spill`,
-`outcome_spill`).
+`outcome_page`, `condemned_page`), how they are loaded (`rootline.storage.metadata.page_reader`) or made
+(`ledger_spill`, `outcome_spill`, the kind `sweep`).
 Invariants: pages are in the order of the header's references, from the oldest to the newest.
 """
 
@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage
+from rootline.schemas.bytes.root.kept_page import KeptPage
 from rootline.schemas.bytes.root.ledger_page import LedgerPage
 from rootline.schemas.bytes.root.outcome_page import OutcomePage
 from rootline.schemas.root_header import PageReference, RootHeader
@@ -23,17 +25,25 @@ class TablePages:
 
     ledger: tuple[LedgerPage, ...] = ()
     outcomes: tuple[OutcomePage, ...] = ()
+    condemned: tuple[CondemnedPage, ...] = ()
+    kept: KeptPage | None = None
 
     def are_those_of(self, header: RootHeader) -> bool:
         """Whether these are the pages, all of them, that a header names."""
-        return _are(self.ledger, header.ledger_pages) and _are(self.outcomes, header.outcome_pages)
+        kept = None if header.expiry is None else header.expiry.kept
+        return (
+            _are(self.ledger, header.ledger_pages)
+            and _are(self.outcomes, header.outcome_pages)
+            and _are(self.condemned, [item.page for item in header.condemned])
+            and (None if self.kept is None else self.kept.reference) == kept
+        )
 
 
-def _are(pages: Sequence[LedgerPage | OutcomePage], references: Sequence[PageReference]) -> bool:
+def _are(pages: Sequence[LedgerPage | OutcomePage | CondemnedPage], references: Sequence[PageReference]) -> bool:
     return len(pages) == len(references) and all(map(_is, pages, references))
 
 
-def _is(page: LedgerPage | OutcomePage, reference: PageReference) -> bool:
+def _is(page: LedgerPage | OutcomePage | CondemnedPage, reference: PageReference) -> bool:
     return page.reference == reference
 
 

@@ -8,10 +8,10 @@ Invariants: taking away what was added gives the same numbers again; `rows` coun
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from rootline.schemas.content_entry import ContentEntry, ContentType
+from rootline.schemas.quick_values import quick
 from rootline.schemas.root_header import Totals
 
 SIZE_OF: Final[Mapping[ContentType, str]] = {
@@ -22,25 +22,24 @@ SIZE_OF: Final[Mapping[ContentType, str]] = {
 """What the bytes of an entry are. Vectors share a Puffin file, so each counts its own bytes."""
 
 
-@dataclass(slots=True)
-class _Counted:
-    """Entries of one type: how many, the sums of their record counts and of the sizes that `SIZE_OF` names."""
-
-    entries: int = 0
-    records: int = 0
-    size_in_bytes: int = 0
+_TYPES: Final = max(ContentType) + 1
+_totals: Final = quick(Totals)
 
 
 class Tally:
-    """Counters of one set of entries."""
+    """Counters of one set of entries, by content type."""
 
-    __slots__ = ("_of",)
+    __slots__ = ("_entries", "_records", "_sizes")
 
     def __init__(self) -> None:
-        self._of = [_Counted() for _ in ContentType]
+        self._entries, self._records, self._sizes = [0] * _TYPES, [0] * _TYPES, [0] * _TYPES
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tally) and self._of == other._of
+        return isinstance(other, Tally) and self._columns == other._columns
+
+    @property
+    def _columns(self) -> tuple[list[int], list[int], list[int]]:
+        return self._entries, self._records, self._sizes
 
     def count(self, entry: ContentEntry, times: int = 1) -> None:
         """Take in an entry; `times` = -1 takes it away again."""
@@ -48,77 +47,73 @@ class Tally:
         if content_type is ContentType.POSITION_DELETE:
             vector = entry.deletion_vector
             size = None if vector is None else vector.size_in_bytes
-        counted = self._of[content_type]
-        counted.entries += times
-        counted.records += times * entry.record_count
-        counted.size_in_bytes += times * (size or 0)
+        self.add(content_type, times, times * entry.record_count, times * (size or 0))
 
     def add(self, content_type: ContentType, entries: int, records: int, size_in_bytes: int) -> None:
         """Take in many entries of one type: the sums of their record counts, and of the sizes that `SIZE_OF` names."""
-        counted = self._of[content_type]
-        counted.entries += entries
-        counted.records += records
-        counted.size_in_bytes += size_in_bytes
+        self._entries[content_type] += entries
+        self._records[content_type] += records
+        self._sizes[content_type] += size_in_bytes
 
     def take(self, other: Tally, times: int = 1) -> None:
         """Take in all that `other` counted; `times` = -1 takes it away again."""
-        for content_type, counted in zip(ContentType, other._of, strict=True):
-            self.add(content_type, times * counted.entries, times * counted.records, times * counted.size_in_bytes)
+        for own, others in zip(self._columns, other._columns, strict=True):
+            own[:] = [number + times * more for number, more in zip(own, others, strict=True)]
 
     @property
     def data_files(self) -> int:
         """Data files."""
-        return self._of[ContentType.DATA].entries
+        return self._entries[ContentType.DATA]
 
     @property
     def rows(self) -> int:
         """Rows of the data files, those that vectors delete too."""
-        return self._of[ContentType.DATA].records
+        return self._records[ContentType.DATA]
 
     @property
     def data_bytes(self) -> int:
         """Bytes of the data files."""
-        return self._of[ContentType.DATA].size_in_bytes
+        return self._sizes[ContentType.DATA]
 
     @property
     def vectors(self) -> int:
         """Deletion vectors."""
-        return self._of[ContentType.POSITION_DELETE].entries
+        return self._entries[ContentType.POSITION_DELETE]
 
     @property
     def deleted_rows(self) -> int:
         """Rows that the vectors delete."""
-        return self._of[ContentType.POSITION_DELETE].records
+        return self._records[ContentType.POSITION_DELETE]
 
     @property
     def equality_deletes(self) -> int:
         """Files of equality deletes."""
-        return self._of[ContentType.EQUALITY_DELETE].entries
+        return self._entries[ContentType.EQUALITY_DELETE]
 
     @property
     def equality_rows(self) -> int:
         """Rows of the equality deletes."""
-        return self._of[ContentType.EQUALITY_DELETE].records
+        return self._records[ContentType.EQUALITY_DELETE]
 
     @property
     def data_manifests(self) -> int:
         """Data leaves."""
-        return self._of[ContentType.DATA_MANIFEST].entries
+        return self._entries[ContentType.DATA_MANIFEST]
 
     @property
     def delete_manifests(self) -> int:
         """Delete leaves."""
-        return self._of[ContentType.DELETE_MANIFEST].entries
+        return self._entries[ContentType.DELETE_MANIFEST]
 
     @property
     def delete_bytes(self) -> int:
         """Bytes of vectors and of equality deletes."""
-        return sum(self._of[kind].size_in_bytes for kind in (ContentType.POSITION_DELETE, ContentType.EQUALITY_DELETE))
+        return self._sizes[ContentType.POSITION_DELETE] + self._sizes[ContentType.EQUALITY_DELETE]
 
 
 def totals_after(before: Totals, added: Tally, removed: Tally) -> Totals:
     """The live totals when `added` came and `removed` went."""
-    return Totals(
+    return _totals(
         before.data_files + added.data_files - removed.data_files,
         before.vectors + added.vectors - removed.vectors,
         before.equality_deletes + added.equality_deletes - removed.equality_deletes,

@@ -295,7 +295,7 @@ class TestHostileBytes:
     @pytest.mark.parametrize(
         ("key", "value", "code"),
         [
-            ("rootline.profile", b"single-file-commits/2", "profile-unknown"),
+            ("rootline.profile", b"single-file-commits/3", "profile-unknown"),
             ("format-version", b"5", "profile-unknown"),
             ("content", b"data", "root-corrupt"),
             ("avro.codec", b"deflate", "root-corrupt"),

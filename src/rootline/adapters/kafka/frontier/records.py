@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rootline.adapters.kafka.frontier.answers import AnswerRecord, answer_record_of
+from rootline.adapters.kafka.parking.records import ParkingRecord, lift_of, parking_record_of
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topic_reader import KafkaTopicReader
+from rootline.ports.parking import Lift
 from rootline.schemas.log_position import LogId
 
 _RECORD_BYTES_MAX: Final = 1_000_000
@@ -47,10 +49,12 @@ def frontier_of(settings: KafkaSettings, log: LogId, key: bytes | None, value: b
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the topic says of a log: partition → the greatest offset that a record names; every record of answers."""
+    """What the topic says of a log: partition → the greatest offset that a record names; all other records."""
 
     frontiers: Mapping[int, int]
     answers: tuple[AnswerRecord, ...]
+    parked: tuple[ParkingRecord, ...] = ()
+    lifts: tuple[Lift, ...] = ()
 
 
 async def read_frontiers(settings: KafkaSettings, log: LogId) -> Recorded:
@@ -62,6 +66,8 @@ async def read_frontiers(settings: KafkaSettings, log: LogId) -> Recorded:
     """
     known: dict[int, int] = {}
     answers: dict[bytes, AnswerRecord | None] = {}
+    parked: dict[bytes, ParkingRecord | None] = {}
+    lifts: dict[bytes, Lift | None] = {}
 
     def take(record: Any) -> None:
         found = frontier_of(settings, log, record.key, record.value)
@@ -70,10 +76,17 @@ async def read_frontiers(settings: KafkaSettings, log: LogId) -> Recorded:
             known[partition] = max(offset, known.get(partition, 0))
         else:
             answers[record.key or b""] = answer_record_of(settings, log, record.key, record.value)
+            parked[record.key or b""] = parking_record_of(settings, log, record.key, record.value)
+            lifts[record.key or b""] = lift_of(settings, log, record.key, record.value)
 
     reader = KafkaTopicReader(settings, settings.frontiers_topic)
     await reader.first_since(0, None, take, records_max=_ALL)
-    return Recorded(known, tuple(record for record in answers.values() if record is not None))
+    return Recorded(
+        known,
+        tuple(record for record in answers.values() if record is not None),
+        tuple(record for record in parked.values() if record is not None),
+        tuple(lift for lift in lifts.values() if lift is not None),
+    )
 
 
 def frontier_publisher(settings: KafkaSettings) -> KafkaPublisher:

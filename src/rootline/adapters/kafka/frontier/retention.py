@@ -1,6 +1,15 @@
-"""Whether brokers keep a group's offsets as long as the intents; only advice, because nothing is lost if not."""
+"""How long brokers keep intents and dead letters, and whether they keep a group's offsets as long.
+
+Owns: asking them. Does not own: how long they should (`rootline.adapters.kafka.topics`), what a sweep makes of it
+(`rootline.maintenance.sweep_limits`).
+Invariants: only asks; that offsets go before the intents is advice, because nothing is lost by it; what brokers do not
+say is an error where something is deleted by it.
+"""
 
 from __future__ import annotations
+
+import asyncio
+from typing import Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType
@@ -8,8 +17,34 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 from rootline.adapters.kafka.clients import make_admin
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import TopicProblem, Weight
+from rootline.ports.log_keeps import LogKeeps
+from rootline.schemas.errors import Unavailable
 
 _SETTING = "offsets.retention.minutes"
+_OF_TOPICS: Final = "retention.ms"
+_LETTERS_S_MAX: Final = 30 * 24 * 3600
+"""Letters that are kept for longer, or for ever, are replayed in time or their files have expired."""
+
+
+async def kafka_keeps(settings: KafkaSettings) -> LogKeeps | None:
+    """As the brokers say now; `None`: intents are kept for ever. Raises `Unavailable` (`log-unavailable`)."""
+    return await asyncio.to_thread(_keeps, settings)
+
+
+def _keeps(settings: KafkaSettings) -> LogKeeps | None:
+    admin, topics = make_admin(settings), (settings.intents_topic, settings.dead_letters_topic)
+    asked = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+    try:
+        futures = admin.describe_configs(asked, request_timeout=settings.request_timeout_s)
+        intents_ms, letters_ms = (int(futures[resource].result()[_OF_TOPICS].value) for resource in asked)
+    except (KafkaException, KeyError, ValueError) as error:
+        raise Unavailable(
+            "log-unavailable", f"the brokers do not say how long topic {settings.intents_topic} keeps records: {error}"
+        ) from error
+    if intents_ms < 0:
+        return None
+    letters_s = _LETTERS_S_MAX if letters_ms < 0 else min(_LETTERS_S_MAX, letters_ms // 1000)
+    return LogKeeps(-(-intents_ms // 1000), letters_s)
 
 
 def offsets_retention(settings: KafkaSettings) -> list[TopicProblem]:

@@ -1,0 +1,1 @@
+"""What each topic must be like."""

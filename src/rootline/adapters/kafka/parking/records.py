@@ -1,0 +1,143 @@
+"""What is parked, and what operators lift, as records of the frontiers' topic.
+
+Owns: the form of these records, and which of them count. Does not own: when they are written (`parking_lot`, and
+`take_over` at an assignment), the parked records themselves (`parked_topic`).
+Invariants: as those of `frontier/answers`: only records of the highest epoch count; an assignment's own epoch is higher
+than any that it has read; what is not a record of this form is skipped. Versions that do not know them ignore them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rootline.adapters.kafka.publisher import Outgoing
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.ports.parking import Lift, ParkedRun, ParkedTable
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.log_position import LogId
+
+RECORD_BYTES_MAX: Final = 800_000
+_KIND: Final = "parked"
+_LIFT: Final = "lift"
+
+
+@dataclass(frozen=True, slots=True)
+class ParkingRecord:
+    """What one assignment, `name`, says is parked of a partition."""
+
+    log: LogId
+    partition: int
+    name: str
+    epoch: int
+    tables: Mapping[TableName, ParkedTable]
+
+    @property
+    def answers_from(self) -> int | None:
+        """The first parked offset: rejections from there on may have to be told again."""
+        return min((parked.first_offset for parked in self.tables.values() if parked.records), default=None)
+
+
+def parking_outgoing(settings: KafkaSettings, record: ParkingRecord) -> Outgoing:
+    """To be published."""
+    tables = [
+        {
+            "table": parked.table,
+            "next": parked.next_offset,
+            "since": parked.since_ms,
+            "why": parked.why,
+            "first": parked.first_offset,
+            "records": parked.records,
+            "bytes": parked.size_in_bytes,
+            "oldest": parked.oldest_ms,
+            "runs": [[run.writer, run.first, run.last] for run in parked.runs],
+        }
+        for parked in record.tables.values()
+    ]
+    value = json.dumps({"epoch": record.epoch, "tables": tables}, separators=(",", ":")).encode()
+    return Outgoing(settings.frontiers_topic, _key(settings, record), value)
+
+
+def parking_tombstone(settings: KafkaSettings, record: ParkingRecord) -> Outgoing:
+    """Lets compaction remove a record that no longer counts."""
+    return Outgoing(settings.frontiers_topic, _key(settings, record), None)
+
+
+def parking_record_of(
+    settings: KafkaSettings, log: LogId, key: bytes | None, value: bytes | None
+) -> ParkingRecord | None:
+    """The record, if it is one of this group and this log."""
+    try:
+        group, named, partition, kind, name = json.loads(key or b"")
+        if (group, named, kind) != (settings.group_id, log, _KIND):
+            return None
+        body = json.loads(value or b"")
+        tables = [_table(log, int(partition), said) for said in body["tables"]]
+        return ParkingRecord(
+            log, int(partition), str(name), int(body["epoch"]), {parked.table: parked for parked in tables}
+        )
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def next_parking_record(
+    known: Iterable[ParkingRecord], log: LogId, partition: int, name: str
+) -> tuple[ParkingRecord, list[ParkingRecord]]:
+    """The first record of an assignment, with what counts; and those of `known` that it makes superfluous."""
+    own = [record for record in known if record.partition == partition]
+    epoch = max((record.epoch for record in own), default=0)
+    return ParkingRecord(log, partition, name, epoch + 1, counting(own)), own
+
+
+def counting(records: Iterable[ParkingRecord]) -> dict[TableName, ParkedTable]:
+    """What is parked of one partition, by all its records; of two with one epoch, what has come further."""
+    own = list(records)
+    epoch = max((record.epoch for record in own), default=0)
+    found: dict[TableName, ParkedTable] = {}
+    for record in own:
+        if record.epoch == epoch:
+            for table, parked in record.tables.items():
+                if table not in found or found[table].next_offset < parked.next_offset:
+                    found[table] = parked
+    return found
+
+
+def lift_outgoing(settings: KafkaSettings, lift: Lift, *, done: bool = False) -> Outgoing:
+    """An operator's word; `done`: that it was carried out."""
+    key = json.dumps([settings.group_id, lift.log, lift.partition, _LIFT, lift.table]).encode()
+    value = None if done else json.dumps({"without-missing": lift.without_missing}).encode()
+    return Outgoing(settings.frontiers_topic, key, value)
+
+
+def lift_of(settings: KafkaSettings, log: LogId, key: bytes | None, value: bytes | None) -> Lift | None:
+    """The lift, if it is one for this group and this log."""
+    try:
+        group, named, partition, kind, table = json.loads(key or b"")
+        if (group, named, kind) != (settings.group_id, log, _LIFT):
+            return None
+        body = json.loads(value or b"")
+        return Lift(TableName(str(table)), log, int(partition), body.get("without-missing") is True)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _key(settings: KafkaSettings, record: ParkingRecord) -> bytes:
+    return json.dumps([settings.group_id, record.log, record.partition, _KIND, record.name]).encode()
+
+
+def _table(log: LogId, partition: int, said: Mapping[str, Any]) -> ParkedTable:
+    return ParkedTable(
+        table=TableName(str(said["table"])),
+        log=log,
+        partition=partition,
+        next_offset=int(said["next"]),
+        since_ms=int(said["since"]),
+        why=str(said["why"]),
+        first_offset=int(said["first"]),
+        records=int(said["records"]),
+        size_in_bytes=int(said["bytes"]),
+        oldest_ms=None if said["oldest"] is None else int(said["oldest"]),
+        runs=tuple(ParkedRun(str(writer), int(first), int(last)) for writer, first, last in said["runs"]),
+    )

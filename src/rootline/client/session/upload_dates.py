@@ -1,0 +1,63 @@
+"""When a session uploaded its files, so that an intent can say how old the oldest of them is.
+
+Owns: the dates, until they are too many. Does not own: uploading (`upload`), what a table does with the claim.
+Invariants: a claim is made only when the date of every file is known; it is the store's date where the store has dates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from rootline.schemas.intent import Intent
+
+_FILES_MAX: Final = 100_000
+
+
+class UploadDates:
+    """By table and location, in milliseconds; the oldest uploads are forgotten first."""
+
+    def __init__(self) -> None:
+        self._dates: dict[tuple[str, str], int] = {}
+
+    def note(self, table: str, location: str, stored_ms: int) -> None:
+        """A file was uploaded."""
+        if len(self._dates) >= _FILES_MAX:
+            del self._dates[next(iter(self._dates))]
+        self._dates[table, location] = stored_ms
+
+    def note_leaves(self, table: str, leaves: Iterable[str], files: Iterable[str]) -> None:
+        """Leaves were written of these files: they are as old as the oldest of them, if that is known."""
+        oldest_ms = self.oldest(table, files)
+        for leaf in leaves:
+            uploaded_ms = self._dates.pop((table, leaf), None)
+            if oldest_ms is not None and uploaded_ms is not None:
+                self.note(table, leaf, min(oldest_ms, uploaded_ms))
+
+    def oldest(self, table: str, locations: Iterable[str]) -> int | None:
+        """The date of the oldest; `None`: one of them was not uploaded here, or there are none."""
+        oldest_ms: int | None = None
+        for location in locations:
+            stored_ms = self._dates.get((table, location))
+            if stored_ms is None:
+                return None
+            oldest_ms = stored_ms if oldest_ms is None else min(oldest_ms, stored_ms)
+        return oldest_ms
+
+    def oldest_of(self, intents: Iterable[Intent]) -> int | None:
+        """Of all files that these bring; `None`: it is not known, or they bring none."""
+        oldest_ms: int | None = None
+        for intent in intents:
+            brings = brought(intent)
+            if brings:
+                of_one = self.oldest(intent.table, brings)
+                if of_one is None:
+                    return None
+                oldest_ms = of_one if oldest_ms is None else min(oldest_ms, of_one)
+        return oldest_ms
+
+
+def brought(intent: Intent) -> list[str]:
+    """The locations that an intent names as new."""
+    lists = (intent.add_data_files, intent.add_equality_deletes, intent.add_vectors, intent.add_manifests)
+    return [item.location for items in lists for item in items]

@@ -1,0 +1,20 @@
+"""The rights of maintenance by hand: a remover of the warehouse, and how long its log keeps records."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from rootline.adapters.open import open_log_keeps, open_remover
+from rootline.ports.object_store import ObjectStore
+from rootline.workers.by_hand import Rights
+
+
+@contextlib.asynccontextmanager
+async def rights_of(warehouse: str, log: str | None, store: ObjectStore) -> AsyncIterator[Rights]:
+    """For a warehouse whose `store` is open. Raises `Invalid` (`setting-invalid`)."""
+    remover = open_remover(warehouse, store)
+    try:
+        yield Rights(remover, open_log_keeps(log))
+    finally:
+        await remover.close()

@@ -1,0 +1,65 @@
+"""Which versions of a table are kept: its properties.
+
+Owns: names, defaults and bounds of the `rootline.expire` properties. Does not own: what follows from them
+(`expiry_plan`), removing roots (`rootline.workers`).
+Invariants: a value that cannot be used is refused by name, never replaced silently; roots stay for at least ten minutes
+after they became unaddressable, whatever a table says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rootline.maintenance.property_values import switch, whole_number
+from rootline.schemas.errors import Invalid
+
+EXPIRE: Final = "rootline.expire"
+"""The switch. Tables that were made before it have none, and nothing of theirs expires."""
+ROOT_RETENTION_S_MIN: Final = 600
+"""Twice the time in which an answer about a root confirms it (protocol page, section 1), so no head is lost."""
+_SECONDS_MAX: Final = 100 * 366 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryLimits:
+    """Every version for `all_s`, at most the newest `all_versions`; then one a minute for `minutes_s`, one an hour for
+    `hours_s`. An expiry is due when it gives up `every_commits` versions.
+
+    `root_retention_s`: how long a root stays in a store that dates its objects, after it can no longer be read.
+    """
+
+    is_on: bool = True
+    all_s: int = 600
+    all_versions: int = 1_000
+    minutes_s: int = 3_600
+    hours_s: int = 5 * 86_400
+    every_commits: int = 500
+    root_retention_s: int = ROOT_RETENTION_S_MIN
+
+    @staticmethod
+    def of_properties(properties: Mapping[str, str]) -> ExpiryLimits:
+        """The limits that a table's properties set; defaults for the rest.
+
+        Raises:
+            Invalid: `setting-invalid`, a property is not a switch, or not a whole number within its bounds.
+
+        """
+        defaults = ExpiryLimits()
+        retention_s = whole_number(properties, "rootline.expire.root-retention-seconds", defaults.root_retention_s)
+        if retention_s < ROOT_RETENTION_S_MIN:
+            raise Invalid(
+                "setting-invalid",
+                f"table property rootline.expire.root-retention-seconds is {retention_s}; it must be a number from "
+                f"{ROOT_RETENTION_S_MIN} on, so that no coordinator and no reader loses the root that it works with",
+            )
+        return ExpiryLimits(
+            is_on=switch(properties, EXPIRE, default=False),
+            all_s=whole_number(properties, "rootline.expire.all-seconds", defaults.all_s, _SECONDS_MAX),
+            all_versions=whole_number(properties, "rootline.expire.all-versions", defaults.all_versions),
+            minutes_s=whole_number(properties, "rootline.expire.by-minute-seconds", defaults.minutes_s, _SECONDS_MAX),
+            hours_s=whole_number(properties, "rootline.expire.by-hour-seconds", defaults.hours_s, _SECONDS_MAX),
+            every_commits=whole_number(properties, "rootline.expire.every-commits", defaults.every_commits),
+            root_retention_s=retention_s,
+        )

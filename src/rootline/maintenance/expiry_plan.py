@@ -1,0 +1,181 @@
+"""Which versions of a table are given up, and which of the older ones are kept.
+
+Owns: the choice. Does not own: its numbers (`expiry_limits`), reading roots and publishing (`rootline.workers`),
+whether it is allowed (`rootline.tree.intents.expire`).
+Invariants: pure; the only times are the roots' own; a version that has a tag is kept, and so is the newest; what was
+given up before is never named again; planning again without new commits plans nothing.
+
+Theory. Timestamps strictly increase with versions, so the first version of a span and the last one of each minute are
+found by bisection: a few roots are read, not all of them. The planner asks for one root after the other, and is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Final
+
+from rootline.maintenance.expiry_limits import ExpiryLimits
+from rootline.maintenance.plan import IntentStamp, WrittenPlan
+from rootline.schemas.bytes.root.kept_page import KEPT_MAX, KeptPage, KeptVersion, encode_kept_page
+from rootline.schemas.identifiers import Version
+from rootline.schemas.intent import IntentKind, StoredPage, VersionReference
+from rootline.schemas.root_header import RootHeader
+from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.state.pending_object import PendingObject
+
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 3_600_000
+Steps = Generator[Version, KeptVersion, "ExpiryPlan | None"]
+"""Yields a version whose root it wants to know, and is sent what that root says."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryPlan:
+    """From `oldest` on every version stays; below it those of `kept`. `given_up`: how many versions go."""
+
+    made_from_version: Version
+    oldest: Version
+    kept: tuple[KeptVersion, ...]
+    given_up: int
+
+    @property
+    def leaf_count(self) -> int:
+        """It writes none."""
+        return 0
+
+    @property
+    def entries(self) -> int:
+        """Versions that go."""
+        return self.given_up
+
+    def write(self, stamp: IntentStamp, _definition: TableDefinition) -> WrittenPlan:
+        """The page of kept versions, and the intent; as `Plan.write`."""
+        reference = VersionReference(version=self.oldest)
+        if not self.kept:
+            return WrittenPlan((), stamp.intent(IntentKind.EXPIRE, self.made_from_version, ref=reference))
+        salt = f"made from {self.made_from_version}".encode()  # no page is made again that a sweep may have condemned
+        page, body = encode_kept_page(stamp.table_uuid, self.kept, salt)
+        location, digest, size, *_ = page.reference
+        named = StoredPage(location=location, file_size_in_bytes=size, digest=digest)
+        intent = stamp.intent(IntentKind.EXPIRE, self.made_from_version, ref=reference, page=named)
+        return WrittenPlan((PendingObject(location, body),), intent)
+
+
+def plan_expiry(header: RootHeader, kept: KeptPage | None, limits: ExpiryLimits, *, now: bool = False) -> Steps:
+    """What is due at a head.
+
+    Args:
+        header: the head's.
+        kept: the page that it names.
+        limits: the table's.
+        now: an operator asked: one version is enough.
+
+    """
+    before = () if kept is None else kept.versions
+    if not now and header.version - header.oldest_version < limits.every_commits:
+        return None
+    search = _Search(header)
+    oldest = yield from search.first_since(header.snapshot.timestamp_ms - limits.all_s * 1_000)
+    oldest = Version(max(oldest, header.version - limits.all_versions + 1))
+    if oldest - header.oldest_version < (1 if now else limits.every_commits):
+        return None
+    thinned = yield from _thinned(search, header, oldest, limits)
+    tagged = [version for version in sorted(set(header.tags.values())) if header.oldest_version <= version < oldest]
+    found = {item.version: item for item in thinned}
+    for number in tagged:
+        found[Version(number)] = yield from search.at(number)
+    named = set(header.tags.values())
+    stays = _thinned_before(before, header, limits)
+    found.update({item.version: item for item in before if item.version in stays or item.version in named})
+    rows = _at_most(sorted(found.values()), named)
+    given_up = oldest - header.oldest_version + len(before) - len(rows)
+    return ExpiryPlan(header.version, oldest, rows, given_up)
+
+
+class _Search:
+    """Finds versions by time among those that have all their neighbours."""
+
+    def __init__(self, header: RootHeader) -> None:
+        self._header = header
+        self._known: dict[int, KeptVersion] = {}
+
+    def at(self, version: int) -> Generator[Version, KeptVersion, KeptVersion]:
+        """What the root of a version says."""
+        if version not in self._known:
+            self._known[version] = yield Version(version)
+        return self._known[version]
+
+    def first_since(self, timestamp_ms: int) -> Generator[Version, KeptVersion, Version]:
+        """The oldest version that is not older than a moment; the newest one at the latest."""
+        low, high = int(self._header.oldest_version), int(self._header.version)
+        while low < high:
+            middle = (low + high) // 2
+            if (yield from self.at(middle)).timestamp_ms < timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        return Version(low)
+
+    def last_before(self, timestamp_ms: int, version: int) -> Generator[Version, KeptVersion, KeptVersion | None]:
+        """The newest version below `version` that is older than a moment; looks near `version` first."""
+        floor, step, high = int(self._header.oldest_version), 1, version
+        while high > floor:
+            low = max(floor, high - step)
+            if (yield from self.at(low)).timestamp_ms < timestamp_ms:
+                break
+            high, step = low, 2 * step
+        else:
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            if (yield from self.at(middle)).timestamp_ms < timestamp_ms:
+                low = middle
+            else:
+                high = middle
+        return (yield from self.at(low))
+
+
+def _thinned(
+    search: _Search, header: RootHeader, oldest: Version, limits: ExpiryLimits
+) -> Generator[Version, KeptVersion, list[KeptVersion]]:
+    """The last version of each minute, or hour, below `oldest`, as far back as versions are kept at all."""
+    found: list[KeptVersion] = []
+    if oldest <= header.oldest_version:
+        return found
+    item: KeptVersion | None = yield from search.at(oldest - 1)
+    while item is not None:
+        span_ms = _span_ms(header, item.timestamp_ms, limits)
+        if span_ms is None:
+            break
+        found.append(item)
+        item = yield from search.last_before(item.timestamp_ms // span_ms * span_ms, item.version)
+    return found
+
+
+def _thinned_before(before: tuple[KeptVersion, ...], header: RootHeader, limits: ExpiryLimits) -> set[Version]:
+    """Which of the versions that were kept before are still the last ones of their minute or hour, and young enough."""
+    last: dict[tuple[int, int], Version] = {}
+    for item in before:
+        span_ms = _span_ms(header, item.timestamp_ms, limits)
+        if span_ms is not None:
+            last[span_ms, item.timestamp_ms // span_ms] = item.version
+    return set(last.values())
+
+
+def _span_ms(header: RootHeader, timestamp_ms: int, limits: ExpiryLimits) -> int | None:
+    """Of how much time one version is kept at this age; `None`: of none."""
+    age_ms = header.snapshot.timestamp_ms - timestamp_ms
+    if age_ms <= limits.minutes_s * 1_000:
+        return _MINUTE_MS
+    return _HOUR_MS if age_ms <= limits.hours_s * 1_000 else None
+
+
+def _at_most(rows: list[KeptVersion], named: set[int]) -> tuple[KeptVersion, ...]:
+    """As many as a page holds: tagged ones, then the newest."""
+    too_many = len(rows) - KEPT_MAX
+    if too_many <= 0:
+        return tuple(rows)
+    untagged = [item for item in rows if item.version not in named]
+    left_out = {item.version for item in untagged[:too_many]}
+    return tuple(item for item in rows if item.version not in left_out)

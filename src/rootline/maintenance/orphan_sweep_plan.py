@@ -1,0 +1,316 @@
+"""What a sweep condemns, and what of what was condemned earlier may be deleted.
+
+Owns: these two choices, and the horizon that is proposed. Does not own: reading the inventory and the references
+(`rootline.workers.jobs.sweep_reads`), what the coordinator makes of the proposal (`rootline.tree.intents.sweep`),
+deletion (`rootline.workers.jobs.sweep_job`).
+Invariants: nothing that a root which still exists references is ever deleted, and nothing that can be read is
+condemned; what no root ever referenced is condemned only when it is older than the horizon that was committed before;
+only names that Rootline gives are condemned; what cannot be known counts as referenced.
+
+Theory. Two kinds of objects are not needed. *Orphans* were never committed: files of writers that crashed, leaves of
+losers. They look like files of a writer that is about to publish, so they must be older than the horizon, behind which
+no intent brings files any more. *What left* was committed once: only roots that are no longer addressable reference it.
+Those roots exist for a while, and as long as they do they are the proof that no writer is about to publish it. So it is
+condemned whatever its age is.
+
+A page is applied by a root, and from then on no root adds what it names. So when all existing roots are read *after* a
+root that names the page, and none of them references a location of it, none ever will: `restore` brings back only what
+a root that can be read references.
+
+Source: definitions page, section 4; decision 0063.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from rootline.maintenance.plan import IntentStamp, WrittenPlan
+from rootline.maintenance.sweep_limits import SweepLimits
+from rootline.schemas.bytes.root.condemned_page import LOCATIONS_MAX, CondemnedPage, encode_condemned_page
+from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes, location_hash
+from rootline.schemas.identifiers import Version
+from rootline.schemas.intent import IntentKind, StoredPage
+from rootline.schemas.object_keys import OwnKind, own_forms, own_kind
+from rootline.schemas.root_header import Condemned, RootHeader
+from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.ledger.log_time import counted_ms
+from rootline.tree.state.pending_object import PendingObject
+
+CLOCKS_APART_MS: Final = 60 * 60 * 1000
+"""A file may be so much older than its writer says."""
+_KINDS: Final = tuple(OwnKind)
+_OF_EXPORTS: Final = frozenset({OwnKind.DATA_FILE, OwnKind.DATA_VECTOR, OwnKind.VECTOR})
+"""What an export may name: other engines read it without asking any root."""
+_PENDING_PARTS: Final = 8
+_DONE_PARTS: Final = 4
+"""Pages are joined into the newest one: those that still wait, of the same eighth of the retention (which they wait for
+once more), and those whose work is done, of the same quarter of the orphans' age. So there are a dozen at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One object of the table: its location, length in bytes, and the store's date."""
+
+    location: str
+    length: int
+    stored_ms: int
+
+
+class Inventory:
+    """What a sweep may delete of all that is stored, as hashes, and who references it."""
+
+    def __init__(self, packed: Sequence[bytes], facts: Sequence[tuple[int, int, int]]) -> None:
+        """Made by `InventoryNotes`."""
+        order = sorted(range(len(packed)), key=packed.__getitem__)
+        self.hashes = LocationHashes(b"".join(packed[at] for at in order))
+        columns = np.array([facts[at] for at in order], np.int64).reshape(-1, 3)
+        self.kinds, self.lengths, self.stored_ms = columns[:, 0], columns[:, 1], columns[:, 2]
+        self._readable = np.zeros(len(order), np.bool_)
+        self._expired = np.zeros(len(order), np.bool_)
+
+    def reference(self, locations: Iterable[str], table: str, *, is_readable: bool) -> None:
+        """Note what a root names: one that can be read (`is_readable`), or one that expired and still exists."""
+        marks = self._readable if is_readable else self._expired
+        for location in locations:
+            for form in own_forms(location, table):
+                at = self.hashes.index(location_hash(form))
+                if at is not None:
+                    marks[at] = True
+
+    @property
+    def is_referenced(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """By any root that exists."""
+        return self._readable | self._expired
+
+    def orphans(self, older_than_ms: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+        """What no root that can be read references, and that is old, or left with a root that expired."""
+        return np.flatnonzero(~self._readable & (self._expired | (self.stored_ms < older_than_ms)))
+
+    def kind_of(self, place: int) -> OwnKind:
+        """What the object at a place is."""
+        return _KINDS[int(self.kinds[place])]
+
+    def hash_of(self, place: int) -> bytes:
+        """The hash of its location."""
+        return self.hashes.packed[place * HASH_BYTES : (place + 1) * HASH_BYTES]
+
+    def holds(self, wanted: bytes) -> int | None:
+        """Where an object is by its hash; `None`: it is not stored (any more)."""
+        return self.hashes.index(wanted)
+
+
+class InventoryNotes:
+    """What is noted of objects as they are listed: those whose names are Rootline's own, 40 bytes or so each."""
+
+    def __init__(self) -> None:
+        self._packed: list[bytes] = []
+        self._facts: list[tuple[int, int, int]] = []
+
+    def add(self, item: Stored) -> None:
+        """Note one object, if it is one that a sweep may delete; each location once."""
+        kind = own_kind(item.location)
+        if kind is not None:
+            self._packed.append(location_hash(item.location))
+            self._facts.append((_KINDS.index(kind), item.length, item.stored_ms))
+
+    def inventory(self) -> Inventory:
+        """All that was noted."""
+        return Inventory(self._packed, self._facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Objects and bytes, by kind."""
+
+    objects: Counter[OwnKind] = field(default_factory=Counter)
+    bytes: Counter[OwnKind] = field(default_factory=Counter)
+
+    @staticmethod
+    def of(inventory: Inventory, places: Iterable[int]) -> Tally:
+        """Of the objects at `places`."""
+        tally = Tally()
+        for at in places:
+            kind = inventory.kind_of(at)
+            tally.objects[kind] += 1
+            tally.bytes[kind] += int(inventory.lengths[at])
+        return tally
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlan:
+    """A proposal: the horizon, what is condemned, and the digests of earlier pages that it takes the place of."""
+
+    made_from_version: Version
+    made_from_number: int
+    horizon_ms: int
+    condemned: LocationHashes
+    replaces: tuple[bytes, ...]
+    tally: Tally
+
+    @property
+    def leaf_count(self) -> int:
+        """None is made."""
+        return 0
+
+    @property
+    def entries(self) -> int:
+        """Locations that are condemned."""
+        return len(self.condemned)
+
+    def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
+        """The page to store, and the intent to publish after it."""
+        del definition
+        page, body = encode_condemned_page(stamp.table_uuid, self.horizon_ms, self.condemned, self.replaces)
+        reference = page.reference
+        named = StoredPage(location=reference.location, file_size_in_bytes=len(body), digest=reference.digest)
+        intent = stamp.intent(
+            IntentKind.SWEEP, self.made_from_version, page=named, read_sequence_number=self.made_from_number
+        )
+        return WrittenPlan((PendingObject(reference.location, body),), intent)
+
+
+def horizon_of(header: RootHeader, store_ms: int, limits: SweepLimits) -> int:
+    """The horizon that may be proposed: behind the least of the log's, the store's and the roots' times."""
+    return max(
+        header.horizon_ms,
+        min(counted_ms(header.log_time), header.snapshot.timestamp_ms, store_ms) - limits.orphan_age_ms,
+    )
+
+
+def plan_sweep(
+    header: RootHeader,
+    pages: Sequence[CondemnedPage],
+    inventory: Inventory,
+    limits: SweepLimits,
+    *,
+    store_ms: int,
+    has_exports: bool,
+) -> SweepPlan | None:
+    """What to condemn now; `None`: nothing, and no horizon is needed either.
+
+    Args:
+        header: of the head that the references were read for.
+        pages: that it names, in its order.
+        inventory: with the references of every root that exists.
+        limits: of the table.
+        store_ms: the store's own time now.
+        has_exports: whether other engines may read data files that no root names.
+
+    """
+    horizon_ms = horizon_of(header, store_ms, limits)
+    known = [page.locations for page in pages]
+
+    def chosen(older_than_ms: int) -> list[int]:
+        found = []
+        for at in inventory.orphans(older_than_ms).tolist():
+            item = inventory.hash_of(at)
+            if has_exports and inventory.kind_of(at) in _OF_EXPORTS:
+                continue
+            if not any(item in locations for locations in known):
+                found.append(at)
+            if len(found) == limits.condemned_max:
+                break
+        return found
+
+    now = chosen(header.horizon_ms - CLOCKS_APART_MS)
+    condemned = [inventory.hash_of(at) for at in now]
+    done = [is_done(page, inventory, has_exports=has_exports) for page in pages]
+    replaces, named = _replaced(header.condemned, pages, done, condemned, horizon_ms, limits, store_ms)
+    is_rising = horizon_ms > header.horizon_ms and bool(chosen(store_ms - limits.orphan_age_ms - CLOCKS_APART_MS))
+    if not condemned and not replaces and not is_rising:
+        return None
+    return SweepPlan(
+        header.version,
+        header.snapshot.sequence_number,
+        horizon_ms,
+        named,
+        replaces,
+        Tally.of(inventory, now),
+    )
+
+
+def due_deletions(
+    header: RootHeader,
+    pages: Sequence[CondemnedPage],
+    inventory: Inventory,
+    limits: SweepLimits,
+    *,
+    dated: Mapping[int, int],
+    store_ms: int,
+    has_exports: bool,
+) -> list[int]:
+    """Places in the inventory that may be deleted now.
+
+    Args:
+        header: of the head, read before the inventory and the references.
+        pages: that it names.
+        inventory: with the references of every root that exists.
+        limits: of the table.
+        dated: the store's dates of roots that exist, by version, and of pages that are there, by `-1 -` their index.
+        store_ms: the store's own time now.
+        has_exports: as of `plan_sweep`; an export may have been made since something was condemned.
+
+    """
+    referenced = inventory.is_referenced
+    due: set[int] = set()
+    for number, (item, page) in enumerate(zip(header.condemned, pages, strict=True)):
+        if not is_due(item, dated.get(-1 - number), dated.get(item.since_version), limits, store_ms):
+            continue
+        for one in page.locations:
+            at = inventory.holds(one)
+            if at is not None and not referenced[at] and not (has_exports and inventory.kind_of(at) in _OF_EXPORTS):
+                due.add(at)
+    return sorted(due)
+
+
+def is_due(
+    item: Condemned, page_stored_ms: int | None, root_stored_ms: int | None, limits: SweepLimits, store_ms: int
+) -> bool:
+    """Whether the retention of a condemned page has passed, by every date that is known of its beginning."""
+    if page_stored_ms is None:
+        return False  # the inventory must show the page that says what goes
+    since_ms = max(item.since_ms, page_stored_ms, root_stored_ms or 0)
+    return store_ms >= since_ms + limits.scan_retention_ms
+
+
+def is_done(page: CondemnedPage, inventory: Inventory, *, has_exports: bool) -> bool:
+    """Whether nothing of a page is left to delete: each object is gone, or stays, because something references it."""
+    referenced = inventory.is_referenced
+    places = (inventory.holds(one) for one in page.locations)
+    return all(at is None or referenced[at] or (has_exports and inventory.kind_of(at) in _OF_EXPORTS) for at in places)
+
+
+def _replaced(
+    condemned: Sequence[Condemned],
+    pages: Sequence[CondemnedPage],
+    done: Sequence[bool],
+    fresh: Sequence[bytes],
+    horizon_ms: int,
+    limits: SweepLimits,
+    store_ms: int,
+) -> tuple[tuple[bytes, ...], LocationHashes]:
+    """(digests of pages that go, all that the new page names): `fresh` and what it takes over from them."""
+    gone: list[bytes] = []
+    named = list(fresh)
+    for item, page, is_done_with in zip(condemned, pages, done, strict=True):
+        parts = limits.orphan_age_ms // _DONE_PARTS if is_done_with else limits.scan_retention_ms // _PENDING_PARTS
+        if is_done_with and item.since_ms <= horizon_ms:
+            gone.append(item.page.digest)
+        elif fresh and item.since_ms // parts == store_ms // parts and len(named) + len(page.locations) < LOCATIONS_MAX:
+            gone.append(item.page.digest)
+            named += page.locations
+    return tuple(gone), LocationHashes.of(named)
+
+
+def locations_of(header: RootHeader) -> Iterator[str]:
+    """The objects that a header names."""
+    yield header.definition.location
+    yield from (page.location for page in (*header.ledger_pages, *header.outcome_pages))
+    yield from (item.page.location for item in header.condemned)
+    if header.expiry is not None and header.expiry.kept is not None:
+        yield header.expiry.kept.location

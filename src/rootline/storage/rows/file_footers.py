@@ -1,0 +1,158 @@
+"""Whether a data file is what its writer states: it is there, as long as stated, and its footer counts as many rows.
+
+Owns: the reads of one file, the comparison, and the same for the files of a leaf. Does not own: who asks
+(`rootline.tree.intents.verified_files`, `coordinator.runtime`), whole files (`rootline.storage.check`).
+Invariants: one request for most files; of a table, the ends of 32 files and one long footer are in memory at most;
+whatever a file holds is a fault of that file, an absent *store* raises instead; of ORC, of Avro and of encrypted files
+only the length is compared.
+
+Source: decision 0059.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import structlog
+
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.leaf.leaf import Leaf
+from rootline.schemas.content_entry import FileFormat
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.location_rules import is_plain
+from rootline.storage.few_at_once import few_at_once
+from rootline.storage.metadata.stored_file import stored_key
+from rootline.storage.whole_objects import parts_of
+from rootline.tree.proof.file_verification import StatedFile
+
+FOOTER_BYTES_MAX: Final = 16 * 1024 * 1024
+FILES_AT_ONCE: Final = 32
+_FIRST_BYTES: Final = 64 * 1024
+"""Read at first, from the end: the footer of most files is in them."""
+_END_BYTES: Final = 8
+_MAGIC: Final = b"PAR1"
+_PORTION: Final = 1_024
+_COLUMNS: Final = ["location", "file_format", "record_count", "file_size_in_bytes", "key_metadata"]
+
+
+class FooterReader:
+    """Looks at the data files of one table; how much of them is in memory at once is bounded for all together."""
+
+    def __init__(self, store: ObjectStore, table: TableName) -> None:
+        self._parts, self._table = parts_of(store), table
+        self._slots = asyncio.Semaphore(FILES_AT_ONCE)
+        self._large = asyncio.Semaphore(1)
+
+    async def fault_of(self, file: StatedFile) -> Invalid | None:
+        """What is wrong with a file; `None`: it is what is stated.
+
+        Raises:
+            Unavailable: the store does not answer.
+
+        """
+        found: Invalid | None = None
+        async with self._slots:
+            for _ in range(2):  # an answer that was cut off looks like a broken file
+                try:
+                    await self._look(file)
+                except Invalid as error:
+                    found = error
+                    continue
+                return None
+        return found
+
+    async def fault_in(self, leaf: Leaf) -> Invalid | None:
+        """What is wrong with one of the files in a leaf; `None`: all are what it states. Raises as `fault_of`."""
+        for portion in _portions(leaf):
+            for fault in await few_at_once(portion, self.fault_of, FILES_AT_ONCE):
+                if fault is not None:
+                    return Invalid(fault.code, f"leaf {leaf.location!r}: {fault.message}")
+        return None
+
+    async def _look(self, file: StatedFile) -> None:
+        """Raises `Invalid` for the first thing that is wrong."""
+        key, size = stored_key(self._table, file.location), file.size_in_bytes
+        start = max(0, size - _FIRST_BYTES)
+        end = await self._parts.part_of(key, start, size - start + 1)  # one more than there should be
+        if end is None:
+            raise Invalid(
+                "data-file-missing", f"{file.location!r} is not in the store: store it, then publish the intent"
+            )
+        if len(end) != size - start:
+            length = await self._parts.length_of(key)
+            raise Invalid(
+                "data-file-misstated", f"{file.location!r}: file_size_in_bytes is {size}, {length} are stored"
+            )
+        if file.file_format is not FileFormat.PARQUET or file.is_encrypted:
+            return
+        wanted = _footer_bytes(file, end)
+        if wanted <= len(end):
+            rows = _rows(file, end[-wanted:])
+        else:
+            async with self._large:
+                footer = await self._parts.part_of(key, size - wanted, wanted)
+                rows = await asyncio.to_thread(_rows, file, footer or b"")
+        if rows != file.record_count:
+            raise Invalid(
+                "data-file-misstated",
+                f"{file.location!r}: record_count is {file.record_count}, its footer counts {rows}",
+            )
+
+
+def rows_in_footer(end: bytes) -> int:
+    """How many rows a Parquet file has by its footer; `end`: its last bytes, the whole footer among them.
+
+    Raises:
+        ValueError: it is no footer, or contradicts itself.
+
+    """
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(_MAGIC + end))
+        rows: int = metadata.num_rows
+        in_groups = sum(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
+    except (pa.ArrowException, OSError, MemoryError) as error:
+        raise ValueError(f"the footer cannot be read: {error!s:.200}") from error
+    if rows != in_groups:
+        raise ValueError(f"the footer counts {rows} rows, its row groups {in_groups}")
+    return rows
+
+
+def _footer_bytes(file: StatedFile, end: bytes) -> int:
+    """How many bytes the footer has, its length and the magic number included. Raises `Invalid`."""
+    size = file.size_in_bytes
+    if size < _END_BYTES + len(_MAGIC) or end[-4:] != _MAGIC:
+        raise _unreadable(file, "it does not end as a Parquet file does")
+    wanted = int.from_bytes(end[-8:-4], "little") + _END_BYTES
+    if wanted > min(size - len(_MAGIC), FOOTER_BYTES_MAX):
+        raise _unreadable(file, f"its footer has {wanted - _END_BYTES} bytes, by its own account")
+    return wanted
+
+
+def _rows(file: StatedFile, footer: bytes) -> int:
+    """Raises `Invalid`. A writer chose these bytes: whatever they do to a decoder is its intent's fault alone."""
+    try:
+        return rows_in_footer(footer)
+    except ValueError as error:
+        raise _unreadable(file, str(error)) from error
+    except Exception as error:
+        structlog.get_logger().exception("footer unreadable", action="reject", location=file.location)
+        raise _unreadable(file, f"the footer cannot be read ({type(error).__name__})") from error
+
+
+def _unreadable(file: StatedFile, why: str) -> Invalid:
+    return Invalid("file-unreadable", f"{file.location!r}: {why}")
+
+
+def _portions(leaf: Leaf) -> Iterator[list[StatedFile]]:
+    for batch in leaf.columns(_COLUMNS).to_batches(max_chunksize=_PORTION):
+        rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        yield [
+            StatedFile(location, FileFormat(kind), count, size or 0, key_metadata is not None)
+            for location, kind, count, size, key_metadata in rows
+            if is_plain(location)  # others are refused under every definition
+        ]

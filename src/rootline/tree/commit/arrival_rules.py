@@ -1,0 +1,107 @@
+"""What a table that is swept asks of everything that an intent brings: it was not condemned, and is not too old.
+
+Owns: these rules, which all kinds share. Does not own: how a horizon rises and what is condemned
+(`rootline.tree.intents.sweep`), asking the store for dates (`rootline.coordinator`).
+Invariants: a location that a page of the root condemns never comes into the table again, whoever names it; what is live
+already is for the kind's own rules to say; without a horizon nothing is asked; `restore` alone brings back what a
+version that can still be read holds.
+
+The order is that of the definitions page, section 4: offset, uuid, ledger, live locations, condemned ones, horizon. So
+what was committed hears `duplicate` or `file-already-live`, never `expired`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rootline.schemas.absolute_locations import is_absolute
+from rootline.schemas.errors import Invalid
+from rootline.schemas.intent import Intent
+from rootline.tree.draft.batch import FetchedObjects, Needs, Record
+from rootline.tree.draft.change import Change
+from rootline.tree.draft.draft import Draft
+
+ASKED_MAX: Final = 1_000
+"""Files of one intent whose dates the coordinator asks for itself."""
+CLOCKS_APART_MS: Final = 60 * 60 * 1000
+"""So much may an upload's date be ahead of the log's time, and a file older than its writer says."""
+
+
+def brought_by(intent: Intent, change: Change) -> list[str]:
+    """The locations that an intent's change brings into the table: leaves and their entries, and a page included."""
+    if change.restored is not None:
+        return []
+    own = {item.location for item in change.objects}
+    found = [] if intent.page is None else [intent.page.location]
+    found += [row.entry.location for rows in (change.added, change.rewritten) for row in rows]
+    for leaf in change.incoming:
+        if leaf.row.entry.location in own:
+            continue
+        found.append(leaf.row.entry.location)
+        if leaf.brings is not None:
+            found += leaf.lookup.leaf.columns(["location"]).column(0).to_pylist()
+    found += [vector.row.entry.location for vector in change.stored_vectors.values()]
+    return [location for location in found if location not in own]
+
+
+def check_arrival(draft: Draft, record: Record, locations: Sequence[str], fetched: FetchedObjects) -> Needs | None:
+    """What must be asked of the store before `locations` may come in.
+
+    Raises:
+        Invalid: `file-removed`, `expired`, `oldest-file-wrong`, `oldest-file-missing`, `file-missing`.
+
+    """
+    check_not_condemned(draft, locations)
+    horizon_ms = draft.carried.horizon_ms
+    if not horizon_ms:
+        return None
+    claimed = record.oldest_file_ms
+    if claimed is not None:
+        if claimed > record.appended_ms + CLOCKS_APART_MS:
+            raise Invalid(
+                "oldest-file-wrong",
+                f"the intent says that its oldest file is of {claimed}, which is after it was published, "
+                f"{record.appended_ms}",
+            )
+        _check_age(claimed, horizon_ms, "the intent's oldest file")
+        return None
+    known = fetched.condemned  # pages that were read a moment ago
+    asked = [location for location in dict.fromkeys(locations) if not (is_absolute(location) or location in known)]
+    if len(asked) > ASKED_MAX:
+        raise Invalid(
+            "oldest-file-missing",
+            f"the intent brings {len(asked)} files and does not say when the oldest was uploaded; up to {ASKED_MAX} "
+            "are looked up",
+        )
+    absent = frozenset(location for location in asked if location not in fetched.dates)
+    if absent:
+        return Needs(dates=absent)
+    for location in asked:
+        stored_ms = fetched.dates[location]
+        if stored_ms is None:
+            raise Invalid("file-missing", f"{location!r} does not exist, or cannot be read: upload it, then publish")
+        _check_age(stored_ms, horizon_ms, repr(location))
+    return None
+
+
+def check_not_condemned(draft: Draft, locations: Iterable[str]) -> None:
+    """Raises `Invalid` (`file-removed`) when a page of the root condemns one of them."""
+    if not draft.condemned:
+        return
+    for location in locations:
+        if draft.is_condemned(location):
+            raise Invalid(
+                "file-removed",
+                f"{location!r} was removed, or was never committed in time, and is about to be deleted: write it again "
+                "under a new name",
+            )
+
+
+def _check_age(stored_ms: int, horizon_ms: int, what: str) -> None:
+    if stored_ms < horizon_ms:
+        raise Invalid(
+            "expired",
+            f"{what} was uploaded at {stored_ms}, before the table's horizon, {horizon_ms}: it may be gone; write the "
+            "rows again",
+        )

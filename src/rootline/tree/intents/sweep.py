@@ -1,0 +1,189 @@
+"""The kind `sweep`: the horizon rises, and locations that nothing references are condemned.
+
+Owns: what a proposal may say, and what the next root makes of it. Does not own: what is proposed
+(`rootline.maintenance.orphan_sweep_plan`), what a condemned location means for an intent
+(`rootline.tree.commit.arrival_rules`), deletion (`rootline.workers.jobs.sweep_job`).
+Invariants: the horizon only rises, and stays behind the log's time, whatever one clock says; a location that is live
+by now is not condemned; a page goes only when the horizon has passed it, or when a newer one names all that it did.
+
+Source: definitions page, section 4; decision 0063.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage, encode_condemned_page
+from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
+from rootline.schemas.content_entry import VersionInfo
+from rootline.schemas.errors import Invalid
+from rootline.schemas.intent import Intent
+from rootline.schemas.location_rules import check_location
+from rootline.schemas.object_keys import own_forms
+from rootline.schemas.root_header import Condemned, RootHeader
+from rootline.tree.draft.batch import FetchedObjects, Needs
+from rootline.tree.draft.change import Change, Effect
+from rootline.tree.draft.draft import Draft
+from rootline.tree.ledger.log_time import counted_ms
+from rootline.tree.state.pending_object import PendingObject
+
+ORPHAN_AGE_PROPERTY: Final = "rootline.sweep.orphan-age-s"
+HORIZON: Final = "rootline.horizon-ms"
+"""In a snapshot's summary: the horizon, when it rose."""
+CONDEMNED: Final = "rootline.condemned-locations"
+"""In a snapshot's summary: how many locations the pages name that it is the first to name."""
+PAGES_PREFIX: Final = "metadata/pages/"
+PAGES_MAX: Final = 16
+LOCATIONS_MAX: Final = 4_000_000
+"""Of all pages together: sixteen bytes each in the memory of every coordinator of the table."""
+_DAY_S: Final = 24 * 3600
+
+
+def orphan_age_s(properties: Mapping[str, str], log_retention_s: int) -> int:
+    """How far the horizon stays behind: a day more than the log keeps its records, or what the property says if longer.
+
+    A value that is no number counts as not set: the worker reports it.
+    """
+    least = log_retention_s + _DAY_S
+    text = properties.get(ORPHAN_AGE_PROPERTY, "")
+    return max(least, int(text)) if text.isascii() and text.isdigit() and len(text) <= 12 else least
+
+
+def sweep(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
+    """Raises `Invalid`: `location-invalid`, `page-invalid`, `sweep-stale`, `horizon-wrong`."""
+    named = intent.page
+    if named is None:
+        raise Invalid("intent-malformed", "kind sweep must carry page")
+    check_location(named.location)
+    if not named.location.startswith(PAGES_PREFIX):
+        raise Invalid("location-invalid", f"page {named.location[:80]!r} is not in {PAGES_PREFIX}")
+    if named.location not in fetched.condemned:
+        return Needs(condemned={named.location: (named, draft.definition.table_uuid)})
+    proposed = fetched.condemned[named.location]
+    if proposed is None or proposed.reference.digest != named.digest:
+        raise Invalid("page-invalid", f"page {named.location!r} is absent, or not the page that the intent names")
+    _check_horizon(draft, proposed)
+    horizon_ms = max(draft.carried.horizon_ms, proposed.horizon_ms)
+    kept = _kept(draft, proposed, horizon_ms)
+    since, table = live_since(draft, intent.read_sequence_number or 0), draft.addressable.table
+    live = [location_hash(form) for location in since for form in own_forms(location, table)]
+    known = [page.locations for page in draft.condemned if page.reference.digest in proposed.replaces]
+    page, objects = _without(proposed, [item for item in live if not any(item in one for one in known)], draft)
+    came = (page,) if len(page.locations) else ()
+    pages = (*(page for _, page in kept), *came)
+    if len(pages) > PAGES_MAX or sum(len(item.locations) for item in pages) > LOCATIONS_MAX:
+        raise Invalid(
+            "page-invalid", f"the table would remember more than {PAGES_MAX} pages or {LOCATIONS_MAX} locations"
+        )
+    condemned = tuple(item for item, _ in kept)
+    condemned += tuple(Condemned(page.reference, draft.version, draft.appended_ms) for page in came)
+    if not came and condemned == draft.carried.condemned and horizon_ms == draft.carried.horizon_ms:
+        raise Invalid("sweep-stale", "the horizon is there already, and every location that it condemns is live")
+    carried = replace(draft.carried, horizon_ms=horizon_ms, condemned=condemned)
+    return Change(Effect.MAINTAINS, carried=carried, condemned=pages, objects=objects if came else ())
+
+
+def live_since(draft: Draft, sequence_number: int) -> Iterator[str]:
+    """Locations that became live after a sequence number, and all that the root names besides its entries.
+
+    A leaf that came since is named with all of its entries: which of them came with it is not looked at.
+    """
+    for live in draft.live_rows():
+        if _is_since(live.entry.version_info, sequence_number):
+            yield live.entry.location
+    leaves = [(row, draft.live.lookups[name]) for name, row in draft.live.leaf_rows.items()]
+    leaves += [(leaf.row, leaf.lookup) for leaf in draft.in_leaves.incoming.values()]
+    for row, lookup in leaves:
+        if _is_since(row.entry.version_info, sequence_number):
+            yield row.entry.location
+            yield from lookup.leaf.columns(["location"]).column(0).to_pylist()
+    for rows in draft.live.manifest_vector_rows.values():
+        yield from (row.entry.location for row in rows)
+    yield from (vector.row.entry.location for vector in draft.stored_vectors().values())
+    yield draft.carried.definition.location
+    if draft.carried.expiry is not None and draft.carried.expiry.kept is not None:
+        yield draft.carried.expiry.kept.location
+    if draft.parent is not None:
+        header = draft.parent.header
+        yield from (page.location for page in (*header.ledger_pages, *header.outcome_pages))
+        yield from (item.page.location for item in header.condemned)
+
+
+def says_of_sweeps(before: RootHeader | None, draft: Draft) -> dict[str, str]:
+    """What a root's summary says of sweeps."""
+    said: dict[str, str] = {}
+    if draft.carried.horizon_ms > (0 if before is None else before.horizon_ms):
+        said[HORIZON] = str(draft.carried.horizon_ms)
+    known = () if before is None else before.condemned
+    if draft.carried.condemned != known:
+        fresh = {item.page for item in draft.carried.condemned} - {item.page for item in known}
+        said[CONDEMNED] = str(sum(len(page.locations) for page in draft.condemned if page.reference in fresh))
+    return said
+
+
+def sweep_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
+    """What is wrong with horizon and condemned pages of a root, given the root before it, in words."""
+    summary = after.snapshot.summary
+    if after.horizon_ms < before.horizon_ms:
+        yield f"the horizon went back from {before.horizon_ms} to {after.horizon_ms}"
+    if (after.horizon_ms > before.horizon_ms) != (HORIZON in summary):
+        yield f"the horizon is {after.horizon_ms} after {before.horizon_ms}, its summary says {summary.get(HORIZON)!r}"
+    if (after.condemned != before.condemned) != (CONDEMNED in summary):
+        yield "what is condemned changed, and its summary does not say so"
+    came = [item for item in after.condemned if item not in before.condemned]
+    gone = [item for item in before.condemned if item not in after.condemned]
+    for item in came:
+        if item.since_version != after.version or item.since_ms < after.snapshot.timestamp_ms:
+            yield f"page {item.page.location} came with this root, it says version {item.since_version}"
+    for item in gone:
+        if item.since_ms > after.horizon_ms and not came:
+            yield f"page {item.page.location} left before the horizon passed {item.since_ms}"
+
+
+def _check_horizon(draft: Draft, page: CondemnedPage) -> None:
+    known_ms = 0 if draft.parent is None else counted_ms(draft.parent.header.log_time)
+    age_ms = 1000 * orphan_age_s(draft.definition.properties, draft.log_retention_s)
+    youngest_ms = min(draft.appended_ms, known_ms) - age_ms
+    if page.horizon_ms > youngest_ms:
+        raise Invalid(
+            "horizon-wrong",
+            f"the horizon {page.horizon_ms} is too young: by the log's time until now it may be {youngest_ms} at most",
+        )
+
+
+def _kept(draft: Draft, proposed: CondemnedPage, horizon_ms: int) -> list[tuple[Condemned, CondemnedPage]]:
+    """The pages that stay. Raises `Invalid` (`sweep-stale`, `page-invalid`)."""
+    named = dict(zip([item.page.digest for item in draft.carried.condemned], draft.condemned, strict=True))
+    absent = [digest for digest in proposed.replaces if digest not in named]
+    if absent:
+        raise Invalid("sweep-stale", f"page {absent[0].hex()[:32]}, which it replaces, is not the table's any more")
+    kept = []
+    for item, page in zip(draft.carried.condemned, draft.condemned, strict=True):
+        if item.page.digest not in proposed.replaces:
+            kept.append((item, page))
+        elif item.since_ms > horizon_ms and any(one not in proposed.locations for one in page.locations):
+            raise Invalid(
+                "page-invalid",
+                f"page {item.page.location} cannot go: the new one lacks some of it, and the horizon has not passed it",
+            )
+    return kept
+
+
+def _without(
+    proposed: CondemnedPage, live: list[bytes], draft: Draft
+) -> tuple[CondemnedPage, tuple[PendingObject, ...]]:
+    """The page without what is live by now; the coordinator's own object, if anything is."""
+    locations: LocationHashes = proposed.locations.without(live)
+    if locations is proposed.locations:
+        return proposed, ()
+    page, body = encode_condemned_page(
+        draft.definition.table_uuid, proposed.horizon_ms, locations, proposed.replaces, draft.salt
+    )
+    return page, (PendingObject(page.reference.location, body),)
+
+
+def _is_since(info: VersionInfo, sequence_number: int) -> bool:
+    number = info.file_sequence_number if info.file_sequence_number is not None else info.sequence_number
+    return number is None or number > sequence_number

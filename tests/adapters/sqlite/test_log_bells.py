@@ -1,0 +1,108 @@
+"""Who waits on the embedded log hears other processes' writes, and does without that where it must."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from rootline.adapters.sqlite import log_watch
+from rootline.adapters.sqlite.intent_log import SqliteIntentLog
+from rootline.adapters.sqlite.log_bells import LogBells, bells_folder
+from rootline.schemas.log_position import LogPosition
+from rootline.schemas.verdict import Verdict, VerdictKind
+
+WAIT_S = 60.0
+
+
+def committed(position: LogPosition) -> Verdict:
+    log, partition, offset = position
+    kind = VerdictKind.COMMITTED
+    return Verdict(intent_id="a", table="demo.a", kind=kind, log=log, partition=partition, offset=offset, version=1)
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*"))
+
+
+def bells_below(folder: Path) -> list[Path]:
+    return list(folder.rglob("*.bell"))
+
+
+async def bells_hang(folder: Path, count: int) -> None:
+    while len(names_in(folder)) < count:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
+async def test_a_record_and_its_verdict_wake_other_waiters_that_never_look_by_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_watch, "_PAUSE_MIN_S", 24 * 3600.0)
+    writer, coordinator = SqliteIntentLog(tmp_path), SqliteIntentLog(tmp_path)
+    folder = bells_folder(await writer.identity())
+    reading = asyncio.ensure_future(coordinator.read(0, limit=10, wait_s=WAIT_S))
+    await bells_hang(folder, 1)
+    position = await writer.publish(b"demo.a", b"one")
+    assert [record.value for record in await reading] == [b"one"]
+    waiting = asyncio.ensure_future(writer.wait_verdict(position, timeout_s=WAIT_S))
+    await bells_hang(folder, 2)
+    await coordinator.publish_verdicts([committed(position)], [])
+    verdict = await waiting
+    assert verdict is not None
+    assert verdict.version == 1
+    await writer.close()
+    await coordinator.close()
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("way", ["a file", "open to all", "a link"])
+async def test_where_no_bell_can_be_made_safely_waiters_look_by_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    of_user = tmp_path / f"rootline-{os.getuid()}"
+    match way:
+        case "a file":
+            of_user.write_text("in the way")
+        case "a link":
+            (tmp_path / "elsewhere").mkdir()
+            of_user.symlink_to(tmp_path / "elsewhere")
+        case _:
+            of_user.mkdir()
+            of_user.chmod(0o777)
+    writer, coordinator = SqliteIntentLog(tmp_path / "log"), SqliteIntentLog(tmp_path / "log")
+    reading = asyncio.ensure_future(coordinator.read(0, limit=10, wait_s=WAIT_S))
+    await asyncio.sleep(0)
+    await writer.publish(b"demo.a", b"one")
+    assert [record.value for record in await reading] == [b"one"]
+    assert bells_below(tmp_path) == []
+    await writer.close()
+    await coordinator.close()
+
+
+async def test_a_bell_that_a_killed_process_left_is_removed_and_strange_files_are_let_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    os.mkfifo(folder / "1-dead.bell")
+    os.mkfifo(folder / ".2-being-made.bell")
+    (folder / "notes.bell").write_text("kept")
+    (tmp_path / "aim").write_text("kept")
+    (folder / "link.bell").symlink_to(tmp_path / "aim")
+    LogBells(folder).ring()
+    assert names_in(folder) == [".2-being-made.bell", "link.bell", "notes.bell"]
+    assert (folder / "notes.bell").read_text() == (tmp_path / "aim").read_text() == "kept"
+
+
+async def test_a_bell_that_no_one_answers_for_long_never_makes_the_one_who_rings_wait(tmp_path: Path) -> None:
+    deaf, ringing = LogBells(tmp_path / "log"), LogBells(tmp_path / "log")
+    rung = asyncio.Event()
+    deaf.hear(rung.set)
+    for _ in range(66_000):  # more than a pipe holds, while the loop does not run
+        ringing.ring()
+    assert not rung.is_set()
+    await asyncio.wait_for(rung.wait(), WAIT_S)
+    deaf.close()
+    ringing.ring()

@@ -1,0 +1,147 @@
+"""What everything that removes objects does, real or fake."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from rootline.adapters.local.object_remover import LocalObjectRemover
+from rootline.adapters.memory.object_remover import MemoryObjectRemover
+from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.ports.object_remover import DatedObject, ObjectRemover
+from rootline.ports.object_store import ObjectStore, PutAnswer
+from rootline.schemas.errors import Invalid, Unavailable
+from rootline.schemas.identifiers import ObjectKey
+from tests.contracts.stores import STORES
+
+_PARAMETERS = [pytest.param(name, marks=pytest.mark.services if name == "s3" else ()) for name in STORES]
+
+
+class Warehouse(NamedTuple):
+    store: ObjectStore
+    remover: ObjectRemover
+
+
+@pytest.fixture(params=[item for item in _PARAMETERS if item.values != ("memory behind no faults",)])
+async def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Warehouse]:
+    made = _made(request, tmp_path)
+    yield made
+    await made.remover.close()
+    await made.store.close()
+
+
+def _made(request: pytest.FixtureRequest, folder: Path) -> Warehouse:
+    if request.param == "s3":
+        service, prefix = request.getfixturevalue("s3_service"), f"test-{uuid.uuid4().hex}"
+        return Warehouse(service.store(prefix), service.remover(prefix))
+    store = STORES[request.param](request, folder)
+    if isinstance(store, MemoryObjectStore):
+        return Warehouse(store, MemoryObjectRemover(store))
+    return Warehouse(store, LocalObjectRemover(folder / "lake"))
+
+
+async def put_all(store: ObjectStore, *keys: str) -> None:
+    for start in range(0, len(keys), 32):
+        some = keys[start : start + 32]
+        replies = await asyncio.gather(*(store.put_if_absent(ObjectKey(text), text.encode()) for text in some))
+        assert {reply.answer for reply in replies} == {PutAnswer.CREATED}
+
+
+async def inventory(remover: ObjectRemover, prefix: str) -> list[DatedObject]:
+    return [item async for page in remover.inventory(prefix) for item in page]
+
+
+async def test_an_inventory_has_every_object_with_its_length_in_the_order_of_keys(warehouse: Warehouse) -> None:
+    await put_all(warehouse.store, "a/b/2", "a/b/10", "a/c", "a/b.x/1", "b/a")
+    found = await inventory(warehouse.remover, "a/")
+    assert [item.key for item in found] == sorted(["a/b/2", "a/b/10", "a/c", "a/b.x/1"])
+    assert [item.length for item in found] == [len(item.key) for item in found]
+    assert [item.key for item in found] == list((await warehouse.store.list("a/")).keys)
+    assert await inventory(warehouse.remover, "z/") == []
+
+
+async def test_dates_do_not_go_back(warehouse: Warehouse) -> None:
+    for name in ("x/3", "x/1", "x/2"):
+        await put_all(warehouse.store, name)
+    dates = {item.key: item.last_modified_ms for item in await inventory(warehouse.remover, "x/")}
+    assert dates[ObjectKey("x/3")] <= dates[ObjectKey("x/1")] <= dates[ObjectKey("x/2")]
+
+
+async def test_what_is_removed_is_gone_and_nothing_else(warehouse: Warehouse) -> None:
+    await put_all(warehouse.store, "a/b/1", "a/b/2", "a/b/3", "a/c/1")
+    await warehouse.remover.remove([ObjectKey("a/b/1"), ObjectKey("a/c/1"), ObjectKey("a/b/3")])
+    assert (await warehouse.store.list("a/")).keys == (ObjectKey("a/b/2"),) or list(
+        (await warehouse.store.list("a/")).keys
+    ) == ["a/b/2"]
+    assert await warehouse.store.get(ObjectKey("a/b/1")) is None
+
+
+async def test_removing_again_or_what_was_never_there_is_no_error(warehouse: Warehouse) -> None:
+    await put_all(warehouse.store, "a/b/1")
+    for _ in range(2):
+        await warehouse.remover.remove([ObjectKey("a/b/1"), ObjectKey("a/b/none"), ObjectKey("none/at/all")])
+    await warehouse.remover.remove([])
+    assert await inventory(warehouse.remover, "a/") == []
+
+
+async def test_more_than_a_page_is_listed_and_removed(warehouse: Warehouse) -> None:
+    names = [f"many/{number:05}" for number in range(1_100)]
+    await put_all(warehouse.store, *names)
+    assert [item.key for item in await inventory(warehouse.remover, "many/")] == names
+    await warehouse.remover.remove([ObjectKey(name) for name in names[1:]])
+    assert [item.key for item in await inventory(warehouse.remover, "many/")] == names[:1]
+
+
+@pytest.mark.parametrize("key", ["../a", "s3://bucket/a", "/etc/passwd", "a/.rootline/b", "a//b", ""])
+async def test_no_key_leads_out_of_the_warehouse(warehouse: Warehouse, key: str) -> None:
+    await put_all(warehouse.store, "a/b")
+    with pytest.raises(Invalid):
+        await warehouse.remover.remove([ObjectKey("a/b"), ObjectKey(key)])
+    assert await warehouse.store.get(ObjectKey("a/b")) is not None
+
+
+async def test_a_name_that_was_removed_can_be_made_again(warehouse: Warehouse) -> None:
+    await put_all(warehouse.store, "a/b")
+    await warehouse.remover.remove([ObjectKey("a/b")])
+    await put_all(warehouse.store, "a/b")
+
+
+async def test_a_folder_is_removed_from_only_while_no_one_commits_to_it(tmp_path: Path) -> None:
+    store = STORES["local folder"](None, tmp_path)  # type: ignore[arg-type]
+    remover = LocalObjectRemover(tmp_path / "lake")
+    await put_all(store, "a/b/1", "a/b/2")
+    folder = os.open(tmp_path / "lake" / "a" / "b", os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(folder, fcntl.LOCK_SH)
+    removing = asyncio.create_task(remover.remove([ObjectKey("a/b/1")]))
+    assert [item.key for item in await inventory(LocalObjectRemover(tmp_path / "lake"), "a/")] == ["a/b/1", "a/b/2"]
+    assert not removing.done()
+    fcntl.flock(folder, fcntl.LOCK_UN)
+    await removing
+    os.close(folder)
+    assert [item.key for item in await inventory(remover, "a/")] == ["a/b/2"]
+    await remover.close()
+    await store.close()
+
+
+async def test_a_folder_that_may_not_be_changed_says_what_to_allow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = STORES["local folder"](None, tmp_path)  # type: ignore[arg-type]
+    await put_all(store, "a/b/1")
+
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "unlink", denied)  # the tests may run as root, whom nothing stops
+    remover = LocalObjectRemover(tmp_path / "lake")
+    with pytest.raises(Unavailable, match="give the user of the worker the right"):
+        await remover.remove([ObjectKey("a/b/1")])
+    await remover.close()
+    await store.close()

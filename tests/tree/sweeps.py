@@ -1,0 +1,91 @@
+"""A small table that is swept: a lake whose pages of condemned locations and files' dates are at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page, encode_condemned_page
+from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
+from rootline.schemas.intent import Intent, IntentKind
+from rootline.schemas.root_header import RootHeader
+from rootline.schemas.verdict import Verdict
+from rootline.tree.draft.batch import FetchedObjects, Needs
+from rootline.tree.state.table_pages import TablePages
+from tests.tree.tables import TABLE_UUID, Lake, append, create, intent
+
+DAY_MS = 24 * 3600 * 1000
+YOUNGEST_MS = 8 * DAY_MS
+"""Before an intent's append time: a horizon may be so young where the log keeps its records for seven days."""
+
+
+@dataclass
+class SweptLake(Lake):
+    """`dates`: when files were stored."""
+
+    dates: dict[str, int] = field(default_factory=dict)
+    now_ms: int = 100 * DAY_MS
+
+    def fetched(self, needs: Needs) -> FetchedObjects:
+        pages = {name: self._page(name) for name in needs.condemned}
+        dates = {name: self.dates.get(name) for name in needs.dates}
+        return replace(super().fetched(needs), condemned=pages, dates=dates)
+
+    def pages_of(self, header: RootHeader) -> TablePages:
+        pages = [self._page(item.page.location) for item in header.condemned]
+        return replace(super().pages_of(header), condemned=tuple(page for page in pages if page is not None))
+
+    def sweep(
+        self,
+        intent_id: str,
+        locations: Iterable[str] = (),
+        *,
+        horizon_ms: int = 0,
+        replaces: Sequence[bytes] = (),
+        **more: object,
+    ) -> Intent:
+        """Store a page as the sweep job would, and name it."""
+        hashes = LocationHashes.of(map(location_hash, locations))
+        page, body = encode_condemned_page(TABLE_UUID, horizon_ms, hashes, replaces)
+        self.objects[page.reference.location] = body
+        reference = page.reference
+        named = {"location": reference.location, "digest": reference.digest, "file_size_in_bytes": len(body)}
+        header = self.head.header
+        made = {"made_from_version": header.version, "read_sequence_number": header.snapshot.sequence_number}
+        return intent(IntentKind.SWEEP, intent_id, page=named, **(made | more))
+
+    @property
+    def youngest_ms(self) -> int:
+        """The youngest horizon that may be proposed now."""
+        log_time = self.head.header.log_time
+        assert log_time is not None
+        return log_time.newest_ms - YOUNGEST_MS
+
+    def days_pass(self, days: int) -> None:
+        """A commit a day: one step of the log's time."""
+        for day in range(days):
+            self.now_ms += DAY_MS - 10
+            self.put(append(f"day {self.now_ms} {day}"))
+
+    def put_claiming(self, oldest_file_ms: int | None, *intents: Intent) -> list[Verdict]:
+        """Apply a batch whose writers say how old their files are."""
+        return self.put_records([replace(item, oldest_file_ms=oldest_file_ms) for item in self.records(intents)])
+
+    def is_condemned(self, location: str) -> bool:
+        return any(location_hash(location) in page.locations for page in self.head.pages.condemned)
+
+    def _page(self, location: str) -> CondemnedPage | None:
+        body = self.objects.get(location)
+        if body is None:
+            return None
+        return decode_condemned_page(body, location, sha256(body).digest(), len(body), TABLE_UUID, name=location)
+
+
+def swept_lake(*intents: Intent) -> SweptLake:
+    """A lake with the table, and one version for each of `intents`."""
+    lake = SweptLake()
+    lake.put(create())
+    for item in intents:
+        lake.put(item)
+    return lake

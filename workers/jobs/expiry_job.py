@@ -1,0 +1,104 @@
+"""Expiry: versions are given up by an intent, and the roots of those that are given up are removed.
+
+Owns: what is read to plan, and the order: first a root gives versions up, then others are removed. Does not own: which
+versions go (`rootline.maintenance.expiry_plan`), which roots may be removed by now (`root_removal`), the steps of
+publishing (`maintenance_job`).
+Invariants: nothing is removed that the head names; without a remover nothing is removed; an unknown outcome removes
+nothing, because only a head that was read says what was given up.
+
+Source: definitions page, section 4; invariants page, 14 and 15.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from rootline.maintenance.expiry_limits import ExpiryLimits
+from rootline.maintenance.expiry_plan import ExpiryPlan, plan_expiry
+from rootline.maintenance.plan import Plan
+from rootline.schemas.bytes.root.kept_page import KeptVersion
+from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.metadata.page_reader import read_kept
+from rootline.storage.metadata.root_reader import read_root
+from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport
+from rootline.workers.jobs.maintenance_job import MaintenanceJob
+from rootline.workers.jobs.root_removal import GivesUp, RootRemoval
+
+
+class ExpiryPlanner:
+    """Plans expiries."""
+
+    what: Final = "expiry"
+    stale: Final = "expiry-stale"
+    corrupt: Final = "page-corrupt"
+
+    def __init__(self, context: JobContext) -> None:
+        self._reads, self._now = context.reads, context.now
+
+    async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> ExpiryPlan | None:
+        """What is due in `root`; as `Planner.plan`."""
+        limits = ExpiryLimits.of_properties(definition.properties)
+        header = root.header
+        if not (limits.is_on or self._now):
+            return None
+        if not self._now and header.version - header.oldest_version < limits.every_commits:
+            return None
+        steps = plan_expiry(header, await read_kept(self._reads, header), limits, now=self._now)
+        said: KeptVersion | None = None
+        while True:
+            try:
+                wanted = next(steps) if said is None else steps.send(said)
+            except StopIteration as ended:
+                plan: ExpiryPlan | None = ended.value
+                return plan
+            said = await self._said(table, wanted, root)
+
+    async def _said(self, table: TableName, version: Version, head: Root) -> KeptVersion:
+        root = await read_root(self._reads, table, version, known=head)
+        return KeptVersion(version, root.header.snapshot.timestamp_ms, root.size_in_bytes)
+
+
+class ExpiryJob:
+    """A `Job`: publishes what is due, and removes roots that nothing names any more."""
+
+    def __init__(self, context: JobContext) -> None:
+        self._publishing = MaintenanceJob(context, ExpiryPlanner(context))
+        self._removal = None if context.remover is None else RootRemoval(context, context.remover)
+
+    async def run(self, table: TableName) -> JobReport:
+        """Do to `table` what is due; as `Job.run`."""
+        report = await self._publishing.run(table)
+        if self._removal is None:
+            return report
+        return _with(report, await self._removal.run(table, is_news=report.outcome is JobOutcome.COMMITTED))
+
+    async def dry_run(self, table: TableName) -> JobReport:
+        """What `run` would do first; as `Job.dry_run`."""
+        plan = await self._publishing.planned(table)
+        removed = () if self._removal is None else await self._removal.would_remove(table, _gives_up(plan))
+        if plan is None:
+            return JobReport(JobOutcome.PLANNED if removed else JobOutcome.NOTHING_DUE, removed=removed)
+        return JobReport(JobOutcome.PLANNED, 0, plan.entries, plan.made_from_version, removed=removed)
+
+
+def _with(report: JobReport, removal: JobReport) -> JobReport:
+    """Both as one: what was removed counts, unless the intent did not come through."""
+    if report.outcome is JobOutcome.NOTHING_DUE:
+        return replace(removal, has_leaves=report.has_leaves)
+    return replace(report, removed=removal.removed, again_s=removal.again_s)
+
+
+def _gives_up(plan: Plan | None) -> GivesUp:
+    """Which versions a plan gives up."""
+    if not isinstance(plan, ExpiryPlan):
+        return lambda _: False
+    oldest, kept = plan.oldest, {item.version for item in plan.kept}
+    return lambda version: version < oldest and version not in kept
+
+
+def expiry_job(context: JobContext) -> ExpiryJob:
+    """A job that expires versions of tables."""
+    return ExpiryJob(context)

@@ -1,0 +1,198 @@
+"""Sweeps: what nothing references is condemned, and a retention later it is deleted.
+
+Owns: the order of the steps, deletion. Does not own: what is chosen (`rootline.maintenance.orphan_sweep_plan`), what is
+read (`sweep_reads`), how an intent is published and its verdict awaited (`maintenance_job`).
+Invariants: only objects that a page of the head condemns are deleted, after the retention, and after every root that
+exists was read and references none of them; only keys below the table's own folder, with names that Rootline gives; an
+error before or while reading deletes nothing; a crash between any two steps leaves objects, never references to none.
+
+Several sweepers at once are safe: what one deletes the other does not find, and what both condemn is condemned twice.
+
+Source: definitions page, section 4; decision 0063.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import structlog
+
+from rootline.maintenance.orphan_sweep_plan import Inventory, SweepPlan, Tally, due_deletions, plan_sweep
+from rootline.maintenance.property_values import switch
+from rootline.maintenance.sweep_limits import INTERVAL_S_DEFAULT, SWEEP_PROPERTY, SweepLimits
+from rootline.ports.object_remover import ObjectRemover
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage
+from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.errors import Invalid, RootlineError
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.metadata.head_finder import find_head
+from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, Removed
+from rootline.workers.jobs.maintenance_job import MaintenanceJob
+from rootline.workers.jobs.sweep_reads import (
+    Listed,
+    References,
+    check_not_named_elsewhere,
+    keys_of,
+    list_table,
+    read_condemned,
+)
+
+_log = structlog.get_logger("rootline.workers")
+_REMOVED_AT_ONCE: Final = 500
+
+
+class Found(NamedTuple):
+    """Of one look: what is to be condemned, what was deleted, or would be, and when to look again."""
+
+    condemned: tuple[Removed, ...] = ()
+    removed: tuple[Removed, ...] = ()
+    again_s: float | None = None
+
+
+class SweepPlanner:
+    """Plans sweeps. `deletes`: whether it also deletes what is due, which a dry run does not."""
+
+    what: Final = "sweep"
+    stale: Final = "sweep-stale"
+    corrupt: Final = "page-corrupt"
+
+    def __init__(self, context: JobContext, *, deletes: bool) -> None:
+        self._context = context
+        self.deletes = deletes
+        self._known: dict[TableName, dict[bytes, CondemnedPage]] = {}
+        self.intervals_s: dict[TableName, int] = {}
+        """When the next look at a table is due."""
+        self.found: dict[TableName, Found] = {}
+        """Of the looks since they were taken out: several tables may be looked at at once."""
+
+    async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> SweepPlan | None:
+        """What is due in `root`; as `Planner.plan`. What was due before is deleted then.
+
+        Raises:
+            Invalid: `sweep-refused`, this table is not swept, or not by this process.
+
+        """
+        context = self._context
+        is_off = not (context.now or switch(definition.properties, SWEEP_PROPERTY, default=False))
+        keeps = None if is_off or context.keeps is None else await context.keeps()
+        limits = (
+            None
+            if keeps is None
+            else SweepLimits.of_properties(definition.properties, keeps.records_s, keeps.dead_letters_s)
+        )
+        self.intervals_s[table] = INTERVAL_S_DEFAULT if limits is None else limits.interval_s
+        if is_off:
+            return None
+        if limits is None:
+            raise Invalid(
+                "sweep-refused",
+                f"{table}: the log keeps its records for ever, or it is not known how long: an intent that is not "
+                "decided yet may name any file. Limit the log's retention",
+            )
+        if context.remover is None:
+            raise Invalid("sweep-refused", f"{table}: this process may not delete objects")
+        return await self._look(table, root, limits, context.remover)
+
+    async def _look(
+        self, table: TableName, root: Root, limits: SweepLimits, remover: ObjectRemover
+    ) -> SweepPlan | None:
+        reads, header = self._context.reads, root.header
+        pages = await read_condemned(reads, header, self._known.get(table, {}))
+        self._known[table] = {page.reference.digest: page for page in pages}
+        store_ms = await self._store_ms(table)
+        listed = await list_table(remover, table)
+        await References(reads, root, listed.inventory).read(listed.roots)
+        due = await asyncio.to_thread(self._due, root, pages, listed, limits, store_ms)
+        plan = await asyncio.to_thread(
+            plan_sweep, header, pages, listed.inventory, limits, store_ms=store_ms, has_exports=listed.has_exports
+        )
+        if due or (plan is not None and plan.entries):
+            await check_not_named_elsewhere(reads, table)
+        if due and self.deletes:
+            await self._delete(table, listed.inventory, due, remover)
+        removed = _by_kind(Tally.of(listed.inventory, due))
+        condemned = () if plan is None else _by_kind(plan.tally)
+        again_s: float | None = None
+        waiting_ms = [item.since_ms + limits.scan_retention_ms - store_ms for item in header.condemned]
+        if waiting_ms or plan is not None:
+            again_s = max(limits.interval_s, min([item for item in waiting_ms if item > 0], default=0) / 1000)
+        if table in self.found:  # planned again, because the first intent came too late
+            removed = (*self.found[table].removed, *removed)
+        self.found[table] = Found(condemned, removed, again_s)
+        return plan
+
+    def _due(
+        self, root: Root, pages: Sequence[CondemnedPage], listed: Listed, limits: SweepLimits, store_ms: int
+    ) -> list[int]:
+        header = root.header
+        dated: dict[int, int] = {int(version): at for version, at in listed.roots.items()}
+        for number, item in enumerate(header.condemned):
+            if item.page.location in listed.pages:
+                dated[-1 - number] = listed.pages[item.page.location]
+        inventory, exports = listed.inventory, listed.has_exports
+        return due_deletions(header, pages, inventory, limits, dated=dated, store_ms=store_ms, has_exports=exports)
+
+    async def _delete(self, table: TableName, inventory: Inventory, due: Sequence[int], remover: ObjectRemover) -> None:
+        wanted = {inventory.hash_of(at): int(inventory.stored_ms[at]) for at in due}
+        async for keys in keys_of(remover, table, wanted):
+            for start in range(0, len(keys), _REMOVED_AT_ONCE):
+                await remover.remove(keys[start : start + _REMOVED_AT_ONCE])
+
+    async def _store_ms(self, table: TableName) -> int:
+        """The store's own time; of a store without dates, this machine's, which dated its files too."""
+        head = await find_head(self._context.reads, table)
+        stated = None if head is None else head.store_ms
+        return self._context.environment.now_ms() if stated is None else stated
+
+
+class SweepJob:
+    """A `Job` that condemns and deletes. In a worker it looks at a table once in an interval."""
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+        self._planner = SweepPlanner(context, deletes=True)
+        self._job = MaintenanceJob(context, self._planner)
+        self._next_s: dict[TableName, float] = {}
+
+    async def run(self, table: TableName) -> JobReport:
+        """As `Job.run`. In a worker an error is logged and no more: the table's other maintenance goes on."""
+        context = self._context
+        if context.now:
+            return self._told(table, await self._job.run(table), self._planner)
+        now_s = context.environment.monotonic_s()
+        if context.remover is None or now_s < self._next_s.get(table, now_s):
+            return JobReport(JobOutcome.NOTHING_DUE)
+        try:
+            report = self._told(table, await self._job.run(table), self._planner)
+        except RootlineError as error:
+            facts = {"action": "sweep-refused", "table": table, "code": error.code, "reason": error.message}
+            _log.warning("a table was not swept: nothing is deleted", **facts)
+            report = JobReport(JobOutcome.NOTHING_DUE)
+        self._next_s[table] = now_s + self._planner.intervals_s.get(table, INTERVAL_S_DEFAULT)
+        return report
+
+    async def dry_run(self, table: TableName) -> JobReport:
+        """As `Job.dry_run`: what would be condemned and what would be deleted, now."""
+        planner = SweepPlanner(self._context, deletes=False)
+        return self._told(table, await MaintenanceJob(self._context, planner).dry_run(table), planner)
+
+    def _told(self, table: TableName, report: JobReport, planner: SweepPlanner) -> JobReport:
+        """With what was deleted, which no verdict says."""
+        found = planner.found.pop(table, Found())
+        if report.outcome is JobOutcome.NOTHING_DUE and found.removed:
+            removed = JobOutcome.REMOVED if planner.deletes else JobOutcome.PLANNED
+            report = replace(report, outcome=removed)
+        return replace(report, condemned=found.condemned, removed=found.removed, again_s=found.again_s)
+
+
+def _by_kind(tally: Tally) -> tuple[Removed, ...]:
+    return tuple(Removed(kind.value, count, tally.bytes[kind]) for kind, count in sorted(tally.objects.items()))
+
+
+def sweep_job(context: JobContext) -> SweepJob:
+    """A job that sweeps tables."""
+    return SweepJob(context)

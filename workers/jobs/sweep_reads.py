@@ -1,0 +1,218 @@
+"""Reads what a sweep must know: what is stored, and everything that any root which still exists references.
+
+Owns: the reads and their order, what makes a table's folder one that is not swept. Does not own: what is chosen
+(`rootline.maintenance.orphan_sweep_plan`), deletion (`sweep_job`).
+Invariants: the head was read before anything else; a root or leaf that should be there and is not, or cannot be read,
+ends the sweep with an error; memory grows by some tens of bytes for an object, and by a few leaves.
+
+Source: definitions page, section 4; decision 0063.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rootline.maintenance.orphan_sweep_plan import Inventory, InventoryNotes, Stored, locations_of
+from rootline.ports.object_remover import ObjectRemover
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.absolute_locations import is_absolute
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage
+from rootline.schemas.bytes.root.location_hashes import location_hash
+from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
+from rootline.schemas.errors import Corrupt, Invalid, Unavailable
+from rootline.schemas.identifiers import ObjectKey, TableName, Version
+from rootline.schemas.object_keys import own_kind, root_key, roots_prefix, table_prefix, version_of_root_key
+from rootline.schemas.root_header import RootHeader
+from rootline.storage.metadata.leaf_reader import read_leaf
+from rootline.storage.metadata.page_reader import condemned_page_of, read_kept
+from rootline.storage.metadata.root_reader import read_definition, read_root
+from rootline.storage.metadata.stored_file import read_stored, stored_key
+from rootline.storage.metadata.table_names import list_tables
+from rootline.tree.state.addressable import Addressable
+
+_LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
+_FOREIGN: Final = re.compile(
+    r"metadata/[^/]*\.metadata\.json(?:\.gz)?|metadata/version-hint\.text|metadata/snap-[^/]*\.avro|_delta_log/.*"
+)
+"""Metadata of other formats beside ours: their engines name files that no root of ours does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What is stored of one table: `roots` and `pages` with the store's dates, by version and by location."""
+
+    inventory: Inventory
+    roots: Mapping[Version, int]
+    pages: Mapping[str, int]
+    has_exports: bool
+
+
+@dataclass(slots=True)
+class References:
+    """Marks what roots reference in an inventory; those that can be read first."""
+
+    store: ObjectStore
+    root: Root
+    inventory: Inventory
+    _blocks: set[bytes] = field(default_factory=set)
+    _leaves: set[str] = field(default_factory=set)
+
+    async def read(self, roots: Iterable[Version]) -> None:
+        """Read every root of `roots` up to the head, and what it names.
+
+        Raises:
+            Corrupt: an object that is needed is missing or damaged.
+            Unavailable: the store does not answer; or a root that the head can read left meanwhile.
+
+        """
+        head = self.root.header
+        known = Addressable.of(head, await read_kept(self.store, head))
+        readable: list[Version] = []
+        expired: list[Version] = []
+        for version in sorted(roots):
+            if version < head.version:
+                (readable if known.has(version) else expired).append(version)
+        wanted = {*range(head.oldest_version, head.version), *known.older()} - {head.version}
+        absent = wanted - set(readable)
+        if absent:
+            raise Unavailable(
+                "store-unavailable",
+                f"{head.table}: root {min(absent)}, which the head can read, is not listed: look again",
+            )
+        await self._read_one(self.root, is_readable=True)
+        newer = self.root
+        for version in reversed(readable):
+            newer = await read_root(self.store, head.table, version, known=newer)
+            await self._read_one(newer, is_readable=True)
+        for version in reversed(expired):
+            newer = await self._expired(version, newer)
+
+    async def _expired(self, version: Version, newer: Root) -> Root:
+        """A root that expired may be deleted at any moment, and what it names."""
+        if await self.store.get(root_key(self.root.header.table, version)) is None:
+            return newer
+        root = await read_root(self.store, self.root.header.table, version, known=newer)
+        await self._read_one(root, is_readable=False)
+        return root
+
+    async def _read_one(self, root: Root, *, is_readable: bool) -> None:
+        header = root.header
+        self.inventory.reference(locations_of(header), header.table, is_readable=is_readable)
+        fresh = [block for block in root.blocks if block.digest not in self._blocks]
+        self._blocks.update(block.digest for block in fresh)
+        entries = [row.entry for block in fresh for row in block.rows]
+        await asyncio.to_thread(self._mark, [entry.location for entry in entries], is_readable=is_readable)
+        for entry in entries:
+            if entry.content_type in _LEAVES and entry.location not in self._leaves:
+                self._leaves.add(entry.location)
+                await self._leaf(entry, header, is_readable=is_readable)
+
+    async def _leaf(self, row: ContentEntry, header: RootHeader, *, is_readable: bool) -> None:
+        try:
+            is_ours = row.file_format is FileFormat.PARQUET
+            definition = None if is_ours else await read_definition(self.store, header)
+            leaf = await read_leaf(self.store, header.table, row, definition=definition)
+        except Corrupt as error:
+            if is_readable or error.code != "object-missing":
+                raise
+            return
+        names: list[str] = await asyncio.to_thread(lambda: leaf.columns(["location"]).column(0).to_pylist())
+        await asyncio.to_thread(self._mark, names, is_readable=is_readable)
+
+    def _mark(self, locations: Sequence[str], *, is_readable: bool) -> None:
+        self.inventory.reference(locations, self.root.header.table, is_readable=is_readable)
+
+
+async def list_table(remover: ObjectRemover, table: TableName) -> Listed:
+    """Everything below the table's folder.
+
+    Raises:
+        Invalid: `sweep-refused`, other software's metadata is there.
+        Unavailable: the store does not answer.
+
+    """
+    prefix, roots_folder = table_prefix(table), roots_prefix(table)
+    notes = InventoryNotes()
+    roots: dict[Version, int] = {}
+    pages: dict[str, int] = {}
+    has_exports = False
+    async for listed in remover.inventory(prefix):
+        for item in listed:
+            location = item.key.removeprefix(prefix)
+            if item.key.startswith(roots_folder):
+                version = version_of_root_key(item.key)
+                if version is not None and item.key == root_key(table, version):
+                    roots[version] = item.last_modified_ms
+                continue
+            if _FOREIGN.fullmatch(location):
+                raise Invalid(
+                    "sweep-refused",
+                    f"{table}: {item.key} is metadata of other software, which may name any file here: move it away, "
+                    "or leave the table as it is",
+                )
+            has_exports = has_exports or location.startswith("export/")
+            if location.startswith("metadata/pages/"):
+                pages[location] = item.last_modified_ms
+            notes.add(Stored(location, item.length, item.last_modified_ms))
+    return Listed(await asyncio.to_thread(notes.inventory), roots, pages, has_exports)
+
+
+async def read_condemned(
+    store: ObjectStore, header: RootHeader, known: Mapping[bytes, CondemnedPage]
+) -> tuple[CondemnedPage, ...]:
+    """The pages of condemned locations that a header names; those of `known`, by digest, are not read again.
+
+    Raises:
+        Corrupt: `object-missing` or `page-corrupt`.
+
+    """
+    found = []
+    for item in header.condemned:
+        page = known.get(item.page.digest)
+        if page is None:
+            body = await read_stored(store, header.table, item.page.location, code="page-corrupt")
+            page = condemned_page_of(body, item.page, header, name=stored_key(header.table, item.page.location))
+        found.append(page)
+    return tuple(found)
+
+
+async def check_not_named_elsewhere(store: ObjectStore, table: TableName) -> None:
+    """Whether no other table of the warehouse names files in this table's folder, as an adopted export would.
+
+    Raises:
+        Invalid: `sweep-refused`, naming that table.
+
+    """
+    folder = f"/{table_prefix(table)}"
+    for other in await list_tables(store):
+        if other == table:
+            continue
+        head = await store.list(roots_prefix(other), limit=1)
+        version = version_of_root_key(head.keys[0]) if head.keys else None
+        if version is None:
+            continue
+        root = await read_root(store, other, version)
+        definition = await read_definition(store, root.header)
+        named = [row.entry.location for row in root.rows if is_absolute(row.entry.location)]
+        if any(folder in text for text in (*named, *definition.properties.values())):
+            raise Invalid("sweep-refused", f"{table}: table {other} names files in its folder: none of them is deleted")
+
+
+async def keys_of(
+    remover: ObjectRemover, table: TableName, wanted: Mapping[bytes, int]
+) -> AsyncIterator[list[ObjectKey]]:
+    """The keys of objects by the hashes of their locations, if they are still of the date in `wanted`; in pieces."""
+    prefix = table_prefix(table)
+    async for listed in remover.inventory(prefix):
+        found: list[ObjectKey] = []
+        for item in listed:
+            location = item.key.removeprefix(prefix)
+            if own_kind(location) and wanted.get(location_hash(location)) == item.last_modified_ms:
+                found.append(item.key)
+        if found:
+            yield found
