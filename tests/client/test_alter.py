@@ -87,6 +87,15 @@ def test_what_is_illegal_says_why_before_anything_is_published(table: TableHandl
     assert len(list(table.history())) == 2
 
 
+def test_the_last_column_stays(lake: Lake) -> None:
+    table = lake.create_table("demo.one", {"id": "int"})
+    with pytest.raises(Invalid, match="needs at least one column"), table.alter() as change:
+        change.drop_column("id")
+    with table.alter() as change:
+        change.drop_column("id").add_column("other", "int")
+    assert [field.name for field in lake.table("demo.one").definition().schema.fields] == ["other"]
+
+
 def test_properties_are_set_and_removed(lake: Lake, table: TableHandle) -> None:
     with table.alter() as change:
         change.set_properties({"rootline.append.leaf-files": "5"}, owner="ops")

@@ -199,6 +199,8 @@ class TableChange:
             except (ValueError, ValidationError, TypeError) as error:
                 raise Invalid("evolution-illegal", f"{self.table}: {error}") from error
             last_id = max(last_id, schema.highest_field_id)
+        if not schema.fields:
+            raise Invalid("definition-invalid", f"{self.table}: a table needs at least one column; keep one")
         return schema
 
     def _then(self, step: _Step) -> Self:
