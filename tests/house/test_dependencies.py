@@ -39,7 +39,6 @@ NOT_IMPORTED = {
     "mypy": "`make types`",
     "pytest-asyncio": "pytest loads it: asyncio_mode",
     "pytest-timeout": "pytest loads it: timeout",
-    "pytest-xdist": "pytest loads it: `pytest -n`",
     "redis": "for the task queue on Redis or Valkey, which is not built yet; its service is in the tests already",
     "ruff": "`make format` and `make lint`",
 }

@@ -42,17 +42,17 @@ def named(kafka_service: KafkaService, monkeypatch: pytest.MonkeyPatch) -> Kafka
 def test_topics_are_missing_then_made_then_right(run: Run, named: KafkaSettings) -> None:
     words = ("--log", named.url)
     before = run("topics", "check", *words, "--json")
-    assert (before.code, [record["found"] for record in before.records]) == (1, ["missing"] * 4)
+    assert (before.code, [record["found"] for record in before.records]) == (1, ["missing"] * 5)
 
     made = run("topics", "create", *words, "--partitions", 2, "--replication-factor", 1, "--json")
     assert made.code == 0
-    assert [record["partitions"] for record in made.records] == [2, 2, 2, 1]
+    assert [record["partitions"] for record in made.records] == [2, 2, 2, 1, 2]
     assert "all topics exist" in run("topics", "create", *words).out
 
     after = run("topics", "check", *words, "--json")
     assert after.code == 0
-    assert {record["weight"] for record in after.records[:4]} == {"advised"}
-    assert [record["partitions"] for record in after.records[4:]] == [2, 2, 2, 1]
+    assert {record["weight"] for record in after.records[:5]} == {"advised"}
+    assert [record["partitions"] for record in after.records[5:]] == [2, 2, 2, 1, 2]
 
 
 def test_a_log_that_is_not_kafka_is_told_what_would_be_right(run: Run) -> None:

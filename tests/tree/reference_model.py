@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from rootline.schemas.intent import IntentKind
 from rootline.schemas.verdict import VerdictKind
+from tests.tree.reference_rules import Rejected, leaf_of
 
 FileName = str
 Outcome = tuple[VerdictKind, str | None]
@@ -88,16 +89,6 @@ class Plan:
     untags: bool = False
     says: bytes | None = None  # what its record says of its content
     keeps: frozenset[int] = frozenset()  # stays below the version that the writer read, when older ones expire
-
-
-def leaf_of(intent_id: str, what: str, carrier: str | None) -> str:
-    """The name of a leaf that an intent brings: one of each sort for each spec."""
-    return f"{intent_id}/{what}" if carrier is not None else f"{intent_id}/{what} of all"
-
-
-class Rejected(Exception):
-    def __init__(self, code: str) -> None:
-        self.code = code
 
 
 @dataclass

@@ -29,7 +29,7 @@ async def test_writers_and_coordinators_log_in_over_tls_with_a_password_from_a_f
     await verdicts.publish_verdicts([verdict_on(position)], [])
 
     assert await writer.wait_verdict(position, timeout_s=30) == verdict_on(position)
-    assert [problem.weight for problem in check_topics(secure)] == ["advised"] * 4
+    assert [problem.weight for problem in check_topics(secure)] == ["advised"] * 5
     await writer.close()
     await verdicts.close()
 

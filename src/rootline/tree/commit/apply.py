@@ -22,7 +22,7 @@ from rootline.tree.commit.next_root import next_root
 from rootline.tree.draft.batch import Applied, FetchedObjects, Needs, NoTable, Record, Stamp
 from rootline.tree.draft.change import Effect
 from rootline.tree.draft.dead_leaves import drop_dead_leaves
-from rootline.tree.intents.merged_puffin import write_merged
+from rootline.tree.draft.merged_puffin import write_merged
 from rootline.tree.intents.self_flush import OwnFlush, relieve
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
