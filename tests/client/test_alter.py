@@ -12,6 +12,7 @@ import pytest
 from rootline import Invalid, connect
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
+from rootline.client.write.table_properties import check_changed_properties
 
 
 @pytest.fixture
@@ -86,6 +87,15 @@ def test_what_is_illegal_says_why_before_anything_is_published(table: TableHandl
     assert len(list(table.history())) == 2
 
 
+def test_the_last_column_stays(lake: Lake) -> None:
+    table = lake.create_table("demo.one", {"id": "int"})
+    with pytest.raises(Invalid, match="needs at least one column"), table.alter() as change:
+        change.drop_column("id")
+    with table.alter() as change:
+        change.drop_column("id").add_column("other", "int")
+    assert [field.name for field in lake.table("demo.one").definition().schema.fields] == ["other"]
+
+
 def test_properties_are_set_and_removed(lake: Lake, table: TableHandle) -> None:
     with table.alter() as change:
         change.set_properties({"rootline.append.leaf-files": "5"}, owner="ops")
@@ -136,3 +146,36 @@ def test_a_writers_leaf_made_before_a_change_is_taken_after_it(lake: Lake, table
     assert len(rows(table)) == 81
     assert [row["id"] for row in rows(table, where="id >= 78")] == [78, 79]
     assert rows(table, where="id = 3000000000") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("rootline.flush.data-files", "many"),
+        ("rootline.flush.hard-entries", "0"),
+        ("rootline.compact.leaves", "-1"),
+        ("rootline.compact.adopted", "yes"),
+        ("rootline.expire.all-seconds", "soon"),
+        ("rootline.expire.root-retention-seconds", "1"),
+        ("rootline.sweep.scan-retention-s", "never"),
+        ("rootline.export.format", "4"),
+        ("rootline.export.snapshots", "0"),
+        ("rootline.append.leaf-files", "nine"),
+    ],
+)
+def test_a_property_that_rootline_reads_is_checked_when_it_is_set(
+    lake: Lake, table: TableHandle, name: str, value: str
+) -> None:
+    with pytest.raises(Invalid, match=name) as raised, table.alter() as change:
+        change.set_properties({name: value})
+    assert raised.value.code == "setting-invalid"
+    with pytest.raises(Invalid, match=name):
+        lake.create_table("demo.other", {"id": "int"}, properties={name: value})
+
+
+def test_a_property_that_was_wrong_before_hinders_no_other_change() -> None:
+    before = {"rootline.compact.leaves": "nonsense"}
+    check_changed_properties(before, {**before, "rootline.export.format": "2"})
+    check_changed_properties(before, {})
+    with pytest.raises(Invalid, match="leaves"):
+        check_changed_properties(before, {"rootline.compact.leaves": "other"})

@@ -200,9 +200,13 @@ def test_how_many_are_many_goes_by_count_and_by_bytes(planes: TableHandle) -> No
 
 
 def test_a_threshold_that_is_no_number_is_refused(lake: Lake) -> None:
-    table = lake.create_table("demo.odd", SCHEMA, properties={"rootline.append.leaf-files": "many"})
+    properties = {"rootline.append.leaf-files": "many"}
     with pytest.raises(Invalid, match=r"rootline\.append\.leaf-files"):
-        table.append(rows("AA"))
+        lake.create_table("demo.odd", SCHEMA, properties=properties)
+    table = lake.create_table("demo.odd", SCHEMA)
+    before_it_was_checked = replace(table.definition(), properties=properties)
+    with pytest.raises(Invalid, match=r"rootline\.append\.leaf-files"):
+        are_many([], before_it_was_checked)
 
 
 def test_changes_show_the_files_of_a_leaf(lake: Lake, planes: TableHandle) -> None:

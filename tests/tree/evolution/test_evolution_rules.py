@@ -24,7 +24,13 @@ from pyiceberg.types import (
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortField, SortOrder, TableDefinition
-from rootline.tree.evolution.changes import DefinitionChanges, SetCurrentSchema, schema_changes
+from rootline.tree.evolution.changes import (
+    AddSchema,
+    DefinitionChanges,
+    RemoveProperties,
+    SetCurrentSchema,
+    schema_changes,
+)
 from rootline.tree.evolution.evolve import evolved
 from tests.tree.tables import DEFINITION
 
@@ -178,3 +184,30 @@ def test_a_schema_that_does_not_exist_cannot_become_current() -> None:
         evolved(BEFORE, DefinitionChanges(None, (SetCurrentSchema(5),)))
     with pytest.raises(Invalid, match="no schema was added"):
         evolved(BEFORE, DefinitionChanges(None, (SetCurrentSchema(-1),)))
+
+
+def test_statistics_never_become_narrower_by_way_of_a_schema_that_was_added_aside() -> None:
+    narrow, more = field(19, "c", IntegerType()), field(20, "x", IntegerType())
+    table = to(*COLUMNS, narrow)
+    narrow_schema = table.current_schema_id
+    for columns in ((*COLUMNS, field(19, "c", LongType())), (*COLUMNS, narrow, more)):
+        schema = Schema(*columns, schema_id=77, identifier_field_ids=[1])
+        table = evolved(table, DefinitionChanges(None, (AddSchema(schema),)))
+    wide = evolved(table, DefinitionChanges(None, (SetCurrentSchema(narrow_schema + 1),)))
+    assert wide.tracked_by_id[19].type == LongType()
+    with pytest.raises(Invalid, match=r"statistics of 'c' \(id 19\) are long") as raised:
+        to(*COLUMNS, before=wide)  # the schema that was added last says int, and the current one says nothing
+    assert raised.value.code == "evolution-illegal"
+
+
+def test_changes_that_are_no_object_are_refused_in_our_words() -> None:
+    for text in ("[]", "null", "1", '"x"'):
+        with pytest.raises(Invalid, match="it must be an object"):
+            DefinitionChanges.from_json(text)
+
+
+def test_as_many_properties_as_intents_can_name_are_removed_in_one_pass() -> None:
+    names = tuple(f"k{number}" for number in range(60_000))
+    many = replace(BEFORE, properties=dict.fromkeys((*names, "kept"), "v"))
+    after = evolved(many, DefinitionChanges(None, (RemoveProperties(names),)))
+    assert after.properties == {"kept": "v"}

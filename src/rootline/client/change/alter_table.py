@@ -20,12 +20,14 @@ from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import IcebergType
 
 from rootline.client import checks
+from rootline.client.change.default_value import default_value
 from rootline.client.change.planned_change import commit_planned
 from rootline.client.read.time_travel import read_head
 from rootline.client.session.commit import Commit
 from rootline.client.session.session import Session
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.given_schema import given_schema
+from rootline.client.write.table_properties import check_changed_properties
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind
@@ -84,9 +86,10 @@ class TableChange:
         """
         _told(doc, default)
         found, never_null = _type_of(path, field_type)
+        value = default_value(".".join(_path(path)), found, default)
         return self._then(
             lambda editor: editor.add_column(
-                _path(path), found, doc=doc, required=required or never_null, default_value=default
+                _path(path), found, doc=doc, required=required or never_null, default_value=value
             )
         )
 
@@ -118,7 +121,9 @@ class TableChange:
         def step(editor: UpdateSchema) -> None:
             editor.update_column(_path(path), field_type=found, required=required, doc=doc)
             if default is not _UNSET:
-                editor.set_default_value(_path(path), default)
+                name = ".".join(_path(path))
+                of_type = editor._schema.find_field(name).field_type if found is None else found
+                editor.set_default_value(_path(path), default_value(name, of_type, default))
 
         return self._then(step)
 
@@ -169,7 +174,7 @@ class TableChange:
         """What these steps are on `definition`; `None` when they change nothing.
 
         Raises:
-            Invalid: `definition-invalid` or `evolution-illegal`, naming the column.
+            Invalid: `definition-invalid` or `evolution-illegal`, naming the column; `setting-invalid`, the property.
 
         """
         schema = self._edited(definition) if self._steps else definition.schema
@@ -177,7 +182,9 @@ class TableChange:
             digest if self._steps else None, (*(schema_changes(schema) if self._steps else ()), *self._properties)
         )
         wire = DefinitionChanges.from_json(changes.to_json())
-        return None if evolved(definition, wire) is definition else changes
+        after = evolved(definition, wire)
+        check_changed_properties(definition.properties, after.properties)
+        return None if after is definition else changes
 
     def _edited(self, definition: TableDefinition) -> Schema:
         schema, last_id = definition.schema, definition.last_column_id
@@ -192,6 +199,8 @@ class TableChange:
             except (ValueError, ValidationError, TypeError) as error:
                 raise Invalid("evolution-illegal", f"{self.table}: {error}") from error
             last_id = max(last_id, schema.highest_field_id)
+        if not schema.fields:
+            raise Invalid("definition-invalid", f"{self.table}: a table needs at least one column; keep one")
         return schema
 
     def _then(self, step: _Step) -> Self:

@@ -19,10 +19,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import UnknownTransform, parse_transform
 from pyiceberg.types import NestedField, PrimitiveType
 
-from rootline.catalog.export.export_properties import check_export_properties
 from rootline.client.write.arrow_schema import iceberg_schema
-from rootline.maintenance.expiry_limits import EXPIRE, ExpiryLimits
-from rootline.maintenance.flush_limits import FlushLimits
+from rootline.client.write.table_properties import check_properties
+from rootline.maintenance.expiry_limits import EXPIRE
 from rootline.schemas.errors import Invalid
 from rootline.schemas.expression_types import LOWER, Function, function_of
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition, first_expression_id
@@ -63,9 +62,7 @@ def build_definition(
         Invalid: `definition-invalid`, naming the column or the term; `setting-invalid`, naming the property.
 
     """
-    FlushLimits.of_properties(properties or {})  # refused now, and not by a log line of a worker at night
-    ExpiryLimits.of_properties(properties or {})
-    check_export_properties(properties or {})
+    check_properties(properties or {})
     iceberg = iceberg_schema(schema) if isinstance(schema, pa.Schema) else schema
     if not iceberg.fields:
         raise Invalid("definition-invalid", "a table needs at least one column, and the schema has none")

@@ -27,6 +27,7 @@ from rootline.client.write.given_frames import (
     polars_series,
     polars_table,
 )
+from rootline.client.write.mixed_values import changed_value
 from rootline.schemas.errors import Invalid
 from rootline.storage.rows.arrow_types import arrow_type_of
 
@@ -163,7 +164,7 @@ def _of_values(name: str, values: Sequence[Any], wanted: IcebergType | None) -> 
         if isinstance(wanted, ListType):
             return _list_of_values(name, values, wanted)
     try:
-        return pa.array(values)
+        found = pa.array(values)
     except _FAULTS as error:
         if isinstance(wanted, DecimalType):
             try:
@@ -171,6 +172,15 @@ def _of_values(name: str, values: Sequence[Any], wanted: IcebergType | None) -> 
             except _FAULTS:
                 pass
         raise _misfit(name, values, error) from error
+    changed = changed_value(values, found.type)
+    if changed is not None:
+        raise Invalid(
+            _CODE,
+            f"column {name}: {changed!r:.80} would become another value, because the column has values of another kind "
+            "or none of this one: times with and without a zone, dates and timestamps, truth values and numbers do not "
+            "mix; convert them to one kind",
+        )
+    return found
 
 
 def _map_of_values(name: str, values: Sequence[Any], wanted: MapType) -> pa.Array:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -46,6 +46,11 @@ _FILE_BYTES: Final = 64
 _STATISTIC_BYTES: Final = 80
 
 
+def leaf_files_of(properties: Mapping[str, str]) -> int:
+    """From how many files on a writer writes leaves itself. Raises `Invalid` (`setting-invalid`)."""
+    return whole_number(properties, LEAF_FILES_PROPERTY, LEAF_FILES_DEFAULT)
+
+
 @dataclass(frozen=True, slots=True)
 class NewFiles:
     """What an intent carries: `add_data_files` and `add_manifests`, one of them empty."""
@@ -73,7 +78,7 @@ class _MadeLeaf:
 
 def are_many(files: FileList, definition: TableDefinition) -> bool:
     """Whether `files` are to go into leaves. Raises `Invalid` (`setting-invalid`)."""
-    least = whole_number(definition.properties, LEAF_FILES_PROPERTY, LEAF_FILES_DEFAULT)
+    least = leaf_files_of(definition.properties)
     if len(files) >= least or isinstance(files, pa.Table):
         return len(files) >= least
     return sum(map(_size_of, files)) > INTENT_BYTES_MAX

@@ -75,6 +75,8 @@ class DefinitionChanges:
         check_nesting(text)
         try:
             body = json.loads(text)
+            if not isinstance(body, dict):
+                raise ValueError("it must be an object with `changes`, a list, and `replaces-definition`")
             replaces = body.get("replaces-definition")
             changes = body["changes"]
             if set(body) - {"replaces-definition", "changes"} or not isinstance(changes, list):

@@ -109,6 +109,7 @@ def _faults(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
             yield from _of_schema(schema, now, ever, before.last_column_id)
     if after.current_schema_id != before.current_schema_id:
         yield from _of_uses(after)
+    yield from _of_statistics(before, after)
 
 
 def _of_identity(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
@@ -185,6 +186,19 @@ def _of_uses(after: TableDefinition) -> Iterator[str]:
             for item in order.fields:
                 if item.source_id not in there:
                     yield f"column id {item.source_id} cannot be dropped: the table is sorted by it"
+
+
+def _of_statistics(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
+    """Statistics that entries have must fit the types that statistics have from now on, also of dropped columns."""
+    now = after.tracked_by_id
+    for old in before.tracked_fields:
+        new = now.get(old.tracked_id)
+        if new is None or not may_become(old.type, new.type):
+            there = "would be gone" if new is None else f"would be {new.type} again"
+            yield (
+                f"statistics of {old.name!r} (id {old.tracked_id}) are {old.type} and {there}: some schema that was "
+                "added and is not the current one has another type for it; add a schema with the wider one first"
+            )
 
 
 def _shown(of_type: IcebergType) -> str:

@@ -75,7 +75,8 @@ def _after(
         case SetProperties(updates):
             return _with_properties(definition, {**definition.properties, **updates}), added
         case RemoveProperties(removals):
-            rest = {name: value for name, value in definition.properties.items() if name not in removals}
+            gone = frozenset(removals)
+            rest = {name: value for name, value in definition.properties.items() if name not in gone}
             return _with_properties(definition, rest), added
 
 
