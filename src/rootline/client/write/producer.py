@@ -86,7 +86,8 @@ class _Publishing:
         if isinstance(what, Receipt | AsyncReceipt):
             return self._queue.add(lambda: what.intent, what._content)
         intent, number = _an_intent(what), _numbered(writer_sequence)
-        said = "" if content is None and not self._stamp.is_supplied else content
+        told = None if content is None else checks.text(content, "content")
+        said = "" if told is None and not self._stamp.is_supplied else told
         return self._queue.add(lambda: self._stamp.stamp(intent, number), said)
 
     def _delivering(self, queued: Queued) -> Operation[LogPosition]:
