@@ -38,6 +38,8 @@ class RootlineProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._bond: ProcessBond | None = None
         self._is_paused = False
+        self.is_leaving = False
+        """Whether the present incarnation was asked to stop."""
 
     def start(self) -> None:
         """Begin; `wait_listening` says when it is there."""
@@ -45,6 +47,7 @@ class RootlineProcess:
         self._release()
         self.incarnation += 1
         self._is_paused = False
+        self.is_leaving = False
         variables = {
             **os.environ,
             **self._environment,
@@ -117,6 +120,7 @@ class RootlineProcess:
 
     def request_stop(self) -> None:
         """Ask it to stop, as a deployment does."""
+        self.is_leaving = True
         self.running.terminate()
 
     def wait(self, timeout_s: float = 60.0) -> int:

@@ -25,6 +25,8 @@ from rootline.schemas.verdict import Verdict, VerdictKind
 Place = tuple[int, int]
 """Partition and offset of an intent's record."""
 _PATIENCE_S = 30.0
+_JUST_MADE = ("_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION")
+"""How the client and its broker answer for a partition that others know already."""
 
 
 @dataclass(frozen=True)
@@ -139,17 +141,17 @@ class Watch:
         """Topics may have got more of them; each is read from its beginning."""
         settings = self.settings
         answers = (settings.intents_topic, settings.verdicts_topic, settings.dead_letters_topic)
-        known = self._consumer.list_topics(timeout=_PATIENCE_S).topics
         for consumer, places, topics in (
             (self._consumer, self._places, answers),
             (self._lot, self._lot_places, (settings.parked_topic,)),
         ):
+            known = consumer.list_topics(timeout=_PATIENCE_S).topics  # each client has a picture of its own
             read = {(held.topic, held.partition) for held in places}
             new = [
                 TopicPartition(name, number, 0)
                 for name in topics
                 for number in known[name].partitions
-                if (name, number) not in read
+                if (name, number) not in read and _answers(consumer, name, number)
             ]
             if new:
                 places += new
@@ -191,3 +193,14 @@ class Watch:
         assert verdicts, f"the group's offset of partition {place[0]} is {committed}, but {place} has no verdict"
         if verdicts[0].kind is VerdictKind.REJECTED:
             assert place in self.letters, f"the group's offset passed {place}, which was rejected, without dead letter"
+
+
+def _answers(consumer: Consumer, name: str, number: int) -> bool:
+    """Whether a partition that is listed can be read yet; one that was just made comes with the next look."""
+    try:
+        consumer.get_watermark_offsets(TopicPartition(name, number), timeout=_PATIENCE_S)
+    except KafkaException as error:
+        if error.args[0].name() not in _JUST_MADE:
+            raise
+        return False
+    return True

@@ -73,7 +73,9 @@ class Faults:
         for process in self.coordinators:
             if process.is_alive:
                 process.resume()
-            else:
+            if process.is_leaving:
+                process.wait()
+            if not process.is_alive:
                 self._revive(process)
 
     def look_after(self) -> None:
