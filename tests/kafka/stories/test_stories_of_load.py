@@ -71,7 +71,7 @@ async def test_a_backlog_of_twenty_thousand_intents_is_bounded_in_memory_and_dra
     assert judged.kinds[VerdictKind.COMMITTED] == BACKLOG + 1
     assert len(await shared.live_files()) == BACKLOG
     assert await shared.versions() <= 2 + 2 * BACKLOG // 512
-    assert 0 < most <= 2 * QUEUE * kept.held_bytes, "a queue, and what was read at once before it was full"
+    assert 0 < most <= 3 * QUEUE * kept.held_bytes, "a queue, and two reads of about a thousand before it was full"
 
 
 async def test_a_thousand_tables_in_one_process_are_all_served(shared: SharedTable) -> None:

@@ -90,6 +90,7 @@ async def test_after_retention_a_quarantined_table_stops_no_other_and_its_record
             stuck += await shared.publish(append_intent("later", STUCK))
             await until_passed(shared, stuck[-1].offset)
             assert first.tables()[STUCK][0] is Phase.QUARANTINED
+        await asyncio.to_thread(shared.watch.catch_up)
         assert {(place.partition, place.offset) for place in stuck} <= shared.watch.parked
         await asyncio.to_thread(remove_before, settings, 0, committed(settings, 0))
         async with running(settings, store) as second:
