@@ -28,7 +28,7 @@ from rootline.coordinator.runtime.parking_rules import ParkingLimits, StuckSince
 from rootline.coordinator.runtime.record_decoding import told_again
 from rootline.coordinator.runtime.table_loop import TableLoop
 from rootline.ports.environment import Environment
-from rootline.ports.intent_feed import Answer, Partition
+from rootline.ports.intent_feed import Partition
 from rootline.ports.parking import ParkedTable, ParkingLot
 from rootline.schemas.errors import Fenced, Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -207,7 +207,7 @@ class Parking:
                     if not await self._is_stored_or_rejected(where, item):
                         return False
         if over:
-            await self._reject(table, over)
+            self._reject(table, over)
         frontier.parked(place, table, end)
         return True
 
@@ -227,7 +227,7 @@ class Parking:
             if item[0].position.offset < self.owner.frontier.handed_over_to(place, table):  # it may be decided
                 structlog.get_logger().error("record not parked", action="retry", table=table, reason=str(error))
                 return False
-            await self._reject(table, [item])
+            self._reject(table, [item])
         return True
 
     def _split(self, where: Where, mine: Sequence[_Own]) -> tuple[list[_Own], list[_Own]]:
@@ -240,12 +240,11 @@ class Parking:
                 return list(mine[:number]), list(mine[number:])
         return list(mine), []
 
-    async def _reject(self, table: TableName, over: Sequence[_Own]) -> None:
+    def _reject(self, table: TableName, over: Sequence[_Own]) -> None:
         said = (
             f"{table} cannot go on, and as many of its intents are parked as may be ({self.limits.table_bytes_max} "
             f"bytes): mend it, run `rootline quarantine lift {table}`, and publish again"
         )
-        await self.owner.log.hold([Answer(raw.position, "table-parked", said) for raw, _ in over])
         for raw, record in over:
             self.owner.reject(told_again(raw, record, "table-parked", said))
 
