@@ -1,7 +1,7 @@
 """Looks at the data files of records that still wait, so that none is looked at when its batch closes.
 
 Owns: which files are looked at ahead, and how many. Does not own: looking (`rootline.storage.rows.file_footers`), which
-files must be looked at (`rootline.tree.intents.verified_files`).
+files must be looked at (`rootline.tree.rules.verified_files`).
 Invariants: only that a file is sound is remembered; whatever else came of a look is found out again when the batch
 needs it, so a file that was stored late, or a store that was away, rejects no intent.
 """
@@ -20,8 +20,8 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.file_footers import FooterReader
 from rootline.tree.draft.batch import Record
-from rootline.tree.intents.verified_files import is_in_place, stated
 from rootline.tree.proof.file_verification import StatedFile, verifies_files
+from rootline.tree.rules.verified_files import is_in_place, stated
 
 FILES_AHEAD_MAX: Final = 4_096
 

@@ -25,7 +25,7 @@ from rootline.schemas.intent import AddedManifest
 from rootline.schemas.location_rules import is_plain
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.batch import Record
-from rootline.tree.intents.named_leaves import LEAVES_PREFIX
+from rootline.tree.rules.named_leaves import LEAVES_PREFIX
 
 AHEAD_BYTES_MAX: Final = 128 * 1024 * 1024
 """Of leaves that are read ahead for one table, as their intents state them: two large commits and a small one."""

@@ -1,7 +1,7 @@
 """Leaves of new files, made from columns: a writer with many files publishes them instead of the files.
 
 Owns: the columns that a list of files may have, their order, and the cut into leaves. Does not own: the leaf's bytes
-(`leaf_codec`), storing them (the client), what the coordinator makes of them (`rootline.tree.intents.writer_leaves`).
+(`leaf_codec`), storing them (the client), what the coordinator makes of them (`rootline.tree.rules.writer_leaves`).
 Invariants: entries say nothing that the commit gives: they are ADDED without numbers and row ids; no loop over files;
 the order prunes: by partition values, then by the lower bounds of the sort order.
 

@@ -33,7 +33,7 @@ from rootline.tree.draft.change import Change
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.version_difference import OlderVersion, manifest_vectors_in_files
 from rootline.tree.intents.restore import restore
-from rootline.tree.intents.vector_merge import place_of_vector
+from rootline.tree.rules.vector_merge import place_of_vector
 
 
 async def restore_version(

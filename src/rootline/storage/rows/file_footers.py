@@ -1,7 +1,7 @@
 """Whether a data file is what its writer states: it is there, as long as stated, and its footer counts as many rows.
 
 Owns: the reads of one file, the comparison, and the same for the files of a leaf. Does not own: who asks
-(`rootline.tree.intents.verified_files`, `coordinator.runtime`), whole files (`rootline.storage.check`).
+(`rootline.tree.rules.verified_files`, `coordinator.runtime`), whole files (`rootline.storage.check`).
 Invariants: one request for most files; of a table, the ends of 32 files and one long footer are in memory at most;
 whatever a file holds is a fault of that file, an absent *store* raises instead; of ORC, of Avro and of encrypted files
 only the length is compared.

@@ -25,10 +25,7 @@ from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.root_room import check_room
 from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.intents.fast_append import fast_append_row
-from rootline.tree.intents.file_rules import check_named_once
-from rootline.tree.intents.isolation_rules import check_isolation
 from rootline.tree.intents.kinds import KINDS
-from rootline.tree.intents.verified_files import files_to_verify
 from rootline.tree.ledger.contents import ContentDraft
 from rootline.tree.ledger.ledger import (
     VERSION_FORGOTTEN,
@@ -39,6 +36,9 @@ from rootline.tree.ledger.ledger import (
     with_rejected,
 )
 from rootline.tree.ledger.outcomes import OutcomeDraft
+from rootline.tree.rules.file_rules import check_named_once
+from rootline.tree.rules.isolation_rules import check_isolation
+from rootline.tree.rules.verified_files import files_to_verify
 from rootline.tree.state.pending_object import PendingObject
 from rootline.tree.state.table_state import TableState
 

@@ -1,7 +1,7 @@
 """What a table remembers of removals, so that a serializable intent sees them.
 
 Owns: what counts as a removal, how much is remembered, what a filter makes of it. Does not own: the other rules of
-isolation (`rootline.tree.intents.isolation_rules`), restores, which have a number of their own, bytes (`header_codec`).
+isolation (`rootline.tree.rules.isolation_rules`), restores, which have a number of their own, bytes (`header_codec`).
 Invariants: one-sided. Every removal after `forgotten` is remembered with the partition it was in; where something is
 not known, it may match. Maintenance removes nothing.
 

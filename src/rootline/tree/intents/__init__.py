@@ -1,1 +1,1 @@
-"""The kinds of intents, one file each, and the rules that only they use."""
+"""The kinds of intents, one file each."""

@@ -9,8 +9,8 @@ from rootline.schemas.intent import Intent
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect
 from rootline.tree.draft.draft import Draft
-from rootline.tree.intents.file_rules import added_rows
-from rootline.tree.intents.writer_leaves import missing_leaves, writer_leaves
+from rootline.tree.rules.file_rules import added_rows
+from rootline.tree.rules.writer_leaves import missing_leaves, writer_leaves
 
 
 def append(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:

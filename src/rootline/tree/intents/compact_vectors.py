@@ -22,7 +22,7 @@ from rootline.schemas.location_rules import check_location
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect, StoredManifestVector
 from rootline.tree.draft.draft import Draft
-from rootline.tree.intents.vector_merge import place_of
+from rootline.tree.rules.vector_merge import place_of
 
 VECTORS_PREFIX: Final = "metadata/vectors/"
 

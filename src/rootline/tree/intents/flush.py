@@ -27,7 +27,7 @@ from rootline.tree.draft.change import Change, Effect, IncomingLeaf
 from rootline.tree.draft.dead_leaves import is_dead_as_a_whole
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.leaf_sources import LeafSources
-from rootline.tree.intents.named_leaves import CONTENT_OF, LEAVES_PREFIX, check_stated
+from rootline.tree.rules.named_leaves import CONTENT_OF, LEAVES_PREFIX, check_stated
 from rootline.tree.state.aggregates import aggregates_of
 from rootline.tree.state.leaf_lookup import LeafLookup
 

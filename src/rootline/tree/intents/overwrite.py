@@ -15,9 +15,9 @@ from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.live_deletes import live_equality_deletes
-from rootline.tree.intents.file_rules import added_rows
-from rootline.tree.intents.removal_rules import removals
-from rootline.tree.intents.writer_leaves import missing_leaves, writer_leaves
+from rootline.tree.rules.file_rules import added_rows
+from rootline.tree.rules.removal_rules import removals
+from rootline.tree.rules.writer_leaves import missing_leaves, writer_leaves
 from rootline.tree.scan.equality_reach import may_delete_rows
 from rootline.tree.state.live_index import Live
 

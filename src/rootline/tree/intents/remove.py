@@ -6,7 +6,7 @@ from rootline.schemas.intent import Intent
 from rootline.tree.draft.batch import FetchedObjects
 from rootline.tree.draft.change import Change, Effect
 from rootline.tree.draft.draft import Draft
-from rootline.tree.intents.removal_rules import removals
+from rootline.tree.rules.removal_rules import removals
 
 
 def remove(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change:

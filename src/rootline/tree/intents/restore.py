@@ -28,9 +28,9 @@ from rootline.tree.draft.change import Change, Effect, IncomingLeaf
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import RESTORED_VERSIONS
 from rootline.tree.draft.version_difference import Difference, OlderVersion, difference, manifest_vectors_in_files
-from rootline.tree.intents.restored_leaves import returning_leaf
-from rootline.tree.intents.vector_merge import place_of_vector
 from rootline.tree.proof.adopted_rows import is_adopted
+from rootline.tree.rules.restored_leaves import returning_leaf
+from rootline.tree.rules.vector_merge import place_of_vector
 from rootline.tree.state.live_index import Live
 from rootline.tree.state.pending_object import PendingObject
 

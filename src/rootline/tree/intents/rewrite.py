@@ -29,9 +29,9 @@ from rootline.tree.draft.change import Change, Effect
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.live_deletes import live_equality_deletes
 from rootline.tree.draft.summary import REPLACED_FILES, REWRITTEN_FILES
-from rootline.tree.intents.file_rules import added_rows
-from rootline.tree.intents.removal_rules import removals
 from rootline.tree.proof.adopted_rows import has_older_deletes
+from rootline.tree.rules.file_rules import added_rows
+from rootline.tree.rules.removal_rules import removals
 from rootline.tree.scan.equality_reach import may_delete_rows
 from rootline.tree.scan.partition_tuple import is_unpartitioned
 from rootline.tree.state.live_index import Live

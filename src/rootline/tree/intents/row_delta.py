@@ -29,9 +29,10 @@ from rootline.schemas.location_rules import check_location
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect, MergedVector
 from rootline.tree.draft.draft import Draft
-from rootline.tree.intents.file_rules import added_rows, check_own_location
-from rootline.tree.intents.removal_rules import reference_of
-from rootline.tree.intents.vector_merge import (
+from rootline.tree.proof.statistics_rules import partition_statistics
+from rootline.tree.rules.file_rules import added_rows, check_own_location
+from rootline.tree.rules.removal_rules import reference_of
+from rootline.tree.rules.vector_merge import (
     MERGED_LOCATION,
     Settled,
     adds_files,
@@ -41,9 +42,8 @@ from rootline.tree.intents.vector_merge import (
     proven,
     wanted,
 )
-from rootline.tree.intents.writer_deletes import DeletesOfLeaves
-from rootline.tree.intents.writer_leaves import missing_leaves, writer_leaves
-from rootline.tree.proof.statistics_rules import partition_statistics
+from rootline.tree.rules.writer_deletes import DeletesOfLeaves
+from rootline.tree.rules.writer_leaves import missing_leaves, writer_leaves
 from rootline.tree.state.live_index import Live
 
 

@@ -20,9 +20,9 @@ from rootline.schemas.intent import AddedVector, Intent
 from rootline.schemas.statistics import Bound, ContentStats, FieldStatistics
 from rootline.tree.draft.change import IncomingLeaf
 from rootline.tree.draft.draft import Draft
-from rootline.tree.intents.file_rules import check_equality_ids
-from rootline.tree.intents.removal_rules import reference_of
-from rootline.tree.intents.writer_leaves import named_locations
+from rootline.tree.rules.file_rules import check_equality_ids
+from rootline.tree.rules.removal_rules import reference_of
+from rootline.tree.rules.writer_leaves import named_locations
 from rootline.tree.state.leaf_lookup import LeafLookup
 from rootline.tree.state.live_index import Live
 

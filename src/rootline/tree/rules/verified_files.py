@@ -17,8 +17,8 @@ from rootline.schemas.location_rules import is_plain
 from rootline.schemas.object_keys import RESERVED_PREFIXES
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.draft import Draft
-from rootline.tree.intents.file_rules import check_own_location
 from rootline.tree.proof.file_verification import StatedFile, verifies_files
+from rootline.tree.rules.file_rules import check_own_location
 
 
 def stated(file: DataFile) -> StatedFile:
