@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rootline.schemas.error_codes import CODES
+from rootline.schemas.codes.error_codes import CODES
 from tests.cli.conftest import Run
 
 

@@ -11,7 +11,7 @@ from pyroaring import BitMap64
 
 from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
-from rootline.schemas.error_codes import CODES
+from rootline.schemas.codes.error_codes import CODES
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedVector, DataFile, Intent, IntentKind
 from rootline.schemas.object_keys import key_of

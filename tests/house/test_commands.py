@@ -64,7 +64,7 @@ def test_every_rootline_command_in_the_documents_exists(house: Path) -> None:
     commands = set(_commands(typer.main.get_command(app), ()))
     unknown = {
         (page.name, words)
-        for page in [*documents(house), *(house / "schemas").glob("error_codes*.py")]
+        for page in [*documents(house), *(house / "schemas" / "codes").glob("error_codes*.py")]
         for code in re.findall(r"```.*?```|`[^`\n]+`", page.read_text(), re.DOTALL)
         for words in ROOTLINE.findall(code)
         if not any(tuple(words.split()[:length]) in commands for length in (1, 2))

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from rootline.schemas.bytes.root.root_codec import Row, decode_root, encode_root, seal
+from rootline.schemas.codes.error_codes import CODES
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
-from rootline.schemas.error_codes import CODES
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey, SequenceNumber, SnapshotId, TableName, Version
 from rootline.schemas.object_keys import key_of, root_key

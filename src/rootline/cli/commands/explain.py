@@ -27,7 +27,7 @@ def explain(
 ) -> None:
     """Explain an error code: what it means, what to do, what not to do."""
     from rootline.cli import output
-    from rootline.schemas.error_codes import CODES
+    from rootline.schemas.codes.error_codes import CODES
 
     if code is None:
         records = [asdict(item) for item in CODES.values()]

@@ -1,7 +1,7 @@
 """Every error code, what it means, what to do and what not to do.
 
 Owns: the registry behind `rootline explain`; codes about stored bytes, services and use. Does not own: codes with which
-intents are rejected (`error_codes_of_intents`), when a code is used.
+intents are rejected (`error_codes_of_intents`, `error_codes_of_definitions`), when a code is used.
 Invariants: append-only, because codes are on the wire: a code is never renamed, reused or given another meaning.
 """
 
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from rootline.schemas.error_code import ErrorCode
-from rootline.schemas.error_codes_of_intents import CODES_OF_INTENTS
+from rootline.schemas.codes.error_code import ErrorCode
+from rootline.schemas.codes.error_codes_of_definitions import CODES_OF_DEFINITIONS
+from rootline.schemas.codes.error_codes_of_intents import CODES_OF_INTENTS
 
 _WAY_OUT: Final = (
     "If no copy of a data file is left: `rootline check` prints an intent that takes it out of the table; publish that "
@@ -387,4 +388,4 @@ _CODES_OF_THE_REST: Final = (
     ),
 )
 
-CODES: Final = {item.code: item for item in (*CODES_OF_INTENTS, *_CODES_OF_THE_REST)}
+CODES: Final = {item.code: item for item in (*CODES_OF_INTENTS, *CODES_OF_DEFINITIONS, *_CODES_OF_THE_REST)}

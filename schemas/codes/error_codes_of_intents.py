@@ -1,7 +1,8 @@
 """The error codes with which intents are rejected.
 
-Owns: codes about a record, its names and locations, and what it needs to find. Does not own: codes about stored bytes,
-services and use, and the registry (`error_codes`).
+Owns: codes about a record, its names and locations, and what it needs to find. Does not own: codes about definitions,
+versions and what is no longer needed (`error_codes_of_definitions`), about stored bytes, services and use, and the
+registry (`error_codes`).
 Invariants: append-only, because codes are on the wire: a code is never renamed, reused or given another meaning.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rootline.schemas.error_code import ErrorCode
+from rootline.schemas.codes.error_code import ErrorCode
 
 CODES_OF_INTENTS: Final = (
     # the record itself
@@ -164,48 +165,11 @@ CODES_OF_INTENTS: Final = (
         "Do nothing: what it wrote is an orphan, and the next compaction starts from the new root.",
     ),
     ErrorCode(
-        "definition-invalid",
-        "Invalid",
-        "The table definition cannot be read, or has a type, transform, default, sort order or name mapping that "
-        "cannot be used.",
-        "Correct the definition; the message names the field.",
-    ),
-    ErrorCode(
         "root-full",
         "Invalid",
         "The root would hold more rows or bytes than one root can.",
         "Let a worker flush the table (`rootline worker`), or flush it by hand (`rootline maintenance run flush "
         "TABLE`); then publish the intent again.",
-    ),
-    ErrorCode(
-        "tag-invalid",
-        "Invalid",
-        "The tag's name is not 1 to 64 letters, digits, `.`, `_` or `-`; or the table has as many tags as it may.",
-        "Choose another name, or delete a tag that is no longer needed (`rootline tag TABLE NAME --delete`).",
-    ),
-    ErrorCode(
-        "tag-conflict",
-        "Invalid",
-        "The tag is not where the writer saw it: another writer set, moved or deleted it meanwhile.",
-        "See where it is now (`rootline tag TABLE`), and decide again.",
-    ),
-    ErrorCode(
-        "definition-changed",
-        "Invalid",
-        "The table's definition is not the one that the changes were made for: another change came first.",
-        "Load the table again and make the change on its present definition; `table.alter()` does so by itself.",
-    ),
-    ErrorCode(
-        "evolution-illegal",
-        "Invalid",
-        "A table cannot go from its definition to this one: rows that are there could not be read as they were meant.",
-        "The message names the column and the rule. Add a column instead of changing one, or rewrite the table.",
-    ),
-    ErrorCode(
-        "tag-unknown",
-        "Invalid",
-        "The table has no tag of this name.",
-        "Correct the name; `rootline tag TABLE` lists the tags.",
     ),
     ErrorCode(
         "leaf-missing",
@@ -214,26 +178,12 @@ CODES_OF_INTENTS: Final = (
         "Store the leaf first, under the name that contains its digest, then publish the intent again.",
     ),
     ErrorCode(
-        "restore-impossible",
-        "Invalid",
-        "The version to restore is addressable, but it cannot be read, has another definition, or differs too much.",
-        "See the message for the reason. `rootline scan --version` still reads its rows, unless `rootline check` "
-        "finds damage.",
-    ),
-    ErrorCode(
         "adoption-invalid",
         "Invalid",
         "What the intent adopts is not what it says, or breaks a rule: a manifest is missing, was changed, or cannot "
         "be read; a file is listed twice; a vector has no data file.",
         "Look at the object that the message names. `rootline adopt METADATA_JSON TABLE --dry-run` checks again and "
         "changes nothing.",
-    ),
-    ErrorCode(
-        "column-untracked",
-        "Invalid",
-        "A partition spec, a sort order or an expression of the definition reads a column whose id is above "
-        "10,000,000. Such a column has no statistics.",
-        "Partition, sort or derive by another column, or give the column an id up to 10,000,000.",
     ),
     ErrorCode(
         "row-count-implausible",
@@ -272,79 +222,5 @@ CODES_OF_INTENTS: Final = (
         "New data: publish it under a sequence that the writer has not used, or under another `writer_id`. The same "
         "data in files of other names: it is in the table; let replays give `content` words that they repeat.",
         "Do not publish it under a new sequence before you know that it is new data: the rows would be there twice.",
-    ),
-    ErrorCode(
-        "expiry-stale",
-        "Invalid",
-        "The expiry would go back: versions up to a later one have expired already.",
-        "Nothing needs to be done: workers plan again from the newest version. By hand, name a later version.",
-    ),
-    ErrorCode(
-        "version-tagged",
-        "Invalid",
-        "The expiry would give up a version that has a tag.",
-        "Name the version in the page of kept ones, or delete the tag (`rootline tag TABLE NAME --delete`).",
-    ),
-    ErrorCode(
-        "page-invalid",
-        "Invalid",
-        "The page that the intent names is absent, is not what the intent says of it, or contradicts the table.",
-        "Store the page first, under the name that its digest gives, then publish the intent. Workers plan again.",
-    ),
-    ErrorCode(
-        "sweep-stale",
-        "Invalid",
-        "The sweep changes nothing any more: its horizon is there already and what it condemns is live, or the pages "
-        "that it replaces are gone.",
-        "Nothing needs to be done: the next sweep plans from the newest version.",
-    ),
-    ErrorCode(
-        "sweep-refused",
-        "Invalid",
-        "Nothing of this table is swept: other software's metadata is in its folder, another table names its files, "
-        "the log keeps its records for ever, or this process may not delete.",
-        "See the message for the reason. Everything else goes on; only what is not needed stays in the store.",
-    ),
-    ErrorCode(
-        "horizon-wrong",
-        "Invalid",
-        "The horizon of a sweep is too young. It stays behind the log's time by the log's retention and a day, or by "
-        "`rootline.sweep.orphan-age-s` if that is longer, so that no file expires before its intent is read.",
-        "Propose an older horizon. Workers plan again; if it happens often, compare their clocks with the log's.",
-    ),
-    ErrorCode(
-        "file-removed",
-        "Invalid",
-        "The intent brings a file that the table has condemned: it was removed and its history expired, or it was "
-        "never committed in time. It may be deleted at any moment.",
-        "Write the rows again, under a new name. If the intent is an old one that was sent again, do nothing.",
-        "Do not copy the file back under its old name: the name stays condemned until the horizon has passed it.",
-    ),
-    ErrorCode(
-        "expired",
-        "Invalid",
-        "The oldest file of the intent was uploaded before the table's horizon, so that a sweep may have deleted it.",
-        "Write the rows again and publish a new intent. Publish within a day of the upload.",
-    ),
-    ErrorCode(
-        "oldest-file-missing",
-        "Invalid",
-        "The table has a horizon, and the intent brings more than 1,000 files without saying when the oldest was "
-        "uploaded.",
-        "Send `rootline-oldest-file-ms` with the record: the store's date of the first upload, in milliseconds.",
-    ),
-    ErrorCode(
-        "oldest-file-wrong",
-        "Invalid",
-        "The date that the intent gives for its oldest file is more than an hour after its own append time, or is no "
-        "number.",
-        "Send the store's date of the first upload (the `Date` of its answer); compare the clocks of store and log.",
-    ),
-    ErrorCode(
-        "file-missing",
-        "Invalid",
-        "The table has a horizon, the intent does not say when its files were uploaded, and one of them does not exist "
-        "or may not be read by the coordinator.",
-        "Upload every file first, then publish the intent.",
     ),
 )
