@@ -1,29 +1,38 @@
 """Which namespaces and tables a warehouse shows to engines.
 
 Owns: finding them with few requests, and remembering those that were seen. Does not own: their exports (`exporter`).
-Invariants: a namespace exists if it holds a table; every answer lists the folders again, so what was removed is gone.
+Invariants: a namespace exists if it holds a table; every answer lists folders and heads again, so what was removed or
+dropped is gone.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, NamedTuple
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import TableName, table_name
+from rootline.schemas.errors import Corrupt, Invalid
+from rootline.schemas.identifiers import TableName, Version, table_name
 from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.table_head import newest_root
 
 _LOOKS_AT_ONCE: Final = 16
 
 
+class _Seen(NamedTuple):
+    """What a name was in the newest version that was read."""
+
+    version: Version
+    is_table: bool
+
+
 class TableDirectory:
-    """The tables of one warehouse. A folder is opened once; after that it only needs to be listed."""
+    """The tables of one warehouse. A root is read once, to tell what it is; after that it is only listed."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._places = asyncio.Semaphore(_LOOKS_AT_ONCE)
-        self._known: set[TableName] = set()
+        self._known: dict[TableName, _Seen] = {}
 
     async def namespaces(self) -> list[str]:
         """Every namespace that holds a table, ascending.
@@ -32,13 +41,10 @@ class TableDirectory:
             Unavailable: `store-unavailable`.
 
         """
-        seen = {table.partition(".")[0] for table in self._known}
         folders = [folder.rstrip("/") for folder in await self._store.folders("")]
         names = [name for name in folders if _is_namespace(name)]
-        unseen = [name for name in names if name not in seen]
-        holding = await asyncio.gather(*(self.tables(name) for name in unseen))
-        empty = {name for name, tables in zip(unseen, holding, strict=True) if not tables}
-        return sorted(set(names) - empty)
+        holding = await asyncio.gather(*(self.tables(name) for name in names))
+        return sorted(name for name, tables in zip(names, holding, strict=True) if tables)
 
     async def tables(self, namespace: str) -> list[str]:
         """The names of the tables in `namespace`, without it, ascending; none if there is no such namespace.
@@ -62,16 +68,21 @@ class TableDirectory:
             Unavailable: `store-unavailable`.
 
         """
-        there = await find_head(self._store, table) is not None
-        if there:
-            self._known.add(table)
-        else:
-            self._known.discard(table)
-        return there
+        head = await find_head(self._store, table)
+        known = self._known.get(table)
+        if head is not None and known is not None and known.version == head.version:
+            return known.is_table
+        try:
+            root = None if head is None else await newest_root(self._store, table)
+        except Corrupt:
+            return True  # it is there, and says so when it is loaded
+        if root is None:
+            self._known.pop(table, None)
+            return False
+        self._known[table] = _Seen(root.header.version, not root.header.is_tombstone)
+        return not root.header.is_tombstone
 
     async def _is_table(self, table: TableName) -> bool:
-        if table in self._known:
-            return True
         async with self._places:
             return await self.exists(table)
 
