@@ -109,6 +109,8 @@ class Draft:
         """How long the log keeps a record."""
         self.kept: KeptPage | None = None
         """The versions that can be read below the oldest addressable one."""
+        self.is_tombstone = carried.name_is is NameState.TOMBSTONE
+        """Whether the table was dropped, as the batch leaves it so far."""
         self.is_first = False
         """Whether a table begins in this root; a `parent` is then an adopted table, no root of ours."""
 
@@ -140,11 +142,6 @@ class Draft:
             draft.kept = None if draft.is_first else before.kept
             draft.appended_ms, draft.log_retention_s = before.appended_ms, before.log_retention_s
         return draft
-
-    @property
-    def is_tombstone(self) -> bool:
-        """Whether the table was dropped, as the batch leaves it so far."""
-        return self.carried.name_is is NameState.TOMBSTONE
 
     @property
     def restored_at(self) -> SequenceNumber:
@@ -276,6 +273,7 @@ class Draft:
             self.in_leaves.move(location, ordinals, number)
         if change.carried is not None:
             self.carried = change.carried
+            self.is_tombstone = change.carried.name_is is NameState.TOMBSTONE
         if change.condemned is not None:
             self.condemned = change.condemned
         if change.kept is not None:
