@@ -158,10 +158,6 @@ def create(intent_id: str = "create", text: str | None = None, **more: object) -
     return intent(IntentKind.CREATE, intent_id, definition=body, **more)
 
 
-def drop(intent_id: str = "drop", **more: object) -> Intent:
-    return intent(IntentKind.DROP, intent_id, **{"table_uuid": TABLE_UUID, **more})
-
-
 def changed_definition(**members: object) -> str:
     return json.dumps(
         json.loads(DEFINITION.to_json()) | {key.replace("_", "-"): value for key, value in members.items()}
@@ -216,14 +212,9 @@ class Lake:
         outcome = self.try_records(records, acknowledged=acknowledged)
         if isinstance(outcome, NoTable):
             return list(outcome.verdicts)
-        if len(outcome.verdicts) < len(records):  # the rest waits for the next root
-            self._took(outcome, acknowledged)
-            return [
-                *outcome.verdicts,
-                *self.put_records(records[len(outcome.verdicts) :], acknowledged=acknowledged),
-            ]
         self._took(outcome, acknowledged)
-        return list(outcome.verdicts)
+        rest = records[len(outcome.verdicts) :]  # they wait for the next root
+        return [*outcome.verdicts, *(self.put_records(rest, acknowledged=acknowledged) if rest else ())]
 
     def _took(self, outcome: Applied, acknowledged: Acknowledged) -> None:
         old, self.state = self.state, outcome.state

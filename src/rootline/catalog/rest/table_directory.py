@@ -8,13 +8,15 @@ dropped is gone.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName, Version, table_name
-from rootline.storage.metadata.head_finder import find_head
-from rootline.storage.metadata.table_head import newest_root
+from rootline.storage.metadata.head_finder import HeadKey, at_head, find_head
+from rootline.storage.metadata.root_reader import read_root
 
 _LOOKS_AT_ONCE: Final = 16
 
@@ -43,8 +45,8 @@ class TableDirectory:
         """
         folders = [folder.rstrip("/") for folder in await self._store.folders("")]
         names = [name for name in folders if _is_namespace(name)]
-        holding = await asyncio.gather(*(self.tables(name) for name in names))
-        return sorted(name for name, tables in zip(names, holding, strict=True) if tables)
+        holding = await asyncio.gather(*(self._holds_a_table(name) for name in names))
+        return sorted(name for name, is_held in zip(names, holding, strict=True) if is_held)
 
     async def tables(self, namespace: str) -> list[str]:
         """The names of the tables in `namespace`, without it, ascending; none if there is no such namespace.
@@ -73,7 +75,7 @@ class TableDirectory:
         if head is not None and known is not None and known.version == head.version:
             return known.is_table
         try:
-            root = None if head is None else await newest_root(self._store, table)
+            root = None if head is None else await at_head(self._store, table, self._reader(table), head)
         except Corrupt:
             return True  # it is there, and says so when it is loaded
         if root is None:
@@ -81,6 +83,18 @@ class TableDirectory:
             return False
         self._known[table] = _Seen(root.header.version, not root.header.is_tombstone)
         return not root.header.is_tombstone
+
+    def _reader(self, table: TableName) -> Callable[[HeadKey], Awaitable[Root]]:
+        return lambda head: read_root(self._store, table, head.version)
+
+    async def _holds_a_table(self, namespace: str) -> bool:
+        """A table that was there is looked at first: mostly it still is."""
+        for table, seen in self._known.items():
+            if seen.is_table and table.partition(".")[0] == namespace:
+                if await self._is_table(table):
+                    return True
+                break
+        return bool(await self.tables(namespace))
 
     async def _is_table(self, table: TableName) -> bool:
         async with self._places:
