@@ -212,11 +212,7 @@ class Lake:
         outcome = self.try_records(records, acknowledged=acknowledged)
         if isinstance(outcome, NoTable):
             return list(outcome.verdicts)
-        self._took(outcome, acknowledged)
         rest = records[len(outcome.verdicts) :]  # they wait for the next root
-        return [*outcome.verdicts, *(self.put_records(rest, acknowledged=acknowledged) if rest else ())]
-
-    def _took(self, outcome: Applied, acknowledged: Acknowledged) -> None:
         old, self.state = self.state, outcome.state
         assert violations(old, outcome.state, acknowledged=acknowledged, limits=self.limits) == []
         self.bodies.append(outcome.body)
@@ -228,6 +224,7 @@ class Lake:
             if pending.location.endswith(".puffin"):
                 for blob in decode_puffin(pending.body, name=pending.location):
                     self.vectors[VectorAt(pending.location, blob.place.offset)] = blob.vector
+        return [*outcome.verdicts, *(self.put_records(rest, acknowledged=acknowledged) if rest else ())]
 
     def try_records(
         self, records: Sequence[Record], *, acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED
