@@ -192,6 +192,16 @@ def live_of(state: object) -> set[str]:
     return {found.entry.location for found in state.live.entries()}  # type: ignore[attr-defined]
 
 
+def test_a_table_is_brought_back_and_written_to_in_one_batch() -> None:
+    lake = lake_with(append("a"), drop())
+    gone = intent(IntentKind.REMOVE, "r", remove_files=[removed("data/a.parquet")], table_uuid=TABLE_UUID)
+    more = [append(name, table_uuid=TABLE_UUID) for name in ("b", "c")]
+    assert codes(lake.put(undrop(2), *more, gone, drop("again"))) == [None] * 5
+    assert [state.header.is_tombstone for state in lake.states[-2:]] == [False, True]
+    assert live(lake) == {"data/b.parquet", "data/c.parquet"}
+    assert state_violations(lake.head) == []
+
+
 def test_only_the_version_of_the_drop_brings_a_table_back() -> None:
     lake = lake_with(append("a"), drop())
     assert codes(lake.put(undrop(1), undrop(3))) == ["restore-impossible"] * 2
