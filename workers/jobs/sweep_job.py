@@ -111,7 +111,7 @@ class SweepPlanner:
             plan_sweep, header, pages, listed.inventory, limits, store_ms=store_ms, has_exports=listed.has_exports
         )
         if due or (plan is not None and plan.entries):
-            await check_not_named_elsewhere(reads, table)
+            await check_not_named_elsewhere(reads, table, header.table_uuid)
         if due and self.deletes:
             await self._delete(table, listed.inventory, due, remover)
         removed = _by_kind(Tally.of(listed.inventory, due))
