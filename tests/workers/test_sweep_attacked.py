@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from rootline.adapters.memory.object_remover import MemoryObjectRemover
 from rootline.ports.object_remover import DatedObject, ObjectRemover
 from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.bytes.root.condemned_page import encode_condemned_page
+from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey
 from rootline.schemas.intent import DataFile, IntentKind
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.verdict import VerdictKind
+from rootline.workers.app import WorkerService
 from rootline.workers.jobs.job import JobContext, JobOutcome
-from rootline.workers.jobs.sweep_job import sweep_job
+from rootline.workers.jobs.sweep_job import FIRST_LOOK_S, sweep_job
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder, data_file
 from tests.workers.racing_reads import BeforeRead
@@ -152,3 +157,64 @@ def test_a_table_with_the_same_uuid_may_be_an_export_that_was_adopted_so_nothing
         assert await world.has("orphan")
 
     tell(story)
+
+
+def test_a_live_location_that_an_intent_condemned_all_the_same_is_never_deleted() -> None:
+    """A foreign sweep says that it read what it did not: the check at deletion is the last one, and is enough."""
+
+    async def story(world: SweepWorld) -> None:
+        await world.append("a", "b")
+        await world.flush()
+        await world.append("c")
+        names = [name for name in await world.keys() if not name.startswith("metadata/roots/")]
+        head = (await world.head()).header
+        hashes = LocationHashes.of(map(location_hash, names))
+        page, body = encode_condemned_page(head.table_uuid, 0, hashes, ())
+        await world.store.put_if_absent(key_of(world.table, page.reference.location), body)
+        lie: dict[str, Any] = {"location": page.reference.location, "digest": page.reference.digest}
+        lie["file_size_in_bytes"] = len(body)
+        number = head.snapshot.sequence_number + 100
+        sweep = world.builder.intent(
+            IntentKind.SWEEP, page=lie, read_sequence_number=number, made_from_version=head.version
+        )
+        await world.committed(sweep)
+        assert len((await world.head()).header.condemned) == 1
+        for _ in range(3):
+            await world.later(1.1)
+            await world.sweep()
+        assert world.remover.removed == []
+        assert set(names) <= await world.keys()
+
+    tell(story)
+
+
+def test_a_table_that_cannot_be_swept_still_expires_and_the_metrics_tell() -> None:
+    lake = Lake(dated=False, **{"rootline.sweep": "true"})
+
+    async def story(lake: Lake) -> None:
+        foreign = key_of(lake.table, "metadata/v1.metadata.json")
+        await lake.store.put_if_absent(foreign, b"{}")
+        worker = WorkerService(
+            store=lake.store,
+            log=lake.log,
+            environment=lake.environment,
+            remover=MemoryObjectRemover(lake.store),
+            keeps=keeps,
+        )
+        said = worker.metrics.registry.get_sample_value
+        for _ in range(3):
+            await lake.append(20)
+            await asyncio.sleep(FIRST_LOOK_S)
+            await worker.look_once()
+            for _ in range(4):
+                await worker.carry_out_one()
+        assert said("rootline_worker_tasks_total", {"kind": "sweep", "outcome": "failed"}) == 1, (
+            "and then an hour later"
+        )
+        assert said("rootline_worker_failures_total", {"code": "sweep-refused"}) == 1
+        assert said("rootline_worker_last_change_timestamp_seconds", {"kind": "sweep"}) is None
+        assert said("rootline_worker_last_change_timestamp_seconds", {"kind": "expire"})
+        header = await lake.header()
+        assert header.version - header.oldest_version < 20
+
+    told(story, lake)

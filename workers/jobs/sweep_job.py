@@ -18,15 +18,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-import structlog
-
 from rootline.maintenance.orphan_sweep_plan import Inventory, SweepPlan, Tally, due_deletions, plan_sweep
 from rootline.maintenance.property_values import switch
 from rootline.maintenance.sweep_limits import INTERVAL_S_DEFAULT, SWEEP_PROPERTY, SweepLimits
 from rootline.ports.object_remover import ObjectRemover
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.errors import Invalid, RootlineError
+from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.head_finder import find_head
@@ -41,8 +39,13 @@ from rootline.workers.jobs.sweep_reads import (
     read_condemned,
 )
 
-_log = structlog.get_logger("rootline.workers")
 _REMOVED_AT_ONCE: Final = 500
+FIRST_LOOK_S: Final = 300.0
+"""Seconds that a worker has known a table before it first looks at it."""
+REFUSED_AGAIN_S: Final = 3600.0
+"""Until the next look at a table that cannot be swept; what is the reason does not change by itself."""
+LOOK_SHARE: Final = 100
+"""Times as long as a look took, the next one waits at least: one reads every root and leaf that there is."""
 
 
 class Found(NamedTuple):
@@ -159,20 +162,28 @@ class SweepJob:
         self._next_s: dict[TableName, float] = {}
 
     async def run(self, table: TableName) -> JobReport:
-        """As `Job.run`. In a worker an error is logged and no more: the table's other maintenance goes on."""
+        """As `Job.run`. In a worker a look at a table comes once in an interval, and takes a hundredth of the time."""
         context = self._context
         if context.now:
             return self._told(table, await self._job.run(table), self._planner)
-        now_s = context.environment.monotonic_s()
-        if context.remover is None or now_s < self._next_s.get(table, now_s):
+        if context.remover is None:
             return JobReport(JobOutcome.NOTHING_DUE)
+        began_s, clock = context.environment.monotonic_s(), context.environment.monotonic_s
+        if table not in self._next_s:  # a process that lives for a moment does not begin with what may wait for days
+            self._next_s[table] = began_s + FIRST_LOOK_S
+            return JobReport(JobOutcome.NOTHING_DUE, again_s=FIRST_LOOK_S)
+        if began_s < self._next_s[table]:
+            return JobReport(JobOutcome.NOTHING_DUE)
+        self._next_s[table] = began_s + REFUSED_AGAIN_S
         try:
             report = self._told(table, await self._job.run(table), self._planner)
         except RootlineError as error:
-            facts = {"action": "sweep-refused", "table": table, "code": error.code, "reason": error.message}
-            _log.warning("a table was not swept: nothing is deleted", **facts)
-            report = JobReport(JobOutcome.NOTHING_DUE)
-        self._next_s[table] = now_s + self._planner.intervals_s.get(table, INTERVAL_S_DEFAULT)
+            if isinstance(error, Unavailable):
+                self._next_s[table] = began_s + INTERVAL_S_DEFAULT
+            self._planner.found.pop(table, None)
+            raise
+        interval_s = self._planner.intervals_s.get(table, INTERVAL_S_DEFAULT)
+        self._next_s[table] = began_s + max(interval_s, LOOK_SHARE * (clock() - began_s))
         return report
 
     async def dry_run(self, table: TableName) -> JobReport:
