@@ -22,7 +22,7 @@ from rootline.schemas.object_keys import key_of
 from rootline.schemas.verdict import VerdictKind
 from rootline.workers.app import WorkerService
 from rootline.workers.jobs.job import JobContext, JobOutcome
-from rootline.workers.jobs.sweep_job import FIRST_LOOK_S, sweep_job
+from rootline.workers.jobs.sweep_job import sweep_job
 from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder, data_file
 from tests.workers.racing_reads import BeforeRead
@@ -204,7 +204,7 @@ def test_a_table_that_cannot_be_swept_still_expires_and_the_metrics_tell() -> No
         said = worker.metrics.registry.get_sample_value
         for _ in range(3):
             await lake.append(20)
-            await asyncio.sleep(FIRST_LOOK_S)
+            await asyncio.sleep(WorkerSettings().sweep_delay_s)
             await worker.look_once()
             for _ in range(4):
                 await worker.carry_out_one()

@@ -40,12 +40,8 @@ from rootline.workers.jobs.sweep_reads import (
 )
 
 _REMOVED_AT_ONCE: Final = 500
-FIRST_LOOK_S: Final = 300.0
-"""Seconds that a worker has known a table before it first looks at it."""
 REFUSED_AGAIN_S: Final = 3600.0
 """Until the next look at a table that cannot be swept; what is the reason does not change by itself."""
-LOOK_SHARE: Final = 100
-"""Times as long as a look took, the next one waits at least: one reads every root and leaf that there is."""
 
 
 class Found(NamedTuple):
@@ -162,16 +158,17 @@ class SweepJob:
         self._next_s: dict[TableName, float] = {}
 
     async def run(self, table: TableName) -> JobReport:
-        """As `Job.run`. In a worker a look at a table comes once in an interval, and takes a hundredth of the time."""
+        """As `Job.run`. In a worker a look comes once in an interval, and takes a small share of the time."""
         context = self._context
         if context.now:
             return self._told(table, await self._job.run(table), self._planner)
         if context.remover is None:
             return JobReport(JobOutcome.NOTHING_DUE)
-        began_s, clock = context.environment.monotonic_s(), context.environment.monotonic_s
+        settings, clock = context.settings, context.environment.monotonic_s
+        began_s = clock()
         if table not in self._next_s:  # a process that lives for a moment does not begin with what may wait for days
-            self._next_s[table] = began_s + FIRST_LOOK_S
-            return JobReport(JobOutcome.NOTHING_DUE, again_s=FIRST_LOOK_S)
+            self._next_s[table] = began_s + settings.sweep_delay_s
+            return JobReport(JobOutcome.NOTHING_DUE, again_s=settings.sweep_delay_s)
         if began_s < self._next_s[table]:
             return JobReport(JobOutcome.NOTHING_DUE)
         self._next_s[table] = began_s + REFUSED_AGAIN_S
@@ -179,11 +176,11 @@ class SweepJob:
             report = self._told(table, await self._job.run(table), self._planner)
         except RootlineError as error:
             if isinstance(error, Unavailable):
-                self._next_s[table] = began_s + INTERVAL_S_DEFAULT
+                self._next_s[table] = began_s + self._planner.intervals_s.get(table, INTERVAL_S_DEFAULT)
             self._planner.found.pop(table, None)
             raise
         interval_s = self._planner.intervals_s.get(table, INTERVAL_S_DEFAULT)
-        self._next_s[table] = began_s + max(interval_s, LOOK_SHARE * (clock() - began_s))
+        self._next_s[table] = began_s + max(interval_s, (clock() - began_s) / settings.sweep_time_share)
         return report
 
     async def dry_run(self, table: TableName) -> JobReport:
