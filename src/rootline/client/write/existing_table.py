@@ -1,4 +1,9 @@
-"""Whether a table is there already, with the definition that a caller is about to create it with."""
+"""Whether a table is there already, with the definition that a caller is about to create it with.
+
+Owns: the comparison, and what of it is told. Does not own: creation (`create_table`), definitions
+(`definition_builder`).
+Invariants: what a definition gets when no one says anything about it is no difference.
+"""
 
 from __future__ import annotations
 
