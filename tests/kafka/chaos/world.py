@@ -42,8 +42,8 @@ DRAIN_S = 90.0
 _SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("k", pa.int32())])
 _PROPERTIES = {
     "rootline.flush.data-files": "30",
-    "rootline.expire.every-commits": "20",
-    "rootline.expire.all-versions": "20",
+    "rootline.expire.every-commits": "5",
+    "rootline.expire.all-versions": "5",
     "rootline.sweep.interval-s": "2",
 }
 _SETTINGS = {
@@ -240,7 +240,6 @@ class _World:
             "publish unknown": ledger.unknown,
             "live files": sum(live),
             "expiries": self._logged("expiry committed"),
-            "looks of sweeps": self._logged("no sweep is due") + self._logged("sweep committed"),
             "samples": self._watch.samples,
         }
         return Summary(dict(self._faults.counts), facts)
