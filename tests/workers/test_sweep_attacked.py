@@ -91,6 +91,27 @@ def test_a_live_file_stays_where_the_file_system_lists_its_folder_otherwise_than
     tell(story)
 
 
+def test_what_left_is_refused_under_the_name_that_it_had_not_only_under_the_one_that_is_listed() -> None:
+    async def story(world: SweepWorld) -> None:
+        location = f"data/k=A/{uuid.uuid5(uuid.NAMESPACE_URL, 'left')}.parquet"
+        await world.store.put_if_absent(key_of(world.table, location), b"rows")
+        append = world.append_of(data_file(1).model_copy(update={"location": location}))
+        await world.committed(append)
+        await world.remove_location(location)
+        await world.append("b")
+        await world.expire((await world.head()).header.version)
+
+        def otherwise(page: Listing) -> Listing:
+            return [replace(item, key=ObjectKey(item.key.replace("k=A", "k=a"))) for item in page]
+
+        report = await world.sweep(remover=Listed(world.remover, otherwise))
+        assert [item.kind for item in report.condemned] == ["data-file"]
+        again = append.model_copy(update={"intent_id": "sent again"})
+        assert (await world.decide(again)).code == "file-removed"
+
+    tell(story)
+
+
 def test_a_clock_that_was_a_year_ahead_holds_no_deletion_up() -> None:
     async def story(world: SweepWorld) -> None:
         await world.upload("orphan")

@@ -76,6 +76,7 @@ class Inventory:
         self.kinds, self.lengths, self.stored_ms = columns[:, 0], columns[:, 1], columns[:, 2]
         self._readable = np.zeros(len(order), np.bool_)
         self._expired = np.zeros(len(order), np.bool_)
+        self._spelled: dict[int, set[bytes]] = {}
 
     def reference(self, locations: Iterable[str], *, is_readable: bool) -> None:
         """Note what a root names: one that can be read (`is_readable`), or one that expired and still exists.
@@ -84,10 +85,23 @@ class Inventory:
         listed otherwise than they are named (in other case, normalized, percent-encoded, behind another scheme).
         """
         marks = self._readable if is_readable else self._expired
+        if not is_readable:
+            locations = list(locations)
+            self._note_spellings(locations)
         wanted = np.unique(np.fromiter(map(_name_hash, locations), np.uint64))
         firsts = np.searchsorted(self._names, wanted, "left")
         for first, end in zip(firsts, np.searchsorted(self._names, wanted, "right"), strict=True):
             marks[self._by_name[first:end]] = True
+
+    def _note_spellings(self, locations: Iterable[str]) -> None:
+        """Of what may be condemned at any age: a writer who sends it again names it as its root did."""
+        for location in locations:
+            named = location_hash(location)
+            if self.hashes.index(named) is None:
+                wanted = np.uint64(_name_hash(location))
+                first, end = (int(np.searchsorted(self._names, wanted, side)) for side in ("left", "right"))
+                for at in self._by_name[first:end].tolist():
+                    self._spelled.setdefault(at, set()).add(named)
 
     @property
     def is_referenced(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -105,6 +119,10 @@ class Inventory:
     def hash_of(self, place: int) -> bytes:
         """The hash of its location."""
         return self.hashes.packed[place * HASH_BYTES : (place + 1) * HASH_BYTES]
+
+    def hashes_of(self, place: int) -> set[bytes]:
+        """The hash of its location, and of what expired roots call it otherwise."""
+        return {self.hash_of(place), *self._spelled.get(place, ())}
 
     def holds(self, wanted: bytes) -> int | None:
         """Where an object is by its hash; `None`: it is not stored (any more)."""
@@ -227,7 +245,7 @@ def plan_sweep(
         return found
 
     now = chosen(header.horizon_ms - CLOCKS_APART_MS)
-    condemned = [inventory.hash_of(at) for at in now]
+    condemned = [one for at in now for one in inventory.hashes_of(at)]
     done = [is_done(page, inventory, has_exports=has_exports) for page in pages]
     replaces, named = _replaced(header.condemned, pages, done, condemned, horizon_ms, limits, store_ms)
     is_rising = horizon_ms > header.horizon_ms and bool(chosen(store_ms - limits.orphan_age_ms - CLOCKS_APART_MS))
