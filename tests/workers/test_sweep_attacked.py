@@ -179,6 +179,27 @@ def test_a_table_with_the_same_uuid_may_be_an_export_that_was_adopted_so_nothing
     tell(story)
 
 
+def test_a_look_that_comes_too_early_says_when_to_come_again_so_that_an_idle_table_is_not_forgotten() -> None:
+    async def story(world: SweepWorld) -> None:
+        await world.upload("orphan")
+        await world.append("a")
+        await world.later(9)
+        await world.append("b")
+        job = world.job(now=False)
+        waits: list[float | None] = []
+        for _ in range(8):
+            report = await job.run(world.table)
+            waits.append(report.again_s)
+            if report.outcome is JobOutcome.REMOVED:
+                break
+            early = await job.run(world.table)
+            assert early.again_s is not None
+            await world.pause(max(report.again_s or 0, early.again_s))
+        assert not await world.has("orphan"), waits
+
+    tell(story)
+
+
 def test_a_live_location_that_an_intent_condemned_all_the_same_is_never_deleted() -> None:
     """A foreign sweep says that it read what it did not: the check at deletion is the last one, and is enough."""
 

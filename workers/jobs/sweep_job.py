@@ -168,9 +168,8 @@ class SweepJob:
         began_s = clock()
         if table not in self._next_s:  # a process that lives for a moment does not begin with what may wait for days
             self._next_s[table] = began_s + settings.sweep_delay_s
-            return JobReport(JobOutcome.NOTHING_DUE, again_s=settings.sweep_delay_s)
         if began_s < self._next_s[table]:
-            return JobReport(JobOutcome.NOTHING_DUE)
+            return JobReport(JobOutcome.NOTHING_DUE, again_s=self._next_s[table] - began_s)
         self._next_s[table] = began_s + REFUSED_AGAIN_S
         try:
             report = self._told(table, await self._job.run(table), self._planner)
