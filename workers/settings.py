@@ -29,7 +29,7 @@ class WorkerSettings(BaseSettings):
     sweep_delay_s: float = Field(
         default=300.0, ge=0, description="How long a worker has known a table before it first sweeps it."
     )
-    sweep_time_share: float = Field(
+    sweep_time_share_max: float = Field(
         default=0.01, gt=0, le=1, description="Share of the time that sweeps of one table take at most."
     )
     leaf_cache_bytes_max: int = Field(

@@ -104,7 +104,7 @@ class Process:
                     poll_interval_s_max=1.0,
                     verdict_timeout_s=5.0,
                     sweep_delay_s=0.1,
-                    sweep_time_share=1.0,
+                    sweep_time_share_max=1.0,
                 ),
             )
         world.trace.note(name, "starts")

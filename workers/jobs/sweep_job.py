@@ -179,7 +179,7 @@ class SweepJob:
             self._planner.found.pop(table, None)
             raise
         interval_s = self._planner.intervals_s.get(table, INTERVAL_S_DEFAULT)
-        self._next_s[table] = began_s + max(interval_s, (clock() - began_s) / settings.sweep_time_share)
+        self._next_s[table] = began_s + max(interval_s, (clock() - began_s) / settings.sweep_time_share_max)
         return report
 
     async def dry_run(self, table: TableName) -> JobReport:
