@@ -61,6 +61,7 @@ WORKERS: dict[str, tuple[str, ...]] = {
     "rootline_worker_failures_total": ("code",),
     "rootline_worker_tasks_running": ("kind",),
     "rootline_worker_last_success_timestamp_seconds": ("kind",),
+    "rootline_worker_last_change_timestamp_seconds": ("kind",),
     "rootline_worker_task_seconds": ("kind",),
     "rootline_worker_leaves_committed_total": ("kind",),
     "rootline_worker_entries_moved_total": ("kind",),
