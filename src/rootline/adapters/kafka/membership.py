@@ -37,6 +37,7 @@ from rootline.adapters.kafka.frontier.records import Recorded, read_frontiers
 from rootline.adapters.kafka.frontier.take_over import assigned_with, take_over
 from rootline.adapters.kafka.group_offsets import group_memory, membership_of, write_bookmark
 from rootline.adapters.kafka.log_errors import log_unavailable
+from rootline.adapters.kafka.parking.found_again import with_names_found_again
 from rootline.adapters.kafka.parking.records import ParkingRecord
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.start_rules import (
@@ -308,6 +309,7 @@ class KafkaMembership:
             for at in partitions
         ]
         starts = starts_of(self._topic, log, memory.bookmark, facts)
+        recorded = await with_names_found_again(self._settings, log, recorded, facts)
         if memory.bookmark != log:
             await write_bookmark(self._settings, consumer, log, generation=self.generation)
         poison_candidates = poison_candidates_of(facts)
