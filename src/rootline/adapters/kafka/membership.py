@@ -33,11 +33,11 @@ from rootline.adapters.kafka.clients import (
 )
 from rootline.adapters.kafka.frontier.answers import AnswerRecord
 from rootline.adapters.kafka.frontier.keeper import FrontierKeeper
+from rootline.adapters.kafka.frontier.names_found_again import with_names_found_again
 from rootline.adapters.kafka.frontier.records import Recorded, read_frontiers
 from rootline.adapters.kafka.frontier.take_over import assigned_with, take_over
 from rootline.adapters.kafka.group_offsets import group_memory, membership_of, write_bookmark
 from rootline.adapters.kafka.log_errors import log_unavailable
-from rootline.adapters.kafka.parking.found_again import with_names_found_again
 from rootline.adapters.kafka.parking.records import ParkingRecord
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.start_rules import (

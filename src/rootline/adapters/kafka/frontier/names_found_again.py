@@ -1,7 +1,7 @@
 """Parked records whose names are gone, because the frontiers' topic was deleted or emptied: named again by themselves.
 
 Owns: noticing that names are missing, and making them again from the parked topic. Does not own: names as they are
-written (`records`), reading what is named (`parked_topic`).
+written (`parking/records`), reading what is named (`parking/parked_topic`).
 Invariants: a partition that the group has read has a record of names, perhaps of none; where it has not, nothing of its
 parked records is passed over in silence: a table is given again what was decided, rather than never what was not.
 """
