@@ -84,11 +84,17 @@ def _carries(*names: str) -> frozenset[str]:
 
 
 SHAPES: Final[Mapping[IntentKind, KindShape]] = {
-    IntentKind.APPEND: KindShape(_carries("add_data_files", "add_manifests")),
+    IntentKind.APPEND: KindShape(
+        _carries("add_data_files", "add_manifests", "definition"),
+        must_carry=_carries("add_data_files", "add_manifests"),
+    ),
     IntentKind.REMOVE: KindShape(_carries("remove_files")),
-    IntentKind.OVERWRITE: KindShape(_carries("add_data_files", "add_manifests", "remove_files")),
+    IntentKind.OVERWRITE: KindShape(
+        _carries("add_data_files", "add_manifests", "remove_files", "definition"),
+        must_carry=_carries("add_data_files", "add_manifests", "remove_files"),
+    ),
     IntentKind.ROW_DELTA: KindShape(
-        _carries("add_data_files", "add_equality_deletes", "add_vectors", "add_manifests"),
+        _carries("add_data_files", "add_equality_deletes", "add_vectors", "add_manifests", "definition"),
         must_carry=_carries("add_equality_deletes", "add_vectors", "add_manifests"),
     ),
     IntentKind.CREATE: KindShape(_carries("definition", "adopt"), must_carry=_carries("definition")),

@@ -26,6 +26,7 @@ from rootline.tree.draft.root_room import check_room
 from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.intents.fast_append import fast_append_row
 from rootline.tree.intents.kinds import KINDS
+from rootline.tree.intents.redefinition import redefinition
 from rootline.tree.ledger.contents import ContentDraft
 from rootline.tree.ledger.ledger import (
     VERSION_FORGOTTEN,
@@ -141,13 +142,18 @@ class Decisions:
         judge = KINDS[intent.kind].judge
         if draft is None or judge is None:
             raise Invalid("table-exists", f"{self.table} exists already")
-        _check_shared(draft, self.table, intent)
+        _check_uuid(draft, self.table, intent)
         draft.appended_ms = record.appended_ms
-        needs = files_to_verify(draft, intent, self._fetched)
+        redefined = redefinition(draft, intent)
+        seen = draft if redefined is None else redefined.seen(draft)
+        _check_shared(seen, intent)
+        needs = files_to_verify(seen, intent, self._fetched)
         if needs is not None:
             return needs
-        change = judge(draft, intent, self._fetched)
+        change = judge(seen, intent, self._fetched)
         if isinstance(change, Change):
+            if redefined is not None:
+                change = redefined.with_change(draft, change)
             check_room(draft, change)
             if draft.sweeps:
                 check_not_condemned(draft, [item.location for item in change.objects])
@@ -194,14 +200,18 @@ def _begun(table: TableName, intent: Intent, fetched: FetchedObjects) -> Beginni
     return begin(intent, fetched)
 
 
-def _check_shared(draft: Draft, table: TableName, intent: Intent) -> None:
-    """The rules that all kinds share on a table that is there. Raises `Invalid`."""
+def _check_uuid(draft: Draft, table: TableName, intent: Intent) -> None:
     definition = draft.definition
     if intent.table_uuid is not None and intent.table_uuid.int != definition.table_uuid.int:
         raise Invalid(
             "table-uuid-mismatch",
             f"{table} has uuid {definition.table_uuid}, the intent names {intent.table_uuid}",
         )
+
+
+def _check_shared(draft: Draft, intent: Intent) -> None:
+    """The rules that all kinds share on a table that is there. Raises `Invalid`."""
+    definition = draft.definition
     if intent.schema_id is not None and intent.schema_id != definition.current_schema_id:
         definition.schema_by_id(intent.schema_id)
     if intent.summary:
