@@ -15,6 +15,7 @@ import pytest
 from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, LongType
 
 from rootline import Invalid, connect
+from rootline.client.change import merged_rows
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 
@@ -155,6 +156,9 @@ def test_pythons_own_numbers_widen_a_column_only_if_they_must(table: TableHandle
         (pa.table({"id": pa.array([2], pa.int32()), "price": [{"eur": 1}]}), "rows-invalid", "column price"),
         (pa.table({"id": pa.array([None], pa.int32()), "gate": ["B"]}), "rows-invalid", "column id"),
         ([{"id": 2, "gate": None}], "definition-invalid", "column gate"),
+        (pa.table({"id": pa.array([2], pa.int32()), "": [1]}), "definition-invalid", "name"),
+        (pa.table({"id": pa.array([2], pa.int32()), "s": [[{}]]}), "definition-invalid", "s.element is a struct"),
+        (pa.table({"id": pa.array([2], pa.int32()), "at": [{"x": 1, "": 1}]}), "definition-invalid", "name"),
         (pa.table({"id": pa.array([2], pa.int32()), "big": pa.array([1], pa.uint64())}), "definition-invalid", "big"),
         (pa.table({"id": pa.array([2], pa.int32()), "at": [{"x": 1, "y": None}]}), "definition-invalid", "at.y"),
     ],
@@ -233,6 +237,17 @@ def test_of_many_who_bring_a_column_at_once_everyones_rows_get_in_once(
     schema = table.definition().schema
     assert len(schema.fields) == len(COLUMNS) + (1 if is_same else writers)
     assert len({field.field_id for field in schema.fields}) == len(schema.fields)
+
+
+def test_columns_that_no_intent_can_hold_are_refused_before_anything_is_stored(
+    tmp_path: Path, table: TableHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merged_rows, "CHANGES_CHARS_MAX", 2_000)
+    before = stored(tmp_path)
+    with pytest.raises(Invalid, match="leave columns out") as refused:
+        table.append([{"id": 2, **{f"column_{number}": 1 for number in range(50)}}], merge_schema=True)
+    assert refused.value.code == "intent-too-large"
+    assert stored(tmp_path) == before
 
 
 def test_it_is_asked_for_with_true_or_false(table: TableHandle) -> None:

@@ -32,11 +32,10 @@ from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedManifest, Intent, IntentKind, VersionReference
 from rootline.schemas.statistics import FieldStatistics
-from rootline.schemas.table_definition import PartitionSpec, SortOrder, TableDefinition
+from rootline.schemas.table_definition import PartitionSpec, SortField, SortOrder, TableDefinition
 from rootline.tree.draft import version_difference
 from rootline.tree.evolution.changes import DefinitionChanges, schema_changes
 from rootline.tree.evolution.evolution_rules import placed_fields
-from rootline.tree.evolution.evolve import evolved
 from rootline.tree.evolution.restored import restored_definition
 from rootline.tree.state.table_state import TableState
 from tests.tree.tables import Lake, append, as_existing, create, data_file, intent, remove, removed
@@ -302,8 +301,27 @@ def test_a_restore_among_other_intents_of_its_batch_is_as_if_it_had_come_alone()
     assert sorted(statistics(one.head)) == ["data/a.parquet", "data/b.parquet", "data/e.parquet"]
 
 
-def test_a_definition_that_a_table_cannot_go_back_to_leaves_it_as_it_is() -> None:
-    elsewhere = replace(START, schemas=(Schema(NestedField(1, "id", StringType(), required=True), schema_id=0),))
-    with pytest.raises((Invalid, KeyError)):
-        evolved(START, DefinitionChanges(None, tuple(schema_changes(elsewhere.schema))))
+def test_a_table_that_has_the_definition_of_then_stays_as_it_is() -> None:
     assert restored_definition(START, START) is START
+
+
+def test_the_default_spec_and_order_of_then_are_the_defaults_again() -> None:
+    columns = (*START.schema.fields, NestedField(11, "day", IntegerType(), required=False))
+    now = replace(
+        START,
+        schemas=(*START.schemas, Schema(*columns, schema_id=1, identifier_field_ids=[1])),
+        current_schema_id=1,
+        partition_specs=(*START.partition_specs, PartitionSpec(1, (11,))),
+        default_spec_id=1,
+        sort_orders=(*START.sort_orders, SortOrder(1, (SortField(11),))),
+        default_sort_order_id=1,
+        last_column_id=11,
+    )
+    after = restored_definition(now, START)
+    assert (after.default_spec_id, after.default_sort_order_id, after.current_schema_id) == (0, 0, 0)
+    assert (after.partition_specs, after.sort_orders) == (now.partition_specs, now.sort_orders)
+    again = restored_definition(after, now)
+    assert (again.default_spec_id, again.default_sort_order_id, again.current_schema_id) == (1, 1, 1)
+    removed_since = replace(now, partition_specs=now.partition_specs[1:])
+    with pytest.raises(Invalid, match="partitioned by it"):
+        restored_definition(removed_since, START)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -27,7 +28,7 @@ from rootline.client.write.append_files import write_and_store
 from rootline.client.write.given_rows import GivenRows
 from rootline.client.write.merged_schema import merged_schema
 from rootline.client.write.new_files import for_intent
-from rootline.schemas.errors import Internal
+from rootline.schemas.errors import Internal, Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.schemas.root_header import RootHeader
@@ -35,6 +36,9 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.root_reader import read_definition
 from rootline.tree.evolution.changes import DefinitionChanges
 from rootline.tree.evolution.evolve import evolved
+
+CHANGES_CHARS_MAX: Final = 400_000
+"""Of the changes of a definition: the files of the same intent need the rest of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,12 @@ def plan_of_changes(definition: TableDefinition, changes: DefinitionChanges | No
     if changes is None:
         return MergePlan(definition)
     text = changes.to_json()
+    if len(text) > CHANGES_CHARS_MAX:
+        raise Invalid(
+            "intent-too-large",
+            f"the table's columns and the new ones take {len(text):,} characters, of {CHANGES_CHARS_MAX:,} that an "
+            "intent can hold beside its files: leave columns out, or put them into a map",
+        )
     return MergePlan(evolved(definition, DefinitionChanges.from_json(text)), text)
 
 

@@ -20,12 +20,14 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
+from rootline.client import checks
 from rootline.client.write.arrow_schema import iceberg_type
 from rootline.schemas.errors import Invalid
 from rootline.storage.rows.arrow_types import arrow_type_of
 from rootline.storage.rows.exact_cast import exactly
 from rootline.tree.evolution.evolution_rules import may_become
 
+_CODE: Final = "definition-invalid"
 _MISFITS: Final = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
 
 
@@ -73,7 +75,9 @@ class _Merge:
                 merged = self._type(field.field_type, kind, values, f"{path}{field.name}")
             found.append(field if merged is field.field_type else field.model_copy(update={"field_type": merged}))
         for name, (kind, _) in given.items():
-            new = iceberg_type(kind, f"{path}{name}", self._ids)
+            where = f"{path}{checks.column_name(name, _CODE)}"
+            new = iceberg_type(kind, where, self._ids)
+            _check_members(new, where)
             found.append(NestedField(next(self._ids), name, new, required=False))
         is_same = len(found) == len(wanted.fields) and all(map(_is, found, wanted.fields))
         return wanted if is_same else StructType(*found)
@@ -99,6 +103,19 @@ class _Merge:
                 return wanted
             return MapType(wanted.key_id, wanted.key_type, wanted.value_id, value, value_required=wanted.value_required)
         return wanted
+
+
+def _check_members(kind: IcebergType, where: str) -> None:
+    """Refuses a struct without members: files have no place for it."""
+    if isinstance(kind, StructType):
+        if not kind.fields:
+            raise Invalid(_CODE, f"column {where} is a struct without members; leave it out until it has some")
+        for field in kind.fields:
+            _check_members(field.field_type, f"{where}.{field.name}")
+    elif isinstance(kind, ListType):
+        _check_members(kind.element_type, f"{where}.element")
+    elif isinstance(kind, MapType):
+        _check_members(kind.value_type, f"{where}.value")
 
 
 def _primitive(wanted: PrimitiveType, given: pa.DataType, values: pa.Array | None, where: str) -> PrimitiveType:

@@ -13,21 +13,23 @@ is current again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.evolution.changes import DefinitionChange, DefinitionChanges, SetCurrentSchema, schema_changes
-from rootline.tree.evolution.evolution_rules import Placed, known_fields, placed_fields
+from rootline.tree.evolution.evolution_rules import Placed, check_evolution, known_fields, placed_fields
 from rootline.tree.evolution.evolve import evolved
+from rootline.tree.proof.definition_rules import check_definition
 
 
 def restored_definition(now: TableDefinition, then: TableDefinition) -> TableDefinition:
     """`now` with the schema of `then`, an earlier definition of the table; `now` itself if it has that.
 
-    Properties stay as they are now: they say how the table is kept, not what is in it.
+    The default spec and sort order of then are the defaults again, if the table still has them. Properties stay as they
+    are now: they say how the table is kept, not what is in it.
 
     Raises:
         Invalid: `evolution-illegal`, `definition-invalid`, naming the column.
@@ -37,7 +39,22 @@ def restored_definition(now: TableDefinition, then: TableDefinition) -> TableDef
     changes: tuple[DefinitionChange, ...] = tuple(schema_changes(schema))
     if any(known is schema for known in now.schemas):
         changes = (SetCurrentSchema(schema.schema_id),)
-    return evolved(now, DefinitionChanges(None, changes))
+    after = evolved(_with_defaults(now, then), DefinitionChanges(None, changes))
+    if after == now:
+        return now
+    check_definition(after)
+    check_evolution(now, after)
+    return after
+
+
+def _with_defaults(now: TableDefinition, then: TableDefinition) -> TableDefinition:
+    """`now` writing by the spec and in the order of `then`: they are made of columns that are there again."""
+    spec_id, order_id = then.default_spec_id, then.default_sort_order_id
+    if all(spec.spec_id != spec_id for spec in now.partition_specs):
+        spec_id = now.default_spec_id
+    if all(order.order_id != order_id for order in now.sort_orders):
+        order_id = now.default_sort_order_id
+    return replace(now, default_spec_id=spec_id, default_sort_order_id=order_id)
 
 
 def _restored_schema(now: TableDefinition, then: TableDefinition) -> Schema:
