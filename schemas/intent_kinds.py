@@ -120,5 +120,7 @@ SHAPES: Final[Mapping[IntentKind, KindShape]] = {
     IntentKind.ALTER: KindShape(_carries("definition")),
     IntentKind.SWEEP: KindShape(_carries("page"), must_name=_MADE_FROM, is_maintenance=True),
 }
+CHANGING_KINDS: Final = frozenset({IntentKind.ALTER, IntentKind.APPEND, IntentKind.OVERWRITE, IntentKind.ROW_DELTA})
+"""The kinds whose `definition` holds changes; another's is a definition."""
 MAINTENANCE_KINDS: Final = frozenset(kind for kind, shape in SHAPES.items() if shape.is_maintenance)
 """The kinds of workers."""

@@ -63,9 +63,8 @@ class TableHandle(TableHistory):
         Args:
             data: a data frame of pandas or Polars, any rows of Arrow, a list of dicts, a dict of columns.
                 Columns are found by name; values of another type are cast where none of them changes.
-            merge_schema: add columns that the table lacks, in structs, lists and maps too, and widen types (int to
-                long, float to double, decimals), in the same commit. Columns of Python's own numbers become wider
-                only if a value needs it. Without it, rows with other columns are refused.
+            merge_schema: add columns that the table lacks, at every depth, and widen types (int to long, float to
+                double, decimals), in the same commit; for Python's own numbers only if a value needs it.
             timeout_s: how many seconds to wait for the verdict.
             target_file_size_bytes: about how large a data file gets.
             summary: text to text, kept in the snapshot.
@@ -74,8 +73,7 @@ class TableHandle(TableHistory):
             The commit that added the rows.
 
         Raises:
-            Invalid: `rows-invalid`, or the intent was rejected; with `merge_schema` also `evolution-illegal` and
-                `definition-invalid`, before anything is stored.
+            Invalid: `rows-invalid`, `definition-invalid` of a new column, or the intent was rejected.
             OutcomeUnknown: `verdict-timeout`; the rows may still be committed. Appending the same data again may
                 double them: where that matters, publish with a `producer` and keep its receipt.
 
@@ -227,7 +225,6 @@ class TableHandle(TableHistory):
 
         options = ChangeOptions.of(isolation, timeout_s, target_file_size_bytes, summary)
         rows, by, merges = GivenRows.of(data), checks.filter_text(where), checks.truth(merge_schema, "merge_schema")
-        self._known = None if merges else self._known
         return self._changing(
             lambda session: overwrite_rows(session, self._lake.stamp, self.name, rows, by, options, merge_schema=merges)
         )

@@ -157,7 +157,7 @@ def test_pythons_own_numbers_widen_a_column_only_if_they_must(table: TableHandle
         (pa.table({"id": pa.array([None], pa.int32()), "gate": ["B"]}), "rows-invalid", "column id"),
         ([{"id": 2, "gate": None}], "definition-invalid", "column gate"),
         (pa.table({"id": pa.array([2], pa.int32()), "": [1]}), "definition-invalid", "name"),
-        (pa.table({"id": pa.array([2], pa.int32()), "s": [[{}]]}), "definition-invalid", "s.element is a struct"),
+        (pa.table({"id": pa.array([2], pa.int32()), "s": [[{}]]}), "definition-invalid", "s.element: a struct without"),
         (pa.table({"id": pa.array([2], pa.int32()), "at": [{"x": 1, "": 1}]}), "definition-invalid", "name"),
         (pa.table({"id": pa.array([2], pa.int32()), "big": pa.array([1], pa.uint64())}), "definition-invalid", "big"),
         (pa.table({"id": pa.array([2], pa.int32()), "at": [{"x": 1, "y": None}]}), "definition-invalid", "at.y"),

@@ -77,7 +77,6 @@ class _Merge:
         for name, (kind, _) in given.items():
             where = f"{path}{checks.column_name(name, _CODE)}"
             new = iceberg_type(kind, where, self._ids)
-            _check_members(new, where)
             found.append(NestedField(next(self._ids), name, new, required=False))
         is_same = len(found) == len(wanted.fields) and all(map(_is, found, wanted.fields))
         return wanted if is_same else StructType(*found)
@@ -103,19 +102,6 @@ class _Merge:
                 return wanted
             return MapType(wanted.key_id, wanted.key_type, wanted.value_id, value, value_required=wanted.value_required)
         return wanted
-
-
-def _check_members(kind: IcebergType, where: str) -> None:
-    """Refuses a struct without members: files have no place for it."""
-    if isinstance(kind, StructType):
-        if not kind.fields:
-            raise Invalid(_CODE, f"column {where} is a struct without members; leave it out until it has some")
-        for field in kind.fields:
-            _check_members(field.field_type, f"{where}.{field.name}")
-    elif isinstance(kind, ListType):
-        _check_members(kind.element_type, f"{where}.element")
-    elif isinstance(kind, MapType):
-        _check_members(kind.value_type, f"{where}.value")
 
 
 def _primitive(wanted: PrimitiveType, given: pa.DataType, values: pa.Array | None, where: str) -> PrimitiveType:

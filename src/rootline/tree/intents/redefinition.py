@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
+from rootline.schemas.intent_kinds import CHANGING_KINDS
 from rootline.schemas.root_header import DefinitionReference
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.change import Change
@@ -57,7 +58,7 @@ def redefinition(draft: Draft, intent: Intent) -> Redefinition | None:
             made for another definition.
 
     """
-    if intent.definition is None:
+    if intent.definition is None or intent.kind not in CHANGING_KINDS:
         return None
     changes = DefinitionChanges.from_json(intent.definition)
     before = draft.definition
@@ -71,10 +72,15 @@ def redefinition(draft: Draft, intent: Intent) -> Redefinition | None:
     after = evolved(before, changes)
     if after is before:
         return None
-    if changes.replaces is None and after.schemas != before.schemas:
+    if changes.replaces is None and _numbered(after) != _numbered(before):
         raise Invalid(
             "definition-invalid",
-            "definition changes: those that add a schema need replaces-definition, the SHA-256 of the definition that "
-            "they were made for, because ids of columns follow from it",
+            "definition changes: those that add a schema, a partition spec or a sort order need replaces-definition, "
+            "the SHA-256 of the definition that they were made for, because ids follow from it",
         )
     return Redefinition.of(intent, after)
+
+
+def _numbered(definition: TableDefinition) -> tuple[int, ...]:
+    """How many there are of what gets an id when it is added."""
+    return len(definition.schemas), len(definition.partition_specs), len(definition.sort_orders)
