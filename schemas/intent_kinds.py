@@ -87,11 +87,17 @@ def _carries(*names: str) -> frozenset[str]:
 
 
 SHAPES: Final[Mapping[IntentKind, KindShape]] = {
-    IntentKind.APPEND: KindShape(_carries("add_data_files", "add_manifests")),
+    IntentKind.APPEND: KindShape(
+        _carries("add_data_files", "add_manifests", "definition"),
+        must_carry=_carries("add_data_files", "add_manifests"),
+    ),
     IntentKind.REMOVE: KindShape(_carries("remove_files")),
-    IntentKind.OVERWRITE: KindShape(_carries("add_data_files", "add_manifests", "remove_files")),
+    IntentKind.OVERWRITE: KindShape(
+        _carries("add_data_files", "add_manifests", "remove_files", "definition"),
+        must_carry=_carries("add_data_files", "add_manifests", "remove_files"),
+    ),
     IntentKind.ROW_DELTA: KindShape(
-        _carries("add_data_files", "add_equality_deletes", "add_vectors", "add_manifests"),
+        _carries("add_data_files", "add_equality_deletes", "add_vectors", "add_manifests", "definition"),
         must_carry=_carries("add_equality_deletes", "add_vectors", "add_manifests"),
     ),
     IntentKind.CREATE: KindShape(_carries("definition", "adopt"), must_carry=_carries("definition")),
@@ -119,5 +125,7 @@ SHAPES: Final[Mapping[IntentKind, KindShape]] = {
     IntentKind.PURGE: KindShape(_carries(), must_name=_WHICH_TABLE),
     IntentKind.SWEEP: KindShape(_carries("page"), must_name=_MADE_FROM, is_maintenance=True),
 }
+CHANGING_KINDS: Final = frozenset({IntentKind.ALTER, IntentKind.APPEND, IntentKind.OVERWRITE, IntentKind.ROW_DELTA})
+"""The kinds whose `definition` holds changes; another's is a definition."""
 MAINTENANCE_KINDS: Final = frozenset(kind for kind, shape in SHAPES.items() if shape.is_maintenance)
 """The kinds of workers."""

@@ -68,12 +68,12 @@ WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
     Lake.producer: {"writer_id": [*TEXT, ""]},
     Lake.async_producer: {"writer_id": [*TEXT, ""]},
     Lake.close: {"patience_s": SECONDS},
-    TableHandle.append: {"data": ROWS, **SIZE, **SECONDS_AND_SUMMARY},
+    TableHandle.append: {"data": ROWS, "merge_schema": TRUTH, **SIZE, **SECONDS_AND_SUMMARY},
     TableHandle.add_files: {"files": FILES, **SECONDS_AND_SUMMARY},
     TableHandle.write_leaves: {"files": FILES, "spec_id": WHOLE},
     TableHandle.overwrite: {
         "data": [wrong for wrong in ROWS if wrong != []], "where": [*TEXT, "id >"],
-        "isolation": [5, None, "x", [], ODD],
+        "isolation": [5, None, "x", [], ODD], "merge_schema": TRUTH,
         **SIZE, **SECONDS_AND_SUMMARY,
     },
     TableHandle.delete_where: {

@@ -66,8 +66,8 @@ class Reference:
             self.tags.pop(intent.ref.tag or "", None)
             if intent.ref.version is not None:
                 self.tags[intent.ref.tag or ""] = intent.ref.version
-        if intent.kind is IntentKind.ALTER:
-            self.definitions.append(intent.definition or "")
+        if intent.definition is not None and intent.kind is not IntentKind.CREATE:
+            self.definitions.append(intent.definition)
         for removed in intent.remove_files:
             del self.files[removed.location]
         for vector in intent.add_vectors:

@@ -280,10 +280,12 @@ class Writer:
         return self._intent(IntentKind.TAG, ref=VersionReference(version=wanted, tag=tag, seen_version=seen))
 
     def _alter(self, view: TableState) -> Intent:
-        """A column more; whoever changed the definition since makes it a rejection."""
+        """A column more, half of the time with files; whoever changed the definition since makes it a rejection."""
         more = NestedField(view.definition.last_column_id + 1, self._fresh("column"), LongType(), required=False)
         schema = Schema(*view.definition.schema.fields, more, schema_id=0)
         changes = DefinitionChanges(view.header.definition.digest, tuple(schema_changes(schema)))
+        if self.minted % 2:
+            return self._intent(IntentKind.APPEND, add_data_files=self._files(1), definition=changes.to_json())
         return self._intent(IntentKind.ALTER, definition=changes.to_json())
 
     def _intent(self, kind: IntentKind, **cargo: object) -> Intent:

@@ -248,6 +248,7 @@ class Lake:
             {at: self.vectors.get(VectorAt(at.location, at.offset)) for at in needs.vectors},
             roots={version: self.states[version].root for version in needs.versions},
             kept={page: self.kept.get(page) for page in needs.kept},
+            definitions={named: TableDefinition.from_json(self.objects[named.location]) for named in needs.definitions},
         )
 
     def vector(

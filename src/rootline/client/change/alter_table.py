@@ -229,6 +229,22 @@ class _Edited:
     table_metadata: _Metadata
 
 
+def union_changes(
+    table: TableName, schema: Schema, definition: TableDefinition, digest: bytes
+) -> DefinitionChanges | None:
+    """What adds the columns of `schema` to `definition`, and widens its own; `None` when nothing does.
+
+    Raises:
+        Invalid: `evolution-illegal`, `definition-invalid`, naming the column.
+
+    """
+
+    def unpublished(_: TableChange) -> None:
+        return None
+
+    return TableChange(table, unpublished).union_by_name(schema).changes_of(definition, digest)
+
+
 async def commit_change(
     session: Session, stamp: WriterStamp, change: TableChange, *, timeout_s: float
 ) -> Commit | None:

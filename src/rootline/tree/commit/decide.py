@@ -28,6 +28,7 @@ from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.intents.create import create_again
 from rootline.tree.intents.fast_append import fast_append_row
 from rootline.tree.intents.kinds import KINDS
+from rootline.tree.intents.redefinition import redefinition
 from rootline.tree.ledger.contents import ContentDraft
 from rootline.tree.ledger.ledger import (
     VERSION_FORGOTTEN,
@@ -164,13 +165,17 @@ class Decisions:
         if judge is None:
             raise Invalid("table-exists", f"{self.table} exists already")
         check_of_tombstone(draft, intent)
-        _check_shared(draft, intent)
         draft.appended_ms = record.appended_ms
-        needs = files_to_verify(draft, intent, self._fetched)
+        redefined = redefinition(draft, intent)
+        seen = draft if redefined is None else redefined.seen(draft)
+        _check_shared(seen, intent)
+        needs = files_to_verify(seen, intent, self._fetched)
         if needs is not None:
             return needs
-        change = judge(draft, intent, self._fetched)
+        change = judge(seen, intent, self._fetched)
         if isinstance(change, Change):
+            if redefined is not None:
+                change = redefined.with_change(draft, change)
             check_room(draft, change)
             if draft.sweeps:
                 check_not_condemned(draft, [item.location for item in change.objects])

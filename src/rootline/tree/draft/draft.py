@@ -9,6 +9,7 @@ sequence numbers are handed out one by one, row ids only forward.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from dataclasses import replace
 from typing import Final
 
@@ -192,6 +193,12 @@ class Draft:
         """Snapshot id and sequence numbers of what the intent with that sequence number did."""
         return quick_version_info(status, self.snapshot_id, number, number)
 
+    def under(self, definition: TableDefinition, carried: CarriedFields) -> Draft:
+        """This draft as an intent sees it that changes the definition; to look at only, `self` stays as it is."""
+        seen = copy(self)
+        seen.definition, seen.codec, seen.carried = definition, EntryCodec.of_definition(definition), carried
+        return seen
+
     def find(self, place: EntryPlace) -> Live | None:
         """The live entry at `place`, as the accepted intents left it."""
         row = self.rows.at(place)
@@ -252,6 +259,8 @@ class Draft:
         self.sequence_number = number = SequenceNumber(self.sequence_number + 1)
         self.effect |= change.effect
         self.changes.append(change)
+        if change.definition is not None:
+            self._redefine(change.definition)
         if change.removed or change.replaced:
             self.removals = removals_after(self.removals, change, number, self.definition, self.codec.statistics)
         for live in change.removed:
@@ -280,8 +289,6 @@ class Draft:
             self.condemned = change.condemned
         if change.kept is not None:
             self.kept = change.kept[0] if change.kept else None
-        if change.definition is not None:
-            self._redefine(change.definition)
         return number
 
     def accept_row(self, row: Row) -> SequenceNumber:

@@ -73,6 +73,14 @@ def placed_fields(schema: Schema) -> dict[int, Placed]:
     return found
 
 
+def known_fields(definition: TableDefinition) -> dict[int, Placed]:
+    """Field id → the field as it is, or as it was last."""
+    ever: dict[int, Placed] = {}
+    for schema in (*definition.schemas, definition.schema):
+        ever.update(placed_fields(schema))
+    return ever
+
+
 def may_become(old: IcebergType, new: IcebergType) -> bool:
     """Whether a column of type `old` may have type `new`, by the specification's promotions."""
     if isinstance(old, DecimalType) and isinstance(new, DecimalType):
@@ -99,10 +107,7 @@ def _children(placed: Placed) -> Iterator[Placed]:
 def _faults(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
     yield from _of_identity(before, after)
     now = placed_fields(before.schema)
-    ever: dict[int, Placed] = {}
-    for schema in before.schemas:
-        ever.update(placed_fields(schema))
-    ever.update(now)
+    ever = known_fields(before)
     known = {schema.schema_id for schema in before.schemas}
     for schema in after.schemas:
         if schema.schema_id not in known or schema.schema_id == after.current_schema_id != before.current_schema_id:
@@ -136,7 +141,8 @@ def _of_schema(
         if known is None:
             yield from _of_new(name, placed, then, ever, last_column_id)
         else:
-            yield from _of_known(name, placed, known, is_back=field_id not in now)
+            comes_alone = placed.parent == _TOP or placed.parent in now
+            yield from _of_known(name, placed, known, is_back=field_id not in now and comes_alone)
     for field_id, placed in now.items():
         if placed.key_of is not None and placed.key_of in then and field_id not in then:
             yield f"column {placed.name!r} (id {field_id}) is part of a map's key, and keys cannot change"

@@ -32,6 +32,7 @@ def fast_append_row(draft: Draft, intent: Intent) -> Row | None:
         or intent.isolation is not Isolation.SNAPSHOT
         or intent.summary
         or intent.add_manifests
+        or intent.definition is not None
     ):
         return None
     definition, codec, file = draft.definition, draft.codec, files[0]
