@@ -32,6 +32,7 @@ class IntentKind(StrEnum):
     EXPIRE = "expire"
     SWEEP = "sweep"
     ALTER = "alter"
+    CONVERT_EQUALITY_DELETES = "convert_equality_deletes"
 
 
 class Names(Enum):
@@ -113,6 +114,12 @@ SHAPES: Final[Mapping[IntentKind, KindShape]] = {
     ),
     IntentKind.ALTER: KindShape(_carries("definition")),
     IntentKind.SWEEP: KindShape(_carries("page"), must_name=_MADE_FROM, is_maintenance=True),
+    IntentKind.CONVERT_EQUALITY_DELETES: KindShape(
+        _carries("remove_files", "add_vectors", "replaces"),
+        must_carry=_carries("remove_files"),
+        must_name={**_MADE_FROM, "read_sequence_number": "a file that came later was not read"},
+        is_maintenance=True,
+    ),
 }
 MAINTENANCE_KINDS: Final = frozenset(kind for kind, shape in SHAPES.items() if shape.is_maintenance)
 """The kinds of workers."""

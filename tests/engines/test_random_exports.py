@@ -41,6 +41,7 @@ KINDS = Counter(
         IntentKind.FLUSH: 2,
         IntentKind.COMPACT_LEAVES: 2,
         IntentKind.REWRITE: 1,
+        IntentKind.CONVERT_EQUALITY_DELETES: 2,
         IntentKind.OVERWRITE: 1,
         IntentKind.REMOVE: 1,
         IntentKind.RESTORE: 1,

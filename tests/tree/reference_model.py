@@ -21,6 +21,7 @@ class File:
     `carrier`: its partition; `None`: it is of the spec without partitions.
 
     `number`: how old its rows are; `came`: when it last came, which a restore makes newer. `vector_number`: likewise.
+    `converted`: how old the vector says to be since a conversion; `None`: as old as it is.
     `leaf`, `vector_leaf`: the leaf that holds it, named by the intent that brought the leaf; `None`: the root does.
     """
 
@@ -34,9 +35,15 @@ class File:
     leaf: str | None = None
     vector_leaf: str | None = None
     came: int = -1
+    converted: int | None = None
 
     def __post_init__(self) -> None:
         self.came = self.number if self.came < 0 else self.came
+
+    @property
+    def rows_left(self) -> int:
+        """When the newest of the rows left that the vector deletes: a conversion makes none leave."""
+        return self.vector_number if self.converted is None else self.converted
 
     @property
     def in_root(self) -> bool:
@@ -88,6 +95,8 @@ class Plan:
     tags: str | None = None  # the tag that is set to the version that the writer read, or deleted (`untags`)
     untags: bool = False
     says: bytes | None = None  # what its record says of its content
+    converts: tuple[FileName, ...] = ()  # equality deletes, for which `vectors` come
+    clean: tuple[FileName, ...] = ()  # files that hold none of their rows
     keeps: frozenset[int] = frozenset()  # stays below the version that the writer read, when older ones expire
 
 
@@ -155,6 +164,8 @@ class ReferenceTable:
             self._check_isolation(plan.serializable, view.number)
         rules = RULES.get(plan.kind, KindRules())
         rules.first(self, plan, view)
+        if plan.converts:
+            return
         for name in plan.removes:
             if name not in self.files:
                 raise Rejected("file-not-live")
@@ -208,7 +219,7 @@ class ReferenceTable:
         if max(self.restored_at, self.removed_at) > read:
             raise Rejected("isolation-conflict")
         for file in self.files.values():
-            if max(file.number, file.vector_number) > read and min(file.ids) <= value <= max(file.ids):
+            if max(file.number, file.rows_left) > read and min(file.ids) <= value <= max(file.ids):
                 raise Rejected("isolation-conflict")
         if any(delete.number > read and delete.value == value for delete in self.equality.values()):
             raise Rejected("isolation-conflict")
@@ -243,6 +254,41 @@ class ReferenceTable:
             for delete in self.equality.values():
                 if delete.came > view.number and self._near(delete, file):
                     raise Rejected("stale-source")
+
+    def check_conversion(self, plan: Plan, view: ReferenceTable) -> None:
+        if self.restored_at > view.number:
+            raise Rejected("stale-source")
+        listed = {*plan.clean, *(vector.target for vector in plan.vectors)}
+        for name in plan.converts:
+            if name not in self.equality or self.equality[name].came > view.number:
+                raise Rejected("stale-source")
+        for name in self.reached(plan.converts):
+            if name not in listed or self.files[name].came > view.number:
+                raise Rejected("stale-source")
+
+    def reached(self, converts: Sequence[FileName]) -> list[FileName]:
+        deletes = [self.equality[name] for name in converts]
+        return [name for name, file in self.files.items() if any(self._near(delete, file) for delete in deletes)]
+
+    def convert(self, plan: Plan, view: ReferenceTable) -> None:
+        """No row changes, and nothing is remembered as removed."""
+        values, newest = self.values(), max(self.equality[name].number for name in plan.converts)
+        reached = self.reached(plan.converts)
+        for vector in plan.vectors:
+            if vector.target not in reached:
+                continue
+            file, before = self.files[vector.target], view.files[vector.target]
+            union = file.deleted | (vector.positions - before.deleted)
+            if file.vector != before.vector and union == file.deleted:
+                continue
+            is_its_own = file.vector == before.vector or union == vector.positions
+            age = max(newest, file.rows_left if file.vector is not None else 0)
+            file.vector = plan.intent_id if is_its_own else f"{plan.intent_id}, merged"
+            file.vector_number, file.converted, file.vector_leaf = self.number, age, None
+            file.deleted = union
+        for name in plan.converts:
+            del self.equality[name]
+        assert self.values() == values
 
     def _check_target(self, plan: Plan, vector: PlannedVector) -> None:
         if vector.target not in self.files:
@@ -314,7 +360,7 @@ class ReferenceTable:
 
     def change_rewritten(self, plan: Plan, view: ReferenceTable) -> None:
         values, removed_at = self.values(), self.removed_at
-        vectors = [self.files[name].vector_number for name in plan.removes if self.files[name].vector is not None]
+        vectors = [self.files[name].rows_left for name in plan.removes if self.files[name].vector is not None]
         self.change_files(plan, view, view.number)
         self.removed_at = max(removed_at, *vectors, 0)
         assert self.values() == values
@@ -330,7 +376,7 @@ class ReferenceTable:
             if file.vector == view.files[vector.target].vector or union != file.deleted:
                 is_its_own = file.vector == view.files[vector.target].vector or union == vector.positions
                 file.vector = plan.intent_id if is_its_own else f"{plan.intent_id}, merged"
-                file.vector_number = self.number
+                file.vector_number, file.converted = self.number, None
                 file.vector_leaf = leaf_of(plan.intent_id, "deletes", file.carrier) if plan.vectors_in_leaf else None
                 file.deleted = union
         for name, carrier, ids in plan.adds:
@@ -353,7 +399,7 @@ class ReferenceTable:
             if now is not None and stays and now.vector == old.vector:
                 file.vector_leaf, file.vector_number = now.vector_leaf, now.vector_number
             elif file.vector is not None:
-                file.vector_leaf, file.vector_number = None, self.number
+                file.vector_leaf, file.vector_number, file.converted = None, self.number, None
             files[name] = file
         equality: dict[FileName, EqualityDelete] = {}
         for name, delete in then.equality.items():
@@ -388,6 +434,7 @@ RULES = {
     IntentKind.REWRITE: KindRules(
         ReferenceTable.change_rewritten, first=ReferenceTable.check_sources, of_files=ReferenceTable.check_counts
     ),
+    IntentKind.CONVERT_EQUALITY_DELETES: KindRules(ReferenceTable.convert, first=ReferenceTable.check_conversion),
     IntentKind.FLUSH: KindRules(ReferenceTable.change_places, last=ReferenceTable.check_moves),
     IntentKind.COMPACT_LEAVES: KindRules(ReferenceTable.change_places, last=ReferenceTable.check_moves),
     IntentKind.TAG: KindRules(ReferenceTable.change_tag, last=ReferenceTable.check_tag),

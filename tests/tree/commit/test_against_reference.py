@@ -13,6 +13,7 @@ from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.content_entry import ContentEntry, ContentType
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import Verdict
+from rootline.tree.check.root_diff import diff
 from rootline.tree.check.state_rules import state_violations
 from rootline.tree.draft.batch import Record
 from tests.tree.kept_pages import expire
@@ -61,6 +62,8 @@ draws = st.builds(
             IntentKind.EXPIRE,
             IntentKind.REWRITE,
             IntentKind.REWRITE,
+            IntentKind.CONVERT_EQUALITY_DELETES,
+            IntentKind.CONVERT_EQUALITY_DELETES,
         ]
     ),
     lag=st.integers(0, 3),
@@ -77,7 +80,14 @@ draws = st.builds(
 late_readers = st.builds(
     Draw,
     kind=st.sampled_from(
-        [IntentKind.APPEND, IntentKind.REMOVE, IntentKind.OVERWRITE, IntentKind.ROW_DELTA, IntentKind.REWRITE]
+        [
+            IntentKind.APPEND,
+            IntentKind.REMOVE,
+            IntentKind.OVERWRITE,
+            IntentKind.ROW_DELTA,
+            IntentKind.REWRITE,
+            IntentKind.CONVERT_EQUALITY_DELETES,
+        ]
     ),
     lag=st.integers(0, 3),
     picks=st.lists(st.integers(0, 11), min_size=6, max_size=6).map(tuple),
@@ -117,6 +127,8 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
         return replace(plan, serializable=None, keeps=keeps)
     if draw.kind is IntentKind.COMPACT_LEAVES:
         return _compaction(draw, view, replace(plan, serializable=None))
+    if draw.kind is IntentKind.CONVERT_EQUALITY_DELETES:
+        return _conversion(draw, view, replace(plan, serializable=None))
     if not chosen:
         return None
     if draw.kind is IntentKind.REMOVE:
@@ -146,6 +158,29 @@ def _rewrite(chosen: list[str], number: int, view: ReferenceTable, plan: Plan) -
     rows = view.rows()
     ids = tuple(view.files[name].ids[position] for name in sources for position in sorted(rows[name]))
     return replace(plan, removes=sources, adds=((f"r{number}", carrier, ids),) if ids else ())
+
+
+def _conversion(draw: Draw, view: ReferenceTable, plan: Plan) -> Plan | None:
+    """Of one or two equality deletes; now and then a worker leaves a file out."""
+    deletes = sorted(view.equality)
+    if not deletes:
+        return None
+    chosen = tuple(dict.fromkeys(deletes[pick % len(deletes)] for pick in draw.picks[: 1 + draw.flag]))
+    reached = sorted(view.reached(chosen))[draw.picks[5] == 0 :]
+    vectors: list[PlannedVector] = []
+    for name in reached:
+        file = view.files[name]
+        gone = {
+            position
+            for position, row in enumerate(file.ids)
+            for delete in (view.equality[one] for one in chosen)
+            if delete.value == row and delete.number > file.number and delete.carrier in (None, file.carrier)
+        }
+        if gone - file.deleted:
+            vectors.append(PlannedVector(name, frozenset(gone | file.deleted)))
+    named = {vector.target for vector in vectors}
+    clean = tuple(name for name in reached if name not in named)
+    return replace(plan, converts=chosen, vectors=tuple(vectors), clean=clean)
 
 
 def _flush(draw: Draw, view: ReferenceTable, plan: Plan) -> Plan | None:
@@ -228,7 +263,7 @@ class Trial:
             plan is not None and plan.adds and plan.writer is not None and plan.kind is not IntentKind.REWRITE
         ):  # without one, a leaf cannot come back
             plan = replace(plan, adds_in_leaf=draw.leaf)
-        if plan is not None and plan.vectors and plan.writer is not None:
+        if plan is not None and plan.vectors and plan.writer is not None and not plan.converts:
             plan = replace(plan, vectors_in_leaf=draw.leaf)
         if plan is not None:
             self.waiting.append((plan, at))
@@ -246,6 +281,7 @@ class Trial:
     def close_batch(self) -> None:
         if not self.waiting:
             return
+        began, restores = len(self.single.states), any(plan.kind is IntentKind.RESTORE for plan, _ in self.waiting)
         expected = [self.model.apply(plan, self.views[at][0]) for plan, at in self.waiting]
         together = self.batched.put_records(
             [self._record(self.batched, plan, self.views[at][1]) for plan, at in self.waiting]
@@ -263,6 +299,8 @@ class Trial:
         assert self.batched.head.header.tags == {name: version for name, (_, version, _) in tags}
         assert self.single.head.header.tags == {name: version for name, (_, _, version) in tags}
         assert ranked(self.batched) == ranked(self.single)
+        if not restores:  # what comes back again is in no change of a batch, and in one of its intents'
+            assert shown_rows(self.batched, len(self.batched.states) - 1) == shown_rows(self.single, began)
         self.remember()
 
     def _record(self, lake: Lake, plan: Plan, at: int) -> Record:
@@ -317,6 +355,23 @@ def ranked(lake: Lake) -> dict[tuple[ContentType, str], int]:
     }
     ranks = {value: rank for rank, value in enumerate(sorted(set(found.values())))}
     return {key: ranks[value] for key, value in found.items()}
+
+
+def shown_rows(lake: Lake, began: int) -> dict[str, set[int]]:
+    """The rows that the roots from `began` on show as deleted, of data files that were there before and stayed."""
+    found: dict[str, set[int]] = {}
+    ages: list[dict[str, int | None]] = []
+    for state in (lake.states[began - 1], *lake.states[began:]):
+        live = (item.entry for item in state.live.entries() if item.entry.content_type is ContentType.DATA)
+        ages.append({entry.location: entry.version_info.file_sequence_number for entry in live})
+    for state in lake.states[began:]:
+        for change in diff(state.root, state.leaves, state.live.stored).vector_changes:
+            before, after = (
+                set() if entry is None else set(lake.positions(entry)) for entry in (change.before, change.after)
+            )
+            found.setdefault(change.data_location, set()).update(after - before)
+    stayed = {name for name, age in ages[0].items() if all(other.get(name) == age for other in ages)}
+    return {name: rows for name, rows in found.items() if name in stayed and rows}
 
 
 def number(entry: ContentEntry) -> int:

@@ -8,10 +8,10 @@ sequence numbers are handed out one by one, row ids only forward.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from pyroaring import BitMap
+from pyroaring import BitMap, BitMap64
 
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
@@ -96,6 +96,8 @@ class Draft:
         self.rows = RowOverlay(self.live)
         self.in_leaves = LeafOverlay(self.live)
         self.merged: dict[str, MergedVector] = {}
+        self.written: dict[str, Mapping[str, BitMap64]] = {}
+        """The vectors that conversions wrote in this batch, as `Change.written`."""
         self.changes: list[Change] = []
         """The accepted ones, but for those of `accept_row`."""
         self.effect = Effect.NOTHING
@@ -192,6 +194,11 @@ class Draft:
         """The live vector of a data file, as the accepted intents left it."""
         return self.rows.vector_of(data_location) or self.in_leaves.vector_of(data_location)
 
+    def removed_vector_of(self, data_location: str) -> Live | None:
+        """The vector of a data file that the next root shows as removed, so far."""
+        row = self.rows.removed_vector_of(data_location)
+        return self.in_leaves.removed_vector_of(data_location) if row is None else Live(row.entry, row=row)
+
     def is_condemned(self, location: str) -> bool:
         """Whether no intent may add this location any more."""
         if not self.condemned:
@@ -246,10 +253,13 @@ class Draft:
             self._replace(live, number)
         for row in change.rewritten:
             self._bring(row, self.counts.rewritten)
+        self.written.update(change.written)
         for leaf, ordinals in change.removed_from.items():
             self._remove_from(leaf, ordinals, number)
         for row in change.added:
             self._bring(row, self.counts.added)
+        for row in change.shown_before:
+            self._show_before(row, number)
         for merged in change.merged:
             self._bring(Row(merged.entry, b""), self.counts.added)
             self.merged[merged.entry.referenced_file or ""] = merged
@@ -327,13 +337,34 @@ class Draft:
             self.counts.removed.take(tally)
 
     def _replace(self, live: Live, number: SequenceNumber) -> None:
-        """Let an entry that the parent has leave without a trace: what holds its rows comes with the same change."""
+        """Let an entry leave without a trace: what says the same comes with the same change."""
+        if live.leaf is None and self.rows.forget(live.entry.place) is not None:
+            self.counts.rewritten.count(live.entry, -1)
+            return
         self.counts.replaced.count(live.entry)
         if live.row is not None:
             self.rows.moved[live.entry.place] = live.row
         else:
             assert live.leaf is not None, "an entry that the parent has"
             self.in_leaves.move(live.leaf, BitMap([live.ordinal]), number)
+
+    def _show_before(self, row: Row, number: SequenceNumber) -> None:
+        """Show `row` as the vector that a data file had before the batch, in place of the one that it had."""
+        before = self.removed_vector_of(row.entry.referenced_file or "")
+        for tally in (self.counts.rewritten, self.counts.removed):
+            tally.count(row.entry)
+        if before is not None:
+            self.counts.removed.count(before.entry, -1)
+            if any(row is before.row for row in self.rows.rewritten_removed):
+                self.counts.rewritten.count(before.entry, -1)
+                self.rows.rewritten_removed = [row for row in self.rows.rewritten_removed if row is not before.row]
+            else:
+                self.counts.replaced.count(before.entry)
+                if before.leaf is not None:
+                    self.in_leaves.unshow(before.leaf, before.ordinal, number)
+                else:
+                    self.rows.moved[before.entry.place] = self.rows.removed.pop(before.entry.place)
+        self.rows.rewritten_removed.append(row)
 
     def _remove(self, live: Live, number: SequenceNumber) -> None:
         entry = live.entry
