@@ -27,7 +27,7 @@ from rootline.ports.task_queue import Task, TaskKind, TaskQueue
 from rootline.schemas.errors import RootlineError, Unavailable
 from rootline.workers.counters import WorkerCounters
 from rootline.workers.head_watcher import HeadWatcher
-from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, WorkerLog
+from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, WorkerLog, WriteRows
 from rootline.workers.kinds import KINDS
 from rootline.workers.metrics import CANCELLED, FAILED, WorkerMetrics
 from rootline.workers.readiness import WorkerReadiness
@@ -53,6 +53,7 @@ class WorkerService:
         environment: Environment | None = None,
         remover: ObjectRemover | None = None,
         keeps: AskLogKeeps | None = None,
+        write_rows: WriteRows | None = None,
         registry: CollectorRegistry | None = None,
     ) -> None:
         self.settings = settings or worker_settings()
@@ -65,7 +66,9 @@ class WorkerService:
         )
         self._state = "it has not started"
         self._queue_trouble = ""
-        context = JobContext.of(store, log, self._environment, self.settings, remover=remover, keeps=keeps)
+        context = JobContext.of(
+            store, log, self._environment, self.settings, remover=remover, keeps=keeps, write_rows=write_rows
+        )
         self._jobs = [(kind, kind.job(context)) for kind in KINDS]
         self._stopping = asyncio.Event()
 
@@ -161,11 +164,12 @@ class WorkerService:
                 self._record(name, label, task, report)
                 if report.again_s is not None:
                     self._watcher.look_again(task.table, report.again_s)
-                if report.outcome is not JobOutcome.NOTHING_DUE:
+                if report.outcome is not JobOutcome.NOTHING_DUE and task.kind is not TaskKind.ROWS:
                     break
             if task.kind is TaskKind.ROOT:
                 if report.has_leaves:
                     await self._queue.offer(Task(TaskKind.LEAVES, task.table, task.noticed_version))
+                await self._queue.offer(Task(TaskKind.ROWS, task.table, task.noticed_version))
                 await self._queue.offer(Task(TaskKind.HISTORY, task.table, task.noticed_version))
         except Exception as error:  # any error at all: the other tables go on
             self._failed(name, label, task, error)
