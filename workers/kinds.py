@@ -1,7 +1,8 @@
 """The kinds of maintenance: one row for each.
 
 Owns: the table. Does not own: what is due (`rootline.maintenance`), how it is carried out (`rootline.workers.jobs`).
-Everything else reads this table: the task loop, counters and log lines, `rootline maintenance run`, the tests of docs.
+Invariants: everything else reads this table: the task loop, counters and log lines, `rootline maintenance run`, the
+tests of docs.
 """
 
 from __future__ import annotations

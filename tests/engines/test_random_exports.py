@@ -27,7 +27,8 @@ from tests.engines.pyiceberg_reader import pyiceberg_rows, pyiceberg_table
 from tests.engines.real_files import WrittenFiles, WrittenLake, carrier_of, expected_rows, store_lake
 from tests.tree.commit.test_against_reference import Draw, outcomes, plan_of
 from tests.tree.planned_intents import intent_of
-from tests.tree.reference_model import Plan, ReferenceTable
+from tests.tree.reference_model import ReferenceTable
+from tests.tree.reference_plan import Plan
 from tests.tree.tables import TABLE, TABLE_UUID, create
 
 EXAMPLES = int(os.environ.get("ROOTLINE_EXAMPLES", "10"))

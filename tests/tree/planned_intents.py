@@ -29,7 +29,8 @@ from rootline.schemas.intent import (
 from rootline.schemas.statistics import ContentStats
 from rootline.tree.proof.statistics_rules import partition_statistics
 from rootline.tree.state.table_state import TableState
-from tests.tree.reference_model import STALE, Plan
+from tests.tree.reference_model import STALE
+from tests.tree.reference_plan import Plan
 from tests.tree.reference_rules import leaf_of
 from tests.tree.tables import (
     BY_CARRIER,

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from rootline.schemas.intent import IntentKind
 from rootline.schemas.verdict import VerdictKind
+from tests.tree.reference_conversions import check_conversion, convert
+from tests.tree.reference_plan import FileName, Plan, PlannedVector
 from tests.tree.reference_rules import Rejected, leaf_of
 
-FileName = str
 Outcome = tuple[VerdictKind, str | None]
 STALE = {IntentKind.FLUSH: "flush-stale", IntentKind.COMPACT_LEAVES: "compaction-stale"}
 
@@ -62,42 +63,6 @@ class EqualityDelete:
 
     def __post_init__(self) -> None:
         self.came = self.number if self.came < 0 else self.came
-
-
-@dataclass(frozen=True)
-class PlannedVector:
-    """All deleted positions of `target`, as a writer who read the view would write them."""
-
-    target: FileName
-    positions: frozenset[int]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """One intent without the names that differ from table to table (vectors, leaves, sequence numbers)."""
-
-    intent_id: str
-    kind: IntentKind
-    writer: str | None = None
-    sequence: int = 0
-    adds: tuple[tuple[FileName, str | None, tuple[int, ...]], ...] = ()
-    equality: tuple[tuple[FileName, str | None, int], ...] = ()
-    removes: tuple[FileName, ...] = ()
-    vectors: tuple[PlannedVector, ...] = ()
-    serializable: int | None = None
-    flushed_files: tuple[FileName, ...] = ()
-    flushed_vectors: tuple[FileName, ...] = ()
-    flushed_equality: tuple[FileName, ...] = ()
-    affiliated: bool = False
-    replaces: tuple[str, ...] = ()
-    adds_in_leaf: bool = False
-    vectors_in_leaf: bool = False
-    tags: str | None = None  # the tag that is set to the version that the writer read, or deleted (`untags`)
-    untags: bool = False
-    says: bytes | None = None  # what its record says of its content
-    converts: tuple[FileName, ...] = ()  # equality deletes, for which `vectors` come
-    clean: tuple[FileName, ...] = ()  # files that hold none of their rows
-    keeps: frozenset[int] = frozenset()  # stays below the version that the writer read, when older ones expire
 
 
 @dataclass
@@ -239,56 +204,21 @@ class ReferenceTable:
             most += rows
             least += (
                 0
-                if any(delete.number <= view.number and self._near(delete, file) for delete in self.equality.values())
+                if any(delete.number <= view.number and self.near(delete, file) for delete in self.equality.values())
                 else rows
             )
         if not least <= sum(len(ids) for _, _, ids in plan.adds) <= most:
             raise Rejected("row-count-mismatch")
 
-    def _near(self, delete: EqualityDelete, file: File) -> bool:
+    def near(self, delete: EqualityDelete, file: File) -> bool:
         is_within = min(file.ids) <= delete.value <= max(file.ids)
         return delete.number > file.number and delete.carrier in (None, file.carrier) and is_within
 
     def check_unseen_deletes(self, plan: Plan, view: ReferenceTable) -> None:
         for file in (self.files[name] for name in plan.removes):
             for delete in self.equality.values():
-                if delete.came > view.number and self._near(delete, file):
+                if delete.came > view.number and self.near(delete, file):
                     raise Rejected("stale-source")
-
-    def check_conversion(self, plan: Plan, view: ReferenceTable) -> None:
-        if self.restored_at > view.number:
-            raise Rejected("stale-source")
-        listed = {*plan.clean, *(vector.target for vector in plan.vectors)}
-        for name in plan.converts:
-            if name not in self.equality or self.equality[name].came > view.number:
-                raise Rejected("stale-source")
-        for name in self.reached(plan.converts):
-            if name not in listed or self.files[name].came > view.number:
-                raise Rejected("stale-source")
-
-    def reached(self, converts: Sequence[FileName]) -> list[FileName]:
-        deletes = [self.equality[name] for name in converts]
-        return [name for name, file in self.files.items() if any(self._near(delete, file) for delete in deletes)]
-
-    def convert(self, plan: Plan, view: ReferenceTable) -> None:
-        """No row changes, and nothing is remembered as removed."""
-        values, newest = self.values(), max(self.equality[name].number for name in plan.converts)
-        reached = self.reached(plan.converts)
-        for vector in plan.vectors:
-            if vector.target not in reached:
-                continue
-            file, before = self.files[vector.target], view.files[vector.target]
-            union = file.deleted | (vector.positions - before.deleted)
-            if file.vector != before.vector and union == file.deleted:
-                continue
-            is_its_own = file.vector == before.vector or union == vector.positions
-            age = max(newest, file.rows_left if file.vector is not None else 0)
-            file.vector = plan.intent_id if is_its_own else f"{plan.intent_id}, merged"
-            file.vector_number, file.converted, file.vector_leaf = self.number, age, None
-            file.deleted = union
-        for name in plan.converts:
-            del self.equality[name]
-        assert self.values() == values
 
     def _check_target(self, plan: Plan, vector: PlannedVector) -> None:
         if vector.target not in self.files:
@@ -434,7 +364,7 @@ RULES = {
     IntentKind.REWRITE: KindRules(
         ReferenceTable.change_rewritten, first=ReferenceTable.check_sources, of_files=ReferenceTable.check_counts
     ),
-    IntentKind.CONVERT_EQUALITY_DELETES: KindRules(ReferenceTable.convert, first=ReferenceTable.check_conversion),
+    IntentKind.CONVERT_EQUALITY_DELETES: KindRules(convert, first=check_conversion),
     IntentKind.FLUSH: KindRules(ReferenceTable.change_places, last=ReferenceTable.check_moves),
     IntentKind.COMPACT_LEAVES: KindRules(ReferenceTable.change_places, last=ReferenceTable.check_moves),
     IntentKind.TAG: KindRules(ReferenceTable.change_tag, last=ReferenceTable.check_tag),

@@ -13,13 +13,15 @@ from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.content_entry import ContentEntry, ContentType
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import Verdict
-from rootline.tree.check.root_diff import diff
 from rootline.tree.check.state_rules import state_violations
 from rootline.tree.draft.batch import Record
 from tests.tree.kept_pages import expire
 from tests.tree.planned_intents import intent_of, location
 from tests.tree.range_changes import check_every_range
-from tests.tree.reference_model import Outcome, Plan, PlannedVector, ReferenceTable
+from tests.tree.reference_conversions import conversion_of
+from tests.tree.reference_model import Outcome, ReferenceTable
+from tests.tree.reference_plan import Plan, PlannedVector
+from tests.tree.shown_rows import shown_rows
 from tests.tree.tables import Lake, new_lake
 
 CARRIERS = ("AA", "UA", None)
@@ -128,7 +130,7 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
     if draw.kind is IntentKind.COMPACT_LEAVES:
         return _compaction(draw, view, replace(plan, serializable=None))
     if draw.kind is IntentKind.CONVERT_EQUALITY_DELETES:
-        return _conversion(draw, view, replace(plan, serializable=None))
+        return conversion_of(picks, draw.flag, view, replace(plan, serializable=None))
     if not chosen:
         return None
     if draw.kind is IntentKind.REMOVE:
@@ -158,29 +160,6 @@ def _rewrite(chosen: list[str], number: int, view: ReferenceTable, plan: Plan) -
     rows = view.rows()
     ids = tuple(view.files[name].ids[position] for name in sources for position in sorted(rows[name]))
     return replace(plan, removes=sources, adds=((f"r{number}", carrier, ids),) if ids else ())
-
-
-def _conversion(draw: Draw, view: ReferenceTable, plan: Plan) -> Plan | None:
-    """Of one or two equality deletes; now and then a worker leaves a file out."""
-    deletes = sorted(view.equality)
-    if not deletes:
-        return None
-    chosen = tuple(dict.fromkeys(deletes[pick % len(deletes)] for pick in draw.picks[: 1 + draw.flag]))
-    reached = sorted(view.reached(chosen))[draw.picks[5] == 0 :]
-    vectors: list[PlannedVector] = []
-    for name in reached:
-        file = view.files[name]
-        gone = {
-            position
-            for position, row in enumerate(file.ids)
-            for delete in (view.equality[one] for one in chosen)
-            if delete.value == row and delete.number > file.number and delete.carrier in (None, file.carrier)
-        }
-        if gone - file.deleted:
-            vectors.append(PlannedVector(name, frozenset(gone | file.deleted)))
-    named = {vector.target for vector in vectors}
-    clean = tuple(name for name in reached if name not in named)
-    return replace(plan, converts=chosen, vectors=tuple(vectors), clean=clean)
 
 
 def _flush(draw: Draw, view: ReferenceTable, plan: Plan) -> Plan | None:
@@ -355,23 +334,6 @@ def ranked(lake: Lake) -> dict[tuple[ContentType, str], int]:
     }
     ranks = {value: rank for rank, value in enumerate(sorted(set(found.values())))}
     return {key: ranks[value] for key, value in found.items()}
-
-
-def shown_rows(lake: Lake, began: int) -> dict[str, set[int]]:
-    """The rows that the roots from `began` on show as deleted, of data files that were there before and stayed."""
-    found: dict[str, set[int]] = {}
-    ages: list[dict[str, int | None]] = []
-    for state in (lake.states[began - 1], *lake.states[began:]):
-        live = (item.entry for item in state.live.entries() if item.entry.content_type is ContentType.DATA)
-        ages.append({entry.location: entry.version_info.file_sequence_number for entry in live})
-    for state in lake.states[began:]:
-        for change in diff(state.root, state.leaves, state.live.stored).vector_changes:
-            before, after = (
-                set() if entry is None else set(lake.positions(entry)) for entry in (change.before, change.after)
-            )
-            found.setdefault(change.data_location, set()).update(after - before)
-    stayed = {name for name, age in ages[0].items() if all(other.get(name) == age for other in ages)}
-    return {name: rows for name, rows in found.items() if name in stayed and rows}
 
 
 def number(entry: ContentEntry) -> int:
