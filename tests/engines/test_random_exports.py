@@ -87,7 +87,7 @@ class Story:
             adds = tuple((name, carrier_of(name), ids) for name, _, ids in plan.adds)
             plan = replace(plan, adds=adds, adds_in_leaf=draw.leaf and bool(adds) and plan.writer is not None)
         named = tuple((f"{name}-{carrier}-{value}", carrier, value) for name, carrier, value in plan.equality)
-        in_leaf = draw.leaf and bool(plan.vectors) and plan.writer is not None
+        in_leaf = draw.leaf and bool(plan.vectors) and plan.writer is not None and not plan.converts
         self.waiting.append((replace(plan, equality=named, vectors_in_leaf=in_leaf), at))
 
     def close_batch(self) -> None:

@@ -199,6 +199,19 @@ def test_rows_keep_their_ids_and_no_change_feed_shows_a_conversion_or_a_compacti
     assert findings(lake) == []
 
 
+def test_deletes_that_are_too_large_are_left_and_a_table_can_turn_both_off(lake: Lake) -> None:
+    table = lake.create_table(TABLE, SCHEMA, properties={"rootline.convert.files": "1"})
+    definition = definition_of(lake)
+    for one in range(2):
+        table.append(rows((one, one), (one + 5, one)))
+    upsert(lake, definition, 3, 33)
+    assert run(lake, CONVERT).outcome is JobOutcome.NOTHING_DUE
+    with table.alter() as change:
+        change.set_properties({"rootline.convert.files": "2"})
+    assert run(lake, CONVERT).outcome is JobOutcome.COMMITTED
+    assert held(table) == {0: 0, 5: 0, 1: 1, 6: 1, 3: 33}
+
+
 def test_thresholds_that_cannot_be_used_are_refused_before_there_is_a_table(lake: Lake) -> None:
     for name, value in {
         "rootline.convert.equality-deletes": "yes",
