@@ -24,7 +24,7 @@ from rootline.ports.log_keeps import AskLogKeeps
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.ports.task_queue import Task, TaskKind, TaskQueue
-from rootline.schemas.errors import RootlineError, Unavailable
+from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.workers.counters import WorkerCounters
 from rootline.workers.head_watcher import HeadWatcher
 from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, WorkerLog, WriteRows
@@ -196,7 +196,8 @@ class WorkerService:
     def _failed(self, name: str, label: str, task: Task, error: Exception) -> None:
         self.counters.failures += 1
         self._count_failure(error)
-        self._try_later(task, name, str(error) or repr(error))
+        if task.kind is not TaskKind.ROWS or not isinstance(error, (Invalid, Corrupt)):  # else only a change mends it
+            self._try_later(task, name, str(error) or repr(error))
         facts = {"action": f"{label}-failed", "table": task.table}
         if isinstance(error, RootlineError):
             _log.warning(f"{label} failed", code=error.code, reason=error.message, **facts)
@@ -220,7 +221,8 @@ class WorkerService:
             self.counters.entries_moved += report.entries
             _log.info(f"{label} committed", action=f"{label}-committed", **facts)
             return
-        self._try_later(task, name, f"{report.outcome}: {report.message or report.code or 'not committed'}")
+        if task.kind is not TaskKind.ROWS or report.outcome is not JobOutcome.REJECTED:
+            self._try_later(task, name, f"{report.outcome}: {report.message or report.code or 'not committed'}")
         action = f"{label}-{report.outcome}"
         _log.warning(f"{label} not committed", action=action, code=report.code, reason=report.message, **facts)
 
