@@ -22,6 +22,7 @@ from pyiceberg.types import NestedField, PrimitiveType
 from rootline.client.write.arrow_schema import iceberg_schema
 from rootline.client.write.table_properties import check_properties
 from rootline.maintenance.expiry_limits import EXPIRE
+from rootline.maintenance.sweep_limits import SWEEP_PROPERTY
 from rootline.schemas.errors import Invalid
 from rootline.schemas.expression_types import LOWER, Function, function_of
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition, first_expression_id
@@ -55,7 +56,8 @@ def build_definition(
             name is no word is put in double quotes, as in filters.
         expressions: derived columns that files have statistics of, without being partitioned by them: the same terms,
             and `lower(column)`.
-        properties: the table's properties, text to text. Old versions expire unless `rootline.expire` is `false`.
+        properties: the table's properties, text to text. Old versions expire unless `rootline.expire` is
+            `false`, and what nothing needs any more is deleted in time unless `rootline.sweep` is.
         table_uuid: a fresh one.
 
     Raises:
@@ -95,7 +97,7 @@ def build_definition(
         sort_orders=(SortOrder(0),),
         default_sort_order_id=0,
         last_column_id=max(highest_id, last_id),
-        properties={EXPIRE: "true"} | dict(properties or {}),
+        properties={EXPIRE: "true", SWEEP_PROPERTY: "true"} | dict(properties or {}),
     )
 
 

@@ -1,9 +1,17 @@
-"""Whether a table is there already, with the definition that a caller is about to create it with."""
+"""Whether a table is there already, with the definition that a caller is about to create it with.
+
+Owns: the comparison, and what of it is told. Does not own: creation (`create_table`), definitions
+(`definition_builder`).
+Invariants: what a definition gets when no one says anything about it is no difference.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
 from rootline.client.session.session import Session
 from rootline.maintenance.expiry_limits import EXPIRE
+from rootline.maintenance.sweep_limits import SWEEP_PROPERTY
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
@@ -49,9 +57,12 @@ def _partitioning(definition: TableDefinition) -> object:
     return definition.spec_by_id(definition.default_spec_id)
 
 
+_GIVEN: Final = (EXPIRE, SWEEP_PROPERTY)
+
+
 def _properties(definition: TableDefinition) -> dict[str, str]:
     """Without what a definition gets when no one says anything about it, and older tables do not have."""
-    return {name: value for name, value in definition.properties.items() if (name, value) != (EXPIRE, "true")}
+    return {name: value for name, value in definition.properties.items() if value != "true" or name not in _GIVEN}
 
 
 def _shown(part: object) -> str:
