@@ -34,6 +34,7 @@ class IntentKind(StrEnum):
     ALTER = "alter"
     DROP = "drop"
     PURGE = "purge"
+    CONVERT_EQUALITY_DELETES = "convert_equality_deletes"
 
 
 class Names(Enum):
@@ -124,6 +125,12 @@ SHAPES: Final[Mapping[IntentKind, KindShape]] = {
     IntentKind.DROP: KindShape(_carries(), must_name=_WHICH_TABLE),
     IntentKind.PURGE: KindShape(_carries(), must_name=_WHICH_TABLE),
     IntentKind.SWEEP: KindShape(_carries("page"), must_name=_MADE_FROM, is_maintenance=True),
+    IntentKind.CONVERT_EQUALITY_DELETES: KindShape(
+        _carries("remove_files", "add_vectors", "replaces"),
+        must_carry=_carries("remove_files"),
+        must_name={**_MADE_FROM, "read_sequence_number": "a file that came later was not read"},
+        is_maintenance=True,
+    ),
 }
 CHANGING_KINDS: Final = frozenset({IntentKind.ALTER, IntentKind.APPEND, IntentKind.OVERWRITE, IntentKind.ROW_DELTA})
 """The kinds whose `definition` holds changes; another's is a definition."""

@@ -78,6 +78,7 @@ class Outcome:
     vector_compactions: int
     restores: int
     rewrites: int
+    conversions: int
     encoded: int
     parked: int
     expiries: int
@@ -281,6 +282,7 @@ async def _outcome(seed: int, world: World, processes: Sequence[Process], states
         pages=pages,
         restores=_committed(world, b"\x0erestore"),
         rewrites=_committed(world, b"\x0erewrite"),
+        conversions=_committed(world, b"convert_equality_deletes"),
         compactions=_committed(world, b"compact_leaves"),
         vector_compactions=_committed(world, b"compact_vectors"),
         expiries=_committed(world, b"\x0cexpire"),

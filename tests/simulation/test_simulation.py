@@ -59,6 +59,7 @@ def test_tables_that_are_taken_back_beside_writers_and_workers_are_what_the_acce
     outcome = simulate(1004, 150)
     assert outcome.restores >= 2
     assert outcome.rewrites >= 1
+    assert outcome.conversions >= 1
     assert outcome.leaves > 0
 
 
