@@ -167,6 +167,11 @@ class TableDefinition:
         return {expression.expr_id: expression for expression in self.expressions}
 
     @cached_property
+    def sort_order_ids(self) -> frozenset[int]:
+        """The ids of the sort orders."""
+        return frozenset(order.order_id for order in self.sort_orders)
+
+    @cached_property
     def tracked_fields(self) -> tuple[TrackedField, ...]:
         """Columns (primitive, reachable through structs only, of every schema) and expressions, by id.
 
@@ -247,7 +252,7 @@ class TableDefinition:
             ],
             "default-spec-id": self.default_spec_id,
             "sort-orders": [
-                {"order-id": order.order_id, "fields": [_sort_field_json(field) for field in order.fields]}
+                {"order-id": order.order_id, "fields": [sort_field_json(field) for field in order.fields]}
                 for order in self.sort_orders
             ],
             "default-sort-order-id": self.default_sort_order_id,
@@ -313,7 +318,8 @@ def _spec_of(body: dict[str, Any]) -> PartitionSpec:
     return PartitionSpec(body["spec-id"], tuple(member["expr-id"] for member in members), *kept)
 
 
-def _sort_field_json(field: SortField) -> dict[str, Any]:
+def sort_field_json(field: SortField) -> dict[str, Any]:
+    """A field of a sort order, as Iceberg writes it."""
     return {
         "source-id": field.source_id,
         "transform": field.transform,

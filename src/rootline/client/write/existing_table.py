@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from rootline.client.session.session import Session
 from rootline.maintenance.expiry_limits import EXPIRE
 from rootline.schemas.errors import Invalid
@@ -9,6 +11,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.head_finder import at_head
 from rootline.storage.metadata.root_reader import read_definition, read_root
+from rootline.tree.evolution.partition_fields import derivation_of
 
 
 async def is_there(session: Session, table: TableName, wanted: TableDefinition) -> bool:
@@ -36,6 +39,7 @@ def _differences(stored: TableDefinition, wanted: TableDefinition) -> list[str]:
         "the schema": (stored.schema.fields, wanted.schema.fields),
         "partition_by": (_partitioning(stored), _partitioning(wanted)),
         "the expressions": (stored.expressions, wanted.expressions),
+        "sort_by": (_order(stored), _order(wanted)),
         "the properties": (_properties(stored), _properties(wanted)),
     }
     return [
@@ -46,7 +50,15 @@ def _differences(stored: TableDefinition, wanted: TableDefinition) -> list[str]:
 
 
 def _partitioning(definition: TableDefinition) -> object:
-    return definition.spec_by_id(definition.default_spec_id)
+    """What the default spec's members are of: ids and names of specs that changed since say nothing about that."""
+    return tuple(map(partial(derivation_of, definition), definition.spec_by_id(definition.default_spec_id).expr_ids))
+
+
+def _order(definition: TableDefinition) -> object:
+    for order in definition.sort_orders:
+        if order.order_id == definition.default_sort_order_id:
+            return order.fields
+    return ()
 
 
 def _properties(definition: TableDefinition) -> dict[str, str]:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.root_header import RootHeader
+from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.batch import FetchedObjects
 from rootline.tree.draft.change import Change, Effect
 from rootline.tree.draft.draft import Draft
@@ -45,15 +46,20 @@ def alter(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change:
     after = evolved(before, changes)
     if after is before:
         return Change(Effect.NOTHING)
-    if changes.replaces is None and after.schemas != before.schemas:
+    if changes.replaces is None and _numbered(after) != _numbered(before):
         raise Invalid(
             "definition-invalid",
-            "definition changes: those that add a schema need replaces-definition, the SHA-256 of the definition that "
-            "they were made for, because ids of columns follow from it",
+            "definition changes: those that add a schema, a partition spec or a sort order need replaces-definition, "
+            "the SHA-256 of the definition that they were made for, because ids follow from it",
         )
     pending, reference = stored_definition(intent, after)
     carried = replace(draft.carried, definition=reference)
     return Change(Effect.NOTHING, objects=(pending,), carried=carried, definition=after)
+
+
+def _numbered(definition: TableDefinition) -> tuple[int, ...]:
+    """How many there are of what gets an id when it is added."""
+    return len(definition.schemas), len(definition.partition_specs), len(definition.sort_orders)
 
 
 def says_of_alters(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
