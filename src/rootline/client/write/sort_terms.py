@@ -29,6 +29,17 @@ def given_order(sort_by: SortBy) -> SortBy:
     return sort_by if isinstance(sort_by, IcebergOrder) else checks.texts(sort_by, "sort_by")
 
 
+def split_terms(text: str) -> list[str]:
+    """Terms that are written with commas between them, such as `city, -bucket(16, id)`; none of an empty text."""
+    terms, depth, start = [], 0, 0
+    for place, char in enumerate(f"{text},"):
+        depth += (char == "(") - (char == ")")
+        if char == "," and depth <= 0:
+            terms.append(f"{text},"[start:place])
+            start = place + 1
+    return terms if text.strip() else []
+
+
 def sort_fields(sort_by: SortBy, schema: Schema) -> tuple[SortField, ...]:
     """The fields of an order over the columns of `schema`; none for an empty list.
 
