@@ -128,6 +128,20 @@ def test_a_step_sees_the_columns_that_earlier_steps_made(table: TableHandle) -> 
     assert [row["_partition"]["town"] for row in by_id(table, columns=["id", "_partition"])] == ["a", "b", None]
 
 
+def test_two_partition_columns_that_had_one_name_are_kept_apart(table: TableHandle) -> None:
+    with table.alter() as change:
+        change.drop_partition_field("city").drop_column("city").add_column("city", "int").add_partition_field("city")
+    table.append([{"id": 3, "city": 7}])
+    shown = by_id(table, columns=["id", "_partition"])
+    assert [row["_partition"] for row in shown] == [
+        {"city": "a", "city_4": None},
+        {"city": "b", "city_4": None},
+        {"city": None, "city_4": 7},
+    ]
+    assert [row["city"] for row in by_id(table)] == [None, None, 7]
+    assert [row["id"] for row in by_id(table, "city = 7")] == [3]
+
+
 def test_a_handle_that_splits_by_an_older_spec_goes_on_writing(lake: Lake, table: TableHandle) -> None:
     late = lake.table("demo.t")
     late.append([{"id": 3, "city": "c"}])
