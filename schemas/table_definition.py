@@ -217,14 +217,15 @@ class TableDefinition:
 
     def source_types(self, expression: Expression) -> tuple[PrimitiveType | None, ...]:
         """The newest types of an expression's columns; `None` for one that no schema has."""
-        return tuple(self._newest_type_of(source_id) for source_id in expression.source_ids)
+        return tuple(map(self._newest_types.get, expression.source_ids))
 
-    def _newest_type_of(self, field_id: int) -> PrimitiveType | None:
+    @cached_property
+    def _newest_types(self) -> Mapping[int, PrimitiveType]:
+        found: dict[int, PrimitiveType] = {}
         for schema in (self.schema, *reversed(self.schemas)):
             for _, found_id, field_type in _primitives_of(schema.as_struct()):
-                if found_id == field_id:
-                    return field_type
-        return None
+                found.setdefault(found_id, field_type)
+        return found
 
     def transform_of(self, expr_id: int) -> tuple[int, Transform[Any, Any]]:
         """(first source column id, transform) of a spec's member: an expression, or a column by identity."""

@@ -1,4 +1,8 @@
-"""Whether a table is there already, with the definition that a caller is about to create it with."""
+"""Whether a table is there already, with the definition that a caller is about to create it with.
+
+Owns: what makes two definitions differ, and saying it. Does not own: creating the table (`create_table`).
+Invariants: it only reads; ids, and specs and orders that are not the default, make no difference.
+"""
 
 from __future__ import annotations
 
