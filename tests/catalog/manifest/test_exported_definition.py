@@ -114,7 +114,7 @@ def test_an_adopted_spec_keeps_its_field_ids_and_names_and_no_other_field_takes_
     own = PartitionSpec(8, (102, 101, 103))
     exported = ExportedDefinition.of(definition(partition_specs=(adopted, own), default_spec_id=8), FormatVersion.V2)
     assert [(field.field_id, field.name) for field in exported.fields(7)] == [(1003, "who"), (1000, "when")]
-    assert [field.field_id for field in exported.fields(8)] == [1004, 1000, 1005]
+    assert [field.field_id for field in exported.fields(8)] == [1001, 1000, 1002]
     assert exported.metadata()["last-partition-id"] == 1003
 
 

@@ -11,6 +11,7 @@ Source: the Iceberg specification, "Partition Specs" and "Partition Evolution".
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
 from typing import Final
 
 from rootline.schemas.table_definition import PartitionSpec, TableDefinition
@@ -40,10 +41,13 @@ def member_of(definition: TableDefinition, derivation: Derivation) -> int | None
 
 
 def partition_field_ids(definition: TableDefinition) -> Mapping[tuple[int, int], int]:
-    """(spec id, position of the member in it) → partition field id."""
+    """(spec id, position of the member in it) → partition field id.
+
+    A spec that a table was created with fills gaps between ids that were adopted; one that was added since, which has
+    names of its own, goes on above all of them.
+    """
     used = {field_id for spec in definition.partition_specs for field_id in spec.field_ids}
     used |= {one.partition_field_id for one in definition.expressions if one.partition_field_id is not None}
-    following = max(used, default=FIRST_PARTITION_FIELD - 1) + 1
     by_derivation: dict[Derivation, int] = {}
     found: dict[tuple[int, int], int] = {}
     for spec in sorted(definition.partition_specs, key=lambda one: one.spec_id):
@@ -55,8 +59,10 @@ def partition_field_ids(definition: TableDefinition) -> Mapping[tuple[int, int],
             if field_id is None:
                 field_id = by_derivation.get(derivation)
             if field_id is None:
-                field_id, following = following, following + 1
+                start = max(used, default=FIRST_PARTITION_FIELD - 1) + 1 if spec.names else FIRST_PARTITION_FIELD
+                field_id = next(number for number in count(start) if number not in used)
             by_derivation.setdefault(derivation, field_id)
+            used.add(field_id)
             found[spec.spec_id, place] = field_id
     return found
 
