@@ -31,10 +31,11 @@ def given_order(sort_by: SortBy) -> SortBy:
 
 def split_terms(text: str) -> list[str]:
     """Terms that are written with commas between them, such as `city, -bucket(16, id)`; none of an empty text."""
-    terms, depth, start = [], 0, 0
+    terms, depth, start, is_quoted = [], 0, 0, False
     for place, char in enumerate(f"{text},"):
-        depth += (char == "(") - (char == ")")
-        if char == "," and depth <= 0:
+        is_quoted ^= char == '"'
+        depth += 0 if is_quoted else (char == "(") - (char == ")")
+        if char == "," and depth <= 0 and not is_quoted:
             terms.append(f"{text},"[start:place])
             start = place + 1
     return terms if text.strip() else []
@@ -61,6 +62,8 @@ def _field(term: str, schema: Schema) -> SortField:
     parsed = parsed_term("sort_by", match["term"], schema)
     if len(parsed.source_ids) != 1:
         raise Invalid("definition-invalid", f"sort_by {term!r}: a sort field has one column")
+    if parsed.is_named:
+        raise Invalid("definition-invalid", f"sort_by {term!r}: a sort field has no name; leave out `as {parsed.name}`")
     is_down = match["sign"] == "-"
     nulls = match["nulls"] or ("last" if is_down else "first")
     return SortField(parsed.source_ids[0], parsed.transform, "desc" if is_down else "asc", f"nulls-{nulls}")
