@@ -150,13 +150,21 @@ class WorkerService:
     async def _look(self, task: Task) -> JobReport | None:
         """Try the kinds of the task until one finds something to do; `None` when one fails."""
         report, name, label = JobReport(JobOutcome.NOTHING_DUE), task.kind.value, task.kind.value
+        has_failed = False
         try:
             for kind, job in self._jobs:
                 if kind.task is not task.kind:
                     continue
                 name, label = kind.name, kind.label
                 has_leaves = report.has_leaves
-                report = await self._timed(name, job, task)
+                try:
+                    report = await self._timed(name, job, task)
+                except Exception as error:
+                    if task.kind is not TaskKind.HISTORY:
+                        raise
+                    self._failed(name, label, task, error)
+                    has_failed = True  # what is refused a sweep still expires
+                    continue
                 report = replace(report, has_leaves=report.has_leaves or has_leaves)
                 self._record(name, label, task, report)
                 if report.again_s is not None:
@@ -170,7 +178,7 @@ class WorkerService:
         except Exception as error:  # any error at all: the other tables go on
             self._failed(name, label, task, error)
             return None
-        return report
+        return None if has_failed and report.outcome is JobOutcome.NOTHING_DUE else report
 
     async def _timed(self, name: str, job: Job, task: Task) -> JobReport:
         began_s, outcome = self._environment.monotonic_s(), CANCELLED

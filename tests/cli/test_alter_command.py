@@ -35,7 +35,7 @@ def test_all_options_of_one_call_are_one_commit(folder: Path, run: Run) -> None:
         ("called", "string"),
     ]
     assert definition.schema.identifier_field_ids == [1]
-    assert definition.properties == {"owner": "ops", "rootline.expire": "true"}
+    assert definition.properties == {"owner": "ops", "rootline.expire": "true", "rootline.sweep": "true"}
     dropped = run(
         "table", "alter", "demo.t", "--drop", "n", "--optional", "id", "--identifier-fields", "", "--warehouse", folder
     )

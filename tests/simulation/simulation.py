@@ -49,7 +49,11 @@ _EXPIRING = {
     "rootline.expire.every-commits": "3",
     "rootline.expire.all-versions": "3",
     "rootline.expire.by-minute-seconds": "60",
+    "rootline.sweep": "true",
+    "rootline.sweep.interval-s": "1",
+    "rootline.sweep.scan-retention-s": "600",
 }
+_KEEPING = {"rootline.expire": "false", "rootline.sweep": "false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ class Outcome:
     parked: int
     expiries: int
     removed: int
+    sweeps: int
+    swept: int
 
 
 def simulate(
@@ -96,8 +102,9 @@ def simulate(
 
     `patience_s`: coordinators park tables that are stuck for so long, and the log forgets what the group has passed.
     `decode_once`: decode each root and leaf once for all processes, which changes nothing but the time it takes.
-    `expires`: versions expire after a few commits; the store's dates run a thousand times as fast as everything else,
-    so that their roots are removed and heads have to be confirmed, by its dates, within the world's time.
+    `expires`: versions expire after a few commits, and the worker sweeps; the store's dates run a thousand times as
+    fast as everything else, so that what is not needed goes and heads have to be confirmed, by its dates, within the
+    world's time.
     """
 
     async def whole() -> Outcome:
@@ -147,7 +154,7 @@ async def _live(
         process.start()
     try:
         for table in TABLES:
-            await _create(world, table, processes, _EXPIRING if expires else {"rootline.expire": "false"})
+            await _create(world, table, processes, _EXPIRING if expires else _KEEPING)
     except BaseException:
         await _end(*_tasks(processes))
         raise
@@ -271,6 +278,8 @@ async def _outcome(seed: int, world: World, processes: Sequence[Process], states
         vector_compactions=_committed(world, b"compact_vectors"),
         expiries=_committed(world, b"\x0cexpire"),
         removed=world.removed,
+        sweeps=_committed(world, b"\x0asweep"),
+        swept=world.swept,
     )
 
 

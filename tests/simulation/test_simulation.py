@@ -69,6 +69,14 @@ def test_versions_that_expire_all_the_time_take_nothing_away_that_anyone_may_rea
     assert sum(outcome.removed for outcome in outcomes) >= 20
 
 
+def test_what_is_swept_all_the_time_was_needed_by_no_one() -> None:
+    """Behind kills, late removals and cut-off readers: `judge` reads all that is left."""
+    outcome = simulate(2, 400, expires=True)
+    assert outcome.committed >= 200
+    assert outcome.sweeps >= 2
+    assert outcome.swept >= 5
+
+
 def test_the_same_seed_gives_the_same_trace() -> None:
     first, second = simulate(5, 60, keep_trace=True), simulate(5, 60, keep_trace=True)
     assert first.trace_lines == second.trace_lines

@@ -19,6 +19,7 @@ from rootline.client.write.definition_terms import parsed_term
 from rootline.client.write.sort_terms import SortBy, sort_fields
 from rootline.client.write.table_properties import check_properties
 from rootline.maintenance.expiry_limits import EXPIRE
+from rootline.maintenance.sweep_limits import SWEEP_PROPERTY
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition, first_expression_id
 
@@ -43,7 +44,8 @@ def build_definition(
             and `lower(column)`.
         sort_by: how rows are sorted inside files: the same terms, `-column` for descending, with an optional `nulls
             first` or `nulls last` behind; or PyIceberg's `SortOrder`.
-        properties: the table's properties, text to text. Old versions expire unless `rootline.expire` is `false`.
+        properties: the table's properties, text to text. Old versions expire unless `rootline.expire` is
+            `false`, and what nothing needs any more is deleted in time unless `rootline.sweep` is.
         table_uuid: a fresh one.
 
     Raises:
@@ -87,7 +89,7 @@ def build_definition(
         sort_orders=tuple(orders),
         default_sort_order_id=orders[-1].order_id,
         last_column_id=max(highest_id, last_id),
-        properties={EXPIRE: "true"} | dict(properties or {}),
+        properties={EXPIRE: "true", SWEEP_PROPERTY: "true"} | dict(properties or {}),
     )
 
 

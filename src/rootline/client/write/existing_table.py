@@ -1,15 +1,19 @@
 """Whether a table is there already, with the definition that a caller is about to create it with.
 
-Owns: what makes two definitions differ, and saying it. Does not own: creating the table (`create_table`).
-Invariants: it only reads; ids, and specs and orders that are not the default, make no difference.
+Owns: the comparison, and what of it is told. Does not own: creation (`create_table`), definitions
+(`definition_builder`).
+Invariants: what a definition gets when no one says anything about it is no difference, nor are ids, and specs
+and orders that are not the default.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from rootline.client.session.session import Session
 from rootline.maintenance.expiry_limits import EXPIRE
+from rootline.maintenance.sweep_limits import SWEEP_PROPERTY
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
@@ -65,9 +69,12 @@ def _order(definition: TableDefinition) -> object:
     return ()
 
 
+_GIVEN: Final = (EXPIRE, SWEEP_PROPERTY)
+
+
 def _properties(definition: TableDefinition) -> dict[str, str]:
     """Without what a definition gets when no one says anything about it, and older tables do not have."""
-    return {name: value for name, value in definition.properties.items() if (name, value) != (EXPIRE, "true")}
+    return {name: value for name, value in definition.properties.items() if value != "true" or name not in _GIVEN}
 
 
 def _shown(part: object) -> str:
