@@ -55,7 +55,7 @@ WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
     },
     Lake.create_table: {
         "name": [*TEXT, None, "x", ""], "schema": SCHEMA, "partition_by": [*TEXTS, None], "expressions": [*TEXTS, None],
-        "properties": TEXT_MAP, "if_not_exists": TRUTH, "timeout_s": SECONDS,
+        "sort_by": [*TEXTS, None], "properties": TEXT_MAP, "if_not_exists": TRUTH, "timeout_s": SECONDS,
     },
     Lake.adopt: {
         "metadata_location": [*PLACE, None], "name": [*TEXT, None], "dry_run": TRUTH,
@@ -236,6 +236,12 @@ ALTERATIONS: dict[str, Callable[[Any, Any], object]] = {
     "move_column": lambda change, wrong: change.move_column(wrong, first=True),
     "set_identifier_fields": lambda change, wrong: change.set_identifier_fields(wrong),
     "union_by_name": lambda change, wrong: change.union_by_name(wrong),
+    "add_partition_field": lambda change, wrong: change.add_partition_field(wrong),
+    "add_partition_field's transform": lambda change, wrong: change.add_partition_field("id", wrong),
+    "add_partition_field's name": lambda change, wrong: change.add_partition_field("id", "bucket[4]", wrong),
+    "drop_partition_field": lambda change, wrong: change.drop_partition_field(wrong),
+    "rename_partition_field": lambda change, wrong: change.rename_partition_field("id", wrong),
+    "set_sort_order": lambda change, wrong: change.set_sort_order(wrong),
     "set_properties": lambda change, wrong: change.set_properties(wrong),
     "remove_properties": lambda change, wrong: change.remove_properties(wrong),
 }

@@ -108,7 +108,9 @@ class TableHandle(TableHistory):
         return self._changing(operation)
 
     def alter(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> TableChange:
-        """Change columns and properties: `with table.alter() as change: change.add_column("gate", "string")`.
+        """Change the definition: `with table.alter() as change: change.add_column("gate", "string")`.
+
+        Columns, partition fields, the sort order and properties can change.
 
         All that the block names is committed together when it ends, and planned again when another change came first.
         Its end raises `Invalid`: `evolution-illegal`, `definition-invalid`.

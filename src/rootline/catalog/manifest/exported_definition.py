@@ -53,8 +53,8 @@ from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.schemas.errors import Invalid
 from rootline.schemas.expression_types import Function
 from rootline.schemas.table_definition import PartitionSpec, SortField, SortOrder, TableDefinition, TrackedField
+from rootline.tree.evolution.partition_fields import FIRST_PARTITION_FIELD, partition_field_ids
 
-_FIRST_PARTITION_FIELD: Final = 1000
 _UNSORTED: Final = 0
 _NAMED_AS_COLUMN: Final = ("identity", "void")
 """Transforms whose partition field may have its column's name."""
@@ -166,7 +166,7 @@ class ExportedDefinition:
                 {"spec-id": spec.spec_id, "fields": self.spec_json(spec.spec_id)} for spec in definition.partition_specs
             ],
             "default-spec-id": definition.default_spec_id,
-            "last-partition-id": max(self._field_ids.values(), default=_FIRST_PARTITION_FIELD - 1),
+            "last-partition-id": max(self._field_ids.values(), default=FIRST_PARTITION_FIELD - 1),
             "sort-orders": [
                 {"order-id": order_id, "fields": [_sort_json(field) for field in fields]}
                 for order_id, fields in self._orders.items()
@@ -285,25 +285,7 @@ class ExportedDefinition:
     @cached_property
     def _field_ids(self) -> Mapping[tuple[int, int], int]:
         """(spec id, position of the member in it) → partition field id."""
-        used = {field_id for spec in self.definition.partition_specs for field_id in spec.field_ids}
-        used |= {one.partition_field_id for one in self.definition.expressions if one.partition_field_id is not None}
-        following = _FIRST_PARTITION_FIELD
-        by_member: dict[tuple[tuple[int, ...], str], int] = {}
-        found: dict[tuple[int, int], int] = {}
-        for spec in sorted(self.definition.partition_specs, key=lambda one: one.spec_id):
-            for place, member in enumerate(_members_of(spec, self.definition)):
-                expression = self.definition.expressions_by_id.get(member.tracked_id)
-                field_id = spec.field_ids[place] if spec.field_ids else None
-                if field_id is None and expression is not None:
-                    field_id = expression.partition_field_id
-                if field_id is None:
-                    field_id = by_member.get((member.source_ids, member.transform))
-                while field_id is None:
-                    field_id, following = (None if following in used else following), following + 1
-                by_member.setdefault((member.source_ids, member.transform), field_id)
-                used.add(field_id)
-                found[spec.spec_id, place] = field_id
-        return found
+        return partition_field_ids(self.definition)
 
 
 def _members_of(spec: PartitionSpec, definition: TableDefinition) -> Iterator[_Member]:
