@@ -137,4 +137,35 @@ CODES_OF_DEFINITIONS: Final = (
         "or may not be read by the coordinator.",
         "Upload every file first, then publish the intent.",
     ),
+    ErrorCode(
+        "view-invalid",
+        "Invalid",
+        "The view's metadata is not JSON, or has a field that is missing, of a wrong type, or does not fit the others.",
+        "Correct the view; the message names the field.",
+    ),
+    ErrorCode(
+        "view-format-unsupported",
+        "Invalid",
+        "The view is of a later format version than this software reads.",
+        "Use newer software, or have the view written in format-version 1.",
+        "Do not change the number by hand: what a later format means is not known here.",
+    ),
+    ErrorCode(
+        "view-dialect-twice",
+        "Invalid",
+        "One version of the view has several SQL texts in the same dialect.",
+        "Keep one text for each dialect; upper and lower case do not make a dialect another one.",
+    ),
+    ErrorCode(
+        "view-too-large",
+        "Invalid",
+        "The view's metadata, with all of its versions, has more bytes than are kept.",
+        "Shorten its SQL, or keep fewer versions (`version.history.num-entries`).",
+    ),
+    ErrorCode(
+        "view-version-unknown",
+        "Invalid",
+        "The view does not have this version, or it was cut from its history.",
+        "Choose one of the versions that the message names.",
+    ),
 )
