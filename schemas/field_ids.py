@@ -15,7 +15,7 @@ from typing import Final
 
 PROFILE: Final = "single-file-commits/1"
 PROFILE_OF_EXPIRY: Final = "single-file-commits/2"
-"""Of roots only: the same entries, under a header that must not be ignored: versions or files of the table are gone."""
+"""Of roots only: the same entries, under a header that must not be ignored: versions, files or the table are gone."""
 
 # content entry
 CONTENT_TYPE: Final = 134

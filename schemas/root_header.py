@@ -35,6 +35,26 @@ class Operation(StrEnum):
     REPLACE = "replace"
 
 
+class NameState(StrEnum):
+    """What a name is from a root on. The value is the `content` of the root's file metadata."""
+
+    TABLE = "root"
+    TOMBSTONE = "tombstone"
+    """Of a table that was dropped: its entries, definition and ledger are still in the root, unless it was purged."""
+
+
+class Drop(NamedTuple):
+    """A table of this name that was dropped: which, in which version, and the time of that root.
+
+    `is_purged`: its files may go at once, and it cannot be brought back.
+    """
+
+    table_uuid: uuid.UUID
+    version: Version
+    dropped_ms: int
+    is_purged: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The root *is* the snapshot. `timestamp_ms` since the epoch, strictly greater than the parent's."""
@@ -278,6 +298,14 @@ class RootHeader:
     """`next_row_id` of the root before, which may be gone; `None` in a root that is older than this field."""
     expiry: Expiry | None = None
     """`None`: every version since the first can be read."""
+    name_is: NameState = NameState.TABLE
+    drops: tuple[Drop, ...] = ()
+    """Of the tables that had the name, in order, the newest ones; a tombstone's own is the last."""
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether the table was dropped, and none has come after it."""
+        return self.name_is is NameState.TOMBSTONE
 
     @property
     def kept_bytes(self) -> int:

@@ -1,7 +1,7 @@
 """The root's header as Avro file metadata: one key for each thing, compact JSON inside.
 
 Owns: the keys `format-version`, `content`, `rootline.profile` and those of the header's parts, both ways. Does not
-own: `avro.*`, counts and digest (`root_codec`), what the parts mean (`root_header`).
+own: `avro.*`, counts and digest (`root_codec`), drops (`header_name`), what the parts mean (`root_header`).
 Invariants: what is encoded decodes to an equal header; everything decoded has the right type and sign; anything else
 raises `ValueError`, which `root_codec` turns into `Corrupt`.
 
@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rootline.schemas.bytes.root.header_ledger import HeaderLedger
+from rootline.schemas.bytes.root.header_name import decode_name, encode_name
+from rootline.schemas.bytes.root.header_totals import list_of_totals, totals_of_list
 from rootline.schemas.field_ids import PROFILE, PROFILE_OF_EXPIRY
 from rootline.schemas.identifiers import (
     CommitId,
@@ -48,12 +50,10 @@ from rootline.schemas.root_header import (
     Removals,
     RootHeader,
     Snapshot,
-    Totals,
     WriterRecord,
 )
 
 FORMAT_VERSION: Final = b"4"
-CONTENT: Final = b"root"
 PROFILE_KEY: Final = "rootline.profile"
 OUTCOME_PAGES_KEY: Final = "rootline.outcome-pages"
 LEDGER_PAGES_KEY: Final = "rootline.ledger-pages"
@@ -77,7 +77,7 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
     snapshot = header.snapshot
     metadata = {
         "format-version": FORMAT_VERSION,
-        "content": CONTENT,
+        "content": header.name_is.encode(),
         PROFILE_KEY: profile_of(header).encode(),
         "rootline.table": _text(header.table),
         "rootline.table-uuid": str(header.table_uuid).encode(),
@@ -97,7 +97,7 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
         "rootline.coordinator-id": _text(header.coordinator_id),
         "rootline.oldest-version": str(header.oldest_version).encode(),
         "rootline.next-row-id": str(header.next_row_id).encode(),
-        "rootline.totals": _json(_totals_json(header.totals)),
+        "rootline.totals": _json(list_of_totals(header.totals)),
         "rootline.offsets": _json(header.offsets),
         "rootline.outcomes": encode_outcomes(header.outcomes),
         "rootline.ledger": HeaderLedger.of(header.ledger).encode(),
@@ -125,6 +125,7 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
     if header.expiry is not None:
         kept = header.expiry.kept
         metadata[EXPIRY_KEY] = _json([header.expiry.given_up_bytes, None if kept is None else _page_json(kept)])
+    metadata |= encode_name(header)
     if header.parent_digest is not None:
         metadata["rootline.parent-digest"] = header.parent_digest.hex().encode()
     return metadata
@@ -132,7 +133,8 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
 
 def profile_of(header: RootHeader) -> str:
     """The least profile that says all of a header: software that knows only less must refuse the root."""
-    return PROFILE_OF_EXPIRY if header.expiry or header.horizon_ms or header.condemned else PROFILE
+    needs_it = header.expiry or header.horizon_ms or header.condemned or header.drops or header.is_tombstone
+    return PROFILE_OF_EXPIRY if needs_it else PROFILE
 
 
 def encode_outcomes(outcomes: Outcomes) -> bytes:
@@ -160,6 +162,7 @@ def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
     outcome_runs, outcome_exceptions = _list(metadata, "rootline.outcomes")
     horizon_ms, condemned = _list(metadata, HORIZON_KEY) if HORIZON_KEY in metadata else (0, [])
     location, digest = _list(metadata, "rootline.definition")
+    name_is, drops = decode_name(metadata)
     return RootHeader(
         table=TableName(metadata["rootline.table"].decode()),
         table_uuid=uuid.UUID(metadata["rootline.table-uuid"].decode()),
@@ -188,7 +191,7 @@ def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
         oldest_version=Version(_decimal(metadata["rootline.oldest-version"])),
         tags={tag: _count(version) for tag, version in _object(metadata, "rootline.tags").items()},
         next_row_id=_decimal(metadata["rootline.next-row-id"]),
-        totals=_totals(*_list(metadata, "rootline.totals")),
+        totals=totals_of_list(_list(metadata, "rootline.totals")),
         restored_at=SequenceNumber(_decimal(metadata.get(RESTORED_AT_KEY, b"0"))),
         earlier_bytes=_decimal(metadata.get(EARLIER_BYTES_KEY, b"0")),
         removals=_removals(*_list(metadata, REMOVALS_KEY)) if REMOVALS_KEY in metadata else None,
@@ -200,6 +203,8 @@ def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
         ),
         parent_next_row_id=(_decimal(metadata[PARENT_NEXT_ROW_ID_KEY]) if PARENT_NEXT_ROW_ID_KEY in metadata else None),
         expiry=_expiry(*_list(metadata, EXPIRY_KEY)) if EXPIRY_KEY in metadata else None,
+        name_is=name_is,
+        drops=drops,
     )
 
 
@@ -308,41 +313,6 @@ def _contents(value: bytes) -> tuple[KeptContent, ...]:
     return tuple(
         KeptContent(kept[at : at + half], kept[at + half : at + _KEPT_BYTES]) for at in range(0, len(kept), _KEPT_BYTES)
     )
-
-
-def _totals(
-    data_files: Any,
-    vectors: Any,
-    equality_deletes: Any,
-    data_manifests: Any,
-    delete_manifests: Any,
-    rows: Any,
-    deleted_rows: Any,
-    data_bytes: Any,
-) -> Totals:
-    return Totals(
-        _count(data_files),
-        _count(vectors),
-        _count(equality_deletes),
-        _count(data_manifests),
-        _count(delete_manifests),
-        _count(rows),
-        _count(deleted_rows),
-        _count(data_bytes),
-    )
-
-
-def _totals_json(totals: Totals) -> list[int]:
-    return [
-        totals.data_files,
-        totals.vectors,
-        totals.equality_deletes,
-        totals.data_manifests,
-        totals.delete_manifests,
-        totals.rows,
-        totals.deleted_rows,
-        totals.data_bytes,
-    ]
 
 
 def _json(value: Any) -> bytes:

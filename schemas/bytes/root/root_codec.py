@@ -22,7 +22,7 @@ from itertools import chain
 from typing import Final
 
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
-from rootline.schemas.bytes.root.header_codec import CONTENT, FORMAT_VERSION, PROFILE_KEY, decode_header, encode_header
+from rootline.schemas.bytes.root.header_codec import FORMAT_VERSION, PROFILE_KEY, decode_header, encode_header
 from rootline.schemas.bytes.root.root_block_codec import RootBlock, Row, read_rows, row_bytes, seal
 from rootline.schemas.bytes.values.avro_container import (
     END_OF_METADATA,
@@ -38,7 +38,7 @@ from rootline.schemas.bytes.values.avro_primitives import Unreadable
 from rootline.schemas.bytes.values.zstd_frame import PLAIN_BYTES_MAX, decompress
 from rootline.schemas.errors import Corrupt, Internal
 from rootline.schemas.field_ids import PROFILE, PROFILE_OF_EXPIRY
-from rootline.schemas.root_header import RootHeader
+from rootline.schemas.root_header import NameState, RootHeader
 
 ROOT_ENTRIES_MAX: Final = 262_144
 ROOT_BYTES_MAX: Final = 4 * PLAIN_BYTES_MAX
@@ -47,6 +47,7 @@ _DIGEST_KEY: Final = "rootline.digest"
 _ENTRIES_KEY: Final = "rootline.entries"
 _BLOCKS_KEY: Final = "rootline.blocks"
 _DIGEST_ZEROS: Final = b"0" * 64
+_CONTENTS: Final = frozenset(state.encode() for state in NameState)
 _PROFILES: Final = (PROFILE.encode(), PROFILE_OF_EXPIRY.encode())
 _CODE: Final = "root-corrupt"
 
@@ -179,7 +180,7 @@ def _check_profile(metadata: Mapping[str, bytes], name: str) -> None:
     profile = metadata.get(PROFILE_KEY)
     if profile not in _PROFILES or metadata.get("format-version") != FORMAT_VERSION:
         raise Corrupt("profile-unknown", f"{name}: format profile {profile!r:.60}, this version reads {PROFILE} and 2")
-    if metadata.get("content") != CONTENT:
+    if metadata.get("content") not in _CONTENTS:
         raise Corrupt(_CODE, f"{name}: the content is {metadata.get('content')!r:.60}, not a root")
 
 
