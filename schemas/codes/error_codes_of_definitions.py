@@ -168,4 +168,43 @@ CODES_OF_DEFINITIONS: Final = (
         "The view does not have this version, or it was cut from its history.",
         "Choose one of the versions that the message names.",
     ),
+    ErrorCode(
+        "namespace-invalid",
+        "Invalid",
+        "The namespace's name is not of parts with letters, digits, `_` and `-` between dots, is longer than 255 "
+        "bytes, or its properties are more than 1 MB.",
+        "Choose a name of that form, or shorter properties.",
+    ),
+    ErrorCode(
+        "namespace-exists",
+        "Invalid",
+        "A namespace of this name exists: it was created, or a table or view is in it.",
+        "Use it (`if_not_exists=True`, `--if-not-exists`), or choose another name.",
+    ),
+    ErrorCode(
+        "namespace-unknown",
+        "Invalid",
+        "No namespace has this name in this warehouse.",
+        "Create it (`rootline namespace create`), or correct the name; `rootline namespace list` lists them.",
+    ),
+    ErrorCode(
+        "namespace-not-empty",
+        "Invalid",
+        "The namespace to drop has a table, a view or a namespace in it.",
+        "Drop what is in it first; the message names one.",
+    ),
+    ErrorCode(
+        "namespace-unreadable",
+        "Corrupt",
+        "An object with a namespace's properties is not what was written.",
+        "Restore the object from a copy.",
+        "Do not delete it: the properties before it would be those of the namespace again.",
+    ),
+    ErrorCode(
+        "namespace-unconfirmed",
+        "OutcomeUnknown",
+        "The change of the namespace was not confirmed in time: others changed it again and again, or the store was "
+        "slow. Perhaps it was made.",
+        "See what is there (`rootline namespace describe`), and repeat what is missing.",
+    ),
 )

@@ -25,6 +25,7 @@ from rootline.cli.commands import (
     explain,
     look,
     maintenance,
+    namespace,
     publish,
     quarantine,
     restore,
@@ -68,6 +69,7 @@ for command in (
 ):
     app.command(command.__name__)(command)
 app.add_typer(table.app, name="table")
+app.add_typer(namespace.app, name="namespace")
 app.add_typer(maintenance.app, name="maintenance")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(store.app, name="store")

@@ -325,3 +325,27 @@ def test_answers_and_exports_are_counted(lake: Path) -> None:
         assert metric(client, 'rootline_catalog_requests_total{code="404",route="table"}') == 1
         assert metric(client, 'rootline_catalog_requests_total{code="406",route="write"}') == 1
         assert metric(client, 'rootline_export_lag_seconds{table="counted.t"}') == 0
+
+
+def test_namespaces_of_several_levels_are_shown_level_by_level_with_their_properties(tmp_path: Path) -> None:
+    with connect(tmp_path) as opened:
+        opened.create_table("eu.north.sea.t", SCHEMA)
+        opened.create_namespace("us", {"owner": "me"})
+        opened.create_namespace("us.west")
+    with asked(tmp_path) as client:
+
+        def below(parent: str) -> list[list[str]]:
+            return list(client.get("/v1/namespaces", params={"parent": parent}).json()["namespaces"])
+
+        assert below("") == [["eu"], ["us"]]
+        assert below("eu") == [["eu", "north"]]
+        assert below("eu\x1fnorth") == [["eu", "north", "sea"]]
+        assert below("eu\x1fnorth\x1fsea") == []
+        assert client.get("/v1/namespaces/us").json() == {"namespace": ["us"], "properties": {"owner": "me"}}
+        assert client.get("/v1/namespaces/eu%1Fnorth").json() == {"namespace": ["eu", "north"], "properties": {}}
+        assert client.get("/v1/namespaces/eu/tables").json()["identifiers"] == []
+        sea = "/v1/namespaces/eu%1Fnorth%1Fsea"
+        assert client.get(f"{sea}/tables").json()["identifiers"] == [{"namespace": ["eu", "north", "sea"], "name": "t"}]
+        assert "/eu.north.sea/t/" in client.get(f"{sea}/tables/t").json()["metadata-location"]
+        for path in ("eu/tables/north.sea.t", "eu%1Fnorth/tables/sea.t", "eu%1Fsouth", "us%1Fwest%1Fx"):
+            assert client.get(f"/v1/namespaces/{path}").status_code == 404

@@ -69,18 +69,18 @@ def config_body(warehouse: str | None) -> bytes:
 def namespaces_body(names: Sequence[str], token: str | None, size: str | None) -> bytes:
     """One page of namespaces."""
     page, further = _page(names, token, size)
-    return _json({"namespaces": [[name] for name in page], "next-page-token": further})
+    return _json({"namespaces": [name.split(".") for name in page], "next-page-token": further})
 
 
-def namespace_body(namespace: str) -> bytes:
-    """A namespace: a name and nothing else."""
-    return _json({"namespace": [namespace], "properties": {}})
+def namespace_body(namespace: str, properties: Mapping[str, str]) -> bytes:
+    """A namespace: its name, level by level, and its properties."""
+    return _json({"namespace": namespace.split("."), "properties": dict(properties)})
 
 
 def identifiers_body(namespace: str, names: Sequence[str], token: str | None, size: str | None) -> bytes:
     """One page of the tables, or views, of a namespace."""
     page, further = _page(names, token, size)
-    identifiers = [{"namespace": [namespace], "name": name} for name in page]
+    identifiers = [{"namespace": namespace.split("."), "name": name} for name in page]
     return _json({"identifiers": identifiers, "next-page-token": further})
 
 

@@ -23,7 +23,7 @@ from rootline.catalog.rest.metrics import CatalogMetrics
 from rootline.catalog.rest.table_directory import TableDirectory
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
-from rootline.schemas.identifiers import TableName, table_name
+from rootline.schemas.identifiers import TableName, namespace_of, table_name
 
 if TYPE_CHECKING:
     from rootline.catalog.export.exporter import ExportedTable, TableExporter
@@ -64,15 +64,25 @@ class RestCatalog:
         self._making: set[asyncio.Task[ExportedTable]] = set()
         self._logger = structlog.get_logger()
 
-    async def namespaces(self) -> list[str]:
-        """Every namespace, ascending."""
-        return await self._directory.namespaces()
+    async def namespaces(self, parent: str = "") -> list[str]:
+        """The namespaces one level below `parent`, ascending. Raises `Refusal`: there is no such parent."""
+        found = await self._directory.below(parent)
+        if found is None:
+            raise no_such_namespace(parent)
+        return found
+
+    async def namespace(self, namespace: str) -> dict[str, str]:
+        """Its properties. Raises `Refusal`: there is no such namespace."""
+        found = await self._directory.properties(namespace)
+        if found is None:
+            raise no_such_namespace(namespace)
+        return found
 
     async def tables(self, namespace: str) -> list[str]:
         """The names of its tables, ascending. Raises `Refusal`: there is no such namespace."""
         found = await self._directory.tables(namespace)
         if not found:
-            raise no_such_namespace(namespace)
+            await self.namespace(namespace)
         return found
 
     async def table_exists(self, namespace: str, name: str) -> None:
@@ -144,6 +154,9 @@ class RestCatalog:
 
 def _table(namespace: str, name: str) -> TableName:
     try:
-        return table_name(f"{namespace}.{name}")
+        found = table_name(f"{namespace}.{name}")
     except Invalid:
         raise no_such_table(namespace, name) from None
+    if namespace_of(found) != namespace:  # the name has a dot
+        raise no_such_table(namespace, name)
+    return found

@@ -56,8 +56,8 @@ def no_such_namespace(namespace: str) -> Refusal:
     return Refusal(
         404,
         "NoSuchNamespaceException",
-        f"namespace {_shown(namespace)} does not exist: no table of this warehouse is in it; namespaces have one "
-        "level, and begin to exist with their first table",
+        f"namespace {_shown(namespace)} does not exist: it was not created, and no table of this warehouse is in it; "
+        "`rootline namespace list` shows what exists",
     )
 
 

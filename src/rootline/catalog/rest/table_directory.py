@@ -1,7 +1,9 @@
 """Which namespaces and tables a warehouse shows to engines.
 
-Owns: finding them with few requests, and remembering those that were seen. Does not own: their exports (`exporter`).
-Invariants: a namespace exists if it holds a table; every answer lists the folders again, so what was removed is gone.
+Owns: finding them with few requests, and remembering tables that were seen. Does not own: their exports (`exporter`),
+what makes a namespace exist (`namespace_directory`).
+Invariants: every answer lists the folders again, so what was removed is gone; engines go down level by level, so for
+them a namespace also exists if one below it does.
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ import asyncio
 from typing import Final
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import TableName, table_name
+from rootline.schemas.identifiers import NamespaceName, TableName, name_in_namespace, namespace_of
+from rootline.schemas.object_keys import table_in
 from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.namespaces.namespace_chain import read_namespace
+from rootline.storage.namespaces.namespace_directory import namespace_in
 
 _LOOKS_AT_ONCE: Final = 16
 
@@ -26,19 +30,40 @@ class TableDirectory:
         self._known: set[TableName] = set()
 
     async def namespaces(self) -> list[str]:
-        """Every namespace that holds a table, ascending.
+        """Every namespace that was created or holds a table, ascending.
 
         Raises:
+            Corrupt: `namespace-unreadable`.
             Unavailable: `store-unavailable`.
 
         """
-        seen = {table.partition(".")[0] for table in self._known}
-        folders = [folder.rstrip("/") for folder in await self._store.folders("")]
-        names = [name for name in folders if _is_namespace(name)]
+        seen = {namespace_of(table) for table in self._known}
+        names = [name for folder in await self._store.folders("") if (name := namespace_in(folder)) is not None]
         unseen = [name for name in names if name not in seen]
-        holding = await asyncio.gather(*(self.tables(name) for name in unseen))
-        empty = {name for name, tables in zip(unseen, holding, strict=True) if not tables}
-        return sorted(set(names) - empty)
+        there = await asyncio.gather(*(self._is_namespace(name) for name in unseen))
+        absent = {name for name, is_there in zip(unseen, there, strict=True) if not is_there}
+        return sorted(set(names) - absent)
+
+    async def below(self, parent: str) -> list[str] | None:
+        """The namespaces one level below `parent` (empty: the highest), whole names, ascending; `None`: no such parent.
+
+        Raises as `namespaces`.
+        """
+        names, prefix = await self.namespaces(), f"{parent}." if parent else ""
+        level = prefix.count(".") + 1
+        found = {".".join(name.split(".")[:level]) for name in names if name.startswith(prefix)}
+        return sorted(found) if found or not parent or parent in names else None
+
+    async def properties(self, namespace: str) -> dict[str, str] | None:
+        """A namespace's properties; `None`: there is no such namespace. Raises as `namespaces`."""
+        name = namespace_in(namespace)
+        if name is None:
+            return None
+        async with self._places:
+            state = await read_namespace(self._store, name)
+        if state.is_there or await self.tables(name) or await self.below(name):
+            return dict(state.properties)
+        return None
 
     async def tables(self, namespace: str) -> list[str]:
         """The names of the tables in `namespace`, without it, ascending; none if there is no such namespace.
@@ -47,13 +72,13 @@ class TableDirectory:
             Unavailable: `store-unavailable`.
 
         """
-        if not _is_namespace(namespace):
+        if namespace_in(namespace) is None:
             return []
         async with self._places:
             folders = await self._store.folders(f"{namespace}/")
-        tables = [table for folder in folders if (table := _table_of(folder)) is not None]
+        tables = [table for folder in folders if (table := table_in(folder)) is not None]
         found = await asyncio.gather(*(self._is_table(table) for table in tables))
-        return sorted(table.partition(".")[2] for table, there in zip(tables, found, strict=True) if there)
+        return sorted(name_in_namespace(table) for table, there in zip(tables, found, strict=True) if there)
 
     async def exists(self, table: TableName) -> bool:
         """Whether the warehouse has `table` now.
@@ -75,18 +100,8 @@ class TableDirectory:
         async with self._places:
             return await self.exists(table)
 
-
-def _is_namespace(name: str) -> bool:
-    return "." not in name and _name(f"{name}.t") is not None
-
-
-def _table_of(folder: str) -> TableName | None:
-    parts = folder.rstrip("/").split("/")
-    return _name(".".join(parts)) if len(parts) == 2 else None
-
-
-def _name(text: str) -> TableName | None:
-    try:
-        return table_name(text)
-    except Invalid:
-        return None
+    async def _is_namespace(self, name: NamespaceName) -> bool:
+        if await self.tables(name):
+            return True
+        async with self._places:
+            return (await read_namespace(self._store, name)).is_there

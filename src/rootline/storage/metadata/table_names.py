@@ -7,8 +7,8 @@ Invariants: a folder is a table when it holds a root; folders of other things ar
 from __future__ import annotations
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import TableName, table_name
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.object_keys import table_in
 from rootline.storage.metadata.head_finder import find_head
 
 
@@ -17,9 +17,8 @@ async def list_tables(store: ObjectStore, *, known: frozenset[TableName] = froze
     found: list[TableName] = []
     for namespace in await store.folders(""):
         for folder in await store.folders(namespace):
-            try:
-                name = table_name(folder.rstrip("/").replace("/", "."))
-            except Invalid:
+            name = table_in(folder)
+            if name is None:
                 continue
             if name in known or await find_head(store, name) is not None:
                 found.append(name)
