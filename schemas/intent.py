@@ -241,7 +241,7 @@ class Intent(WireModel):
         extra = carried - shape.may_carry
         if extra:
             raise ValueError(f"kind {self.kind} cannot carry {', '.join(sorted(extra))}")
-        if not carried & shape.must_carry_one_of:
+        if shape.must_carry_one_of and not carried & shape.must_carry_one_of:
             raise ValueError(f"kind {self.kind} must carry {' or '.join(sorted(shape.must_carry_one_of))}")
         for name, reason in shape.must_name.items():
             if getattr(self, name) is None:

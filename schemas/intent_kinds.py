@@ -32,6 +32,8 @@ class IntentKind(StrEnum):
     EXPIRE = "expire"
     SWEEP = "sweep"
     ALTER = "alter"
+    DROP = "drop"
+    PURGE = "purge"
 
 
 class Names(Enum):
@@ -57,7 +59,7 @@ class KindShape:
 
     @property
     def must_carry_one_of(self) -> frozenset[str]:
-        """At least one of these has content."""
+        """At least one of these has content; none, for a kind that carries nothing."""
         return self.must_carry or self.may_carry
 
 
@@ -75,6 +77,7 @@ CARGO: Final = (
     "page",
 )
 """The fields of an intent that carry what it changes."""
+_WHICH_TABLE: Final = {"table_uuid": "another table may have the name by then"}
 _MADE_FROM: Final = {"made_from_version": "the root that it was made from"}
 
 
@@ -112,6 +115,8 @@ SHAPES: Final[Mapping[IntentKind, KindShape]] = {
         is_maintenance=True,
     ),
     IntentKind.ALTER: KindShape(_carries("definition")),
+    IntentKind.DROP: KindShape(_carries(), must_name=_WHICH_TABLE),
+    IntentKind.PURGE: KindShape(_carries(), must_name=_WHICH_TABLE),
     IntentKind.SWEEP: KindShape(_carries("page"), must_name=_MADE_FROM, is_maintenance=True),
 }
 MAINTENANCE_KINDS: Final = frozenset(kind for kind, shape in SHAPES.items() if shape.is_maintenance)

@@ -20,7 +20,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.ports.task_queue import Offer, Task, TaskKind, TaskQueue
 from rootline.schemas.identifiers import TableName, Version
 from rootline.storage.metadata.head_finder import find_head
-from rootline.storage.metadata.table_names import list_tables
+from rootline.storage.metadata.table_names import list_names
 from rootline.workers.counters import WorkerCounters
 from rootline.workers.settings import WorkerSettings
 
@@ -122,7 +122,7 @@ class HeadWatcher:
         self._discover_s = now_s + self._settings.discovery_interval_s
         try:
             async with asyncio.timeout(self._settings.request_timeout_s):
-                found = await list_tables(self._store, known=frozenset(self._watched))
+                found = await list_names(self._store, known=frozenset(self._watched))
         except Exception as error:
             self._counters.failures += 1
             self._failed(error)

@@ -145,6 +145,9 @@ def _begun(machine: TableMachine, applied: Applied, tick: Tick) -> Move:
         header.commit_id,
         takes_leaves=machine.flush.ready is not None,
     )
+    count = len(applied.verdicts)
+    if count < len(machine.batch):  # the rest waits for the root after this one
+        machine = machine._replace(batch=machine.batch[:count], queue=(*machine.batch[count:], *machine.queue))
     machine = machine._replace(attempt=attempt)
     return store_objects(machine) if applied.objects else put(machine, tick)
 

@@ -137,6 +137,20 @@ CODES_OF_DEFINITIONS: Final = (
         "or may not be read by the coordinator.",
         "Upload every file first, then publish the intent.",
     ),
+    # names
+    ErrorCode(
+        "table-dropped",
+        "Invalid",
+        "The table was dropped, and no other table has its name now.",
+        "Bring it back (`rootline table restore`) while its files are there, or create a new one of this name.",
+    ),
+    ErrorCode(
+        "table-uuid-missing",
+        "Invalid",
+        "A table of this name was dropped once, so an intent must say which table it is made for, and does not.",
+        "Load the table, and name its uuid as `table_uuid` in every intent.",
+        "Do not fill in the newest uuid for intents that were made before: their rows may be of the dropped table.",
+    ),
     ErrorCode(
         "view-invalid",
         "Invalid",

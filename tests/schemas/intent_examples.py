@@ -213,5 +213,7 @@ def intents() -> list[Intent]:
             ref=VersionReference(version=400),
             page=PAGE,
         ),
+        Intent(intent_id="i-drop", table="db.events", kind=IntentKind.DROP, table_uuid=UUID(int=7)),
+        Intent(intent_id="i-purge", table="db.events", kind=IntentKind.PURGE, table_uuid=UUID(int=7)),
         Intent(intent_id="i-sweep", table="db.events", kind=IntentKind.SWEEP, made_from_version=501, page=PAGE),
     ]

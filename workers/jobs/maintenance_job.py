@@ -33,6 +33,8 @@ from rootline.storage.metadata.store_object import store_object
 from rootline.tree.state.pending_object import PendingObject
 from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport
 
+_OF_TOMBSTONES: Final = ("expiry", "sweep")
+"""What is still planned for a table that was dropped."""
 LOOKS_AT_UNKNOWN_MAX: Final = 10
 """After so many looks without an answer a job plans again: safe, because what moved already is masked."""
 
@@ -161,6 +163,8 @@ class MaintenanceJob:
             raise Corrupt(self._planner.corrupt, reason)
 
     async def _plan(self, table: TableName, root: Root, definition: TableDefinition) -> Plan | None:
+        if root.header.is_tombstone and self._planner.what not in _OF_TOMBSTONES:
+            return None
         try:
             return await self._planner.plan(table, root, definition)
         except TimeoutError as error:

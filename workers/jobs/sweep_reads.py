@@ -32,7 +32,7 @@ from rootline.storage.metadata.leaf_reader import read_leaf
 from rootline.storage.metadata.page_reader import condemned_page_of, read_kept
 from rootline.storage.metadata.root_reader import read_definition, read_root
 from rootline.storage.metadata.stored_file import read_stored, stored_key
-from rootline.storage.metadata.table_names import list_tables
+from rootline.storage.metadata.table_names import list_names
 from rootline.tree.state.addressable import Addressable
 
 _LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
@@ -189,7 +189,7 @@ async def check_not_named_elsewhere(store: ObjectStore, table: TableName) -> Non
 
     """
     folder = f"/{table_prefix(table)}"
-    for other in await list_tables(store):
+    for other in await list_names(store):
         if other == table:
             continue
         head = await store.list(roots_prefix(other), limit=1)

@@ -18,7 +18,7 @@ from rootline.client.session.session import Session, SessionHolder
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.producer import DEFAULT_TIMEOUT_S, AsyncProducer, Producer
 from rootline.schemas.errors import Invalid
-from rootline.storage.metadata.head_finder import existing_head
+from rootline.storage.metadata.table_head import check_there
 
 if TYPE_CHECKING:
     from rootline.client.change.adopt_table import Adopted
@@ -151,14 +151,14 @@ class Lake:
         """The table `name` (`namespace.table`).
 
         Raises:
-            Invalid: `table-unknown`, the warehouse has no table of this name; `table-name-invalid`.
+            Invalid: `table-unknown`, the warehouse has no table of this name; `table-dropped`; `table-name-invalid`.
             Unavailable: `store-unavailable`.
 
         """
         from rootline.client.table_handle import TableHandle
 
         checked = checks.table(name)
-        self.holder.run(lambda session: existing_head(session.store, checked))
+        self.holder.run(lambda session: check_there(session.store, checked))
         return TableHandle(self, checked)
 
     def list_tables(self) -> list[str]:

@@ -100,7 +100,9 @@ class TableMemory:
         found = await store.get(key)
         if found is None:
             return  # someone is deleting exports right now: they are made again
-        stored = read_metadata(found.body, self.folder, newest, table_uuid)
+        stored = read_metadata(found.body, self.folder, newest, None)
+        if stored.table_uuid != table_uuid:
+            return  # of a table that had the name before
         location = str(stored.current["manifest-list"])
         name = self.folder.key(location.removeprefix(f"{self.folder.base}/"))
         listed = await store.get(name)

@@ -29,6 +29,7 @@ from rootline.storage.metadata.read_cache import ReadCache
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.shown_versions import shown_at
 from rootline.tree.state.addressable import Addressable
+from rootline.tree.state.name_state import check_is_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class TableExporter:
             version: addressable, or exported while it was.
 
         Raises:
-            Invalid: `table-unknown`, `version-unknown`, `export-unsupported`, `setting-invalid`,
+            Invalid: `table-unknown`, `table-dropped`, `version-unknown`, `export-unsupported`, `setting-invalid`,
                 `equality-delete-unread`, `file-unreadable`.
             Corrupt: an object is missing, or not what was written; `export-corrupt`.
             Unavailable: `store-unavailable`.
@@ -170,9 +171,10 @@ class TableExporter:
         known = self._cache.root(table)
         if head is None:
             head = await _head(reads, table)
-        if version == head:
-            return await read_root(reads, table, version, known=known)
         newest = await read_root(reads, table, head, known=known)
+        check_is_table(newest.header)
+        if version == head:
+            return newest
         Addressable.of(newest.header, await read_kept(reads, newest.header)).check(version)
         return await read_root(reads, table, version, known=newest)
 

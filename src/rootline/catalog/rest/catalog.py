@@ -136,7 +136,7 @@ class RestCatalog:
         try:
             exported = await self._exporter.export(table, format_version)
         except RootlineError as error:
-            if error.code != "table-unknown":
+            if error.code not in ("table-unknown", "table-dropped"):
                 self.metrics.failed(error.code)
                 self._logger.warning("export failed", action="export-failed", table=table, reason=str(error))
             raise

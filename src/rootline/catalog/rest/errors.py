@@ -16,7 +16,7 @@ from rootline.schemas.errors import Invalid, OutcomeUnknown, RootlineError, Unav
 
 RETRY_AFTER_S: Final = 2
 _NAME_CHARS_MAX: Final = 300
-_UNKNOWN_TABLE: Final = {"table-unknown", "table-name-invalid"}
+_UNKNOWN_TABLE: Final = {"table-unknown", "table-dropped", "table-name-invalid"}
 
 
 class Refusal(Exception):

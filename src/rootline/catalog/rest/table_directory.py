@@ -1,33 +1,42 @@
 """Which namespaces and tables a warehouse shows to engines.
 
-Owns: finding them with few requests, and remembering tables that were seen. Does not own: their exports (`exporter`),
-what makes a namespace exist (`namespace_directory`).
-Invariants: every answer lists the folders again, so what was removed is gone; engines go down level by level, so for
-them a namespace also exists if one below it does.
+Owns: finding them with few requests, and remembering what was seen. Does not own: their exports (`exporter`), what
+makes a namespace exist (`namespace_directory`).
+Invariants: every answer lists folders and heads again, so what was removed or dropped is gone; engines go down level by
+level, so for them a namespace also exists if one below it does.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, NamedTuple
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.identifiers import NamespaceName, TableName, name_in_namespace, namespace_of
+from rootline.schemas.errors import Corrupt
+from rootline.schemas.identifiers import NamespaceName, TableName, Version, name_in_namespace
 from rootline.schemas.object_keys import table_in
 from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.table_head import newest_root
 from rootline.storage.namespaces.namespace_chain import read_namespace
 from rootline.storage.namespaces.namespace_directory import namespace_in
 
 _LOOKS_AT_ONCE: Final = 16
 
 
+class _Seen(NamedTuple):
+    """What a name was in the newest version that was read."""
+
+    version: Version
+    is_table: bool
+
+
 class TableDirectory:
-    """The tables of one warehouse. A folder is opened once; after that it only needs to be listed."""
+    """The tables of one warehouse. A root is read once, to tell what it is; after that it is only listed."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._places = asyncio.Semaphore(_LOOKS_AT_ONCE)
-        self._known: set[TableName] = set()
+        self._known: dict[TableName, _Seen] = {}
 
     async def namespaces(self) -> list[str]:
         """Every namespace that was created or holds a table, ascending.
@@ -37,12 +46,9 @@ class TableDirectory:
             Unavailable: `store-unavailable`.
 
         """
-        seen = {namespace_of(table) for table in self._known}
         names = [name for folder in await self._store.folders("") if (name := namespace_in(folder)) is not None]
-        unseen = [name for name in names if name not in seen]
-        there = await asyncio.gather(*(self._is_namespace(name) for name in unseen))
-        absent = {name for name, is_there in zip(unseen, there, strict=True) if not is_there}
-        return sorted(set(names) - absent)
+        there = await asyncio.gather(*(self._is_namespace(name) for name in names))
+        return sorted(name for name, is_there in zip(names, there, strict=True) if is_there)
 
     async def below(self, parent: str) -> list[str] | None:
         """The namespaces one level below `parent` (empty: the highest), whole names, ascending; `None`: no such parent.
@@ -87,16 +93,21 @@ class TableDirectory:
             Unavailable: `store-unavailable`.
 
         """
-        there = await find_head(self._store, table) is not None
-        if there:
-            self._known.add(table)
-        else:
-            self._known.discard(table)
-        return there
+        head = await find_head(self._store, table)
+        known = self._known.get(table)
+        if head is not None and known is not None and known.version == head.version:
+            return known.is_table
+        try:
+            root = None if head is None else await newest_root(self._store, table)
+        except Corrupt:
+            return True  # it is there, and says so when it is loaded
+        if root is None:
+            self._known.pop(table, None)
+            return False
+        self._known[table] = _Seen(root.header.version, not root.header.is_tombstone)
+        return not root.header.is_tombstone
 
     async def _is_table(self, table: TableName) -> bool:
-        if table in self._known:
-            return True
         async with self._places:
             return await self.exists(table)
 

@@ -20,7 +20,7 @@ from rootline.client.write.create_table import create_table
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
-from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.table_head import newest_root
 
 ADOPTION_TIMEOUT_S = 600.0
 """For the verdict: the coordinator reads every manifest before it commits."""
@@ -52,8 +52,10 @@ async def adopt_table(
         OutcomeUnknown: `verdict-timeout`.
 
     """
-    if await find_head(session.store, table) is not None:
-        raise Invalid("table-exists", f"{table} exists already; adopt under another name")
+    root = await newest_root(session.store, table)
+    if root is not None:
+        there = "had a table that was dropped" if root.header.is_tombstone else "exists already"
+        raise Invalid("table-exists", f"{table} {there}; adopt under another name")
     plan = await plan_adoption(session.store, table, absolute(location))
     if dry_run:
         return Adopted(plan)

@@ -19,9 +19,9 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import TableName, Version, snapshot_id_of
 from rootline.schemas.root_header import RootHeader
-from rootline.storage.metadata.head_finder import HeadKey, at_head, existing_head
 from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.table_head import table_root
 from rootline.tree.state.addressable import Addressable
 
 _DIGITS_MAX: Final = 19
@@ -56,14 +56,8 @@ HEAD = PointInTime()
 
 
 async def read_head(store: ObjectStore, table: TableName, known: Root | None = None) -> Root:
-    """The newest root; `known` as of `read_root`. Raises `Invalid` (`table-unknown`) when there is none."""
-
-    async def root_of(head: HeadKey) -> Root:
-        return await read_root(store, table, head.version, known=known)
-
-    root = await at_head(store, table, root_of, await existing_head(store, table))
-    assert root is not None, "there was a head"
-    return root
+    """The newest root; `known` as of `read_root`. Raises `Invalid` (`table-unknown`, `table-dropped`): no table."""
+    return await table_root(store, table, known)
 
 
 async def read_root_at(store: ObjectStore, table: TableName, point: PointInTime, known: Root | None = None) -> Root:

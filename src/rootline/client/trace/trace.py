@@ -46,7 +46,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import Version, snapshot_id_of, table_name
 from rootline.schemas.intent import Intent
 from rootline.schemas.verdict import Verdict, VerdictKind
-from rootline.storage.metadata.table_names import list_tables
+from rootline.storage.metadata.table_names import list_names
 from rootline.tree.draft.batch import Record
 
 
@@ -108,7 +108,7 @@ class Trace:
                 async for sighting in _of_writer(table, query):
                     yield sighting
         elif isinstance(query, ByFile):
-            for name in [query.table] if query.table is not None else await list_tables(self._store):
+            for name in [query.table] if query.table is not None else await list_names(self._store):
                 table = await self._table(name)
                 entry = None if table is None else await table.live(names_of(query.location, name))
                 if table is None or entry is None:

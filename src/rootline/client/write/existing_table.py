@@ -7,8 +7,8 @@ from rootline.maintenance.expiry_limits import EXPIRE
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.metadata.head_finder import at_head
-from rootline.storage.metadata.root_reader import read_definition, read_root
+from rootline.storage.metadata.root_reader import read_definition
+from rootline.storage.metadata.table_head import newest_root
 
 
 async def is_there(session: Session, table: TableName, wanted: TableDefinition) -> bool:
@@ -18,8 +18,8 @@ async def is_there(session: Session, table: TableName, wanted: TableDefinition) 
         Invalid: `table-exists`, with another definition; the message says what differs.
 
     """
-    root = await at_head(session.store, table, lambda head: read_root(session.store, table, head.version))
-    if root is None:
+    root = await newest_root(session.store, table)
+    if root is None or root.header.is_tombstone:
         return False
     differences = _differences(await read_definition(session.store, root.header), wanted)
     if differences:

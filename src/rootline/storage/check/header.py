@@ -15,6 +15,7 @@ from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import snapshot_id_of
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.check.findings import Fault
+from rootline.tree.intents.drop import begins_anew
 from rootline.tree.intents.kinds import carried_violations
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT
 
@@ -26,8 +27,11 @@ def faults_of_header(header: RootHeader) -> Iterator[Fault]:
     if snapshot.snapshot_id != expected:
         yield Fault("snapshot-wrong", f"snapshot id {snapshot.snapshot_id} is not that of its version, {expected}")
     is_first = snapshot.parent_id is None or ADOPTED_SNAPSHOT in snapshot.summary
-    if (header.version == 0) != (header.parent_digest is None) or (header.version == 0) != is_first:
+    may_begin = header.version == 0 or (header.drops and header.oldest_version == header.version)
+    if (header.version == 0) != (header.parent_digest is None) or (header.version == 0 or is_first) != is_first:
         yield Fault("parent-mismatch", "only version 0 has no parent")
+    elif is_first and not may_begin:
+        yield Fault("parent-mismatch", "its snapshot has no parent, and no table begins with it")
     if snapshot.summary.get(ADOPTED_SNAPSHOT, str(snapshot.parent_id)) != str(snapshot.parent_id):
         yield Fault(
             "parent-mismatch", f"its parent, {snapshot.parent_id}, is not the snapshot that it was adopted from"
@@ -41,9 +45,10 @@ def faults_of_step(old: Root, new: Root) -> Iterator[Fault]:
     before, after = old.header, new.header
     if after.parent_digest != old.digest:
         yield Fault("parent-mismatch", f"its parent digest is not the digest of the stored root {before.version}")
-    if after.table_uuid != before.table_uuid:
+    is_another = begins_anew(before, after)
+    if after.table_uuid != before.table_uuid and not is_another:
         yield Fault("parent-mismatch", f"table uuid {after.table_uuid} is not its parent's, {before.table_uuid}")
-    if after.snapshot.parent_id != before.snapshot.snapshot_id:
+    if after.snapshot.parent_id != before.snapshot.snapshot_id and not is_another:
         yield Fault("parent-mismatch", f"parent snapshot id {after.snapshot.parent_id} is not the id of its parent")
     if after.snapshot.sequence_number <= before.snapshot.sequence_number:
         yield Fault(

@@ -70,7 +70,8 @@ async def load_table(
 
     if version is not None:
         return await state_of(version)
-    return await at_head(store, table, lambda head: state_of(head.version))
+    state = await at_head(store, table, lambda head: state_of(head.version))
+    return None if state is None or state.header.is_tombstone else state
 
 
 async def load_state(

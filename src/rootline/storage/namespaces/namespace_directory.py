@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Final
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Invalid
+from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import NamespaceName, TableName, namespace_name
 from rootline.schemas.object_keys import table_in
 from rootline.storage.few_at_once import few_at_once
-from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.table_head import is_table
 from rootline.storage.namespaces.namespace_chain import read_namespace
 
 _LOOKS_AT_ONCE: Final = 16
@@ -51,10 +51,15 @@ async def namespace_exists(store: ObjectStore, namespace: NamespaceName) -> bool
 
 
 async def table_inside(store: ObjectStore, namespace: NamespaceName) -> TableName | None:
-    """A table of this namespace, if it has one. Raises `Unavailable`."""
+    """A table of this namespace, if it has one; one whose newest root cannot be read is there. Raises `Unavailable`."""
     for folder in await store.folders(f"{namespace}/"):
         name = table_in(folder)
-        if name is not None and await find_head(store, name) is not None:
+        if name is None:
+            continue
+        try:
+            if await is_table(store, name):
+                return name
+        except Corrupt:
             return name
     return None
 

@@ -22,6 +22,7 @@ from rootline.schemas.root_header import RootHeader
 from rootline.tree.check.page_rules import page_violations
 from rootline.tree.check.rewrite_rules import NO_REWRITES, faults_of_rewrites, rewrites_of
 from rootline.tree.draft.summary import RESTORED_VERSIONS
+from rootline.tree.intents.drop import begins_anew, empties
 from rootline.tree.intents.kinds import carried_violations
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
 from rootline.tree.ledger.outcomes import NOTHING_ACKNOWLEDGED, Acknowledged
@@ -49,7 +50,12 @@ def violations(
     `acknowledged` and `limits` are those that `new` was made with.
     """
     sentences = list(faults_of_first(new.header, _leaf_rows(new)) if old is None else _chain(old, new))
-    return [*sentences, *page_violations(old, new, acknowledged, limits), *_contents(old, new)]
+    goes_on = old is not None and not (begins_anew(old.header, new.header) or empties(old.header, new.header))
+    return [
+        *sentences,
+        *page_violations(old, new, acknowledged, limits),
+        *_contents(old if goes_on else None, new),
+    ]
 
 
 def _chain(old: TableState, new: TableState) -> Iterator[str]:
@@ -58,9 +64,10 @@ def _chain(old: TableState, new: TableState) -> Iterator[str]:
         yield f"version {after.version} follows {before.version}"
     if after.parent_digest != old.root.digest:
         yield "the parent's digest is not the parent's"
-    if after.table != before.table or after.table_uuid != before.table_uuid:
+    is_another = begins_anew(before, after)
+    if after.table != before.table or (after.table_uuid != before.table_uuid and not is_another):
         yield f"the table is {after.table} ({after.table_uuid}), the parent's {before.table} ({before.table_uuid})"
-    if after.snapshot.parent_id != before.snapshot.snapshot_id:
+    if after.snapshot.parent_id != before.snapshot.snapshot_id and not is_another:
         yield "the parent's snapshot id is not the parent's"
     if after.snapshot.sequence_number <= before.snapshot.sequence_number:
         yield f"sequence number {after.snapshot.sequence_number} follows {before.snapshot.sequence_number}"
@@ -76,7 +83,7 @@ def _chain(old: TableState, new: TableState) -> Iterator[str]:
         yield f"the log's time went back from {before.log_time} to {after.log_time}"
     if after.removals is None or (before.removals and after.removals.forgotten < before.removals.forgotten):
         yield f"what is remembered of removals went back from {before.removals} to {after.removals}"
-    if len(after.contents) < len(before.contents):
+    if len(after.contents) < len(before.contents) and not is_another:
         yield f"{len(after.contents)} contents are remembered, the parent remembers {len(before.contents)}"
     if after.oldest_version < before.oldest_version:
         yield f"the oldest version, {after.oldest_version}, went back from {before.oldest_version}"

@@ -23,6 +23,7 @@ from rootline.schemas.identifiers import WriterId
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX
 from rootline.schemas.root_header import CommittedRun, Outcomes, WriterRecord
 from rootline.tree.draft.summary import RESTORED_VERSIONS
+from rootline.tree.intents.drop import begins_anew
 from rootline.tree.ledger.header_limits import HeaderLimits
 from rootline.tree.ledger.ledger import REJECTED_MAX, lost_runs
 from rootline.tree.ledger.outcome_spill import are_within
@@ -47,7 +48,8 @@ def page_violations(
         if version < new.header.oldest_version and (new.pages.kept is None or new.pages.kept.find(version) is None):
             yield f"version {version}, which has tag {name!r}, is not among the kept versions"
     if old is not None:
-        yield from _ledger(old, new)
+        if not begins_anew(old.header, new.header):  # the ledger is a table's own
+            yield from _ledger(old, new)
         yield from _outcomes(old, new, acknowledged)
         yield from _condemned(old, new)
 

@@ -35,13 +35,22 @@ def answer(state: TableState, record: Record) -> Verdict | None:
     found = _outcome_at(state, *record.position)
     if isinstance(found, OutcomeRun):
         number = SequenceNumber(found.first_sequence_number + record.position.offset - found.first_offset)
-        snapshot_id = snapshot_id_of(header.table_uuid, found.version)
+        snapshot_id = snapshot_id_of(_uuid_at(header, found.version), found.version)
         return committed(header.table, record, found.version, snapshot_id, number)
     if found is None:
         return None
     if found.code is None:
-        return duplicate(header.table, header.table_uuid, record, found.duplicate_of)
+        known = header.version if found.duplicate_of is None else found.duplicate_of
+        return duplicate(header.table, _uuid_at(header, known), record, found.duplicate_of)
     return rejected(header.table, record, found.code, found.message or "")
+
+
+def _uuid_at(header: RootHeader, version: Version) -> UUID:
+    """Of the table that a version committed to; the name may have been another's then."""
+    for drop in header.drops:
+        if version <= drop.version:
+            return drop.table_uuid
+    return header.table_uuid
 
 
 def _outcome_at(state: TableState, log: str, partition: int, offset: int) -> Outcome | None:

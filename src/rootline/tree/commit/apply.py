@@ -60,7 +60,8 @@ def apply_batch(
         relief: leaves of the coordinator's own that hold rows of the head, or of a root before it.
 
     Returns:
-        `Applied`; or `Needs`, the objects to fetch before trying again; or `NoTable`.
+        `Applied`, with a verdict for each record up to one that waits for the next root; or `Needs`, the objects to
+        fetch before trying again; or `NoTable`.
 
     Raises:
         Internal: `invariant-broken`, the batch or the result breaks a rule of our own.
@@ -68,7 +69,10 @@ def apply_batch(
     """
     _check_batch(state, table, records)
     decisions = Decisions(state, table, fetched, log_retention_s)
-    for record in records:
+    for count, record in enumerate(records):
+        if decisions.ends_before(record):
+            records = records[:count]
+            break
         decisions.decide(record)
     if decisions.needs:
         return decisions.needs

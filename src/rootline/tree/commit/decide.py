@@ -1,4 +1,4 @@
-"""Decide intents one after the other: the ledger first, then the rules that all kinds share, then the kind's own.
+"""Decide intents one after the other: which table they are for, the ledger, the rules that all kinds share, the kind's.
 
 Owns: the order of the checks, and what is noted of each decision. Does not own: the rules of the kinds (`kinds`).
 Invariants: every record gets one verdict, and the outcome and ledger that go with it; a rejected intent leaves no
@@ -19,11 +19,13 @@ from rootline.schemas.root_header import RejectedSequence
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit import answers
 from rootline.tree.commit.arrival_rules import brought_by, check_arrival, check_not_condemned
+from rootline.tree.commit.table_rules import AFTER_CREATE, AFTER_DROP, check_of_tombstone, is_of_this_table
 from rootline.tree.draft.batch import FetchedObjects, Needs, Record
 from rootline.tree.draft.change import Beginning, Change
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.root_room import check_room
 from rootline.tree.draft.summary import check_user_summary
+from rootline.tree.intents.create import create_again
 from rootline.tree.intents.fast_append import fast_append_row
 from rootline.tree.intents.kinds import KINDS
 from rootline.tree.ledger.contents import ContentDraft
@@ -69,13 +71,26 @@ class Decisions:
         self.outcomes = OutcomeDraft(self.version)
         self._fetched = fetched
 
+    def ends_before(self, record: Record) -> bool:
+        """Whether `record` waits for the next root: one root changes what its name is at most once."""
+        draft = self.draft
+        if draft is None or (draft.parent is not None and draft.carried.name_is is draft.parent.header.name_is):
+            return False
+        waiting = AFTER_DROP if draft.is_tombstone else AFTER_CREATE
+        return record.intent.kind in waiting
+
     def decide(self, record: Record) -> None:
         """Give the next record its verdict, or note what is missing for it."""
         intent = record.intent
-        if self._known_to_ledger(record):
+        try:
+            is_same = self.draft is not None and is_of_this_table(self.draft, intent)
+        except Invalid as error:  # what the ledger says is about another table
+            self._reject(record, error.code, error.message, is_kept=False)
+            return
+        if is_same and self._known_to_ledger(record):
             return
         try:
-            row = None if self.draft is None else fast_append_row(self.draft, intent)
+            row = None if self.draft is None or self.draft.is_tombstone else fast_append_row(self.draft, intent)
             if self.draft is not None and row is not None:
                 if self.draft.sweeps and self._waits_for_dates(record, [row.entry.location]):
                     return
@@ -97,7 +112,9 @@ class Decisions:
             return
         self.objects += outcome.objects
         if isinstance(outcome, Beginning):
-            self.draft = Draft.beginning(outcome)
+            self.draft = Draft.beginning(outcome, self.draft)
+            if self.draft.is_first and self.version > 0:
+                self.ledger, self.contents = LedgerDraft({}), ContentDraft(())
             outcome = Change(outcome.effect)
         if self.draft is None:
             raise Internal("invariant-broken", f"{self.table}: a change without a table")
@@ -135,13 +152,17 @@ class Decisions:
             self.needs |= needs
         return needs is not None
 
-    def _judged(self, record: Record) -> Change | Needs:
+    def _judged(self, record: Record) -> Change | Beginning | Needs:
         """What an intent does to the table. Raises `Invalid`."""
         draft, intent = self.draft, record.intent
         judge = KINDS[intent.kind].judge
-        if draft is None or judge is None:
+        assert draft is not None, "there is a root"
+        if judge is None and draft.is_tombstone:
+            return create_again(draft, intent, self._fetched)
+        if judge is None:
             raise Invalid("table-exists", f"{self.table} exists already")
-        _check_shared(draft, self.table, intent)
+        check_of_tombstone(draft, intent)
+        _check_shared(draft, intent)
         draft.appended_ms = record.appended_ms
         needs = files_to_verify(draft, intent, self._fetched)
         if needs is not None:
@@ -166,12 +187,13 @@ class Decisions:
                 self.contents.committed(intent, record.headers)
         self.verdicts.append(answers.committed(self.table, record, self.version, draft.snapshot_id, number))
 
-    def _reject(self, record: Record, code: str, message: str) -> None:
+    def _reject(self, record: Record, code: str, message: str, *, is_kept: bool = True) -> None:
+        """`is_kept`: in the ledger too, to be said again wherever the intent comes from."""
         intent = record.intent
         if len(message) > MESSAGE_CHARS_MAX:
             message = message[: MESSAGE_CHARS_MAX - 1] + "…"
         self.outcomes.rejected(record.position, code, message)
-        if intent.writer_id is not None and intent.writer_sequence is not None:
+        if is_kept and intent.writer_id is not None and intent.writer_sequence is not None:
             writer = WriterId(intent.writer_id)
             known = self.ledger.record_of(writer)
             rejection = RejectedSequence(intent.writer_sequence, intent.intent_id, code, message)
@@ -194,14 +216,9 @@ def _begun(table: TableName, intent: Intent, fetched: FetchedObjects) -> Beginni
     return begin(intent, fetched)
 
 
-def _check_shared(draft: Draft, table: TableName, intent: Intent) -> None:
+def _check_shared(draft: Draft, intent: Intent) -> None:
     """The rules that all kinds share on a table that is there. Raises `Invalid`."""
     definition = draft.definition
-    if intent.table_uuid is not None and intent.table_uuid.int != definition.table_uuid.int:
-        raise Invalid(
-            "table-uuid-mismatch",
-            f"{table} has uuid {definition.table_uuid}, the intent names {intent.table_uuid}",
-        )
     if intent.schema_id is not None and intent.schema_id != definition.current_schema_id:
         definition.schema_by_id(intent.schema_id)
     if intent.summary:

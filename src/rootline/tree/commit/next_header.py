@@ -56,13 +56,14 @@ def next_header(
     timestamp_ms = stamp.now_ms
     if earlier_snapshot is not None:
         timestamp_ms = max(stamp.now_ms, earlier_snapshot.timestamp_ms + 1)
+    is_another = parent is not None and draft.is_first
     sequence_number = draft.sequence_number
     if before is not None and sequence_number == before.snapshot.sequence_number:
         sequence_number = SequenceNumber(sequence_number + 1)
     totals = draft.totals
     snapshot = Snapshot(
         snapshot_id=draft.snapshot_id,
-        parent_id=None if earlier_snapshot is None else earlier_snapshot.snapshot_id,
+        parent_id=None if earlier_snapshot is None or is_another else earlier_snapshot.snapshot_id,
         sequence_number=sequence_number,
         timestamp_ms=timestamp_ms,
         operation=operation_of(draft.effect),
@@ -74,6 +75,8 @@ def next_header(
     )
     earlier = Outcomes() if before is None else kept(before.outcomes, acknowledged)
     pages = NO_PAGES if parent is None else parent.pages  # all of them, or nothing would have been decided
+    if is_another:
+        earlier, pages = _joined(earlier, pages, acknowledged), NO_PAGES  # what pages say goes into pages of its own
     outcomes = fit_outcomes(
         decisions.outcomes.after(earlier),
         pages.outcomes,
@@ -120,9 +123,21 @@ def next_header(
         condemned=tuple([_dated(item, draft, timestamp_ms) for item in draft.carried.condemned]),
         parent_next_row_id=0 if before is None else before.next_row_id,
         expiry=draft.carried.expiry,
+        name_is=draft.carried.name_is,
+        drops=tuple(
+            [item if item.dropped_ms else item._replace(dropped_ms=timestamp_ms) for item in draft.carried.drops]
+        ),
     )
     pages = TablePages(ledger.pages, outcomes.pages, draft.condemned, draft.kept)
     return NextHeader(header, pages, (*outcomes.objects, *ledger.objects))
+
+
+def _joined(newest: Outcomes, pages: TablePages, acknowledged: Acknowledged) -> Outcomes:
+    """The outcomes of all pages that are not acknowledged, and the header's."""
+    parts = [*(kept(page.outcomes, acknowledged) for page in pages.outcomes), newest]
+    return Outcomes(
+        tuple([run for part in parts for run in part.runs]), tuple([item for part in parts for item in part.exceptions])
+    )
 
 
 def _dated(item: Condemned, draft: Draft, timestamp_ms: int) -> Condemned:

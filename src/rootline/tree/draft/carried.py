@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rootline.schemas.identifiers import SequenceNumber, Version
-from rootline.schemas.root_header import Condemned, DefinitionReference, Expiry, RootHeader
+from rootline.schemas.root_header import Condemned, DefinitionReference, Drop, Expiry, NameState, RootHeader
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,8 @@ class CarriedFields:
     horizon_ms: int = 0
     condemned: tuple[Condemned, ...] = ()
     expiry: Expiry | None = None
+    name_is: NameState = NameState.TABLE
+    drops: tuple[Drop, ...] = ()
 
     @staticmethod
     def of(header: RootHeader) -> CarriedFields:
@@ -33,4 +35,6 @@ class CarriedFields:
             header.horizon_ms,
             header.condemned,
             header.expiry,
+            header.name_is,
+            header.drops,
         )

@@ -106,10 +106,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """A table that an intent begins: its definition, and what it goes on from, if that is an Iceberg table."""
+    """A table that an intent begins: its definition, and what it goes on from, if that is an Iceberg table.
+
+    `carried`, `condemned`: what the header carries on where there was a root before: a tombstone, or a table that is
+    purged now. `None`: there was none, or as it was.
+    """
 
     definition: TableDefinition
     reference: DefinitionReference
     adopted: TableState | None
     effect: Effect
     objects: tuple[PendingObject, ...] = ()
+    carried: CarriedFields | None = None
+    condemned: tuple[CondemnedPage, ...] | None = None

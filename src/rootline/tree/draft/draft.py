@@ -28,7 +28,7 @@ from rootline.schemas.content_entry import (
 )
 from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, snapshot_id_of
 from rootline.schemas.object_keys import own_forms
-from rootline.schemas.root_header import Totals
+from rootline.schemas.root_header import NameState, Removals, Totals
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.draft.change import Beginning, Change, Effect, IncomingLeaf, MergedVector, StoredManifestVector
@@ -81,6 +81,7 @@ class Draft:
     ) -> None:
         self.parent = parent
         """What the next root's entries go on from: the root before it, or an adopted table's."""
+        self.table = "" if parent is None else parent.header.table
         self.definition = definition
         self._row_limits = definition, limits_of(definition)
         self.carried = carried
@@ -108,6 +109,8 @@ class Draft:
         """How long the log keeps a record."""
         self.kept: KeptPage | None = None
         """The versions that can be read below the oldest addressable one."""
+        self.is_first = False
+        """Whether a table begins in this root; a `parent` is then an adopted table, no root of ours."""
 
     @staticmethod
     def on(parent: TableState) -> Draft:
@@ -121,14 +124,27 @@ class Draft:
         return draft
 
     @staticmethod
-    def beginning(begun: Beginning) -> Draft:
-        """A draft of root 0."""
-        return Draft(begun.adopted, Version(0), begun.definition, CarriedFields(begun.reference))
+    def beginning(begun: Beginning, before: Draft | None = None) -> Draft:
+        """A draft of a table's first root, or of the root that purges it.
+
+        `before`: of the same root, as the batch has left it so far; `None`: this is root 0 of the name.
+        """
+        version = Version(0) if before is None else before.version
+        draft = Draft(begun.adopted, version, begun.definition, begun.carried or CarriedFields(begun.reference))
+        draft.is_first = before is None or before.definition.table_uuid != begun.definition.table_uuid
+        if before is not None:
+            draft.table, draft.next_row_id = before.table, before.next_row_id
+            draft.sequence_number = draft.read_number_max = before.sequence_number
+            draft.removals = Removals(before.sequence_number)
+            draft.condemned = before.condemned if begun.condemned is None else begun.condemned
+            draft.kept = None if draft.is_first else before.kept
+            draft.appended_ms, draft.log_retention_s = before.appended_ms, before.log_retention_s
+        return draft
 
     @property
-    def is_first(self) -> bool:
-        """Whether this is a draft of root 0; a `parent` is then an adopted table, no root of ours."""
-        return self.version == 0
+    def is_tombstone(self) -> bool:
+        """Whether the table was dropped, as the batch leaves it so far."""
+        return self.carried.name_is is NameState.TOMBSTONE
 
     @property
     def restored_at(self) -> SequenceNumber:
@@ -196,8 +212,7 @@ class Draft:
         """Whether no intent may add this location any more."""
         if not self.condemned:
             return False
-        table = "" if self.parent is None else self.parent.header.table
-        forms = [location_hash(form) for form in own_forms(location, table)]
+        forms = [location_hash(form) for form in own_forms(location, self.table)]
         return any(form in page.locations for page in self.condemned for form in forms)
 
     def is_live(self, location: str) -> bool:

@@ -2,7 +2,8 @@
 
 Owns: reading the definition, where it is stored, what is needed to adopt. Does not own: the rules of a definition
 (`definition_rules`) and of what is adopted (`adoption`).
-Invariants: the definition's location follows from the intent and the definition, so a retry writes the same object.
+Invariants: the definition's location follows from the intent and the definition, so a retry writes the same object; a
+uuid is one table's for ever, also after a drop.
 
 Source: format page, "Table definition"; decision 0038.
 """
@@ -10,16 +11,20 @@ Source: format page, "Table definition"; decision 0038.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Final
 from uuid import UUID, uuid5
 
+from rootline.schemas.bytes.root.condemned_page import encode_condemned_page
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import definition_location
-from rootline.schemas.root_header import DefinitionReference
+from rootline.schemas.root_header import DefinitionReference, Expiry
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.batch import Adopting, FetchedObjects, Needs
+from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.draft.change import Beginning, Effect
+from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.proof.adoption import check_named
 from rootline.tree.proof.definition_rules import check_definition, check_nesting
@@ -48,6 +53,62 @@ def create(intent: Intent, fetched: FetchedObjects) -> Beginning | Needs:
     if isinstance(adopted, Invalid):
         raise adopted
     return Beginning(adopted.definition, reference, adopted, Effect.NOTHING, (pending,))
+
+
+def create_again(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Beginning | Needs:
+    """A table where `draft`, a tombstone, is the newest root: nothing in it can reach the table that was.
+
+    Raises:
+        Invalid: as `create`; `adoption-unsupported`; `table-dropped`, its uuid is that of a table that was dropped.
+
+    """
+    if intent.adopt is not None:
+        raise Invalid(
+            "adoption-unsupported", f"{draft.table} had a table that was dropped: adopt under a name that had none"
+        )
+    begun = create(intent, fetched)
+    if not isinstance(begun, Beginning):
+        return begun
+    new_uuid, drops = begun.definition.table_uuid, draft.carried.drops
+    for drop in drops:
+        if drop.table_uuid == new_uuid:
+            raise Invalid(
+                "table-dropped",
+                f"{draft.table}: the table with uuid {new_uuid} was dropped in version {drop.version}; give a new "
+                "table a uuid of its own",
+            )
+    assert draft.parent is not None, "a tombstone that an earlier root made"
+    encoded = [
+        encode_condemned_page(new_uuid, page.horizon_ms, page.locations, page.replaces, draft.salt)
+        for page in draft.condemned
+    ]
+    carried = CarriedFields(
+        begun.reference,
+        oldest_version=draft.version,
+        horizon_ms=draft.carried.horizon_ms,
+        condemned=tuple(
+            [
+                item._replace(page=page.reference)
+                for item, (page, _) in zip(draft.carried.condemned, encoded, strict=True)
+            ]
+        ),
+        expiry=Expiry(draft.parent.header.earlier_bytes + draft.parent.root.size_in_bytes),
+        drops=drops,
+    )
+    pages = tuple([PendingObject(page.reference.location, body) for page, body in encoded])
+    return replace(
+        begun, objects=(*begun.objects, *pages), carried=carried, condemned=tuple([page for page, _ in encoded])
+    )
+
+
+def uuid_of(intent: Intent) -> UUID | None:
+    """The uuid of the table that a `create` makes; `None`: its definition cannot be read."""
+    if intent.table_uuid is not None:
+        return intent.table_uuid
+    try:
+        return definition_of(intent).table_uuid
+    except Invalid:
+        return None
 
 
 def definition_of(intent: Intent) -> TableDefinition:

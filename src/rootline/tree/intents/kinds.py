@@ -26,6 +26,7 @@ from rootline.tree.intents.alter import alter, alter_violations, says_of_alters
 from rootline.tree.intents.append import append
 from rootline.tree.intents.compact_vectors import compact_vectors
 from rootline.tree.intents.create import create
+from rootline.tree.intents.drop import beginning_violations, begins_anew, drop, drop_violations, purge, says_of_drops
 from rootline.tree.intents.expire import expire, expiry_violations, says_of_expiry
 from rootline.tree.intents.flush import flush
 from rootline.tree.intents.overwrite import overwrite
@@ -36,7 +37,7 @@ from rootline.tree.intents.row_delta import row_delta
 from rootline.tree.intents.sweep import says_of_sweeps, sweep, sweep_violations
 from rootline.tree.intents.tag import says_of_tags, tag, tag_violations
 
-Judge = Callable[[Draft, Intent, FetchedObjects], Change | Needs]
+Judge = Callable[[Draft, Intent, FetchedObjects], Change | Beginning | Needs]
 """What an intent does to a table, or what must be fetched to tell. Raises `Invalid`: it is rejected."""
 Begin = Callable[[Intent, FetchedObjects], Beginning | Needs]
 """The same where there is no table."""
@@ -72,11 +73,15 @@ KINDS: Final[Mapping[IntentKind, Kind]] = {  # words of the summary come in this
     IntentKind.ALTER: Kind(alter, says=says_of_alters, rule=alter_violations),
     IntentKind.EXPIRE: Kind(expire, says=says_of_expiry, rule=expiry_violations),
     IntentKind.SWEEP: Kind(sweep, says=says_of_sweeps, rule=sweep_violations),
+    IntentKind.DROP: Kind(drop, says=says_of_drops, rule=drop_violations),
+    IntentKind.PURGE: Kind(purge),
 }
 
 
 def said_by_kinds(before: RootHeader | None, draft: Draft) -> dict[str, str]:
     """What the kinds of a batch have to say in the snapshot's summary."""
+    if before is not None and draft.is_first:
+        return says_of_drops(before, draft)  # nothing else of the table that was goes on
     said: dict[str, str] = {}
     for kind in KINDS.values():
         if kind.says is not None:
@@ -86,6 +91,9 @@ def said_by_kinds(before: RootHeader | None, draft: Draft) -> dict[str, str]:
 
 def carried_violations(before: RootHeader, after: RootHeader) -> Iterator[tuple[str, str]]:
     """What is wrong with what a header carries, given the one before it: (code of the finding, sentence)."""
+    if begins_anew(before, after):
+        yield from (("parent-mismatch", sentence) for sentence in beginning_violations(before, after))
+        return
     for kind in KINDS.values():
         if kind.rule is not None:
             yield from ((kind.finding, sentence) for sentence in kind.rule(before, after))

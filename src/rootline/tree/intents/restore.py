@@ -28,6 +28,7 @@ from rootline.tree.draft.change import Change, Effect, IncomingLeaf
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import RESTORED_VERSIONS
 from rootline.tree.draft.version_difference import Difference, OlderVersion, difference, manifest_vectors_in_files
+from rootline.tree.intents.drop import brought_back
 from rootline.tree.proof.adopted_rows import is_adopted
 from rootline.tree.rules.restored_leaves import returning_leaf
 from rootline.tree.rules.vector_merge import place_of_vector
@@ -36,13 +37,15 @@ from rootline.tree.state.pending_object import PendingObject
 
 
 def restore(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
-    """Back to the version that the intent names.
+    """Back to the version that the intent names; or, of a table that was dropped, back to being a table.
 
     Raises:
         Invalid: `version-unknown`, it is not addressable; `restore-impossible`, it cannot be read, or has another
-            definition.
+            definition; `table-dropped`, it was purged.
 
     """
+    if draft.is_tombstone:
+        return brought_back(draft, intent)
     version = Version((intent.ref or VersionReference(version=-1)).version or 0)
     draft.addressable.check(version)
     if version not in fetched.roots:
@@ -58,6 +61,8 @@ def restore(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | N
     header = older.root.header
     if header.table_uuid != draft.definition.table_uuid:
         raise Invalid("restore-impossible", f"version {version} is of another table, {header.table_uuid}")
+    if header.is_tombstone:
+        raise Invalid("restore-impossible", f"the table was dropped in version {version}: name an earlier one")
     if header.definition.digest != draft.carried.definition.digest:
         raise Invalid(
             "restore-impossible",

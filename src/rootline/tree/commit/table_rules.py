@@ -1,0 +1,59 @@
+"""Which table of a name an intent is for: the rules that come before the ledger, whose answers belong to one table.
+
+Owns: these rules, what a tombstone still takes, and which kinds wait for the next root. Does not own: the kinds
+(`rootline.tree.intents`), the ledger.
+Invariants: an intent never applies to a table of another uuid; once a table of the name was dropped, no intent applies
+that does not say which one it is for.
+
+Source: definitions page, section 2; decision 0067.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rootline.schemas.errors import Invalid
+from rootline.schemas.intent import Intent
+from rootline.schemas.intent_kinds import IntentKind
+from rootline.tree.draft.draft import Draft
+from rootline.tree.intents.create import uuid_of
+from rootline.tree.state.name_state import dropped_words
+
+_OF_TOMBSTONES: Final = frozenset(
+    (IntentKind.DROP, IntentKind.PURGE, IntentKind.RESTORE, IntentKind.EXPIRE, IntentKind.SWEEP)
+)
+AFTER_DROP: Final = frozenset((IntentKind.CREATE, IntentKind.RESTORE))
+"""Kinds that wait for the next root where this one drops the table."""
+AFTER_CREATE: Final = frozenset((IntentKind.DROP, IntentKind.PURGE))
+"""Kinds that wait for the next root where this one makes the table, or brings it back."""
+
+
+def is_of_this_table(draft: Draft, intent: Intent) -> bool:
+    """Whether the ledger knows what became of the intent; `False` for a `create` of another table.
+
+    Raises:
+        Invalid: `table-uuid-mismatch`, the intent is for another table; `table-uuid-missing`, it does not say.
+
+    """
+    named, known = intent.table_uuid, draft.definition.table_uuid
+    if intent.kind is IntentKind.CREATE:
+        return uuid_of(intent) == known
+    if named is None:
+        if draft.carried.drops:
+            raise Invalid(
+                "table-uuid-missing",
+                f"{draft.table}: a table of this name was dropped in version {draft.carried.drops[-1].version}, and "
+                "the intent does not say which one it is for: name its table_uuid",
+            )
+        return True
+    if named.int != known.int:
+        gone = next((drop.version for drop in reversed(draft.carried.drops) if drop.table_uuid == named), None)
+        after = "" if gone is None else f", which was dropped in version {gone}"
+        raise Invalid("table-uuid-mismatch", f"{draft.table} has uuid {known}, the intent names {named}{after}")
+    return True
+
+
+def check_of_tombstone(draft: Draft, intent: Intent) -> None:
+    """Raises `Invalid` (`table-dropped`) unless the kind is one for tables that are there, or one of a tombstone's."""
+    if draft.is_tombstone and intent.kind not in _OF_TOMBSTONES:
+        raise Invalid("table-dropped", dropped_words(draft.table, draft.carried.drops[-1]))
