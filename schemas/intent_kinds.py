@@ -34,6 +34,9 @@ class IntentKind(StrEnum):
     ALTER = "alter"
     DROP = "drop"
     PURGE = "purge"
+    CREATE_VIEW = "create_view"
+    REPLACE_VIEW = "replace_view"
+    DROP_VIEW = "drop_view"
 
 
 class Names(Enum):
@@ -78,6 +81,7 @@ CARGO: Final = (
 )
 """The fields of an intent that carry what it changes."""
 _WHICH_TABLE: Final = {"table_uuid": "another table may have the name by then"}
+_WHICH_VIEW: Final = {"table_uuid": "another view may have the name by then: it is the view's uuid"}
 _MADE_FROM: Final = {"made_from_version": "the root that it was made from"}
 
 
@@ -117,7 +121,11 @@ SHAPES: Final[Mapping[IntentKind, KindShape]] = {
     IntentKind.ALTER: KindShape(_carries("definition")),
     IntentKind.DROP: KindShape(_carries(), must_name=_WHICH_TABLE),
     IntentKind.PURGE: KindShape(_carries(), must_name=_WHICH_TABLE),
+    IntentKind.CREATE_VIEW: KindShape(_carries("definition"), must_name={"table_uuid": "it is the view's uuid"}),
+    IntentKind.REPLACE_VIEW: KindShape(_carries("definition"), must_name=_WHICH_VIEW),
+    IntentKind.DROP_VIEW: KindShape(_carries(), must_name=_WHICH_VIEW),
     IntentKind.SWEEP: KindShape(_carries("page"), must_name=_MADE_FROM, is_maintenance=True),
 }
+VIEW_KINDS: Final = frozenset((IntentKind.CREATE_VIEW, IntentKind.REPLACE_VIEW, IntentKind.DROP_VIEW))
 MAINTENANCE_KINDS: Final = frozenset(kind for kind, shape in SHAPES.items() if shape.is_maintenance)
 """The kinds of workers."""

@@ -221,4 +221,34 @@ CODES_OF_DEFINITIONS: Final = (
         "slow. Perhaps it was made.",
         "See what is there (`rootline namespace describe`), and repeat what is missing.",
     ),
+    ErrorCode(
+        "name-is-view",
+        "Invalid",
+        "The name is a view's, and what was asked for is for tables only.",
+        "Read the view's SQL (`rootline view show`), or choose another name.",
+    ),
+    ErrorCode(
+        "name-is-table",
+        "Invalid",
+        "The name is a table's, and what was asked for is for views only.",
+        "Use the table (`lake.table`), or choose another name; `rootline view list` lists the views.",
+    ),
+    ErrorCode(
+        "view-unknown",
+        "Invalid",
+        "No view has this name in this warehouse.",
+        "Create it (`rootline view create`), or correct the name; `rootline view list` lists the views.",
+    ),
+    ErrorCode(
+        "view-exists",
+        "Invalid",
+        "A view has this name already.",
+        "Replace it (`rootline view replace`), drop it first, or choose another name.",
+    ),
+    ErrorCode(
+        "view-changed",
+        "Invalid",
+        "The view's current version is not the one that the change was made for: another change came first.",
+        "Load the view again, and decide again.",
+    ),
 )

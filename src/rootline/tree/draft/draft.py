@@ -147,6 +147,11 @@ class Draft:
         return self.carried.name_is is NameState.TOMBSTONE
 
     @property
+    def is_table(self) -> bool:
+        """Whether the name is a table, as the batch leaves it so far."""
+        return self.carried.name_is is NameState.TABLE
+
+    @property
     def restored_at(self) -> SequenceNumber:
         """The sequence number of the last restore."""
         return self.carried.restored_at

@@ -36,6 +36,7 @@ from rootline.tree.intents.rewrite import rewrite, says_of_rewrites
 from rootline.tree.intents.row_delta import row_delta
 from rootline.tree.intents.sweep import says_of_sweeps, sweep, sweep_violations
 from rootline.tree.intents.tag import says_of_tags, tag, tag_violations
+from rootline.tree.intents.view import drop_view, replace_view, says_of_views, view_violations
 
 Judge = Callable[[Draft, Intent, FetchedObjects], Change | Beginning | Needs]
 """What an intent does to a table, or what must be fetched to tell. Raises `Invalid`: it is rejected."""
@@ -75,6 +76,9 @@ KINDS: Final[Mapping[IntentKind, Kind]] = {  # words of the summary come in this
     IntentKind.SWEEP: Kind(sweep, says=says_of_sweeps, rule=sweep_violations),
     IntentKind.DROP: Kind(drop, says=says_of_drops, rule=drop_violations),
     IntentKind.PURGE: Kind(purge),
+    IntentKind.CREATE_VIEW: Kind(),  # `decide` begins it, with its record's time
+    IntentKind.REPLACE_VIEW: Kind(replace_view, says=says_of_views, rule=view_violations),
+    IntentKind.DROP_VIEW: Kind(drop_view),
 }
 
 
