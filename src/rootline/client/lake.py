@@ -22,6 +22,7 @@ from rootline.storage.metadata.table_head import check_there
 
 if TYPE_CHECKING:
     from rootline.client.change.adopt_table import Adopted
+    from rootline.client.session.commit import Commit
     from rootline.client.table_handle import TableHandle
 
 CLOSE_PATIENCE_S: Final = 30.0
@@ -159,6 +160,45 @@ class Lake:
 
         checked = checks.table(name)
         self.holder.run(lambda session: check_there(session.store, checked))
+        return TableHandle(self, checked)
+
+    def drop_table(self, name: str, *, purge: bool = False, timeout_s: float = DEFAULT_TIMEOUT_S) -> Commit:
+        """Drop a table, and wait until its name is free.
+
+        Its files stay, and `restore_table` brings it back as it was while no new table has its name.
+
+        Args:
+            name: of the table.
+            purge: give its files up too: they are deleted when no reader can be at work with them any more, and the
+                table does not come back. Also takes a table that was dropped before.
+            timeout_s: how many seconds to wait for the verdict.
+
+        Raises:
+            Invalid: `table-unknown`, `table-dropped`; `table-uuid-mismatch`, another table has the name by now.
+            OutcomeUnknown: `verdict-timeout`; `table` tells whether it is there.
+
+        """
+        from rootline.client.change.drop_table import drop_table
+
+        checked, wait_s = checks.table(name), checks.seconds(timeout_s)
+        is_purge = checks.truth(purge, "purge")
+        return self.holder.run(
+            lambda session: drop_table(session, self.stamp, checked, is_purge=is_purge, timeout_s=wait_s)
+        )
+
+    def restore_table(self, name: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> TableHandle:
+        """Bring the table back that was dropped last under this name, as it was; the table.
+
+        Raises:
+            Invalid: `table-unknown`; `table-exists`, a table has the name; `table-dropped`, it was purged.
+            OutcomeUnknown: `verdict-timeout`; `table` tells whether it is there.
+
+        """
+        from rootline.client.change.drop_table import restore_table
+        from rootline.client.table_handle import TableHandle
+
+        checked, wait_s = checks.table(name), checks.seconds(timeout_s)
+        self.holder.run(lambda session: restore_table(session, self.stamp, checked, timeout_s=wait_s))
         return TableHandle(self, checked)
 
     def list_tables(self) -> list[str]:

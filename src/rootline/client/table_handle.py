@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rootline.client.write.new_files import FileList
 
 DEFAULT_TARGET_BYTES: Final = 256 * 1024 * 1024
-_REFRESH_CODES: Final = {"table-uuid-mismatch", "table-dropped", "schema-unknown", "spec-unknown"}
+_REFRESH_CODES: Final = {"table-uuid-mismatch", "table-dropped", "table-uuid-missing", "schema-unknown", "spec-unknown"}
 
 
 class TableHandle(TableHistory):

@@ -1,4 +1,4 @@
-"""`rootline table`: create, list, describe, accept; alter is in `table_alter`.
+"""`rootline table`: create, list, describe, accept; the others are in `table_alter` and `table_drop`.
 
 Owns: arguments and how definitions are shown. Does not own: definitions (`rootline.client`).
 Invariants: a change waits for its verdict; `accept` changes nothing without `--yes`, and ends with 1 while there is
@@ -13,12 +13,15 @@ from typing import Annotated, Any
 import typer
 
 from rootline.cli.commands.table_alter import alter
+from rootline.cli.commands.table_drop import drop, restore
 from rootline.cli.definition_text import column_lines, members_text
 from rootline.cli.open_lake import lake_to_change, lake_to_read
 from rootline.cli.options import Json, Log, TableArgument, Timeout, Warehouse
 
 app = typer.Typer(help="Create, change, list and describe tables.", no_args_is_help=True, rich_markup_mode=None)
 app.command("alter")(alter)
+app.command("drop")(drop)
+app.command("restore")(restore)
 
 
 @app.command("create")
