@@ -1,7 +1,7 @@
 """A lake: tables, producers, and the connection they share.
 
-Owns: the public entry to everything; creating tables. Does not own: which adapters it uses (`rootline.connect`),
-what tables do (`table_handle`).
+Owns: the public entry to everything; creating tables. Does not own: namespaces and views (`lake_names`), which adapters
+it uses (`rootline.connect`), what tables do (`table_handle`).
 Invariants: every method may be called from any thread; a lake may be pickled or forked into another process, where it
 opens connections of its own.
 """
@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rootline.client import checks
+from rootline.client.lake_names import LakeNames
 from rootline.client.session.session import Session, SessionHolder
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.producer import DEFAULT_TIMEOUT_S, AsyncProducer, Producer
@@ -41,7 +42,7 @@ class LakeAddress(Protocol):
         ...
 
 
-class Lake:
+class Lake(LakeNames):
     """A warehouse and its log, opened by `rootline.connect`. Close it, or use it in a `with` statement.
 
     Every method may be called from any thread. After `close` each raises `Invalid` (`lake-closed`).
@@ -204,87 +205,6 @@ class Lake:
     def list_tables(self) -> list[str]:
         """The names of all tables, sorted. Raises `Unavailable` (`store-unavailable`)."""
         return self.holder.run(_table_names)
-
-    def create_namespace(
-        self,
-        name: str,
-        properties: Mapping[str, str] | None = None,
-        *,
-        if_not_exists: bool = False,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-    ) -> None:
-        """Create the namespace `name`, of one or several levels (`a`, `a.b`). A table needs none: it makes its own.
-
-        Args:
-            name: parts of letters, digits, `_` and `-`, with dots between them; at most 255 bytes.
-            properties: text to text.
-            if_not_exists: a namespace of this name is what is wanted; its properties stay as they are.
-            timeout_s: how many seconds to try while others change it too.
-
-        Raises:
-            Invalid: `namespace-exists`, `namespace-invalid`, `setting-invalid` (a property), `name-differs-in-case`.
-            OutcomeUnknown: `namespace-unconfirmed`.
-
-        """
-        from rootline.client.namespaces import create_namespace
-
-        checked, wanted = checks.namespace(name), checks.text_map(properties, "properties")
-        may_exist, wait_s = checks.truth(if_not_exists, "if_not_exists"), checks.seconds(timeout_s)
-        self.holder.run(
-            lambda session: create_namespace(session, checked, wanted, may_exist=may_exist, timeout_s=wait_s)
-        )
-
-    def namespaces(self) -> list[str]:
-        """The namespaces that were created or have a table, sorted. Raises `Unavailable` (`store-unavailable`)."""
-        from rootline.client.namespaces import namespace_names
-
-        return self.holder.run(namespace_names)
-
-    def namespace_properties(self, name: str) -> dict[str, str]:
-        """The properties of a namespace; one that was not created has none. Raises `Invalid` (`namespace-unknown`)."""
-        from rootline.client.namespaces import properties_of
-
-        checked = checks.namespace(name)
-        return self.holder.run(lambda session: properties_of(session, checked))
-
-    def set_namespace_properties(
-        self, name: str, properties: Mapping[str, str], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> None:
-        """Set these properties of a namespace; the others stay.
-
-        Raises:
-            Invalid: `namespace-unknown`, `namespace-invalid`, `setting-invalid`.
-            OutcomeUnknown: `namespace-unconfirmed`.
-
-        """
-        self._change_namespace(name, checks.text_map(properties, "properties"), (), timeout_s)
-
-    def remove_namespace_properties(
-        self, name: str, keys: Sequence[str], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> None:
-        """Remove these properties of a namespace, if it has them. Raises as `set_namespace_properties`."""
-        self._change_namespace(name, {}, checks.texts(keys, "keys"), timeout_s)
-
-    def drop_namespace(self, name: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """Drop a namespace that is empty: no table is in it, and no namespace is below it.
-
-        Raises:
-            Invalid: `namespace-not-empty`, `namespace-unknown`.
-            OutcomeUnknown: `namespace-unconfirmed`.
-
-        """
-        from rootline.client.namespaces import drop_namespace
-
-        checked, wait_s = checks.namespace(name), checks.seconds(timeout_s)
-        self.holder.run(lambda session: drop_namespace(session, checked, timeout_s=wait_s))
-
-    def _change_namespace(
-        self, name: str, properties: Mapping[str, str], removed: Sequence[str], timeout_s: float
-    ) -> None:
-        from rootline.client.namespaces import change_properties
-
-        checked, wait_s = checks.namespace(name), checks.seconds(timeout_s)
-        self.holder.run(lambda session: change_properties(session, checked, properties, removed, timeout_s=wait_s))
 
     def producer(self, writer_id: str | None = None) -> Producer:
         """A producer of intents.

@@ -13,7 +13,7 @@ from rootline.client.session.session import Session
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import NamespaceName
 from rootline.storage.namespaces.namespace_chain import NamespaceState, NextState, change_namespace, read_namespace
-from rootline.storage.namespaces.namespace_directory import list_namespaces, namespace_below, table_inside
+from rootline.storage.namespaces.namespace_directory import list_namespaces, name_inside, namespace_below
 
 
 async def namespace_names(session: Session) -> list[str]:
@@ -40,12 +40,12 @@ async def create_namespace(
     """
 
     async def change(state: NamespaceState) -> NextState | None:
-        table = None if state.is_there else await table_inside(session.store, namespace)
-        if not state.is_there and table is None:
+        inside = None if state.is_there else await name_inside(session.store, namespace)
+        if not state.is_there and inside is None:
             return NextState(properties)
         if may_exist:
             return None
-        reason = "" if table is None else f" (table {table} is in it)"
+        reason = "" if inside is None else f" ({inside} is in it)"
         raise Invalid("namespace-exists", f"{namespace}: this namespace exists{reason}: use it, or choose another name")
 
     await change_namespace(session.store, session.environment, namespace, change, timeout_s=timeout_s)
@@ -86,8 +86,8 @@ async def drop_namespace(session: Session, namespace: NamespaceName, *, timeout_
     """
 
     async def change(state: NamespaceState) -> NextState | None:
-        if (table := await table_inside(session.store, namespace)) is not None:
-            raise Invalid("namespace-not-empty", f"{namespace}: {table} is in this namespace: drop it first")
+        if (inside := await name_inside(session.store, namespace)) is not None:
+            raise Invalid("namespace-not-empty", f"{namespace}: {inside} is in this namespace: drop it first")
         if not state.is_there:
             raise _unknown(namespace)
         if (below := await namespace_below(session.store, namespace)) is not None:
@@ -98,7 +98,7 @@ async def drop_namespace(session: Session, namespace: NamespaceName, *, timeout_
 
 
 async def _check_there(session: Session, namespace: NamespaceName, state: NamespaceState) -> None:
-    if not state.is_there and await table_inside(session.store, namespace) is None:
+    if not state.is_there and await name_inside(session.store, namespace) is None:
         raise _unknown(namespace)
 
 

@@ -39,8 +39,9 @@ def create(
 ) -> None:
     """Create a namespace. A table needs none: it makes its own."""
     from rootline.cli import output
+    from rootline.cli.key_values import key_values
 
-    pairs = _pairs(properties)
+    pairs = key_values(properties)
     with lake_to_change(warehouse, log) as lake:
         lake.create_namespace(name, pairs, if_not_exists=if_not_exists, timeout_s=timeout_s)
     output.line(as_json, {"namespace": name, "created": True}, f"{name} exists")
@@ -81,10 +82,11 @@ def set_properties(
 ) -> None:
     """Set properties of a namespace, or remove some."""
     from rootline.cli import output
+    from rootline.cli.key_values import key_values
     from rootline.client import checks
     from rootline.client.namespaces import change_properties
 
-    pairs, removed = _pairs(properties), list(remove or [])
+    pairs, removed = key_values(properties), list(remove or [])
     if both := sorted(set(pairs) & set(removed)):
         raise Invalid("setting-invalid", f"{both[0]!r} is both set and removed: give it once")
     if not pairs and not removed:
@@ -106,13 +108,3 @@ def drop(
     with lake_to_change(warehouse, log) as lake:
         lake.drop_namespace(name, timeout_s=timeout_s)
     output.line(as_json, {"namespace": name, "dropped": True}, f"dropped {name}")
-
-
-def _pairs(properties: list[str] | None) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for item in properties or []:
-        key, equals, value = item.partition("=")
-        if not key or not equals:
-            raise Invalid("setting-invalid", f"--property {item!r}: write key=value")
-        pairs[key] = value
-    return pairs

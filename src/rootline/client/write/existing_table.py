@@ -1,4 +1,8 @@
-"""Whether a table is there already, with the definition that a caller is about to create it with."""
+"""Whether a table is there already, with the definition that a caller is about to create it with.
+
+Owns: the comparison, and what differs in words. Does not own: creating tables (`create_table`).
+Invariants: nothing is changed; what a definition gets by itself is no difference.
+"""
 
 from __future__ import annotations
 

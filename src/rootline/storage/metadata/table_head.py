@@ -42,8 +42,13 @@ async def table_root(store: ObjectStore, name: TableName, known: Root | None = N
 
 async def is_table(store: ObjectStore, name: TableName) -> bool:
     """Whether a table has this name now. Raises as `newest_root`."""
+    return await name_state(store, name) is NameState.TABLE
+
+
+async def name_state(store: ObjectStore, name: TableName) -> NameState | None:
+    """What a name is now; `None`: it never was anything. Raises as `newest_root`."""
     root = await newest_root(store, name)
-    return root is not None and root.header.name_is is NameState.TABLE
+    return None if root is None else root.header.name_is
 
 
 async def check_there(store: ObjectStore, name: TableName) -> None:

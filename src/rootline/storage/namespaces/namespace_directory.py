@@ -1,8 +1,8 @@
 """Which namespaces a warehouse has.
 
 Owns: finding them by their folders and objects. Does not own: what makes a name valid (`rootline.schemas.identifiers`).
-Invariants: a namespace exists if it was created and not dropped since, or if a table is in it; a namespace below it
-does not make it exist, but keeps it from being dropped.
+Invariants: a namespace exists if it was created and not dropped since, or if a table or view is in it; a namespace
+below it does not make it exist, but keeps it from being dropped.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.identifiers import NamespaceName, TableName, namespace_name
 from rootline.schemas.object_keys import table_in
+from rootline.schemas.root_header import NameState
 from rootline.storage.few_at_once import few_at_once
-from rootline.storage.metadata.table_head import is_table
+from rootline.storage.metadata.table_head import name_state
 from rootline.storage.namespaces.namespace_chain import read_namespace
 
 _LOOKS_AT_ONCE: Final = 16
@@ -46,18 +47,21 @@ async def list_namespaces(store: ObjectStore) -> list[NamespaceName]:
 
 
 async def namespace_exists(store: ObjectStore, namespace: NamespaceName) -> bool:
-    """Whether it was created, or a table is in it. Raises as `list_namespaces`."""
-    return (await read_namespace(store, namespace)).is_there or await table_inside(store, namespace) is not None
+    """Whether it was created, or a table or view is in it. Raises as `list_namespaces`."""
+    return (await read_namespace(store, namespace)).is_there or await name_inside(store, namespace) is not None
 
 
-async def table_inside(store: ObjectStore, namespace: NamespaceName) -> TableName | None:
-    """A table of this namespace, if it has one; one whose newest root cannot be read is there. Raises `Unavailable`."""
+async def name_inside(store: ObjectStore, namespace: NamespaceName) -> TableName | None:
+    """A table or view of this namespace, if it has one; one whose newest root cannot be read is there.
+
+    Raises `Unavailable`.
+    """
     for folder in await store.folders(f"{namespace}/"):
         name = table_in(folder)
         if name is None:
             continue
         try:
-            if await is_table(store, name):
+            if await name_state(store, name) in (NameState.TABLE, NameState.VIEW):
                 return name
         except Corrupt:
             return name
