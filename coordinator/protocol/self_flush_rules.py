@@ -28,7 +28,7 @@ def ask_for_leaves(machine: TableMachine, tick: Tick) -> tuple[TableMachine, lis
     head, flush = machine.head, machine.flush
     if head is None or machine.stopping or flush.is_encoding or flush.ready is not None:
         return machine, []
-    if tick.monotonic_s < flush.not_before_s or root_length(head) is RootLength.SHORT:
+    if head.header.is_tombstone or tick.monotonic_s < flush.not_before_s or root_length(head) is RootLength.SHORT:
         return machine, []
     return machine._replace(flush=flush._replace(is_encoding=True)), [EncodeLeaves(head)]
 
@@ -39,7 +39,7 @@ def is_awaited(machine: TableMachine) -> bool:
     Only for the first try: where encoding fails again and again, each try may take minutes.
     """
     head, flush = machine.head, machine.flush
-    if head is None or not flush.is_encoding or flush.failures:
+    if head is None or not flush.is_encoding or flush.failures or head.header.is_tombstone:
         return False
     return root_length(head) is RootLength.FAR_PAST_LIMIT
 

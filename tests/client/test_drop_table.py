@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -128,3 +129,29 @@ def test_what_is_wrong_with_a_call_is_said_at_once(lake: Lake, flights: TableHan
     assert refused(lambda: lake.restore_table("demo.planes")) == "table-unknown"
     assert refused(lambda: lake.restore_table(flights.name)) == "table-exists"
     assert refused(lambda: lake.drop_table(flights.name, purge="no")) == "setting-invalid"  # type: ignore[arg-type]
+
+
+def test_32_who_drop_and_make_one_name_leave_one_story(lake: Lake, flights: TableHandle) -> None:
+    """What each of them was told adds up: a name is made as often as it was free."""
+    told: list[str] = []
+
+    def race(number: int) -> None:
+        try:
+            if number % 2:
+                lake.drop_table(flights.name)
+                told.append("dropped")
+            else:
+                lake.create_table(flights.name, SCHEMA)
+                told.append("created")
+        except Invalid as error:
+            told.append(error.code)
+
+    with ThreadPoolExecutor(32) as pool:
+        list(pool.map(race, range(32)))
+    assert len(told) == 32
+    assert set(told) <= {"dropped", "created", "table-exists", "table-dropped", "table-uuid-mismatch"}
+    is_there = lake.list_tables() == [flights.name]
+    assert 1 + told.count("created") - told.count("dropped") == (1 if is_there else 0)
+    if not is_there:
+        lake.restore_table(flights.name)
+    assert list(flights.check()) == []

@@ -18,7 +18,8 @@ from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogRecord, by_name
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.chain import check_table
-from rootline.storage.metadata.table_loader import load_table
+from rootline.storage.metadata.table_head import newest_root
+from rootline.storage.metadata.table_loader import load_state
 from rootline.tree.evolution.changes import AddSchema, DefinitionChanges
 from rootline.tree.state.table_state import TableState
 from tests.simulation.faulty_world import World
@@ -58,14 +59,16 @@ async def _compare(
     world: World, table: TableName, decided: Sequence[tuple[Verdict, Intent]], published: Published
 ) -> TableState:
     reference = replay(decided, published.vectors, published.leaves)
-    state = await load_table(world.store, table)
-    assert state is not None
+    root = await newest_root(world.store, table)
+    assert root is not None
+    assert root.header.is_tombstone == reference.is_dropped, f"{table}: there is one, or there is none"
+    state = await load_state(world.store, root)
     assert sorted(reference.files) == live_data(state), f"{table}: the live files are not those of the accepted intents"
     for name, deleted in reference.files.items():
         assert await stored_positions(world, table, state, name) == deleted, f"{name}: other rows are deleted"
     assert reference.tags == dict(state.header.tags), f"{table}: the tags are not those of the accepted intents"
     wanted = [DefinitionChanges.from_json(text).changes[0] for text in reference.definitions]
-    added = [AddSchema(schema) for schema in state.definition.schemas[1:]]
+    added = [AddSchema(schema) for schema in state.definition.schemas[reference.first_schemas :]]
     assert added == wanted, f"{table}: the definition is not what its accepted changes make"
     findings = [finding async for finding in check_table(world.store, table)]
     assert not findings, findings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -9,6 +10,7 @@ from rootline.schemas.bytes.log.stated_content import content_of_intent
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import Verdict, VerdictKind
 
+_OF_TOMBSTONES = (IntentKind.CREATE, IntentKind.RESTORE, IntentKind.PURGE)
 _MAINTENANCE = (IntentKind.FLUSH, IntentKind.COMPACT_LEAVES, IntentKind.COMPACT_VECTORS)
 
 
@@ -29,6 +31,10 @@ class Reference:
     definitions: list[str] = field(default_factory=list)
     """The changes that were accepted, in order."""
     leaves: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    is_dropped: bool = False
+    drops: int = 0
+    first_schemas: int = 1
+    """That its table began with."""
 
     def commit(self, version: int, intent: Intent, vectors: Mapping[tuple[str, int], frozenset[int]]) -> None:
         """What an intent does that `version` committed."""
@@ -41,7 +47,17 @@ class Reference:
         """What an accepted intent does."""
         if intent.kind in _MAINTENANCE:
             return
+        assert not self.is_dropped or intent.kind in _OF_TOMBSTONES, f"{intent.kind} of a table that is not there"
+        if intent.kind in (IntentKind.DROP, IntentKind.PURGE):
+            self.is_dropped = True
+            self.drops += 1
+        if intent.kind is IntentKind.CREATE or intent.kind is IntentKind.PURGE:
+            self.files = {}
+        if intent.kind is IntentKind.CREATE:
+            self.tags, self.definitions, self.is_dropped = {}, [], False
+            self.first_schemas = len(json.loads(intent.definition or "")["schemas"])
         if intent.kind is IntentKind.RESTORE and intent.ref is not None:
+            self.is_dropped = False
             wanted = intent.ref.version or 0
             then = next(files for version, files in reversed(self.past) if version <= wanted)
             self.files = {name: set(deleted) for name, deleted in then.items()}
@@ -92,7 +108,7 @@ def replay(
     for verdict, intent, place in own:
         first = reference.committed.get(place)
         if verdict.kind is VerdictKind.REJECTED and first is not None and first.intent_id == intent.intent_id:
-            before_the_table = verdict.code == "table-unknown"
+            before_the_table = verdict.code in ("table-unknown", "table-uuid-mismatch", "table-dropped", "table-exists")
             assert before_the_table, f"{place} was committed, and its receipt called rejected: {verdict.code}"
         if verdict.code == "sequence-reused":
             assert place in reference.contents, f"{place} was called used, but never committed"

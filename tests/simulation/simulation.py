@@ -78,6 +78,8 @@ class Outcome:
     parked: int
     expiries: int
     removed: int
+    drops: int
+    creates: int
 
 
 def simulate(
@@ -91,6 +93,7 @@ def simulate(
     decode_once: bool = True,
     patience_s: float | None = None,
     expires: bool = False,
+    drops: bool = False,
 ) -> Outcome:
     """Run a world of about `steps` intents; raises `AssertionError` when something that must hold fails.
 
@@ -98,12 +101,13 @@ def simulate(
     `decode_once`: decode each root and leaf once for all processes, which changes nothing but the time it takes.
     `expires`: versions expire after a few commits; the store's dates run a thousand times as fast as everything else,
     so that their roots are removed and heads have to be confirmed, by its dates, within the world's time.
+    `drops`: writers drop tables, make them again, and bring them back.
     """
 
     async def whole() -> Outcome:
         world, published = _world(seed, keep_trace, patience_s, expires), Published()
         with decoded_once() if decode_once else nullcontext():
-            processes = await _live(world, published, seed, steps, coordinators, writers, limits, expires)
+            processes = await _live(world, published, seed, steps, coordinators, writers, limits, expires, drops)
         states = await judge(world, published, TABLES)
         return await _outcome(seed, world, processes, states)
 
@@ -138,6 +142,7 @@ async def _live(
     writers: int,
     limits: HeaderLimits,
     expires: bool,
+    drops: bool,
 ) -> list[Process]:
     """Everything happens, and comes to rest."""
     names = [f"coordinator-{number}" for number in range(coordinators)]
@@ -152,6 +157,8 @@ async def _live(
         await _end(*_tasks(processes))
         raise
     crowd = [_writer(world, number, published, seed, max(1, steps // writers)) for number in range(writers)]
+    for writer in crowd:
+        writer.drops = drops
     chaos = asyncio.gather(
         disturb_log(world, list(TABLES)),
         *(disturb_process(world, process) for process in processes),
@@ -271,6 +278,8 @@ async def _outcome(seed: int, world: World, processes: Sequence[Process], states
         vector_compactions=_committed(world, b"compact_vectors"),
         expiries=_committed(world, b"\x0cexpire"),
         removed=world.removed,
+        drops=_committed(world, b"\x08drop") + _committed(world, b"\x0apurge"),
+        creates=_committed(world, b"\x0ccreate"),
     )
 
 

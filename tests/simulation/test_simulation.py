@@ -69,6 +69,15 @@ def test_versions_that_expire_all_the_time_take_nothing_away_that_anyone_may_rea
     assert sum(outcome.removed for outcome in outcomes) >= 20
 
 
+def test_tables_that_are_dropped_made_again_and_brought_back_are_what_the_accepted_intents_make_them() -> None:
+    outcomes = [simulate(seed, 150, drops=True) for seed in (7, 8, 9)]
+    outcomes += [simulate(3, 150, drops=True, expires=True)]
+    outcomes += [simulate(5, 120, drops=True, limits=HeaderLimits(ledger_bytes=300, outcome_bytes=300))]
+    assert all(outcome.committed >= 40 for outcome in outcomes)
+    assert sum(outcome.drops for outcome in outcomes) >= 10
+    assert sum(outcome.creates for outcome in outcomes) - 3 * len(outcomes) >= 3, "no name was used twice"
+
+
 def test_the_same_seed_gives_the_same_trace() -> None:
     first, second = simulate(5, 60, keep_trace=True), simulate(5, 60, keep_trace=True)
     assert first.trace_lines == second.trace_lines

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from struct import pack
 
 from pyiceberg.schema import Schema
@@ -40,6 +40,8 @@ from rootline.schemas.intent import (
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.verdict import VerdictKind
+from rootline.storage.metadata.root_reader import read_definition
+from rootline.storage.metadata.table_head import newest_root
 from rootline.storage.metadata.table_loader import load_table
 from rootline.storage.metadata.vector_reader import read_vector
 from rootline.tree.evolution.changes import DefinitionChanges, schema_changes
@@ -67,7 +69,8 @@ class Published:
 class Writer:
     """One writer, counting its own sequence; with a supplied id, or with one of its process, which can be forgotten.
 
-    `partition`: where it publishes, if its client has another idea of that than the log.
+    `partition`: where it publishes, if its client has another idea of that than the log. `drops`: it drops tables,
+    makes them again, and brings them back; so it says in each intent which table it has seen.
     """
 
     world: World
@@ -77,6 +80,7 @@ class Writer:
     rng: random.Random
     steps: int
     partition: int | None = None
+    drops: bool = False
     sequence: int = 0
     minted: int = 0
 
@@ -92,6 +96,8 @@ class Writer:
             if view is None or self.rng.random() < 0.4:
                 view = await load_table(self.world.store, self.table)
             intent = await self._next_intent(view)
+            if self.drops:
+                intent = await self._of_name(view, intent)
             if view is not None and random.Random(f"leaf of {intent.intent_id}").random() < _LEAVES:
                 intent = await self._in_leaf(view, intent)
             await self._until_decided(intent)
@@ -160,6 +166,24 @@ class Writer:
             pass
         wrong = self._files(1)[0].model_copy(update={"location": "../outside.parquet"})
         return self._intent(IntentKind.APPEND, add_data_files=(wrong,))
+
+    async def _of_name(self, view: TableState | None, intent: Intent) -> Intent:
+        """The same intent for the table that was seen; or one that changes what the name is."""
+        roll = self.rng.random()
+        if view is not None:
+            kind = IntentKind.PURGE if roll < 0.01 else IntentKind.DROP
+            wanted = self._intent(kind) if roll < 0.06 else intent
+            return wanted.model_copy(update={"table_uuid": view.header.table_uuid})
+        root = await newest_root(self.world.store, self.table)
+        if root is None or roll < 0.1:
+            return intent
+        header = root.header
+        if roll < 0.5 and header.drops:
+            ref = VersionReference(version=header.drops[-1].version)
+            return self._intent(IntentKind.RESTORE, ref=ref).model_copy(update={"table_uuid": header.table_uuid})
+        definition = await read_definition(self.world.store, header)
+        again = replace(definition, table_uuid=uuid.UUID(int=self.rng.getrandbits(128)))
+        return self._intent(IntentKind.CREATE, definition=again.to_json().decode())
 
     async def _in_leaf(self, view: TableState, intent: Intent) -> Intent:
         """The same intent, its files in a leaf of the writer's own; now and then the leaf is not there."""
@@ -263,6 +287,8 @@ class Writer:
         return self._intent(IntentKind.ALTER, definition=changes.to_json())
 
     def _intent(self, kind: IntentKind, **cargo: object) -> Intent:
+        if kind in (IntentKind.DROP, IntentKind.PURGE):
+            cargo["table_uuid"] = uuid.UUID(int=0)  # which one is put in where it is known
         return Intent(
             intent_id=self._fresh("intent"),
             table=self.table,

@@ -83,7 +83,7 @@ def apply_batch(
         puffin, rows = write_merged(draft.merged.values(), draft.codec, draft.salt)
         draft.place_merged(rows)
         decisions.objects.append(puffin)
-    if relief is not None and state is not None:
+    if relief is not None and state is not None and not (draft.is_tombstone or draft.is_first):
         decisions.objects.extend(relieve(draft, relief))
     if Effect.MAINTAINS in draft.effect or draft.rows.moved:
         drop_dead_leaves(draft)
