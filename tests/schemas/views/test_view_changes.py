@@ -8,7 +8,7 @@ import uuid
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rootline.schemas.errors import Invalid
@@ -231,6 +231,7 @@ def test_a_version_that_cannot_be_is_refused(wrong: VersionDraft) -> None:
     assert (caught.value.code, caught.value.message.startswith(NAME)) == ("view-invalid", True)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from(["replace", "back", "keep"]), st.integers(1, 6)), max_size=30))
 def test_whatever_the_changes_a_view_reads_back_and_its_ids_rise(changes: list[tuple[str, int]]) -> None:
     found, highest = view("SELECT 0", "a"), 1

@@ -16,7 +16,7 @@ from rootline.schemas.errors import Invalid, OutcomeUnknown, RootlineError, Unav
 
 RETRY_AFTER_S: Final = 2
 _NAME_CHARS_MAX: Final = 300
-_UNKNOWN_TABLE: Final = {"table-unknown", "table-dropped", "table-name-invalid"}
+_UNKNOWN_TABLE: Final = {"table-unknown", "table-dropped", "table-name-invalid", "name-is-view"}
 
 
 class Refusal(Exception):
@@ -62,9 +62,11 @@ def no_such_namespace(namespace: str) -> Refusal:
 
 
 def no_such_view(namespace: str, view: str) -> Refusal:
-    """A warehouse has no views."""
+    """No view has this name."""
     return Refusal(
-        404, "NoSuchViewException", f"view {_shown(namespace, view)} does not exist: a Rootline warehouse has no views"
+        404,
+        "NoSuchViewException",
+        f"view {_shown(namespace, view)} does not exist in this warehouse; `rootline view list` shows what exists",
     )
 
 

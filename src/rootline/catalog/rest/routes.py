@@ -27,7 +27,7 @@ from rootline.catalog.rest.answers import (
     snapshot_mode,
 )
 from rootline.catalog.rest.catalog import RestCatalog
-from rootline.catalog.rest.errors import Refusal, bad_request, no_such_view, refusal_of
+from rootline.catalog.rest.errors import Refusal, bad_request, refusal_of
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -128,11 +128,16 @@ class _Routes:
     async def views(self, request: Request) -> Response:
         _format_in(request)
         namespace = _namespace_in(request)
-        await self._carry(self._catalog.tables(namespace))
-        return _listed(request, lambda *page: identifiers_body(namespace, *page), [])
+        names = await self._carry(self._catalog.views(namespace))
+        return _listed(request, lambda *page: identifiers_body(namespace, *page), names)
 
     async def view(self, request: Request) -> Response:
-        raise no_such_view(_namespace_in(request), request.path_params["view"])
+        _format_in(request)
+        namespace, name = _namespace_in(request), request.path_params["view"]
+        if request.method == "HEAD":
+            await self._carry(self._catalog.view_exists(namespace, name))
+            return Response(status_code=204)
+        return Response(await self._carry(self._catalog.view(namespace, name)), media_type=_JSON)
 
 
 async def _refuse_write(request: Request) -> Response:

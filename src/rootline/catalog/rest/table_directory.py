@@ -1,4 +1,4 @@
-"""Which namespaces and tables a warehouse shows to engines.
+"""Which namespaces, tables and views a warehouse shows to engines.
 
 Owns: finding them with few requests, and remembering what was seen. Does not own: their exports (`exporter`), what
 makes a namespace exist (`namespace_directory`).
@@ -15,8 +15,9 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import NamespaceName, TableName, Version, name_in_namespace
 from rootline.schemas.object_keys import table_in
-from rootline.storage.metadata.head_finder import find_head
-from rootline.storage.metadata.table_head import newest_root
+from rootline.schemas.root_header import NameState
+from rootline.storage.metadata.head_finder import at_head, find_head
+from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.namespaces.namespace_chain import read_namespace
 from rootline.storage.namespaces.namespace_directory import namespace_in
 
@@ -27,11 +28,11 @@ class _Seen(NamedTuple):
     """What a name was in the newest version that was read."""
 
     version: Version
-    is_table: bool
+    state: NameState
 
 
 class TableDirectory:
-    """The tables of one warehouse. A root is read once, to tell what it is; after that it is only listed."""
+    """The tables and views of one warehouse. A root is read once, to tell what it is; after that it is only listed."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -39,7 +40,7 @@ class TableDirectory:
         self._known: dict[TableName, _Seen] = {}
 
     async def namespaces(self) -> list[str]:
-        """Every namespace that was created or holds a table, ascending.
+        """Every namespace that was created or holds a table or view, ascending.
 
         Raises:
             Corrupt: `namespace-unreadable`.
@@ -67,7 +68,7 @@ class TableDirectory:
             return None
         async with self._places:
             state = await read_namespace(self._store, name)
-        if state.is_there or await self.tables(name) or await self.below(name):
+        if state.is_there or await self.tables(name) or await self.views(name) or await self.below(name):
             return dict(state.properties)
         return None
 
@@ -78,41 +79,53 @@ class TableDirectory:
             Unavailable: `store-unavailable`.
 
         """
-        if namespace_in(namespace) is None:
-            return []
-        async with self._places:
-            folders = await self._store.folders(f"{namespace}/")
-        tables = [table for folder in folders if (table := table_in(folder)) is not None]
-        found = await asyncio.gather(*(self._is_table(table) for table in tables))
-        return sorted(name_in_namespace(table) for table, there in zip(tables, found, strict=True) if there)
+        return await self._those(namespace, NameState.TABLE)
 
-    async def exists(self, table: TableName) -> bool:
-        """Whether the warehouse has `table` now.
+    async def views(self, namespace: str) -> list[str]:
+        """As `tables`, the views."""
+        return await self._those(namespace, NameState.VIEW)
+
+    async def exists(self, name: TableName, state: NameState = NameState.TABLE) -> bool:
+        """Whether the warehouse has the table `name`, or the view, now.
 
         Raises:
             Unavailable: `store-unavailable`.
 
         """
-        head = await find_head(self._store, table)
-        known = self._known.get(table)
-        if head is not None and known is not None and known.version == head.version:
-            return known.is_table
-        try:
-            root = None if head is None else await newest_root(self._store, table)
-        except Corrupt:
-            return True  # it is there, and says so when it is loaded
-        if root is None:
-            self._known.pop(table, None)
-            return False
-        self._known[table] = _Seen(root.header.version, not root.header.is_tombstone)
-        return not root.header.is_tombstone
+        return await self._state_of(name) is state
 
-    async def _is_table(self, table: TableName) -> bool:
+    async def _those(self, namespace: str, state: NameState) -> list[str]:
+        if namespace_in(namespace) is None:
+            return []
         async with self._places:
-            return await self.exists(table)
+            folders = await self._store.folders(f"{namespace}/")
+        names = [name for folder in folders if (name := table_in(folder)) is not None]
+        found = await asyncio.gather(*(self._state_in_turn(name) for name in names))
+        return sorted(name_in_namespace(name) for name, there in zip(names, found, strict=True) if there is state)
+
+    async def _state_of(self, name: TableName) -> NameState | None:
+        head = await find_head(self._store, name)
+        if head is None:
+            self._known.pop(name, None)
+            return None
+        known = self._known.get(name)
+        if known is not None and known.version == head.version:
+            return known.state
+        try:
+            root = await at_head(self._store, name, lambda found: read_root(self._store, name, found.version), head)
+        except Corrupt:
+            return NameState.TABLE  # it is there, and says so when it is loaded
+        if root is None:
+            return None
+        self._known[name] = _Seen(root.header.version, root.header.name_is)
+        return root.header.name_is
+
+    async def _state_in_turn(self, name: TableName) -> NameState | None:
+        async with self._places:
+            return await self._state_of(name)
 
     async def _is_namespace(self, name: NamespaceName) -> bool:
-        if await self.tables(name):
+        if await self.tables(name) or await self.views(name):
             return True
         async with self._places:
             return (await read_namespace(self._store, name)).is_there

@@ -167,7 +167,7 @@ class Decisions:
         if judge is None:
             check_name_is_free(draft)
             if intent.kind is IntentKind.CREATE_VIEW:
-                return after_drop(draft, create_view(intent, record.appended_ms))
+                return after_drop(draft, create_view(intent, self._fetched, record.appended_ms))
             return create_again(draft, intent, self._fetched)
         check_kind_of_name(draft, intent)
         _check_shared(draft, intent)
@@ -219,13 +219,11 @@ def _reused(table: TableName, intent: Intent, version: Version | None) -> str:
 
 def _begun(table: TableName, record: Record, fetched: FetchedObjects) -> Beginning | Needs:
     intent = record.intent
-    if intent.kind is IntentKind.CREATE_VIEW:
-        return create_view(intent, record.appended_ms)
     begin = KINDS[intent.kind].begin
     if begin is None:
         kind, code = ("view", "view-unknown") if intent.kind in VIEW_KINDS else ("table", "table-unknown")
         raise Invalid(code, f"there is no {kind} {table}")
-    return begin(intent, fetched)
+    return begin(intent, fetched, record.appended_ms)
 
 
 def _check_shared(draft: Draft, intent: Intent) -> None:

@@ -33,7 +33,7 @@ from rootline.tree.state.pending_object import PendingObject
 _DEFINITIONS: Final = UUID("6b1f3a52-6f0e-5d6c-9d4e-2f8f6a3f1c57")
 
 
-def create(intent: Intent, fetched: FetchedObjects) -> Beginning | Needs:
+def create(intent: Intent, fetched: FetchedObjects, _appended_ms: int = 0) -> Beginning | Needs:
     """A table with the intent's definition.
 
     Raises:

@@ -38,7 +38,7 @@ _PROPERTIES: Final = {"rootline.expire": "true"}
 """Of a view's definition: its old roots go as a table's do."""
 
 
-def create_view(intent: Intent, now_ms: int) -> Beginning:
+def create_view(intent: Intent, _fetched: FetchedObjects, appended_ms: int) -> Beginning:
     """A view where there is no root.
 
     Raises:
@@ -46,7 +46,7 @@ def create_view(intent: Intent, now_ms: int) -> Beginning:
 
     """
     check_user_summary(intent.summary)
-    view = view_of_request(intent.definition or "", now_ms, name=intent.table)
+    view = view_of_request(intent.definition or "", appended_ms, name=intent.table)
     if view.view_uuid is None or view.view_uuid != intent.table_uuid:
         raise Invalid(
             "table-uuid-mismatch",
