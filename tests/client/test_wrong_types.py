@@ -17,6 +17,7 @@ import rootline
 from rootline.client.lake import Lake
 from rootline.client.read.scan import Scan
 from rootline.client.table_handle import TableHandle
+from rootline.client.view_handle import ViewHandle
 from rootline.client.write.data_file import DataFile
 from rootline.client.write.producer import AsyncProducer, AsyncReceipt, Producer, Receipt
 from rootline.connect import connect
@@ -47,6 +48,11 @@ SCHEMA: list[Any] = [5, None, "id long", True, [("id", "long")], {"id": 5}, {5: 
 
 SECONDS_AND_SUMMARY = {"timeout_s": SECONDS, "summary": TEXT_MAP}
 SIZE = {"target_file_size_bytes": [*WHOLE, None, 0, -1]}
+SQL: list[Any] = [5, None, True, b"SELECT 1", ["SELECT 1"], {"spark": 1}, {1: "x"}, {}, "", {"": "x"}, ODD, HALF]
+VERSION = {
+    "dialect": [*TEXT, None, ""], "schema": [wrong for wrong in SCHEMA if wrong is not None], "default_catalog": TEXT,
+    "default_namespace": [*TEXT, "", "a..b"],
+}  # fmt: skip
 POINT = {"version": WHOLE, "timestamp": MOMENT, "snapshot_id": WHOLE, "tag": TEXT}
 WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
     connect: {
@@ -62,6 +68,19 @@ WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
         "timeout_s": [wrong for wrong in SECONDS if wrong is not None],
     },
     Lake.table: {"name": [*TEXT, None, "x", "a..c"]},
+    Lake.create_view: {
+        "name": [*TEXT, None, "x", ""], "sql": SQL, **VERSION, "properties": TEXT_MAP, "timeout_s": SECONDS,
+    },
+    Lake.view: {"name": [*TEXT, None, "x", "a..c"]},
+    Lake.views: {"namespace": [*TEXT, ""]},
+    ViewHandle.metadata: {},
+    ViewHandle.sql: {"dialect": [*TEXT, "absent"]},
+    ViewHandle.history: {},
+    ViewHandle.replace: {"sql": SQL, **VERSION, "replaces_version": [*WHOLE, 0, 2**40], "timeout_s": SECONDS},
+    ViewHandle.rollback: {"version": [*WHOLE, None, 0, 2**40, 9], "timeout_s": SECONDS},
+    ViewHandle.set_properties: {"properties": TEXT_MAP, "timeout_s": SECONDS},
+    ViewHandle.remove_properties: {"keys": [*TEXTS, None], "timeout_s": SECONDS},
+    ViewHandle.drop: {"timeout_s": SECONDS},
     Lake.create_namespace: {
         "name": [*TEXT, None, "", "a..b"], "properties": TEXT_MAP, "if_not_exists": TRUTH, "timeout_s": SECONDS,
     },
@@ -129,6 +148,12 @@ RIGHT: dict[Callable[..., Any], dict[str, Any]] = {
     Lake.create_table: {"name": "demo.new", "schema": {"id": "long"}},
     Lake.adopt: {"metadata_location": "nowhere/metadata.json", "name": "demo.adopted"},
     Lake.table: {"name": "demo.flights"},
+    Lake.create_view: {"name": "demo.new", "sql": "SELECT 1"},
+    Lake.view: {"name": "demo.v"},
+    ViewHandle.replace: {"sql": "SELECT 1"},
+    ViewHandle.rollback: {"version": 1},
+    ViewHandle.set_properties: {"properties": {}},
+    ViewHandle.remove_properties: {"keys": []},
     Lake.create_namespace: {"name": "other"},
     Lake.set_namespace_properties: {"name": "demo", "properties": {}},
     Lake.remove_namespace_properties: {"name": "demo", "keys": []},
@@ -148,7 +173,7 @@ RIGHT: dict[Callable[..., Any], dict[str, Any]] = {
     DataFile: {"location": "data/x.parquet", "record_count": 1, "file_size_in_bytes": 1},
     Intent: {"intent_id": "i", "table": "demo.flights", "kind": IntentKind.APPEND},
 }
-CLASSES = (Lake, TableHandle, Scan, Producer, AsyncProducer, Receipt, AsyncReceipt)
+CLASSES = (Lake, TableHandle, ViewHandle, Scan, Producer, AsyncProducer, Receipt, AsyncReceipt)
 VALUES = {"Conflict", "Corrupt", "Fenced", "Internal", "Invalid", "OutcomeUnknown", "RootlineError", "Unavailable"}
 VALUES |= {"Commit", "IntentKind", "Isolation", "Verdict", "VerdictKind"}
 
@@ -175,7 +200,8 @@ def owners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[type, Any]
         producer, twin = lake.producer(), lake.async_producer()
         receipt = producer.publish(INTENT)
         other = AsyncReceipt(receipt.intent, receipt.position, lake.holder)
-        owned: list[Any] = [lake, table, table.scan(), producer, twin, receipt, other]
+        view = lake.create_view("demo.v", "SELECT 1")
+        owned: list[Any] = [lake, table, view, table.scan(), producer, twin, receipt, other]
         yield {type(one): one for one in owned}
 
 

@@ -50,7 +50,10 @@ class SqlGiven:
             texts = {checks.text(dialect, "dialect"): checks.text(sql, "sql")}
         if not texts or not all(key and value for key, value in texts.items()):
             raise Invalid("setting-invalid", "sql has no text: give one that is not empty, and name its dialect")
-        columns = None if schema is None else json.loads(given_schema(schema).model_dump_json())
+        found = None if schema is None else given_schema(schema)
+        if found is not None and not found.fields:
+            raise Invalid("definition-invalid", "the schema has no columns: give some, or leave the schema out")
+        columns = None if found is None else json.loads(found.model_dump_json())
         return SqlGiven(
             texts,
             columns,
