@@ -11,7 +11,7 @@ PYTHON ?= python3
 SEED ?=
 STEPS ?=
 ARGS ?=
-JOBS ?= 2
+JOBS ?= 3
 
 export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -41,7 +41,7 @@ demo-fast: setup ## the same idea in ten seconds, without Java
 demo-kafka: setup setup-java ## the demo on real Kafka and S3, which it starts by itself; leaves its files in demo-kafka/
 	$(STAGE) demo-kafka $(BIN)/python -m tests.services.kafka_demo --root demo-kafka $(ARGS)
 
-test: setup setup-java ## all tests, with the services they need, two files at a time (JOBS=0: one at a time; ARGS="-k flush")
+test: setup setup-java ## all tests, with the services they need, three files at a time (JOBS=0: one at a time; ARGS="-k flush")
 	$(STAGE) test $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 test-fast: setup ## the tests that need no service and no Java, in about three minutes

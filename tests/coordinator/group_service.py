@@ -90,7 +90,7 @@ class Group:
 
     async def until_settled(self) -> None:
         """Every record is decided, and that is remembered; nothing is left to do."""
-        await self.until(lambda: not self.log.undecided() and not self.lag())
+        await self.until(lambda: self.log.is_decided() and not self.lag())
 
     def lag(self) -> int:
         """Records that the group does not know to be decided."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import threading
 from collections.abc import Iterator
 
 _WATCH = 'read -r _ || kill -9 "-$1"'
@@ -26,11 +27,13 @@ class ProcessBond:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        self._releasing = threading.Lock()
 
     def release(self) -> None:
-        """The process has ended, or may live on. Repeatable."""
-        if self._watcher.poll() is None:
-            self._watcher.communicate(b"\n")
+        """The process has ended, or may live on. Repeatable, and by several threads at once."""
+        with self._releasing:
+            if self._watcher.poll() is None:
+                self._watcher.communicate(b"\n")
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ def is_drained(world: World) -> bool:
     """Every record has its verdict and its dead letter, and the group knows: no lag; nothing is parked."""
     log = world.log
     known = all((log.remembered(partition) or 0) == log.span(partition)[1] for partition in range(log.partitions))
-    return known and not log.undecided() and not log.group.parked.tables
+    return known and log.is_decided() and not log.group.parked.tables
 
 
 async def judge(world: World, published: Published, tables: Sequence[TableName]) -> list[TableState]:

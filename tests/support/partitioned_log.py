@@ -53,6 +53,8 @@ class _Partition:
     """`records` by offset; `None`: what is no record (a transaction's marker), or was removed."""
 
     begin: int = 0
+    settled: int = 0
+    """Below it no record lacks a verdict or a letter: one that has them never loses them."""
     records: list[LogRecord | None] = field(default_factory=list)
 
 
@@ -200,7 +202,20 @@ class PartitionedLog:
 
     def undecided(self) -> list[LogPosition]:
         """The records that lack a verdict, or the dead letter that goes with it."""
-        return [record.position for record in self.records() if not self.is_settled(record.position)]
+        return list(self._undecided())
+
+    def is_decided(self) -> bool:
+        """Whether there is no such record. Asked often, of a long log."""
+        return next(self._undecided(), None) is None
+
+    def _undecided(self) -> Iterator[LogPosition]:
+        for held in self._partitions:
+            for offset in range(held.settled, len(held.records)):
+                record = held.records[offset]
+                if record is not None and not self.is_settled(record.position):
+                    yield record.position
+                elif offset == held.settled:
+                    held.settled += 1
 
     def skip(self, partition: int, offsets: int = 1) -> None:
         """Offsets that no record has: a transaction's markers, or what it wrote before it was aborted."""
@@ -221,7 +236,9 @@ class PartitionedLog:
 
     def cut_after(self, partition: int, end: int) -> None:
         """Lose what is newer, as a restore from a backup does."""
-        del self._partitions[partition].records[end:]
+        held = self._partitions[partition]
+        del held.records[end:]
+        held.settled = min(held.settled, end)
         self.changes.tell()
 
     def add_partition(self) -> int:

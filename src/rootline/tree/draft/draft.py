@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Final
 
 from pyroaring import BitMap
 
@@ -44,6 +45,7 @@ from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Tally, totals_after
 
 LONG_MAX = 2**63 - 1
+_DATA: Final = ContentType.DATA
 
 
 def is_added_leaf(leaf: IncomingLeaf | None) -> bool:
@@ -69,8 +71,8 @@ class Counts:
     @property
     def data_bytes(self) -> int:
         """The live data files' bytes so far."""
-        came = self.added.data_bytes + self.rewritten.data_bytes
-        return self.before.data_bytes + came - self.removed.data_bytes - self.replaced.data_bytes
+        came = self.added.sizes[_DATA] + self.rewritten.sizes[_DATA]
+        return self.before.data_bytes + came - self.removed.sizes[_DATA] - self.replaced.sizes[_DATA]
 
 
 class Draft:

@@ -29,17 +29,19 @@ _totals: Final = quick(Totals)
 class Tally:
     """Counters of one set of entries, by content type."""
 
-    __slots__ = ("_entries", "_records", "_sizes")
+    __slots__ = ("_entries", "_records", "sizes")
 
     def __init__(self) -> None:
-        self._entries, self._records, self._sizes = [0] * _TYPES, [0] * _TYPES, [0] * _TYPES
+        self._entries, self._records = [0] * _TYPES, [0] * _TYPES
+        self.sizes = [0] * _TYPES
+        """The sums of the sizes that `SIZE_OF` names, by content type."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tally) and self._columns == other._columns
 
     @property
     def _columns(self) -> tuple[list[int], list[int], list[int]]:
-        return self._entries, self._records, self._sizes
+        return self._entries, self._records, self.sizes
 
     def count(self, entry: ContentEntry, times: int = 1) -> None:
         """Take in an entry; `times` = -1 takes it away again."""
@@ -53,7 +55,7 @@ class Tally:
         """Take in many entries of one type: the sums of their record counts, and of the sizes that `SIZE_OF` names."""
         self._entries[content_type] += entries
         self._records[content_type] += records
-        self._sizes[content_type] += size_in_bytes
+        self.sizes[content_type] += size_in_bytes
 
     def take(self, other: Tally, times: int = 1) -> None:
         """Take in all that `other` counted; `times` = -1 takes it away again."""
@@ -73,7 +75,7 @@ class Tally:
     @property
     def data_bytes(self) -> int:
         """Bytes of the data files."""
-        return self._sizes[ContentType.DATA]
+        return self.sizes[ContentType.DATA]
 
     @property
     def vectors(self) -> int:
@@ -108,7 +110,7 @@ class Tally:
     @property
     def delete_bytes(self) -> int:
         """Bytes of vectors and of equality deletes."""
-        return self._sizes[ContentType.POSITION_DELETE] + self._sizes[ContentType.EQUALITY_DELETE]
+        return self.sizes[ContentType.POSITION_DELETE] + self.sizes[ContentType.EQUALITY_DELETE]
 
 
 def totals_after(before: Totals, added: Tally, removed: Tally) -> Totals:
