@@ -252,6 +252,18 @@ def test_one_batch_may_drop_and_make_a_table_many_times() -> None:
         assert state_violations(state) == []
 
 
+def test_a_table_is_made_in_the_batch_that_purges_the_one_that_was_dropped_before() -> None:
+    lake = lake_with(append("a"), drop())
+    assert codes(lake.put(purge(), append("late", table_uuid=TABLE_UUID), another(), another(THIRD))) == [
+        None,
+        "table-dropped",
+        None,
+        "table-exists",
+    ]
+    assert live(lake) == set()
+    assert state_violations(lake.head) == []
+
+
 def test_a_first_root_may_already_be_a_tombstone() -> None:
     lake = Lake()
     assert codes(lake.put(create(), append("a"), drop(), another())) == [None] * 4

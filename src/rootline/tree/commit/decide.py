@@ -77,27 +77,27 @@ class Decisions:
         self.contents = ContentDraft(() if parent is None else parent.header.contents)
         self.outcomes = OutcomeDraft(self.version)
         self._fetched = fetched
+        self._was_tombstone = parent is not None and parent.header.is_tombstone
+        self._has_changed_name = False
 
     def ends_before(self, record: Record) -> bool:
         """Whether `record` waits for the next root: one root changes what its name is at most once."""
-        draft = self.draft
-        if draft is None or (draft.parent is not None and draft.carried.name_is is draft.parent.header.name_is):
+        if not self._has_changed_name or self.draft is None:
             return False
-        waiting = AFTER_DROP if draft.is_tombstone else AFTER_CREATE
-        return record.intent.kind in waiting
+        return record.intent.kind in (AFTER_DROP if self.draft.is_tombstone else AFTER_CREATE)
 
     def decide(self, record: Record) -> None:
         """Give the next record its verdict, or note what is missing for it."""
-        intent = record.intent
+        intent, draft = record.intent, self.draft
         try:
-            is_same = self.draft is not None and is_of_this_table(self.draft, intent)
+            is_same = draft is not None and is_of_this_table(draft, intent)
         except Invalid as error:  # what the ledger says is about another table
             self._reject(record, error.code, error.message, is_kept=False)
             return
         if is_same and self._known_to_ledger(record):
             return
         try:
-            row = None if self.draft is None or not self.draft.is_table else fast_append_row(self.draft, intent)
+            row = None if draft is None or not draft.is_table else fast_append_row(draft, intent)
             if self.draft is not None and row is not None:
                 if self.draft.sweeps and self._waits_for_dates(record, [row.entry.location]):
                     return
@@ -123,9 +123,11 @@ class Decisions:
             if self.draft.is_first and self.version > 0:
                 self.ledger, self.contents = LedgerDraft({}), ContentDraft(())
             outcome = Change(outcome.effect)
-        if self.draft is None:
+        draft = self.draft
+        if draft is None:
             raise Internal("invariant-broken", f"{self.table}: a change without a table")
-        self._commit(record, self.draft, self.draft.accept(outcome))
+        self._commit(record, draft, draft.accept(outcome))
+        self._has_changed_name = draft.is_first or draft.parent is None or draft.is_tombstone is not self._was_tombstone
 
     def _known_to_ledger(self, record: Record) -> bool:
         intent = record.intent

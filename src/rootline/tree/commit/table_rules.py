@@ -38,6 +38,8 @@ def is_of_this_table(draft: Draft, intent: Intent) -> bool:
 
     """
     named, known = intent.table_uuid, draft.definition.table_uuid
+    if named is not None and named.int == known.int:
+        return True
     if intent.kind is IntentKind.CREATE:
         return uuid_of(intent) == known
     if intent.kind is IntentKind.CREATE_VIEW:
@@ -50,11 +52,9 @@ def is_of_this_table(draft: Draft, intent: Intent) -> bool:
                 "the intent does not say which one it is for: name its table_uuid",
             )
         return True
-    if named.int != known.int:
-        gone = next((drop.version for drop in reversed(draft.carried.drops) if drop.table_uuid == named), None)
-        after = "" if gone is None else f", which was dropped in version {gone}"
-        raise Invalid("table-uuid-mismatch", f"{draft.table} has uuid {known}, the intent names {named}{after}")
-    return True
+    gone = next((drop.version for drop in reversed(draft.carried.drops) if drop.table_uuid == named), None)
+    after = "" if gone is None else f", which was dropped in version {gone}"
+    raise Invalid("table-uuid-mismatch", f"{draft.table} has uuid {known}, the intent names {named}{after}")
 
 
 def check_kind_of_name(draft: Draft, intent: Intent) -> None:

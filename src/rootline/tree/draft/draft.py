@@ -111,6 +111,10 @@ class Draft:
         """How long the log keeps a record."""
         self.kept: KeptPage | None = None
         """The versions that can be read below the oldest addressable one."""
+        self.is_tombstone = carried.name_is is NameState.TOMBSTONE
+        """Whether the table was dropped, as the batch leaves it so far."""
+        self.is_table = carried.name_is is NameState.TABLE
+        """Whether the name is a table, as the batch leaves it so far."""
         self.is_first = False
         """Whether a table begins in this root; a `parent` is then an adopted table, no root of ours."""
 
@@ -142,16 +146,6 @@ class Draft:
             draft.kept = None if draft.is_first else before.kept
             draft.appended_ms, draft.log_retention_s = before.appended_ms, before.log_retention_s
         return draft
-
-    @property
-    def is_tombstone(self) -> bool:
-        """Whether the table was dropped, as the batch leaves it so far."""
-        return self.carried.name_is is NameState.TOMBSTONE
-
-    @property
-    def is_table(self) -> bool:
-        """Whether the name is a table, as the batch leaves it so far."""
-        return self.carried.name_is is NameState.TABLE
 
     @property
     def restored_at(self) -> SequenceNumber:
@@ -283,6 +277,8 @@ class Draft:
             self.in_leaves.move(location, ordinals, number)
         if change.carried is not None:
             self.carried = change.carried
+            self.is_tombstone = change.carried.name_is is NameState.TOMBSTONE
+            self.is_table = change.carried.name_is is NameState.TABLE
         if change.condemned is not None:
             self.condemned = change.condemned
         if change.kept is not None:
