@@ -14,7 +14,8 @@ from typing import Final, NewType
 
 from rootline.schemas.errors import Invalid
 
-TableName = NewType("TableName", str)  # "namespace.table"
+NamespaceName = NewType("NamespaceName", str)  # "a", "a.b"
+TableName = NewType("TableName", str)  # "namespace.table", split at the last dot
 Version = NewType("Version", int)  # of a root, from 0
 SnapshotId = NewType("SnapshotId", int)  # 63 bits, positive
 SequenceNumber = NewType("SequenceNumber", int)  # per intent, from 1
@@ -24,24 +25,59 @@ WriterId = NewType("WriterId", str)
 Location = NewType("Location", str)  # relative to the table's prefix, or absolute (with a scheme)
 ObjectKey = NewType("ObjectKey", str)  # relative to the warehouse
 
+NAMESPACE_BYTES_MAX: Final = 255
+"""A namespace is one folder, and longer names no file system takes."""
 _NAME_PART: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]{0,127}\Z")
 
 
 @lru_cache(maxsize=4096)
 def table_name(text: str) -> TableName:
-    """`namespace.table`, each part letters, digits, `_` or `-`, at most 128 characters.
+    """`namespace.table`: parts between dots, the last one the table's own name, the others its namespace.
+
+    A part has letters, digits, `_` or `-`, at most 128; a namespace has at most 255 bytes, dots included.
 
     Raises:
         Invalid: `table-name-invalid`.
 
     """
-    parts = text.split(".")
-    if len(parts) != 2 or not all(_NAME_PART.match(part) for part in parts):
+    namespace, _, name = text.rpartition(".")
+    if not _NAME_PART.match(name) or not _is_namespace(namespace):
         raise Invalid("table-name-invalid", f"{text[:80]!r} is not a table name of the form namespace.table")
     return TableName(text)
+
+
+@lru_cache(maxsize=4096)
+def namespace_name(text: str) -> NamespaceName:
+    """`a`, or several levels, `a.b`; as the namespace of a table's name.
+
+    Raises:
+        Invalid: `namespace-invalid`.
+
+    """
+    if not _is_namespace(text):
+        raise Invalid(
+            "namespace-invalid",
+            f"{text[:80]!r} is not a namespace: give parts of letters, digits, _ and -, with dots between them, "
+            f"{NAMESPACE_BYTES_MAX} bytes in all",
+        )
+    return NamespaceName(text)
+
+
+def namespace_of(table: TableName) -> NamespaceName:
+    """The namespace that a table is in."""
+    return NamespaceName(table.rpartition(".")[0])
+
+
+def name_in_namespace(table: TableName) -> str:
+    """A table's name without its namespace."""
+    return table.rpartition(".")[2]
 
 
 def snapshot_id_of(table_uuid: uuid.UUID, version: Version) -> SnapshotId:
     """The snapshot id of root `version`: 63 bits of SHA-256 over the table's uuid and the version, never zero."""
     digest = hashlib.sha256(table_uuid.bytes + version.to_bytes(8, "big")).digest()
     return SnapshotId(int.from_bytes(digest[:8], "big") >> 1 or 1)
+
+
+def _is_namespace(text: str) -> bool:
+    return len(text) <= NAMESPACE_BYTES_MAX and all(_NAME_PART.match(part) for part in text.split("."))

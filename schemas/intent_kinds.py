@@ -35,6 +35,9 @@ class IntentKind(StrEnum):
     DROP = "drop"
     PURGE = "purge"
     CONVERT_EQUALITY_DELETES = "convert_equality_deletes"
+    CREATE_VIEW = "create_view"
+    REPLACE_VIEW = "replace_view"
+    DROP_VIEW = "drop_view"
 
 
 class Names(Enum):
@@ -79,6 +82,7 @@ CARGO: Final = (
 )
 """The fields of an intent that carry what it changes."""
 _WHICH_TABLE: Final = {"table_uuid": "another table may have the name by then"}
+_WHICH_VIEW: Final = {"table_uuid": "another view may have the name by then: it is the view's uuid"}
 _MADE_FROM: Final = {"made_from_version": "the root that it was made from"}
 
 
@@ -124,6 +128,9 @@ SHAPES: Final[Mapping[IntentKind, KindShape]] = {
     IntentKind.ALTER: KindShape(_carries("definition")),
     IntentKind.DROP: KindShape(_carries(), must_name=_WHICH_TABLE),
     IntentKind.PURGE: KindShape(_carries(), must_name=_WHICH_TABLE),
+    IntentKind.CREATE_VIEW: KindShape(_carries("definition"), must_name={"table_uuid": "it is the view's uuid"}),
+    IntentKind.REPLACE_VIEW: KindShape(_carries("definition"), must_name=_WHICH_VIEW),
+    IntentKind.DROP_VIEW: KindShape(_carries(), must_name=_WHICH_VIEW),
     IntentKind.SWEEP: KindShape(_carries("page"), must_name=_MADE_FROM, is_maintenance=True),
     IntentKind.CONVERT_EQUALITY_DELETES: KindShape(
         _carries("remove_files", "add_vectors", "replaces"),
@@ -134,5 +141,6 @@ SHAPES: Final[Mapping[IntentKind, KindShape]] = {
 }
 CHANGING_KINDS: Final = frozenset({IntentKind.ALTER, IntentKind.APPEND, IntentKind.OVERWRITE, IntentKind.ROW_DELTA})
 """The kinds whose `definition` holds changes; another's is a definition."""
+VIEW_KINDS: Final = frozenset((IntentKind.CREATE_VIEW, IntentKind.REPLACE_VIEW, IntentKind.DROP_VIEW))
 MAINTENANCE_KINDS: Final = frozenset(kind for kind, shape in SHAPES.items() if shape.is_maintenance)
 """The kinds of workers."""

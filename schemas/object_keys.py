@@ -1,7 +1,8 @@
 """Where each object of a table is stored, as keys relative to the warehouse.
 
-Owns: the layout of a table's prefix. Does not own: what the objects hold.
-Invariants: root keys sort newest first; no key is another key's folder; no table's prefix is inside another's.
+Owns: the layout of a table's prefix, and of a namespace's own objects. Does not own: what the objects hold.
+Invariants: keys of roots and of namespaces sort newest first; no key is another key's folder; no table's prefix is
+inside another's, and no namespace's: a namespace of several levels is one folder with dots in its name.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from rootline.schemas.identifiers import Location, ObjectKey, TableName, Version
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import Location, NamespaceName, ObjectKey, TableName, Version, table_name
 
 MAX_VERSION: Final = 2**63 - 1
 RESERVED_PREFIXES: Final = ("metadata/", "export/")
 """Folders of a table in which no writer puts files: the tree's own objects, and what is exported to other engines."""
 _UUID: Final = "[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 _NAME: Final = f"(?:{_UUID}|[0-9a-f]{{32}})"
+NAMESPACE_FOLDER: Final = ".namespace"
+"""The folder of a namespace's own objects; no table has such a name."""
 _ROOT_NAME: Final = re.compile(r"(?P<inverted>[0-9a-f]{16})-(?P<version>0|[1-9][0-9]{0,18})\.avro\Z")
+_NAMESPACE_OBJECT: Final = re.compile(r"(?P<inverted>[0-9a-f]{16})-(?P<version>0|[1-9][0-9]{0,18})\.json\Z")
 
 
 class OwnKind(StrEnum):
@@ -48,15 +53,40 @@ def own_forms(location: str, table: str) -> list[str]:
     """
     if not (location.startswith("/") or ":" in location):
         return [location]
-    folder = f"/{table.replace('.', '/')}/"
+    folder = f"/{table_prefix(TableName(table))}"
     starts = [found.end() for found in re.finditer(f"(?={re.escape(folder)})", location)]
     return [location, *(location[start + len(folder) :] for start in starts)]
 
 
 def table_prefix(table: TableName) -> str:
     """`namespace/table/`: the folder that holds everything of a table."""
-    namespace, name = table.split(".")
+    namespace, _, name = table.rpartition(".")
     return f"{namespace}/{name}/"
+
+
+def table_in(folder: str) -> TableName | None:
+    """The table whose folder this is, if it can be one's; the other way round from `table_prefix`."""
+    namespace, _, name = folder.rstrip("/").rpartition("/")
+    try:
+        found = table_name(f"{namespace}.{name}")
+    except Invalid:
+        return None
+    return found if "/" not in namespace and "." not in name else None
+
+
+def namespace_objects_prefix(namespace: NamespaceName) -> str:
+    """The folder of a namespace's own objects; one LIST of it with one key finds the newest."""
+    return f"{namespace}/{NAMESPACE_FOLDER}/"
+
+
+def namespace_key(namespace: NamespaceName, version: int) -> ObjectKey:
+    """The key of a namespace's properties in their version `version`."""
+    return ObjectKey(f"{namespace_objects_prefix(namespace)}{MAX_VERSION - version:016x}-{version}.json")
+
+
+def version_of_namespace_key(key: str) -> int | None:
+    """The version in the key of a namespace's object; `None`: it is something else's key."""
+    return _version_in(key, _NAMESPACE_OBJECT)
 
 
 def roots_prefix(table: TableName) -> str:
@@ -73,11 +103,16 @@ def root_key(table: TableName, version: Version) -> ObjectKey:
 
 def version_of_root_key(key: str) -> Version | None:
     """The version in a root's key; `None` when the key is not a root's (a foreign object, a temporary file)."""
-    match = _ROOT_NAME.search(key.rsplit("/", 1)[-1])
+    found = _version_in(key, _ROOT_NAME)
+    return None if found is None else Version(found)
+
+
+def _version_in(key: str, shape: re.Pattern[str]) -> int | None:
+    match = shape.search(key.rsplit("/", 1)[-1])
     if match is None:
         return None
     version = int(match["version"])
-    return Version(version) if int(match["inverted"], 16) == MAX_VERSION - version else None
+    return version if int(match["inverted"], 16) == MAX_VERSION - version else None
 
 
 def leaf_location(leaf_uuid: uuid.UUID, content: str, footer_digest_hex: str) -> Location:

@@ -41,6 +41,8 @@ class NameState(StrEnum):
     TABLE = "root"
     TOMBSTONE = "tombstone"
     """Of a table that was dropped: its entries, definition and ledger are still in the root, unless it was purged."""
+    VIEW = "view"
+    """No entries: the view's metadata is in the header, and its definition has no columns."""
 
 
 class Drop(NamedTuple):
@@ -301,6 +303,9 @@ class RootHeader:
     name_is: NameState = NameState.TABLE
     drops: tuple[Drop, ...] = ()
     """Of the tables that had the name, in order, the newest ones; a tombstone's own is the last."""
+
+    view: bytes | None = None
+    """A view's metadata as JSON; `None`: the name is no view."""
 
     @property
     def is_tombstone(self) -> bool:

@@ -42,7 +42,8 @@ CODES_OF_INTENTS: Final = (
     ErrorCode(
         "table-name-invalid",
         "Invalid",
-        "The table's name is not `namespace.table` with letters, digits, `_` and `-`.",
+        "The table's name is not `namespace.table` with letters, digits, `_` and `-`; the namespace may have several "
+        "levels, `a.b.table`, and 255 bytes.",
         "Choose a name of that form.",
     ),
     ErrorCode(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rootline.client.read.scan import Scan as Scan
     from rootline.client.session.commit import Commit as Commit
     from rootline.client.table_handle import TableHandle as TableHandle
+    from rootline.client.view_handle import ViewHandle as ViewHandle
     from rootline.client.write.data_file import DataFile as DataFile
     from rootline.client.write.producer import AsyncProducer as AsyncProducer
     from rootline.client.write.producer import AsyncReceipt as AsyncReceipt
@@ -58,6 +59,7 @@ _HOME: Final = {
     "Unavailable": "schemas.errors",
     "Verdict": "schemas.verdict",
     "VerdictKind": "schemas.verdict",
+    "ViewHandle": "client.view_handle",
     "connect": "connect",
 }
 __all__ = sorted(_HOME)

@@ -17,6 +17,7 @@ import rootline
 from rootline.client.lake import Lake
 from rootline.client.read.scan import Scan
 from rootline.client.table_handle import TableHandle
+from rootline.client.view_handle import ViewHandle
 from rootline.client.write.data_file import DataFile
 from rootline.client.write.producer import AsyncProducer, AsyncReceipt, Producer, Receipt
 from rootline.connect import connect
@@ -47,6 +48,11 @@ SCHEMA: list[Any] = [5, None, "id long", True, [("id", "long")], {"id": 5}, {5: 
 
 SECONDS_AND_SUMMARY = {"timeout_s": SECONDS, "summary": TEXT_MAP}
 SIZE = {"target_file_size_bytes": [*WHOLE, None, 0, -1]}
+SQL: list[Any] = [5, None, True, b"SELECT 1", ["SELECT 1"], {"spark": 1}, {1: "x"}, {}, "", {"": "x"}, ODD, HALF]
+VERSION = {
+    "dialect": [*TEXT, None, ""], "schema": [wrong for wrong in SCHEMA if wrong is not None], "default_catalog": TEXT,
+    "default_namespace": [*TEXT, "", "a..b"],
+}  # fmt: skip
 POINT = {"version": WHOLE, "timestamp": MOMENT, "snapshot_id": WHOLE, "tag": TEXT}
 WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
     connect: {
@@ -61,9 +67,30 @@ WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
         "metadata_location": [*PLACE, None], "name": [*TEXT, None], "dry_run": TRUTH,
         "timeout_s": [wrong for wrong in SECONDS if wrong is not None],
     },
-    Lake.table: {"name": [*TEXT, None, "x", "a.b.c"]},
+    Lake.table: {"name": [*TEXT, None, "x", "a..c"]},
     Lake.drop_table: {"name": [*TEXT, None, "x"], "purge": TRUTH, "timeout_s": SECONDS},
     Lake.restore_table: {"name": [*TEXT, None, "x"], "timeout_s": SECONDS},
+    Lake.create_view: {
+        "name": [*TEXT, None, "x", ""], "sql": SQL, **VERSION, "properties": TEXT_MAP, "timeout_s": SECONDS,
+    },
+    Lake.view: {"name": [*TEXT, None, "x", "a..c"]},
+    Lake.views: {"namespace": [*TEXT, ""]},
+    ViewHandle.metadata: {},
+    ViewHandle.sql: {"dialect": [*TEXT, "absent"]},
+    ViewHandle.history: {},
+    ViewHandle.replace: {"sql": SQL, **VERSION, "replaces_version": [*WHOLE, 0, 2**40], "timeout_s": SECONDS},
+    ViewHandle.rollback: {"version": [*WHOLE, None, 0, 2**40, 9], "timeout_s": SECONDS},
+    ViewHandle.set_properties: {"properties": TEXT_MAP, "timeout_s": SECONDS},
+    ViewHandle.remove_properties: {"keys": [*TEXTS, None], "timeout_s": SECONDS},
+    ViewHandle.drop: {"timeout_s": SECONDS},
+    Lake.create_namespace: {
+        "name": [*TEXT, None, "", "a..b"], "properties": TEXT_MAP, "if_not_exists": TRUTH, "timeout_s": SECONDS,
+    },
+    Lake.namespaces: {},
+    Lake.namespace_properties: {"name": [*TEXT, None, ""]},
+    Lake.set_namespace_properties: {"name": [*TEXT, None, ""], "properties": TEXT_MAP, "timeout_s": SECONDS},
+    Lake.remove_namespace_properties: {"name": [*TEXT, None, ""], "keys": [*TEXTS, None], "timeout_s": SECONDS},
+    Lake.drop_namespace: {"name": [*TEXT, None, ""], "timeout_s": SECONDS},
     Lake.list_tables: {},
     Lake.producer: {"writer_id": [*TEXT, ""]},
     Lake.async_producer: {"writer_id": [*TEXT, ""]},
@@ -125,6 +152,16 @@ RIGHT: dict[Callable[..., Any], dict[str, Any]] = {
     Lake.table: {"name": "demo.flights"},
     Lake.drop_table: {"name": "demo.planes"},
     Lake.restore_table: {"name": "demo.planes"},
+    Lake.create_view: {"name": "demo.new", "sql": "SELECT 1"},
+    Lake.view: {"name": "demo.v"},
+    ViewHandle.replace: {"sql": "SELECT 1"},
+    ViewHandle.rollback: {"version": 1},
+    ViewHandle.set_properties: {"properties": {}},
+    ViewHandle.remove_properties: {"keys": []},
+    Lake.create_namespace: {"name": "other"},
+    Lake.set_namespace_properties: {"name": "demo", "properties": {}},
+    Lake.remove_namespace_properties: {"name": "demo", "keys": []},
+    Lake.drop_namespace: {"name": "demo"},
     TableHandle.append: {"data": {"id": [1]}},
     TableHandle.add_files: {"files": []},
     TableHandle.write_leaves: {"files": []},
@@ -140,7 +177,7 @@ RIGHT: dict[Callable[..., Any], dict[str, Any]] = {
     DataFile: {"location": "data/x.parquet", "record_count": 1, "file_size_in_bytes": 1},
     Intent: {"intent_id": "i", "table": "demo.flights", "kind": IntentKind.APPEND},
 }
-CLASSES = (Lake, TableHandle, Scan, Producer, AsyncProducer, Receipt, AsyncReceipt)
+CLASSES = (Lake, TableHandle, ViewHandle, Scan, Producer, AsyncProducer, Receipt, AsyncReceipt)
 VALUES = {"Conflict", "Corrupt", "Fenced", "Internal", "Invalid", "OutcomeUnknown", "RootlineError", "Unavailable"}
 VALUES |= {"Commit", "IntentKind", "Isolation", "Verdict", "VerdictKind"}
 
@@ -167,7 +204,8 @@ def owners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[type, Any]
         producer, twin = lake.producer(), lake.async_producer()
         receipt = producer.publish(INTENT)
         other = AsyncReceipt(receipt.intent, receipt.position, lake.holder)
-        owned: list[Any] = [lake, table, table.scan(), producer, twin, receipt, other]
+        view = lake.create_view("demo.v", "SELECT 1")
+        owned: list[Any] = [lake, table, view, table.scan(), producer, twin, receipt, other]
         yield {type(one): one for one in owned}
 
 

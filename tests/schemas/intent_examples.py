@@ -225,5 +225,23 @@ def intents() -> list[Intent]:
         ),
         Intent(intent_id="i-drop", table="db.events", kind=IntentKind.DROP, table_uuid=UUID(int=7)),
         Intent(intent_id="i-purge", table="db.events", kind=IntentKind.PURGE, table_uuid=UUID(int=7)),
+        Intent(
+            intent_id="i-create-view",
+            table="db.late_events",
+            kind=IntentKind.CREATE_VIEW,
+            table_uuid=UUID(int=8),
+            definition=(
+                '{"view-uuid":"00000000-0000-0000-0000-000000000008","location":"s3://lake/db/late_events",'
+                '"version":{"representations":[{"type":"sql","sql":"SELECT 1","dialect":"spark"}]}}'
+            ),
+        ),
+        Intent(
+            intent_id="i-replace-view",
+            table="db.late_events",
+            kind=IntentKind.REPLACE_VIEW,
+            table_uuid=UUID(int=8),
+            definition='{"current-version-id":1}',
+        ),
+        Intent(intent_id="i-drop-view", table="db.late_events", kind=IntentKind.DROP_VIEW, table_uuid=UUID(int=8)),
         Intent(intent_id="i-sweep", table="db.events", kind=IntentKind.SWEEP, made_from_version=501, page=PAGE),
     ]

@@ -25,6 +25,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import PROCESS_WRITER_PREFIX, Intent
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.object_keys import key_of
+from rootline.schemas.root_header import NameState
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.metadata.head_finder import at_head
@@ -33,8 +34,8 @@ from rootline.storage.metadata.store_object import store_object
 from rootline.tree.state.pending_object import PendingObject
 from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport
 
-_OF_TOMBSTONES: Final = ("expiry", "sweep")
-"""What is still planned for a table that was dropped."""
+_OF_NO_TABLES: Final = ("expiry", "sweep")
+"""What is planned for a view too, and still for a table that was dropped."""
 LOOKS_AT_UNKNOWN_MAX: Final = 10
 """After so many looks without an answer a job plans again: safe, because what moved already is masked."""
 
@@ -182,7 +183,7 @@ class MaintenanceJob:
             raise Corrupt(self._planner.corrupt, reason)
 
     async def _plan(self, table: TableName, root: Root, definition: TableDefinition) -> Plan | None:
-        if root.header.is_tombstone and self._planner.what not in _OF_TOMBSTONES:
+        if root.header.name_is is not NameState.TABLE and self._planner.what not in _OF_NO_TABLES:
             return None
         try:
             return await self._planner.plan(table, root, definition)

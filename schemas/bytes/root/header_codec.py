@@ -39,6 +39,7 @@ from rootline.schemas.root_header import (
     Expiry,
     KeptContent,
     LogTime,
+    NameState,
     Operation,
     OutcomeException,
     OutcomeRun,
@@ -133,7 +134,9 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
 
 def profile_of(header: RootHeader) -> str:
     """The least profile that says all of a header: software that knows only less must refuse the root."""
-    needs_it = header.expiry or header.horizon_ms or header.condemned or header.drops or header.is_tombstone
+    needs_it = (
+        header.expiry or header.horizon_ms or header.condemned or header.drops or header.name_is is not NameState.TABLE
+    )
     return PROFILE_OF_EXPIRY if needs_it else PROFILE
 
 
@@ -162,7 +165,7 @@ def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
     outcome_runs, outcome_exceptions = _list(metadata, "rootline.outcomes")
     horizon_ms, condemned = _list(metadata, HORIZON_KEY) if HORIZON_KEY in metadata else (0, [])
     location, digest = _list(metadata, "rootline.definition")
-    name_is, drops = decode_name(metadata)
+    name_is, drops, view = decode_name(metadata)
     return RootHeader(
         table=TableName(metadata["rootline.table"].decode()),
         table_uuid=uuid.UUID(metadata["rootline.table-uuid"].decode()),
@@ -205,6 +208,7 @@ def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
         expiry=_expiry(*_list(metadata, EXPIRY_KEY)) if EXPIRY_KEY in metadata else None,
         name_is=name_is,
         drops=drops,
+        view=view,
     )
 
 

@@ -1,7 +1,8 @@
-"""What a name is, as the root's header says it: a table or a tombstone, and the tables that were dropped before.
+"""What a name is, as the root's header says it: a table, a view or a tombstone, and what was dropped before.
 
-Owns: the key `rootline.drops`, both ways, and the values of `content`. Does not own: the other keys (`header_codec`),
-what is dropped and when (`rootline.tree.intents.drop`).
+Owns: the keys `rootline.drops` and `rootline.view`, both ways, and the values of `content`. Does not own: the other
+keys (`header_codec`), what is dropped and when (`rootline.tree.intents.drop`), a view's metadata
+(`rootline.schemas.views`).
 Invariants: what is encoded decodes to equal values; a tombstone names the table that it is of; anything else raises
 `ValueError`, as in `header_codec`.
 
@@ -21,19 +22,21 @@ from rootline.schemas.root_header import Drop, NameState, RootHeader
 DROPS_KEY: Final = "rootline.drops"
 """Absent while nothing of this name was ever dropped."""
 DROPS_MAX: Final = 64
+VIEW_KEY: Final = "rootline.view"
 _NUMBER_MAX: Final = 2**63 - 1
 
 
 def encode_name(header: RootHeader) -> dict[str, bytes]:
-    """The file metadata that says which tables were dropped."""
+    """The file metadata that says which tables were dropped, and what a view is."""
+    said = {} if header.view is None else {VIEW_KEY: header.view}
     if not header.drops:
-        return {}
+        return said
     rows = [[str(drop.table_uuid), drop.version, drop.dropped_ms, drop.is_purged] for drop in header.drops]
-    return {DROPS_KEY: json.dumps(rows, separators=(",", ":")).encode()}
+    return said | {DROPS_KEY: json.dumps(rows, separators=(",", ":")).encode()}
 
 
-def decode_name(metadata: Mapping[str, bytes]) -> tuple[NameState, tuple[Drop, ...]]:
-    """(what the name is, the drops). Raises `ValueError`."""
+def decode_name(metadata: Mapping[str, bytes]) -> tuple[NameState, tuple[Drop, ...], bytes | None]:
+    """(what the name is, the drops, a view's metadata). Raises `ValueError`."""
     state = NameState(metadata.get("content", b"root").decode())  # `root_codec` looks whether it is there
     rows = json.loads(metadata.get(DROPS_KEY, b"[]"))
     if not isinstance(rows, list) or len(rows) > DROPS_MAX:
@@ -41,7 +44,10 @@ def decode_name(metadata: Mapping[str, bytes]) -> tuple[NameState, tuple[Drop, .
     drops = tuple(_drop(*row) for row in rows)
     if state is NameState.TOMBSTONE and (not drops or str(drops[-1].table_uuid) != _uuid_of(metadata)):
         raise ValueError("a tombstone does not name the table that was dropped")
-    return state, drops
+    view = metadata.get(VIEW_KEY)
+    if (view is not None) is not (state is NameState.VIEW):
+        raise ValueError(f"{VIEW_KEY} is there for a view, and for nothing else; this is a {state}")
+    return state, drops, view
 
 
 def _uuid_of(metadata: Mapping[str, bytes]) -> str:

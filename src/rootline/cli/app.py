@@ -25,6 +25,7 @@ from rootline.cli.commands import (
     explain,
     look,
     maintenance,
+    namespace,
     publish,
     quarantine,
     restore,
@@ -35,6 +36,7 @@ from rootline.cli.commands import (
     tag,
     topics,
     trace,
+    view,
 )
 from rootline.cli.failure import describe, exit_code_of
 
@@ -68,6 +70,8 @@ for command in (
 ):
     app.command(command.__name__)(command)
 app.add_typer(table.app, name="table")
+app.add_typer(namespace.app, name="namespace")
+app.add_typer(view.app, name="view")
 app.add_typer(maintenance.app, name="maintenance")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(store.app, name="store")

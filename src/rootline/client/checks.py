@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import TableName, table_name
+from rootline.schemas.identifiers import NamespaceName, TableName, namespace_name, table_name
 from rootline.schemas.intent import DataFile
 
 if TYPE_CHECKING:
@@ -33,6 +33,13 @@ def table(name: object) -> TableName:
     if not isinstance(name, str):
         raise _refused("table-name-invalid", "the table's name", name, "a text of the form namespace.table")
     return table_name(name)
+
+
+def namespace(name: object) -> NamespaceName:
+    """A namespace's name. Raises `namespace-invalid`."""
+    if not isinstance(name, str):
+        raise _refused("namespace-invalid", "the namespace", name, "a text such as a or a.b")
+    return namespace_name(name)
 
 
 def filter_text(where: object, name: str = "where") -> str | None:

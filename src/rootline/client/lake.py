@@ -1,7 +1,7 @@
 """A lake: tables, producers, and the connection they share.
 
-Owns: the public entry to everything; creating tables. Does not own: which adapters it uses (`rootline.connect`),
-what tables do (`table_handle`).
+Owns: the public entry to everything; creating tables. Does not own: namespaces and views (`lake_names`), which adapters
+it uses (`rootline.connect`), what tables do (`table_handle`).
 Invariants: every method may be called from any thread; a lake may be pickled or forked into another process, where it
 opens connections of its own.
 """
@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rootline.client import checks
+from rootline.client.lake_names import LakeNames
 from rootline.client.session.session import Session, SessionHolder
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.producer import DEFAULT_TIMEOUT_S, AsyncProducer, Producer
@@ -42,7 +43,7 @@ class LakeAddress(Protocol):
         ...
 
 
-class Lake:
+class Lake(LakeNames):
     """A warehouse and its log, opened by `rootline.connect`. Close it, or use it in a `with` statement.
 
     Every method may be called from any thread. After `close` each raises `Invalid` (`lake-closed`).
@@ -68,7 +69,7 @@ class Lake:
         """Create the table `name` (`namespace.table`) and wait until it exists.
 
         Args:
-            name: letters, digits, `_` and `-` on both sides of one dot.
+            name: letters, digits, `_` and `-` on both sides of a dot; the namespace may have several levels (`a.b.t`).
             schema: an Arrow schema, an Iceberg one (its ids are kept), a data frame of pandas or Polars (its columns,
                 not its rows), or a dict of names and types: words such as `long`, `string not null`, `list<double>`,
                 Arrow types, and dicts for structs.

@@ -217,7 +217,7 @@ def test_an_entity_tag_saves_the_body_until_the_next_commit(lake: Path) -> None:
         assert after.headers["etag"] != tag
 
 
-def test_there_are_no_views(catalog: httpx.Client) -> None:
+def test_a_view_that_is_not_there_is_named_in_a_404(catalog: httpx.Client) -> None:
     assert catalog.get("/v1/v3/namespaces/demo/views").json() == {"identifiers": [], "next-page-token": None}
     error = error_of(catalog.get("/v1/v3/namespaces/demo/views/any"))
     assert (error["code"], error["type"]) == (404, "NoSuchViewException")
@@ -325,3 +325,69 @@ def test_answers_and_exports_are_counted(lake: Path) -> None:
         assert metric(client, 'rootline_catalog_requests_total{code="404",route="table"}') == 1
         assert metric(client, 'rootline_catalog_requests_total{code="406",route="write"}') == 1
         assert metric(client, 'rootline_export_lag_seconds{table="counted.t"}') == 0
+
+
+def test_namespaces_of_several_levels_are_shown_level_by_level_with_their_properties(tmp_path: Path) -> None:
+    with connect(tmp_path) as opened:
+        opened.create_table("eu.north.sea.t", SCHEMA)
+        opened.create_namespace("us", {"owner": "me"})
+        opened.create_namespace("us.west")
+    with asked(tmp_path) as client:
+
+        def below(parent: str) -> list[list[str]]:
+            return list(client.get("/v1/namespaces", params={"parent": parent}).json()["namespaces"])
+
+        assert below("") == [["eu"], ["us"]]
+        assert below("eu") == [["eu", "north"]]
+        assert below("eu\x1fnorth") == [["eu", "north", "sea"]]
+        assert below("eu\x1fnorth\x1fsea") == []
+        assert client.get("/v1/namespaces/us").json() == {"namespace": ["us"], "properties": {"owner": "me"}}
+        assert client.get("/v1/namespaces/eu%1Fnorth").json() == {"namespace": ["eu", "north"], "properties": {}}
+        assert client.get("/v1/namespaces/eu/tables").json()["identifiers"] == []
+        sea = "/v1/namespaces/eu%1Fnorth%1Fsea"
+        assert client.get(f"{sea}/tables").json()["identifiers"] == [{"namespace": ["eu", "north", "sea"], "name": "t"}]
+        assert "/eu.north.sea/t/" in client.get(f"{sea}/tables/t").json()["metadata-location"]
+        for path in ("eu/tables/north.sea.t", "eu%1Fnorth/tables/sea.t", "eu%1Fsouth", "us%1Fwest%1Fx"):
+            assert client.get(f"/v1/namespaces/{path}").status_code == 404
+
+
+def test_views_are_listed_and_loaded_as_engines_read_them(tmp_path: Path) -> None:
+    with connect(tmp_path) as opened:
+        opened.create_table("demo.t", SCHEMA)
+        bare = opened.create_view("a.b.bare", "SELECT 1")
+        view = opened.create_view("demo.v", {"spark": "SELECT 1 AS n", "trino": "SELECT one"}, schema={"n": "long"})
+        view.replace("SELECT 2 AS n", schema={"n": "long"}, default_catalog="lake", default_namespace="a.b")
+        stored = json.loads(view.metadata().to_json())
+        uuid = str(bare.metadata().view_uuid)
+    with asked(tmp_path) as client:
+        assert client.get("/v1/namespaces/demo/views").json()["identifiers"] == [{"namespace": ["demo"], "name": "v"}]
+        assert client.get("/v1/namespaces/demo/tables").json()["identifiers"] == [{"namespace": ["demo"], "name": "t"}]
+        assert client.get("/v1/namespaces").json()["namespaces"] == [["a"], ["demo"]]
+        assert client.head("/v1/namespaces/demo/views/v").status_code == 204
+        for path in ("demo/views/t", "demo/views/absent", "a/views/b.bare"):
+            assert error_of(client.get(f"/v1/namespaces/{path}"))["type"] == "NoSuchViewException"
+            assert client.head(f"/v1/namespaces/{path}").status_code == 404
+        assert error_of(client.get("/v1/namespaces/demo/tables/v"))["type"] == "NoSuchTableException"
+        assert client.head("/v1/namespaces/demo/tables/v").status_code == 404
+        loaded = client.get("/v1/namespaces/demo/views/v").json()["metadata"]
+        assert client.get("/v1/namespaces/a%1Fb/views/bare").json()["metadata"]["view-uuid"] == uuid
+    assert {key: loaded[key] for key in stored if key != "versions"} == {
+        key: stored[key] for key in stored if key != "versions"
+    }
+    current = loaded["versions"][1]
+    assert (current["schema-id"], current["default-namespace"], current["default-catalog"]) == (1, ["a", "b"], "lake")
+
+
+def test_pyiceberg_reads_views(tmp_path: Path) -> None:
+    from pyiceberg.view.metadata import ViewMetadata
+
+    with connect(tmp_path) as opened:
+        opened.create_view("demo.v", "SELECT 1 AS n", schema={"n": "long"})
+        opened.create_view("demo.bare", "SELECT 1")
+    with asked(tmp_path) as client:
+        for name, columns in (("v", ["n"]), ("bare", [])):
+            body = client.get(f"/v1/namespaces/demo/views/{name}").json()["metadata"]
+            view = ViewMetadata.model_validate(body)
+            schema = next(each for each in view.schemas if each.schema_id == view.versions[0].schema_id)
+            assert [field.name for field in schema.fields] == columns
+            assert view.versions[0].representations[0].root.sql.startswith("SELECT 1")

@@ -34,6 +34,7 @@ from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutRepl
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey
+from rootline.schemas.object_keys import NAMESPACE_FOLDER
 
 _ROOTS_FOLDER: Final = "/metadata/roots/"
 _LEFTOVER_AGE_S: Final = 3600
@@ -203,9 +204,10 @@ class LocalObjectStore:
         for name in names:
             there = (found.removesuffix("/") for found in _names_in(folder))
             if other := next((at for at in there if at != name and at.casefold() == name.casefold()), None):
+                named = ".".join(part for part in names if part != NAMESPACE_FOLDER)
                 raise Invalid(
                     "name-differs-in-case",
-                    f"{'.'.join(names)}: {folder / other} is there, and this file system cannot tell {name} from "
+                    f"{named}: {folder / other} is there, and this file system cannot tell {name} from "
                     f"{other}: use the name that is there, or another one",
                 )
             folder /= name

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.catalog.rest.errors import Refusal, bad_request
+from rootline.schemas.object_keys import MAX_VERSION
+from rootline.schemas.views.view_metadata import ViewMetadata
 
 if TYPE_CHECKING:
     from rootline.catalog.export.exporter import ExportedTable
@@ -69,18 +71,18 @@ def config_body(warehouse: str | None) -> bytes:
 def namespaces_body(names: Sequence[str], token: str | None, size: str | None) -> bytes:
     """One page of namespaces."""
     page, further = _page(names, token, size)
-    return _json({"namespaces": [[name] for name in page], "next-page-token": further})
+    return _json({"namespaces": [name.split(".") for name in page], "next-page-token": further})
 
 
-def namespace_body(namespace: str) -> bytes:
-    """A namespace: a name and nothing else."""
-    return _json({"namespace": [namespace], "properties": {}})
+def namespace_body(namespace: str, properties: Mapping[str, str]) -> bytes:
+    """A namespace: its name, level by level, and its properties."""
+    return _json({"namespace": namespace.split("."), "properties": dict(properties)})
 
 
 def identifiers_body(namespace: str, names: Sequence[str], token: str | None, size: str | None) -> bytes:
     """One page of the tables, or views, of a namespace."""
     page, further = _page(names, token, size)
-    identifiers = [{"namespace": [namespace], "name": name} for name in page]
+    identifiers = [{"namespace": namespace.split("."), "name": name} for name in page]
     return _json({"identifiers": identifiers, "next-page-token": further})
 
 
@@ -92,6 +94,27 @@ def table_body(exported: ExportedTable, mode: SnapshotMode, storage: Mapping[str
         metadata,
         _json(dict(storage)),
     )
+
+
+def view_body(view: ViewMetadata, version: int) -> bytes:
+    """A view: the metadata as engines read it, and where it is: in the root of that version.
+
+    Engines look for the schema and the places of names in a version, where the specification has them in its texts.
+    """
+    metadata = json.loads(view.to_json())
+    metadata.setdefault("properties", {})
+    metadata.setdefault("schemas", [])
+    for body, of_view in zip(metadata["versions"], view.versions, strict=True):
+        first = of_view.sql_texts[0] if of_view.sql_texts else None
+        schema_id = of_view.named_schema_id
+        body.setdefault("schema-id", 0 if schema_id is None else schema_id)
+        body.setdefault("default-namespace", list((first and first.default_namespace) or ()))
+        if first is not None and first.default_catalog is not None:
+            body.setdefault("default-catalog", first.default_catalog)
+        if schema_id is None and all(schema.get("schema-id") != 0 for schema in metadata["schemas"]):
+            metadata["schemas"].append({"type": "struct", "schema-id": 0, "fields": []})
+    location = f"{view.location}/metadata/roots/{MAX_VERSION - version:016x}-{version}.avro"
+    return _json({"metadata-location": location, "metadata": metadata, "config": {}})
 
 
 def etag_of(exported: ExportedTable, mode: SnapshotMode, storage: Mapping[str, str]) -> str:

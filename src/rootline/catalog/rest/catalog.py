@@ -17,13 +17,16 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from rootline.catalog.manifest.format_version import FormatVersion
-from rootline.catalog.rest.answers import SnapshotMode, etag_of, is_known, table_body
-from rootline.catalog.rest.errors import no_such_namespace, no_such_table
+from rootline.catalog.rest.answers import SnapshotMode, etag_of, is_known, table_body, view_body
+from rootline.catalog.rest.errors import no_such_namespace, no_such_table, no_such_view
 from rootline.catalog.rest.metrics import CatalogMetrics
 from rootline.catalog.rest.table_directory import TableDirectory
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
-from rootline.schemas.identifiers import TableName, table_name
+from rootline.schemas.identifiers import TableName, namespace_of, table_name
+from rootline.schemas.root_header import NameState
+from rootline.storage.metadata.table_head import newest_root
+from rootline.storage.metadata.view_head import view_of
 
 if TYPE_CHECKING:
     from rootline.catalog.export.exporter import ExportedTable, TableExporter
@@ -64,16 +67,54 @@ class RestCatalog:
         self._making: set[asyncio.Task[ExportedTable]] = set()
         self._logger = structlog.get_logger()
 
-    async def namespaces(self) -> list[str]:
-        """Every namespace, ascending."""
-        return await self._directory.namespaces()
+    async def namespaces(self, parent: str = "") -> list[str]:
+        """The namespaces one level below `parent`, ascending. Raises `Refusal`: there is no such parent."""
+        found = await self._directory.below(parent)
+        if found is None:
+            raise no_such_namespace(parent)
+        return found
+
+    async def namespace(self, namespace: str) -> dict[str, str]:
+        """Its properties. Raises `Refusal`: there is no such namespace."""
+        found = await self._directory.properties(namespace)
+        if found is None:
+            raise no_such_namespace(namespace)
+        return found
 
     async def tables(self, namespace: str) -> list[str]:
         """The names of its tables, ascending. Raises `Refusal`: there is no such namespace."""
         found = await self._directory.tables(namespace)
         if not found:
-            raise no_such_namespace(namespace)
+            await self.namespace(namespace)
         return found
+
+    async def views(self, namespace: str) -> list[str]:
+        """The names of its views, ascending. Raises `Refusal`: there is no such namespace."""
+        found = await self._directory.views(namespace)
+        if not found:
+            await self.namespace(namespace)
+        return found
+
+    async def view_exists(self, namespace: str, name: str) -> None:
+        """Return if the view exists. Raises `Refusal`: it does not."""
+        checked = _name(namespace, name)
+        if checked is None or not await self._directory.exists(checked, NameState.VIEW):
+            raise no_such_view(namespace, name)
+
+    async def view(self, namespace: str, name: str) -> bytes:
+        """The answer on a view.
+
+        Raises:
+            Refusal: there is no such view.
+            Corrupt: it cannot be read.
+            Unavailable: the store does not answer.
+
+        """
+        checked = _name(namespace, name)
+        root = None if checked is None else await newest_root(self._store, checked)
+        if root is None or root.header.name_is is not NameState.VIEW:
+            raise no_such_view(namespace, name)
+        return view_body(view_of(root.header), root.header.version)
 
     async def table_exists(self, namespace: str, name: str) -> None:
         """Return if the table exists. Raises `Refusal`: it does not."""
@@ -143,7 +184,15 @@ class RestCatalog:
 
 
 def _table(namespace: str, name: str) -> TableName:
+    found = _name(namespace, name)
+    if found is None:
+        raise no_such_table(namespace, name)
+    return found
+
+
+def _name(namespace: str, name: str) -> TableName | None:
     try:
-        return table_name(f"{namespace}.{name}")
+        found = table_name(f"{namespace}.{name}")
     except Invalid:
-        raise no_such_table(namespace, name) from None
+        return None
+    return found if namespace_of(found) == namespace else None  # else the name has a dot

@@ -16,7 +16,7 @@ from rootline.schemas.errors import Invalid, OutcomeUnknown, RootlineError, Unav
 
 RETRY_AFTER_S: Final = 2
 _NAME_CHARS_MAX: Final = 300
-_UNKNOWN_TABLE: Final = {"table-unknown", "table-dropped", "table-name-invalid"}
+_UNKNOWN_TABLE: Final = {"table-unknown", "table-dropped", "table-name-invalid", "name-is-view"}
 
 
 class Refusal(Exception):
@@ -56,15 +56,17 @@ def no_such_namespace(namespace: str) -> Refusal:
     return Refusal(
         404,
         "NoSuchNamespaceException",
-        f"namespace {_shown(namespace)} does not exist: no table of this warehouse is in it; namespaces have one "
-        "level, and begin to exist with their first table",
+        f"namespace {_shown(namespace)} does not exist: it was not created, and no table of this warehouse is in it; "
+        "`rootline namespace list` shows what exists",
     )
 
 
 def no_such_view(namespace: str, view: str) -> Refusal:
-    """A warehouse has no views."""
+    """No view has this name."""
     return Refusal(
-        404, "NoSuchViewException", f"view {_shown(namespace, view)} does not exist: a Rootline warehouse has no views"
+        404,
+        "NoSuchViewException",
+        f"view {_shown(namespace, view)} does not exist in this warehouse; `rootline view list` shows what exists",
     )
 
 

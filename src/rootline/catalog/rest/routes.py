@@ -27,7 +27,7 @@ from rootline.catalog.rest.answers import (
     snapshot_mode,
 )
 from rootline.catalog.rest.catalog import RestCatalog
-from rootline.catalog.rest.errors import Refusal, bad_request, no_such_view, refusal_of
+from rootline.catalog.rest.errors import Refusal, bad_request, refusal_of
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -98,27 +98,23 @@ class _Routes:
 
     async def namespaces(self, request: Request) -> Response:
         _format_in(request)
-        parent = request.query_params.get("parent")
-        if parent:
-            await self._carry(self._catalog.tables(parent))
-            return _listed(request, namespaces_body, [])
-        return _listed(request, namespaces_body, await self._carry(self._catalog.namespaces()))
+        parent = _dotted(request.query_params.get("parent") or "")
+        return _listed(request, namespaces_body, await self._carry(self._catalog.namespaces(parent)))
 
     async def namespace(self, request: Request) -> Response:
         _format_in(request)
-        namespace = request.path_params["namespace"]
-        await self._carry(self._catalog.tables(namespace))
-        return _found(request, namespace_body(namespace))
+        namespace = _namespace_in(request)
+        return _found(request, namespace_body(namespace, await self._carry(self._catalog.namespace(namespace))))
 
     async def tables(self, request: Request) -> Response:
         _format_in(request)
-        namespace = request.path_params["namespace"]
+        namespace = _namespace_in(request)
         names = await self._carry(self._catalog.tables(namespace))
         return _listed(request, lambda *page: identifiers_body(namespace, *page), names)
 
     async def table(self, request: Request) -> Response:
         format_version = _format_in(request)
-        namespace, name = request.path_params["namespace"], request.path_params["table"]
+        namespace, name = _namespace_in(request), request.path_params["table"]
         if request.method == "HEAD":
             await self._carry(self._catalog.table_exists(namespace, name))
             return Response(status_code=204)
@@ -131,12 +127,17 @@ class _Routes:
 
     async def views(self, request: Request) -> Response:
         _format_in(request)
-        namespace = request.path_params["namespace"]
-        await self._carry(self._catalog.tables(namespace))
-        return _listed(request, lambda *page: identifiers_body(namespace, *page), [])
+        namespace = _namespace_in(request)
+        names = await self._carry(self._catalog.views(namespace))
+        return _listed(request, lambda *page: identifiers_body(namespace, *page), names)
 
     async def view(self, request: Request) -> Response:
-        raise no_such_view(request.path_params["namespace"], request.path_params["view"])
+        _format_in(request)
+        namespace, name = _namespace_in(request), request.path_params["view"]
+        if request.method == "HEAD":
+            await self._carry(self._catalog.view_exists(namespace, name))
+            return Response(status_code=204)
+        return Response(await self._carry(self._catalog.view(namespace, name)), media_type=_JSON)
 
 
 async def _refuse_write(request: Request) -> Response:
@@ -211,6 +212,15 @@ def _format_in(request: Request) -> FormatVersion | None:
             f"prefix {prefix[:80]!r} does not exist; GET /v1/config?warehouse=v2 (or v3) names the one to use",
         )
     return WAREHOUSES[prefix]
+
+
+def _namespace_in(request: Request) -> str:
+    return _dotted(request.path_params["namespace"])
+
+
+def _dotted(namespace: str) -> str:
+    """The levels of a namespace arrive joined by a control character."""
+    return namespace.replace("\x1f", ".")
 
 
 def _found(request: Request, body: bytes) -> Response:

@@ -1,22 +1,25 @@
-"""Which namespaces and tables a warehouse shows to engines.
+"""Which namespaces, tables and views a warehouse shows to engines.
 
-Owns: finding them with few requests, and remembering those that were seen. Does not own: their exports (`exporter`).
-Invariants: a namespace exists if it holds a table; every answer lists folders and heads again, so what was removed or
-dropped is gone.
+Owns: finding them with few requests, and remembering what was seen. Does not own: their exports (`exporter`), what
+makes a namespace exist (`namespace_directory`).
+Invariants: every answer lists folders and heads again, so what was removed or dropped is gone; engines go down level by
+level, so for them a namespace also exists if one below it does.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.identifiers import TableName, Version, table_name
-from rootline.storage.metadata.head_finder import HeadKey, at_head, find_head
+from rootline.schemas.errors import Corrupt
+from rootline.schemas.identifiers import NamespaceName, TableName, Version, name_in_namespace, namespace_of
+from rootline.schemas.object_keys import table_in
+from rootline.schemas.root_header import NameState
+from rootline.storage.metadata.head_finder import at_head, find_head
 from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.namespaces.namespace_chain import read_namespace
+from rootline.storage.namespaces.namespace_directory import namespace_in
 
 _LOOKS_AT_ONCE: Final = 16
 
@@ -25,11 +28,11 @@ class _Seen(NamedTuple):
     """What a name was in the newest version that was read."""
 
     version: Version
-    is_table: bool
+    state: NameState
 
 
 class TableDirectory:
-    """The tables of one warehouse. A root is read once, to tell what it is; after that it is only listed."""
+    """The tables and views of one warehouse. A root is read once, to tell what it is; after that it is only listed."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -37,16 +40,37 @@ class TableDirectory:
         self._known: dict[TableName, _Seen] = {}
 
     async def namespaces(self) -> list[str]:
-        """Every namespace that holds a table, ascending.
+        """Every namespace that was created or holds a table or view, ascending.
 
         Raises:
+            Corrupt: `namespace-unreadable`.
             Unavailable: `store-unavailable`.
 
         """
-        folders = [folder.rstrip("/") for folder in await self._store.folders("")]
-        names = [name for name in folders if _is_namespace(name)]
-        holding = await asyncio.gather(*(self._holds_a_table(name) for name in names))
-        return sorted(name for name, is_held in zip(names, holding, strict=True) if is_held)
+        names = [name for folder in await self._store.folders("") if (name := namespace_in(folder)) is not None]
+        there = await asyncio.gather(*(self._is_namespace(name) for name in names))
+        return sorted(name for name, is_there in zip(names, there, strict=True) if is_there)
+
+    async def below(self, parent: str) -> list[str] | None:
+        """The namespaces one level below `parent` (empty: the highest), whole names, ascending; `None`: no such parent.
+
+        Raises as `namespaces`.
+        """
+        names, prefix = await self.namespaces(), f"{parent}." if parent else ""
+        level = prefix.count(".") + 1
+        found = {".".join(name.split(".")[:level]) for name in names if name.startswith(prefix)}
+        return sorted(found) if found or not parent or parent in names else None
+
+    async def properties(self, namespace: str) -> dict[str, str] | None:
+        """A namespace's properties; `None`: there is no such namespace. Raises as `namespaces`."""
+        name = namespace_in(namespace)
+        if name is None:
+            return None
+        async with self._places:
+            state = await read_namespace(self._store, name)
+        if state.is_there or await self.tables(name) or await self.views(name) or await self.below(name):
+            return dict(state.properties)
+        return None
 
     async def tables(self, namespace: str) -> list[str]:
         """The names of the tables in `namespace`, without it, ascending; none if there is no such namespace.
@@ -55,63 +79,57 @@ class TableDirectory:
             Unavailable: `store-unavailable`.
 
         """
-        if not _is_namespace(namespace):
-            return []
-        async with self._places:
-            folders = await self._store.folders(f"{namespace}/")
-        tables = [table for folder in folders if (table := _table_of(folder)) is not None]
-        found = await asyncio.gather(*(self._is_table(table) for table in tables))
-        return sorted(table.partition(".")[2] for table, there in zip(tables, found, strict=True) if there)
+        return await self._those(namespace, NameState.TABLE)
 
-    async def exists(self, table: TableName) -> bool:
-        """Whether the warehouse has `table` now.
+    async def views(self, namespace: str) -> list[str]:
+        """As `tables`, the views."""
+        return await self._those(namespace, NameState.VIEW)
+
+    async def exists(self, name: TableName, state: NameState = NameState.TABLE) -> bool:
+        """Whether the warehouse has the table `name`, or the view, now.
 
         Raises:
             Unavailable: `store-unavailable`.
 
         """
-        head = await find_head(self._store, table)
-        known = self._known.get(table)
-        if head is not None and known is not None and known.version == head.version:
-            return known.is_table
-        try:
-            root = None if head is None else await at_head(self._store, table, self._reader(table), head)
-        except Corrupt:
-            return True  # it is there, and says so when it is loaded
-        if root is None:
-            self._known.pop(table, None)
-            return False
-        self._known[table] = _Seen(root.header.version, not root.header.is_tombstone)
-        return not root.header.is_tombstone
+        return await self._state_of(name) is state
 
-    def _reader(self, table: TableName) -> Callable[[HeadKey], Awaitable[Root]]:
-        return lambda head: read_root(self._store, table, head.version)
-
-    async def _holds_a_table(self, namespace: str) -> bool:
-        """A table that was there is looked at first: mostly it still is."""
-        for table, seen in self._known.items():
-            if seen.is_table and table.partition(".")[0] == namespace:
-                if await self._is_table(table):
-                    return True
-                break
-        return bool(await self.tables(namespace))
-
-    async def _is_table(self, table: TableName) -> bool:
+    async def _those(self, namespace: str, state: NameState) -> list[str]:
+        if namespace_in(namespace) is None:
+            return []
         async with self._places:
-            return await self.exists(table)
+            folders = await self._store.folders(f"{namespace}/")
+        names = [name for folder in folders if (name := table_in(folder)) is not None]
+        found = await asyncio.gather(*(self._state_in_turn(name) for name in names))
+        return sorted(name_in_namespace(name) for name, there in zip(names, found, strict=True) if there is state)
 
+    async def _state_of(self, name: TableName) -> NameState | None:
+        head = await find_head(self._store, name)
+        if head is None:
+            self._known.pop(name, None)
+            return None
+        known = self._known.get(name)
+        if known is not None and known.version == head.version:
+            return known.state
+        try:
+            root = await at_head(self._store, name, lambda found: read_root(self._store, name, found.version), head)
+        except Corrupt:
+            return NameState.TABLE  # it is there, and says so when it is loaded
+        if root is None:
+            return None
+        self._known[name] = _Seen(root.header.version, root.header.name_is)
+        return root.header.name_is
 
-def _is_namespace(name: str) -> bool:
-    return "." not in name and _name(f"{name}.t") is not None
+    async def _state_in_turn(self, name: TableName) -> NameState | None:
+        async with self._places:
+            return await self._state_of(name)
 
-
-def _table_of(folder: str) -> TableName | None:
-    parts = folder.rstrip("/").split("/")
-    return _name(".".join(parts)) if len(parts) == 2 else None
-
-
-def _name(text: str) -> TableName | None:
-    try:
-        return table_name(text)
-    except Invalid:
-        return None
+    async def _is_namespace(self, name: NamespaceName) -> bool:
+        """What was there is looked at first: mostly it still is."""
+        seen = next((known for known in self._known if namespace_of(known) == name), None)
+        if seen is not None and await self._state_in_turn(seen) in (NameState.TABLE, NameState.VIEW):
+            return True
+        if await self.tables(name) or await self.views(name):
+            return True
+        async with self._places:
+            return (await read_namespace(self._store, name)).is_there

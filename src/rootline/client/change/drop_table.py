@@ -15,6 +15,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.metadata.table_head import newest_root, table_root
+from rootline.tree.state.name_state import check_is_table
 
 
 async def drop_table(
@@ -38,7 +39,7 @@ async def restore_table(session: Session, stamp: WriterStamp, table: TableName, 
     """Bring the table back that was dropped last, as it was.
 
     Raises:
-        Invalid: `table-unknown`; `table-exists`, a table has the name; `table-dropped`, it was purged.
+        Invalid: `table-unknown`; `table-exists`, a table has the name; `name-is-view`; `table-dropped`, it was purged.
         OutcomeUnknown: `verdict-timeout`.
 
     """
@@ -47,6 +48,7 @@ async def restore_table(session: Session, stamp: WriterStamp, table: TableName, 
         root = await table_root(session.store, table)
     header = root.header
     if not header.is_tombstone:
+        check_is_table(header)
         raise Invalid(
             "table-exists", f"{table} is there: `rootline restore {table}` takes it back to an earlier version"
         )

@@ -20,18 +20,20 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.root_reader import read_definition
 from rootline.storage.metadata.table_head import newest_root
 from rootline.tree.evolution.partition_fields import derivation_of
+from rootline.tree.state.name_state import check_is_table
 
 
 async def is_there(session: Session, table: TableName, wanted: TableDefinition) -> bool:
     """Whether `table` exists; its definition is then `wanted`, but for its id.
 
     Raises:
-        Invalid: `table-exists`, with another definition; the message says what differs.
+        Invalid: `table-exists`, with another definition; the message says what differs. `name-is-view`.
 
     """
     root = await newest_root(session.store, table)
     if root is None or root.header.is_tombstone:
         return False
+    check_is_table(root.header)
     differences = _differences(await read_definition(session.store, root.header), wanted)
     if differences:
         raise Invalid(

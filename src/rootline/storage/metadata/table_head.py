@@ -11,6 +11,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName
+from rootline.schemas.root_header import NameState
 from rootline.storage.metadata.head_finder import HeadKey, at_head, existing_head
 from rootline.storage.metadata.root_reader import read_root
 from rootline.tree.state.name_state import check_is_table
@@ -41,8 +42,13 @@ async def table_root(store: ObjectStore, name: TableName, known: Root | None = N
 
 async def is_table(store: ObjectStore, name: TableName) -> bool:
     """Whether a table has this name now. Raises as `newest_root`."""
+    return await name_state(store, name) is NameState.TABLE
+
+
+async def name_state(store: ObjectStore, name: TableName) -> NameState | None:
+    """What a name is now; `None`: it never was anything. Raises as `newest_root`."""
     root = await newest_root(store, name)
-    return root is not None and not root.header.is_tombstone
+    return None if root is None else root.header.name_is
 
 
 async def check_there(store: ObjectStore, name: TableName) -> None:

@@ -19,6 +19,7 @@ from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.root_header import NameState
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata import vector_reader
 from rootline.storage.metadata.head_finder import at_head
@@ -71,7 +72,7 @@ async def load_table(
     if version is not None:
         return await state_of(version)
     state = await at_head(store, table, lambda head: state_of(head.version))
-    return None if state is None or state.header.is_tombstone else state
+    return None if state is None or state.header.name_is is not NameState.TABLE else state
 
 
 async def load_state(

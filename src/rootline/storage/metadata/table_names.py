@@ -8,26 +8,31 @@ dropped is no table, but what is left of that table is still looked after under 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.identifiers import TableName, table_name
+from rootline.schemas.errors import Corrupt
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.object_keys import table_in
+from rootline.schemas.root_header import NameState
 from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata.head_finder import find_head
-from rootline.storage.metadata.table_head import is_table
+from rootline.storage.metadata.table_head import is_table, name_state
 
 _LOOKS_AT_ONCE: Final = 16
 
 
 async def list_names(store: ObjectStore, *, known: frozenset[TableName] = frozenset()) -> list[TableName]:
-    """Every name that has or had a table. Those in `known` are not looked into again: a name never loses its roots."""
+    """Every name that has or had a table or a view.
+
+    Those in `known` are not looked into again: a name never loses its roots.
+    """
     found: list[TableName] = []
     for namespace in await store.folders(""):
         for folder in await store.folders(namespace):
-            try:
-                name = table_name(folder.rstrip("/").replace("/", "."))
-            except Invalid:
+            name = table_in(folder)
+            if name is None:
                 continue
             if name in known or await find_head(store, name) is not None:
                 found.append(name)
@@ -46,6 +51,22 @@ async def list_tables(store: ObjectStore) -> list[TableName]:
         except Corrupt:
             return True
 
+    return await _those(store, is_there)
+
+
+async def list_views(store: ObjectStore) -> list[TableName]:
+    """Every view, by name. Raises `Unavailable` (`store-unavailable`)."""
+
+    async def is_there(name: TableName) -> bool:
+        try:
+            return await name_state(store, name) is NameState.VIEW
+        except Corrupt:
+            return False  # `list_tables` has it
+
+    return await _those(store, is_there)
+
+
+async def _those(store: ObjectStore, wanted: Callable[[TableName], Awaitable[bool]]) -> list[TableName]:
     names = await list_names(store)
-    there = await few_at_once(names, is_there, _LOOKS_AT_ONCE)
+    there = await few_at_once(names, wanted, _LOOKS_AT_ONCE)
     return [name for name, is_one in zip(names, there, strict=True) if is_one]

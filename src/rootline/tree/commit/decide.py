@@ -14,21 +14,28 @@ from collections.abc import Sequence
 from rootline.schemas.errors import Internal, Invalid, RootlineError
 from rootline.schemas.identifiers import SequenceNumber, TableName, Version, WriterId
 from rootline.schemas.intent import Intent, Isolation
-from rootline.schemas.intent_kinds import MAINTENANCE_KINDS
+from rootline.schemas.intent_kinds import MAINTENANCE_KINDS, VIEW_KINDS, IntentKind
 from rootline.schemas.root_header import RejectedSequence
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit import answers
 from rootline.tree.commit.arrival_rules import brought_by, check_arrival, check_not_condemned
-from rootline.tree.commit.table_rules import AFTER_CREATE, AFTER_DROP, check_of_tombstone, is_of_this_table
+from rootline.tree.commit.table_rules import (
+    AFTER_CREATE,
+    AFTER_DROP,
+    check_kind_of_name,
+    check_name_is_free,
+    is_of_this_table,
+)
 from rootline.tree.draft.batch import FetchedObjects, Needs, Record
 from rootline.tree.draft.change import Beginning, Change
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.root_room import check_room
 from rootline.tree.draft.summary import check_user_summary
-from rootline.tree.intents.create import create_again
+from rootline.tree.intents.create import after_drop, create_again
 from rootline.tree.intents.fast_append import fast_append_row
 from rootline.tree.intents.kinds import KINDS
 from rootline.tree.intents.redefinition import redefinition
+from rootline.tree.intents.view import create_view
 from rootline.tree.ledger.contents import ContentDraft
 from rootline.tree.ledger.ledger import (
     VERSION_FORGOTTEN,
@@ -91,13 +98,13 @@ class Decisions:
         if is_same and self._known_to_ledger(record):
             return
         try:
-            row = None if draft is None or draft.is_tombstone else fast_append_row(draft, intent)
+            row = None if draft is None or not draft.is_table else fast_append_row(draft, intent)
             if self.draft is not None and row is not None:
                 if self.draft.sweeps and self._waits_for_dates(record, [row.entry.location]):
                     return
                 self._commit(record, self.draft, self.draft.accept_row(row))
                 return
-            outcome = _begun(self.table, intent, self._fetched) if self.draft is None else self._judged(record)
+            outcome = _begun(self.table, record, self._fetched) if self.draft is None else self._judged(record)
         except Invalid as error:
             self._reject(record, error.code, error.message)
             return
@@ -160,11 +167,12 @@ class Decisions:
         draft, intent = self.draft, record.intent
         judge = KINDS[intent.kind].judge
         assert draft is not None, "there is a root"
-        if judge is None and draft.is_tombstone:
-            return create_again(draft, intent, self._fetched)
         if judge is None:
-            raise Invalid("table-exists", f"{self.table} exists already")
-        check_of_tombstone(draft, intent)
+            check_name_is_free(draft)
+            if intent.kind is IntentKind.CREATE_VIEW:
+                return after_drop(draft, create_view(intent, self._fetched, record.appended_ms))
+            return create_again(draft, intent, self._fetched)
+        check_kind_of_name(draft, intent)
         draft.appended_ms = record.appended_ms
         redefined = redefinition(draft, intent)
         seen = draft if redefined is None else redefined.seen(draft)
@@ -216,11 +224,13 @@ def _reused(table: TableName, intent: Intent, version: Version | None) -> str:
     )
 
 
-def _begun(table: TableName, intent: Intent, fetched: FetchedObjects) -> Beginning | Needs:
+def _begun(table: TableName, record: Record, fetched: FetchedObjects) -> Beginning | Needs:
+    intent = record.intent
     begin = KINDS[intent.kind].begin
     if begin is None:
-        raise Invalid("table-unknown", f"there is no table {table}")
-    return begin(intent, fetched)
+        kind, code = ("view", "view-unknown") if intent.kind in VIEW_KINDS else ("table", "table-unknown")
+        raise Invalid(code, f"there is no {kind} {table}")
+    return begin(intent, fetched, record.appended_ms)
 
 
 def _check_shared(draft: Draft, intent: Intent) -> None:

@@ -124,6 +124,7 @@ def next_header(
         parent_next_row_id=0 if before is None else before.next_row_id,
         expiry=draft.carried.expiry,
         name_is=draft.carried.name_is,
+        view=draft.carried.view,
         drops=tuple(
             [item if item.dropped_ms else item._replace(dropped_ms=timestamp_ms) for item in draft.carried.drops]
         ),

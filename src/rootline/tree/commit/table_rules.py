@@ -14,7 +14,8 @@ from typing import Final
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
-from rootline.schemas.intent_kinds import IntentKind
+from rootline.schemas.intent_kinds import VIEW_KINDS, IntentKind
+from rootline.schemas.root_header import NameState
 from rootline.tree.draft.draft import Draft
 from rootline.tree.intents.create import uuid_of
 from rootline.tree.state.name_state import dropped_words
@@ -22,9 +23,10 @@ from rootline.tree.state.name_state import dropped_words
 _OF_TOMBSTONES: Final = frozenset(
     (IntentKind.DROP, IntentKind.PURGE, IntentKind.RESTORE, IntentKind.EXPIRE, IntentKind.SWEEP)
 )
-AFTER_DROP: Final = frozenset((IntentKind.CREATE, IntentKind.RESTORE))
+_OF_VIEWS: Final = VIEW_KINDS | {IntentKind.EXPIRE, IntentKind.SWEEP}
+AFTER_DROP: Final = frozenset((IntentKind.CREATE, IntentKind.CREATE_VIEW, IntentKind.RESTORE))
 """Kinds that wait for the next root where this one drops the table."""
-AFTER_CREATE: Final = frozenset((IntentKind.DROP, IntentKind.PURGE))
+AFTER_CREATE: Final = frozenset((IntentKind.DROP, IntentKind.PURGE, IntentKind.DROP_VIEW))
 """Kinds that wait for the next root where this one makes the table, or brings it back."""
 
 
@@ -40,6 +42,8 @@ def is_of_this_table(draft: Draft, intent: Intent) -> bool:
         return True
     if intent.kind is IntentKind.CREATE:
         return uuid_of(intent) == known
+    if intent.kind is IntentKind.CREATE_VIEW:
+        return named == known
     if named is None:
         if draft.carried.drops:
             raise Invalid(
@@ -53,7 +57,19 @@ def is_of_this_table(draft: Draft, intent: Intent) -> bool:
     raise Invalid("table-uuid-mismatch", f"{draft.table} has uuid {known}, the intent names {named}{after}")
 
 
-def check_of_tombstone(draft: Draft, intent: Intent) -> None:
-    """Raises `Invalid` (`table-dropped`) unless the kind is one for tables that are there, or one of a tombstone's."""
+def check_kind_of_name(draft: Draft, intent: Intent) -> None:
+    """Raises `Invalid` (`table-dropped`, `name-is-view`, `name-is-table`) unless the kind fits what the name is."""
     if draft.is_tombstone and intent.kind not in _OF_TOMBSTONES:
         raise Invalid("table-dropped", dropped_words(draft.table, draft.carried.drops[-1]))
+    if draft.carried.name_is is NameState.VIEW and intent.kind not in _OF_VIEWS:
+        raise Invalid("name-is-view", f"{draft.table} is a view, and an intent of kind {intent.kind} is for a table")
+    if draft.is_table and intent.kind in VIEW_KINDS:
+        raise Invalid("name-is-table", f"{draft.table} is a table, and an intent of kind {intent.kind} is for a view")
+
+
+def check_name_is_free(draft: Draft) -> None:
+    """Raises `Invalid` (`table-exists`, `view-exists`) unless the newest root is a tombstone."""
+    if draft.is_table:
+        raise Invalid("table-exists", f"{draft.table} exists already")
+    if not draft.is_tombstone:
+        raise Invalid("view-exists", f"{draft.table} is a view: replace it, drop it first, or choose another name")

@@ -23,6 +23,7 @@ class CarriedFields:
     expiry: Expiry | None = None
     name_is: NameState = NameState.TABLE
     drops: tuple[Drop, ...] = ()
+    view: bytes | None = None
 
     @staticmethod
     def of(header: RootHeader) -> CarriedFields:
@@ -37,4 +38,5 @@ class CarriedFields:
             header.expiry,
             header.name_is,
             header.drops,
+            header.view,
         )

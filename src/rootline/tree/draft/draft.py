@@ -93,6 +93,8 @@ class Draft:
         """The versions that can be read below the oldest addressable one."""
         self.is_tombstone = carried.name_is is NameState.TOMBSTONE
         """Whether the table was dropped, as the batch leaves it so far."""
+        self.is_table = carried.name_is is NameState.TABLE
+        """Whether the name is a table, as the batch leaves it so far."""
         self.is_first = False
         """Whether a table begins in this root; a `parent` is then an adopted table, no root of ours."""
 
@@ -272,6 +274,7 @@ class Draft:
         if change.carried is not None:
             self.carried = change.carried
             self.is_tombstone = change.carried.name_is is NameState.TOMBSTONE
+            self.is_table = change.carried.name_is is NameState.TABLE
         if change.condemned is not None:
             self.condemned = change.condemned
         if change.kept is not None:

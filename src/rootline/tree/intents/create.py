@@ -19,7 +19,7 @@ from rootline.schemas.bytes.root.condemned_page import encode_condemned_page
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import definition_location
-from rootline.schemas.root_header import DefinitionReference, Expiry
+from rootline.schemas.root_header import DefinitionReference, Expiry, NameState
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.batch import Adopting, FetchedObjects, Needs
 from rootline.tree.draft.carried import CarriedFields
@@ -33,7 +33,7 @@ from rootline.tree.state.pending_object import PendingObject
 _DEFINITIONS: Final = UUID("6b1f3a52-6f0e-5d6c-9d4e-2f8f6a3f1c57")
 
 
-def create(intent: Intent, fetched: FetchedObjects) -> Beginning | Needs:
+def create(intent: Intent, fetched: FetchedObjects, _appended_ms: int = 0) -> Beginning | Needs:
     """A table with the intent's definition.
 
     Raises:
@@ -67,8 +67,11 @@ def create_again(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Begin
             "adoption-unsupported", f"{draft.table} had a table that was dropped: adopt under a name that had none"
         )
     begun = create(intent, fetched)
-    if not isinstance(begun, Beginning):
-        return begun
+    return after_drop(draft, begun) if isinstance(begun, Beginning) else begun
+
+
+def after_drop(draft: Draft, begun: Beginning) -> Beginning:
+    """What begins where `draft`, a tombstone, is the newest root. Raises `Invalid` (`table-dropped`)."""
     new_uuid, drops = begun.definition.table_uuid, draft.carried.drops
     for drop in drops:
         if drop.table_uuid == new_uuid:
@@ -94,6 +97,8 @@ def create_again(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Begin
         ),
         expiry=Expiry(draft.parent.header.earlier_bytes + draft.parent.root.size_in_bytes),
         drops=drops,
+        name_is=NameState.TABLE if begun.carried is None else begun.carried.name_is,
+        view=None if begun.carried is None else begun.carried.view,
     )
     pages = tuple([PendingObject(page.reference.location, body) for page, body in encoded])
     return replace(

@@ -37,14 +37,14 @@ def drop(draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Change:
     """The table is no longer there; `restore` brings it back. Raises `Invalid` (`table-dropped`)."""
     if draft.is_tombstone:
         raise Invalid("table-dropped", dropped_words(draft.table, draft.carried.drops[-1]))
-    return Change(Effect.NOTHING, carried=_dropped(draft, is_purged=False))
+    return Change(Effect.NOTHING, carried=dropped(draft, is_purged=False))
 
 
 def purge(draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Beginning:
     """The table and its files go for good, dropped before or not. Raises `Invalid` (`table-dropped`): purged before."""
     carried = draft.carried
     if not draft.is_tombstone:
-        carried = _dropped(draft, is_purged=True)
+        carried = dropped(draft, is_purged=True)
     elif carried.drops[-1].is_purged:
         raise Invalid("table-dropped", dropped_words(draft.table, carried.drops[-1]))
     else:
@@ -124,15 +124,16 @@ def beginning_violations(before: RootHeader, after: RootHeader) -> Iterator[str]
         yield "what no root may add any more changed"
 
 
-def _dropped(draft: Draft, *, is_purged: bool) -> CarriedFields:
+def dropped(draft: Draft, *, is_purged: bool) -> CarriedFields:
+    """What a tombstone carries of the table or view that `draft` is."""
     said = Drop(draft.definition.table_uuid, draft.version, 0, is_purged)  # the header puts the root's time in
     drops = (*draft.carried.drops, said)[-DROPS_MAX:]
-    return replace(draft.carried, name_is=NameState.TOMBSTONE, drops=drops)
+    return replace(draft.carried, name_is=NameState.TOMBSTONE, drops=drops, view=None)
 
 
 def _word(before: RootHeader, name_is: NameState, drops: tuple[Drop, ...], *, is_new: bool) -> str | None:
     if is_new:
-        return "created" if name_is is NameState.TABLE else "dropped"
+        return "dropped" if name_is is NameState.TOMBSTONE else "created"
     purged = name_is is NameState.TOMBSTONE and drops[-1].is_purged
     if purged and not (before.is_tombstone and before.drops[-1].is_purged):
         return "purged"

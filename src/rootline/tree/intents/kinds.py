@@ -37,11 +37,12 @@ from rootline.tree.intents.rewrite import rewrite, says_of_rewrites
 from rootline.tree.intents.row_delta import row_delta
 from rootline.tree.intents.sweep import says_of_sweeps, sweep, sweep_violations
 from rootline.tree.intents.tag import says_of_tags, tag, tag_violations
+from rootline.tree.intents.view import create_view, drop_view, replace_view, says_of_views, view_violations
 
 Judge = Callable[[Draft, Intent, FetchedObjects], Change | Beginning | Needs]
 """What an intent does to a table, or what must be fetched to tell. Raises `Invalid`: it is rejected."""
-Begin = Callable[[Intent, FetchedObjects], Beginning | Needs]
-"""The same where there is no table."""
+Begin = Callable[[Intent, FetchedObjects, int], Beginning | Needs]
+"""The same where there is nothing; the number is the log's append time of the intent."""
 Says = Callable[[RootHeader | None, Draft], Mapping[str, str]]
 """Words for the snapshot's summary, from the header before and the draft."""
 HeaderRule = Callable[[RootHeader, RootHeader], Iterator[str]]
@@ -77,6 +78,9 @@ KINDS: Final[Mapping[IntentKind, Kind]] = {  # words of the summary come in this
     IntentKind.SWEEP: Kind(sweep, says=says_of_sweeps, rule=sweep_violations),
     IntentKind.DROP: Kind(drop, says=says_of_drops, rule=drop_violations),
     IntentKind.PURGE: Kind(purge),
+    IntentKind.CREATE_VIEW: Kind(begin=create_view),
+    IntentKind.REPLACE_VIEW: Kind(replace_view, says=says_of_views, rule=view_violations),
+    IntentKind.DROP_VIEW: Kind(drop_view),
 }
 
 

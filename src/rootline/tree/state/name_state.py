@@ -12,7 +12,7 @@ import datetime as dt
 from typing import Final
 
 from rootline.schemas.errors import Invalid
-from rootline.schemas.root_header import Drop, RootHeader
+from rootline.schemas.root_header import Drop, NameState, RootHeader
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LAST_MS: Final = 253_402_300_799_000
@@ -20,7 +20,11 @@ _LAST_MS: Final = 253_402_300_799_000
 
 
 def check_is_table(header: RootHeader) -> None:
-    """Raises `Invalid` (`table-dropped`) when the newest root of a name is no table's."""
+    """Raises `Invalid` (`table-dropped`, `name-is-view`) when the newest root of a name is no table's."""
+    if header.name_is is NameState.VIEW:
+        raise Invalid(
+            "name-is-view", f"{header.table} is a view, not a table: `rootline view show {header.table}` shows its SQL"
+        )
     if header.is_tombstone:
         raise Invalid("table-dropped", dropped_words(header.table, header.drops[-1]))
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from rootline.schemas.bytes.root.header_codec import PROFILE_KEY, decode_header, encode_header, profile_of
-from rootline.schemas.bytes.root.header_name import DROPS_KEY, DROPS_MAX
+from rootline.schemas.bytes.root.header_name import DROPS_KEY, DROPS_MAX, VIEW_KEY
 from rootline.schemas.bytes.root.root_codec import decode_root, encode_root, sync_marker
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.field_ids import PROFILE, PROFILE_OF_EXPIRY
 from rootline.schemas.identifiers import Version
-from rootline.schemas.root_header import Drop, NameState
+from rootline.schemas.root_header import Drop, NameState, RootHeader
 from tests.golden_files import golden
 from tests.schemas.bytes.root.test_root_codec import small_root
 from tests.schemas.entry_values import example_header
@@ -37,7 +37,7 @@ def test_a_name_that_was_never_dropped_has_the_header_that_it_always_had() -> No
     assert profile_of(HEADER) == PROFILE
 
 
-@pytest.mark.parametrize("state", NameState)
+@pytest.mark.parametrize("state", [NameState.TABLE, NameState.TOMBSTONE])
 def test_a_coordinator_of_profile_1_refuses_every_root_after_a_first_drop(state: NameState) -> None:
     root = decode_root(small_root(), name="root")
     drop = DROP._replace(table_uuid=root.header.table_uuid)
@@ -86,3 +86,24 @@ def test_released_bytes_of_a_tombstone_stay_readable() -> None:
     held = golden("root-tombstone.avro", made)
     assert held == made
     assert decode_root(held, name="root").header == header
+
+
+VIEW = replace(HEADER, name_is=NameState.VIEW, view=b'{"format-version":1}')
+
+
+def test_a_views_metadata_is_in_its_header_and_software_of_profile_1_refuses_it() -> None:
+    metadata = encode_header(VIEW)
+    assert decode_header(metadata) == VIEW
+    assert (metadata["content"], metadata[VIEW_KEY]) == (b"view", VIEW.view)
+    assert profile_of(VIEW) == PROFILE_OF_EXPIRY
+    assert decode_header(encode_header(replace(VIEW, drops=(DROP,)))).drops == (DROP,)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [replace(VIEW, view=None), replace(HEADER, view=VIEW.view), replace(TOMBSTONE, view=VIEW.view)],
+    ids=["view-without", "table-with", "tombstone-with"],
+)
+def test_only_a_view_has_a_views_metadata(wrong: RootHeader) -> None:
+    with pytest.raises(ValueError, match=f"{VIEW_KEY} is there for a view"):
+        decode_header(encode_header(wrong))

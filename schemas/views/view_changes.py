@@ -1,0 +1,259 @@
+"""What a change makes of a view's metadata: a first version, another one, an earlier one again, other properties.
+
+Owns: ids of versions and schemas, the version log, which versions are kept. Does not own: what must hold inside one
+view (`view_metadata`), times and uuids (the caller's).
+Invariants: an id of a version is never used for another; the current version is never cut; a change that changes
+nothing returns the view that it was given.
+
+Source: the Iceberg view specification, format version 1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, JsonValue, ValidationError
+
+from rootline.schemas.errors import Invalid
+from rootline.schemas.model_faults import fault_of_model
+from rootline.schemas.table_definition import schema_of_json
+from rootline.schemas.views.view_metadata import (
+    SqlRepresentation,
+    VersionLogEntry,
+    ViewMetadata,
+    ViewVersion,
+    check_dialects,
+    check_size,
+)
+
+HISTORY_PROPERTY: Final = "version.history.num-entries"
+HISTORY_ENTRIES: Final = 10
+"""How many versions a view keeps that does not say."""
+LOG_ENTRIES_MAX: Final = 1_000
+"""How many entries of the version log are kept; rolling back adds one without adding a version."""
+_FIRST_SCHEMA_ID: Final = 1
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionDraft:
+    """A version to be made: what its writer says of it.
+
+    `representations` name no schema; `schema` is a schema's JSON whose id does not count; `summary` goes without its
+    `operation`.
+    """
+
+    representations: tuple[SqlRepresentation, ...]
+    schema: Mapping[str, JsonValue] | None = None
+    summary: Mapping[str, str] = field(default_factory=dict)
+
+
+def new_view(
+    view_uuid: UUID, location: str, draft: VersionDraft, properties: Mapping[str, str], now_ms: int, *, name: str
+) -> ViewMetadata:
+    """A view with one version.
+
+    Raises:
+        Invalid: `view-invalid`, `view-dialect-twice`, `view-too-large`.
+
+    """
+    kept_versions(properties, name)
+    schema = {} if draft.schema is None else _with_id(draft.schema, _FIRST_SCHEMA_ID, name)
+    version = _version(draft, 1, -1, now_ms, "create", _FIRST_SCHEMA_ID if schema else None, name)
+    body: dict[str, object] = {
+        "view-uuid": str(view_uuid),
+        "format-version": 1,
+        "location": location,
+        "current-version-id": 1,
+        "properties": dict(properties),
+        "versions": [version],
+        "version-log": [{"timestamp-ms": now_ms, "version-id": 1}],
+    }
+    if schema:
+        body |= {"schemas": [schema], "current-schema-id": _FIRST_SCHEMA_ID}
+    return _trimmed(body, name)
+
+
+def replaced_view(view: ViewMetadata, draft: VersionDraft, now_ms: int, *, name: str) -> ViewMetadata:
+    """`view` with another current version; one that it has with the same content becomes current again.
+
+    Raises:
+        Invalid: `view-invalid`, `view-dialect-twice`, `view-too-large`.
+
+    """
+    schemas = list(view.schemas or ())
+    schema_id = None
+    if draft.schema is not None:
+        schema_id = _same_schema(schemas, draft.schema, name)
+        if schema_id is None:
+            schema_id = max((schema_of_json(dict(body)).schema_id for body in schemas), default=0) + 1
+            schemas.append(_with_id(draft.schema, schema_id, name))
+    next_id = max([*(each.version_id for each in view.versions), *(each.version_id for each in view.version_log)]) + 1
+    made = _version(draft, next_id, view.current_version_id, now_ms, "replace", schema_id, name)
+    identical = _identical(view, _checked(ViewVersion, made, name))
+    if identical is not None:
+        return rolled_back_view(view, identical.version_id, now_ms, name=name)
+    before = _json_of(view)
+    body = before | {"versions": [*_items(before["versions"]), made]}
+    if schemas:
+        body["schemas"] = schemas
+    return _made_current(body, next_id, schema_id, now_ms, name)
+
+
+def rolled_back_view(view: ViewMetadata, version_id: int, now_ms: int, *, name: str) -> ViewMetadata:
+    """`view` with version `version_id`, which it still has, as the current one.
+
+    Raises:
+        Invalid: `view-version-unknown`.
+
+    """
+    if version_id == view.current_version_id:
+        return view
+    version = view.version_by_id(version_id)
+    return _made_current(_json_of(view), version_id, version.named_schema_id, now_ms, name)
+
+
+def view_with_properties(
+    view: ViewMetadata, properties: Mapping[str, str], removed: Iterable[str], *, name: str
+) -> ViewMetadata:
+    """`view` with these properties set and those removed; a property that it does not have is removed as it is.
+
+    Raises:
+        Invalid: `view-invalid`, `view-too-large`.
+
+    """
+    kept = {key: value for key, value in (view.properties or {}).items() if key not in frozenset(removed)}
+    after = {**kept, **properties}
+    if after == (view.properties or {}):
+        return view
+    kept_versions(after, name)
+    return _trimmed(_json_of(view) | {"properties": after}, name)
+
+
+def kept_versions(properties: Mapping[str, str], name: str) -> int:
+    """How many versions a view with these properties keeps. Raises `Invalid` (`view-invalid`): it says no number."""
+    text = properties.get(HISTORY_PROPERTY)
+    if text is None:
+        return HISTORY_ENTRIES
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9 and int(text) > 0):
+        raise Invalid(
+            "view-invalid", f"{name}: {HISTORY_PROPERTY} is {text!r:.40}: give a whole number from 1 to 999999999"
+        )
+    return int(text)
+
+
+def _version(
+    draft: VersionDraft, version_id: int, parent: int, now_ms: int, operation: str, schema_id: int | None, name: str
+) -> dict[str, object]:
+    check_dialects(draft.representations, name)
+    named = {} if schema_id is None else {"schema-id": schema_id}
+    return {
+        "version-id": version_id,
+        "parent-version-id": parent,
+        "timestamp-ms": now_ms,
+        "summary": {**draft.summary, "operation": operation},
+        "representations": [
+            {**each.model_dump(mode="json", by_alias=True, exclude_none=True), **named, **_docs(each)}
+            for each in draft.representations
+        ],
+    }
+
+
+def _docs(text: SqlRepresentation) -> dict[str, object]:
+    """Comments of columns, of which some may be null."""
+    return {} if text.field_docs is None else {"field-docs": list(text.field_docs)}
+
+
+def _identical(view: ViewMetadata, made: ViewVersion) -> ViewVersion | None:
+    """The version that says the same: the current one, or else the newest."""
+    content = _content_of(made)
+    newest_first = sorted(view.versions, key=lambda version: version.version_id, reverse=True)
+    same = [version for version in newest_first if _content_of(version) == content]
+    return next(
+        (version for version in same if version.version_id == view.current_version_id), same[0] if same else None
+    )
+
+
+def _content_of(version: ViewVersion) -> tuple[object, ...]:
+    summary = {key: value for key, value in version.summary.items() if key != "operation"}
+    return (
+        summary,
+        [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in version.representations],
+        version.named_schema_id,
+        version.default_catalog,
+        version.default_namespace,
+        dict(version.properties or {}),
+    )
+
+
+def _same_schema(schemas: Iterable[Mapping[str, JsonValue]], given: Mapping[str, JsonValue], name: str) -> int | None:
+    wanted = schema_of_json(_with_id(given, 0, name))
+    for body in schemas:
+        schema = schema_of_json(dict(body))
+        if schema.fields == wanted.fields and schema.identifier_field_ids == wanted.identifier_field_ids:
+            return schema.schema_id
+    return None
+
+
+def _with_id(schema: Mapping[str, JsonValue], schema_id: int, name: str) -> dict[str, JsonValue]:
+    body = {**schema, "schema-id": schema_id}
+    try:
+        schema_of_json(dict(body))
+    except ValueError as error:
+        raise Invalid("view-invalid", f"{name}: {error!s:.300}: correct the schema") from error
+    return body
+
+
+def _made_current(
+    body: dict[str, object], version_id: int, schema_id: int | None, now_ms: int, name: str
+) -> ViewMetadata:
+    """The log never goes back in time, whatever a clock says: what was current at some time is found by bisection."""
+    log = [_checked(VersionLogEntry, each, name) for each in _items(body["version-log"])]
+    at_ms = max([now_ms, *(each.timestamp_ms for each in log[-1:])])
+    entry = {"timestamp-ms": at_ms, "version-id": version_id}
+    changed = body | {"current-version-id": version_id, "version-log": [*_items(body["version-log"]), entry]}
+    if schema_id is not None:
+        changed["current-schema-id"] = schema_id
+    return _trimmed(changed, name)
+
+
+def _trimmed(body: dict[str, object], name: str) -> ViewMetadata:
+    """Versions beyond what the view keeps are cut, the oldest first, and what the log says of the time before them.
+
+    The newest version stays, so that its id is not given to another, and so does the current one.
+    """
+    view = _checked(ViewMetadata, body, name)
+    spared = {view.current_version_id, max(version.version_id for version in view.versions)}
+    wanted = kept_versions(view.properties or {}, name)
+    others = sorted({version.version_id for version in view.versions} - spared, reverse=True)
+    kept = spared | set(others[: max(0, wanted - len(spared))])
+    log: list[VersionLogEntry] = []
+    for entry in view.version_log:
+        log = [*log, entry] if entry.version_id in kept else []
+    log = log[-LOG_ENTRIES_MAX:]
+    if len(kept) < len(view.versions) or len(log) < len(view.version_log):
+        versions = tuple(version for version in view.versions if version.version_id in kept)
+        view = view.model_copy(update={"versions": versions, "version_log": tuple(log)})
+    check_size(view.to_json(), name)
+    return view
+
+
+def _checked(kind: type[_Model], body: object, name: str) -> _Model:
+    try:
+        return kind.model_validate_json(json.dumps(body, ensure_ascii=False).encode())
+    except UnicodeEncodeError as error:
+        raise Invalid("view-invalid", f"{name}: it has half a character in a text: correct it") from error
+    except ValidationError as error:
+        raise Invalid("view-invalid", f"{name}: {fault_of_model(error)}: correct it") from error
+
+
+def _json_of(view: ViewMetadata) -> dict[str, object]:
+    return dict(view.model_dump(mode="json", by_alias=True, exclude_unset=True))
+
+
+def _items(found: object) -> list[object]:
+    return list(found) if isinstance(found, list) else []

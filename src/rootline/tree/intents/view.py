@@ -1,0 +1,116 @@
+"""The kinds `create_view`, `replace_view` and `drop_view`: a name is a view, which has versions and no files.
+
+Owns: how a view begins, changes and ends on the chain of its name, and what must hold between two of its roots. Does
+not own: a view's metadata (`rootline.schemas.views`), tombstones (`drop`).
+Invariants: a view's root has no entries, and its definition no columns; the view's uuid is the table's uuid of its
+roots; a view that was dropped does not come back.
+
+Source: definitions page, section 3; decision 0069.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+from uuid import UUID
+
+from pyiceberg.schema import Schema
+
+from rootline.schemas.errors import Internal, Invalid
+from rootline.schemas.intent import Intent
+from rootline.schemas.root_header import NameState, RootHeader, Totals
+from rootline.schemas.table_definition import PartitionSpec, SortOrder, TableDefinition
+from rootline.schemas.views.view_metadata import ViewMetadata
+from rootline.schemas.views.view_request import changed_view, view_of_request
+from rootline.tree.draft.batch import FetchedObjects
+from rootline.tree.draft.carried import CarriedFields
+from rootline.tree.draft.change import Beginning, Change, Effect
+from rootline.tree.draft.draft import Draft
+from rootline.tree.draft.summary import check_user_summary
+from rootline.tree.intents.create import stored_definition
+from rootline.tree.intents.drop import dropped
+
+VIEW_VERSION: Final = "rootline.view"
+"""In a snapshot's summary: the view's current version, where its intents changed the view."""
+_PROPERTIES: Final = {"rootline.expire": "true"}
+"""Of a view's definition: its old roots go as a table's do."""
+
+
+def create_view(intent: Intent, _fetched: FetchedObjects, appended_ms: int) -> Beginning:
+    """A view where there is no root.
+
+    Raises:
+        Invalid: `view-invalid`, `view-dialect-twice`, `view-too-large`; `table-uuid-mismatch`.
+
+    """
+    check_user_summary(intent.summary)
+    view = view_of_request(intent.definition or "", appended_ms, name=intent.table)
+    if view.view_uuid is None or view.view_uuid != intent.table_uuid:
+        raise Invalid(
+            "table-uuid-mismatch",
+            f"{intent.table}: the intent names uuid {intent.table_uuid}, its view {view.view_uuid}",
+        )
+    definition = definition_of_view(view.view_uuid)
+    pending, reference = stored_definition(intent, definition)
+    carried = CarriedFields(reference, name_is=NameState.VIEW, view=view.to_json())
+    return Beginning(definition, reference, None, Effect.NOTHING, (pending,), carried)
+
+
+def replace_view(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change:
+    """The view with another version, an earlier one again, or other properties. Raises as `changed_view`."""
+    name = draft.table or intent.table
+    view = ViewMetadata.from_json(_view_of(draft), name=name)
+    after = changed_view(view, intent.definition or "", draft.appended_ms, name=name)
+    return Change(Effect.NOTHING, carried=replace(draft.carried, view=after.to_json()))
+
+
+def drop_view(draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Change:
+    """The view is there no more."""
+    return Change(Effect.NOTHING, carried=dropped(draft, is_purged=True))
+
+
+@lru_cache(maxsize=64)
+def definition_of_view(view_uuid: UUID) -> TableDefinition:
+    """The definition that a view's roots name: nothing but its uuid."""
+    return TableDefinition(
+        table_uuid=view_uuid,
+        schemas=(Schema(schema_id=0),),
+        current_schema_id=0,
+        expressions=(),
+        partition_specs=(PartitionSpec(0),),
+        default_spec_id=0,
+        sort_orders=(SortOrder(0),),
+        default_sort_order_id=0,
+        last_column_id=0,
+        properties=_PROPERTIES,
+    )
+
+
+def says_of_views(before: RootHeader | None, draft: Draft) -> dict[str, str]:
+    """What a root's summary says of the view."""
+    return _word(None if before is None else before.view, draft.carried.view)
+
+
+def view_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
+    """What is wrong with what a root says of its view, given the root before it, in words."""
+    said = {key: value for key, value in after.snapshot.summary.items() if key == VIEW_VERSION}
+    if said != _word(before.view, after.view):
+        yield f"its view changed as {_word(before.view, after.view)}, its summary says {said}"
+    if (after.view is not None) is not (after.name_is is NameState.VIEW):
+        yield f"its name is {after.name_is}, and it has {'a' if after.view else 'no'} view"
+    if after.view is not None and after.totals != Totals():
+        yield f"it is a view, and its totals are {after.totals}"
+
+
+def _word(before: bytes | None, after: bytes | None) -> dict[str, str]:
+    if after is None or after == before:
+        return {}
+    return {VIEW_VERSION: str(ViewMetadata.from_json(after).current_version_id)}
+
+
+def _view_of(draft: Draft) -> bytes:
+    if draft.carried.view is None:
+        raise Internal("invariant-broken", f"{draft.table} is said to be a view, and has none")
+    return draft.carried.view
