@@ -145,6 +145,20 @@ class CoordinatorService:
         """The phase of every table that this process has met, and why it is quarantined if it is."""
         return {table: (loop.phase, loop.why) for table, loop in self._consumer.tables.items()}
 
+    def trouble_of(self, table: TableName) -> str:
+        """Why a table's records wait: quarantined, parked ones are missing, or the store fails; empty when they do not.
+
+        What was only slow is not said any more once nothing of the table waits.
+        """
+        loop, assignment = self._consumer.tables.get(table), self._consumer.assignment
+        missing = (
+            () if assignment is None else [why for (name, _), why in assignment.late.missing.items() if name == table]
+        )
+        said = [loop.why] if loop is not None and loop.why else [*missing]
+        if not said and loop is not None and loop.pending_since_ms is not None:
+            said = [self.delay_of(table)]
+        return "; ".join(said)
+
     def delay_of(self, table: TableName) -> str:
         """What delays commits of `table`, an error of the store for instance; empty when nothing does."""
         return "; ".join(self._delays.get(table, {}).values())

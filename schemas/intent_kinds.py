@@ -37,6 +37,7 @@ class IntentKind(StrEnum):
     CREATE_VIEW = "create_view"
     REPLACE_VIEW = "replace_view"
     DROP_VIEW = "drop_view"
+    CONVERT_EQUALITY_DELETES = "convert_equality_deletes"
 
 
 class Names(Enum):
@@ -91,11 +92,17 @@ def _carries(*names: str) -> frozenset[str]:
 
 
 SHAPES: Final[Mapping[IntentKind, KindShape]] = {
-    IntentKind.APPEND: KindShape(_carries("add_data_files", "add_manifests")),
+    IntentKind.APPEND: KindShape(
+        _carries("add_data_files", "add_manifests", "definition"),
+        must_carry=_carries("add_data_files", "add_manifests"),
+    ),
     IntentKind.REMOVE: KindShape(_carries("remove_files")),
-    IntentKind.OVERWRITE: KindShape(_carries("add_data_files", "add_manifests", "remove_files")),
+    IntentKind.OVERWRITE: KindShape(
+        _carries("add_data_files", "add_manifests", "remove_files", "definition"),
+        must_carry=_carries("add_data_files", "add_manifests", "remove_files"),
+    ),
     IntentKind.ROW_DELTA: KindShape(
-        _carries("add_data_files", "add_equality_deletes", "add_vectors", "add_manifests"),
+        _carries("add_data_files", "add_equality_deletes", "add_vectors", "add_manifests", "definition"),
         must_carry=_carries("add_equality_deletes", "add_vectors", "add_manifests"),
     ),
     IntentKind.CREATE: KindShape(_carries("definition", "adopt"), must_carry=_carries("definition")),
@@ -125,7 +132,15 @@ SHAPES: Final[Mapping[IntentKind, KindShape]] = {
     IntentKind.REPLACE_VIEW: KindShape(_carries("definition"), must_name=_WHICH_VIEW),
     IntentKind.DROP_VIEW: KindShape(_carries(), must_name=_WHICH_VIEW),
     IntentKind.SWEEP: KindShape(_carries("page"), must_name=_MADE_FROM, is_maintenance=True),
+    IntentKind.CONVERT_EQUALITY_DELETES: KindShape(
+        _carries("remove_files", "add_vectors", "replaces"),
+        must_carry=_carries("remove_files"),
+        must_name={**_MADE_FROM, "read_sequence_number": "a file that came later was not read"},
+        is_maintenance=True,
+    ),
 }
 VIEW_KINDS: Final = frozenset((IntentKind.CREATE_VIEW, IntentKind.REPLACE_VIEW, IntentKind.DROP_VIEW))
+CHANGING_KINDS: Final = frozenset({IntentKind.ALTER, IntentKind.APPEND, IntentKind.OVERWRITE, IntentKind.ROW_DELTA})
+"""The kinds whose `definition` holds changes; another's is a definition."""
 MAINTENANCE_KINDS: Final = frozenset(kind for kind, shape in SHAPES.items() if shape.is_maintenance)
 """The kinds of workers."""

@@ -167,6 +167,11 @@ class TableDefinition:
         return {expression.expr_id: expression for expression in self.expressions}
 
     @cached_property
+    def sort_order_ids(self) -> frozenset[int]:
+        """The ids of the sort orders."""
+        return frozenset(order.order_id for order in self.sort_orders)
+
+    @cached_property
     def tracked_fields(self) -> tuple[TrackedField, ...]:
         """Columns (primitive, reachable through structs only, of every schema) and expressions, by id.
 
@@ -212,14 +217,15 @@ class TableDefinition:
 
     def source_types(self, expression: Expression) -> tuple[PrimitiveType | None, ...]:
         """The newest types of an expression's columns; `None` for one that no schema has."""
-        return tuple(self._newest_type_of(source_id) for source_id in expression.source_ids)
+        return tuple(map(self._newest_types.get, expression.source_ids))
 
-    def _newest_type_of(self, field_id: int) -> PrimitiveType | None:
+    @cached_property
+    def _newest_types(self) -> Mapping[int, PrimitiveType]:
+        found: dict[int, PrimitiveType] = {}
         for schema in (self.schema, *reversed(self.schemas)):
             for _, found_id, field_type in _primitives_of(schema.as_struct()):
-                if found_id == field_id:
-                    return field_type
-        return None
+                found.setdefault(found_id, field_type)
+        return found
 
     def transform_of(self, expr_id: int) -> tuple[int, Transform[Any, Any]]:
         """(first source column id, transform) of a spec's member: an expression, or a column by identity."""
@@ -247,7 +253,7 @@ class TableDefinition:
             ],
             "default-spec-id": self.default_spec_id,
             "sort-orders": [
-                {"order-id": order.order_id, "fields": [_sort_field_json(field) for field in order.fields]}
+                {"order-id": order.order_id, "fields": [sort_field_json(field) for field in order.fields]}
                 for order in self.sort_orders
             ],
             "default-sort-order-id": self.default_sort_order_id,
@@ -313,7 +319,8 @@ def _spec_of(body: dict[str, Any]) -> PartitionSpec:
     return PartitionSpec(body["spec-id"], tuple(member["expr-id"] for member in members), *kept)
 
 
-def _sort_field_json(field: SortField) -> dict[str, Any]:
+def sort_field_json(field: SortField) -> dict[str, Any]:
+    """A field of a sort order, as Iceberg writes it."""
     return {
         "source-id": field.source_id,
         "transform": field.transform,

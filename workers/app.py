@@ -24,10 +24,10 @@ from rootline.ports.log_keeps import AskLogKeeps
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.ports.task_queue import Task, TaskKind, TaskQueue
-from rootline.schemas.errors import RootlineError, Unavailable
+from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.workers.counters import WorkerCounters
 from rootline.workers.head_watcher import HeadWatcher
-from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, WorkerLog
+from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, WorkerLog, WriteRows
 from rootline.workers.kinds import KINDS
 from rootline.workers.metrics import CANCELLED, FAILED, WorkerMetrics
 from rootline.workers.readiness import WorkerReadiness
@@ -53,6 +53,7 @@ class WorkerService:
         environment: Environment | None = None,
         remover: ObjectRemover | None = None,
         keeps: AskLogKeeps | None = None,
+        write_rows: WriteRows | None = None,
         registry: CollectorRegistry | None = None,
     ) -> None:
         self.settings = settings or worker_settings()
@@ -65,7 +66,9 @@ class WorkerService:
         )
         self._state = "it has not started"
         self._queue_trouble = ""
-        context = JobContext.of(store, log, self._environment, self.settings, remover=remover, keeps=keeps)
+        context = JobContext.of(
+            store, log, self._environment, self.settings, remover=remover, keeps=keeps, write_rows=write_rows
+        )
         self._jobs = [(kind, kind.job(context)) for kind in KINDS]
         self._stopping = asyncio.Event()
 
@@ -150,27 +153,36 @@ class WorkerService:
     async def _look(self, task: Task) -> JobReport | None:
         """Try the kinds of the task until one finds something to do; `None` when one fails."""
         report, name, label = JobReport(JobOutcome.NOTHING_DUE), task.kind.value, task.kind.value
+        has_failed = False
         try:
             for kind, job in self._jobs:
                 if kind.task is not task.kind:
                     continue
                 name, label = kind.name, kind.label
                 has_leaves = report.has_leaves
-                report = await self._timed(name, job, task)
+                try:
+                    report = await self._timed(name, job, task)
+                except Exception as error:
+                    if task.kind is not TaskKind.HISTORY:
+                        raise
+                    self._failed(name, label, task, error)
+                    has_failed = True  # what is refused a sweep still expires
+                    continue
                 report = replace(report, has_leaves=report.has_leaves or has_leaves)
                 self._record(name, label, task, report)
                 if report.again_s is not None:
                     self._watcher.look_again(task.table, report.again_s)
-                if report.outcome is not JobOutcome.NOTHING_DUE:
+                if report.outcome is not JobOutcome.NOTHING_DUE and task.kind is not TaskKind.ROWS:
                     break
             if task.kind is TaskKind.ROOT:
                 if report.has_leaves:
                     await self._queue.offer(Task(TaskKind.LEAVES, task.table, task.noticed_version))
+                await self._queue.offer(Task(TaskKind.ROWS, task.table, task.noticed_version))
                 await self._queue.offer(Task(TaskKind.HISTORY, task.table, task.noticed_version))
         except Exception as error:  # any error at all: the other tables go on
             self._failed(name, label, task, error)
             return None
-        return report
+        return None if has_failed and report.outcome is JobOutcome.NOTHING_DUE else report
 
     async def _timed(self, name: str, job: Job, task: Task) -> JobReport:
         began_s, outcome = self._environment.monotonic_s(), CANCELLED
@@ -192,7 +204,8 @@ class WorkerService:
     def _failed(self, name: str, label: str, task: Task, error: Exception) -> None:
         self.counters.failures += 1
         self._count_failure(error)
-        self._try_later(task, name, str(error) or repr(error))
+        if task.kind is not TaskKind.ROWS or not isinstance(error, (Invalid, Corrupt)):  # else only a change mends it
+            self._try_later(task, name, str(error) or repr(error))
         facts = {"action": f"{label}-failed", "table": task.table}
         if isinstance(error, RootlineError):
             _log.warning(f"{label} failed", code=error.code, reason=error.message, **facts)
@@ -216,7 +229,8 @@ class WorkerService:
             self.counters.entries_moved += report.entries
             _log.info(f"{label} committed", action=f"{label}-committed", **facts)
             return
-        self._try_later(task, name, f"{report.outcome}: {report.message or report.code or 'not committed'}")
+        if task.kind is not TaskKind.ROWS or report.outcome is not JobOutcome.REJECTED:
+            self._try_later(task, name, f"{report.outcome}: {report.message or report.code or 'not committed'}")
         action = f"{label}-{report.outcome}"
         _log.warning(f"{label} not committed", action=action, code=report.code, reason=report.message, **facts)
 

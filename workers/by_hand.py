@@ -15,7 +15,7 @@ from rootline.ports.log_keeps import AskLogKeeps
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import TableName
-from rootline.workers.jobs.job import JobContext, JobReport, WorkerLog
+from rootline.workers.jobs.job import JobContext, JobReport, WorkerLog, WriteRows
 from rootline.workers.kinds import KINDS, MaintenanceKind
 from rootline.workers.settings import worker_settings
 
@@ -25,10 +25,11 @@ BY_HAND: Final = {kind.name: kind for kind in KINDS if kind.by_hand is not None}
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What a kind of maintenance needs that deletes; as in `JobContext`."""
+    """What a kind of maintenance needs that deletes, or writes data files; as in `JobContext`."""
 
     remover: ObjectRemover | None = None
     keeps: AskLogKeeps | None = None
+    write_rows: WriteRows | None = None
 
 
 NO_RIGHTS: Final = Rights()
@@ -52,6 +53,15 @@ async def maintain(
     """
     settings = worker_settings()
     job = kind.job(
-        JobContext.of(store, log, environment, settings, now=True, remover=rights.remover, keeps=rights.keeps)
+        JobContext.of(
+            store,
+            log,
+            environment,
+            settings,
+            now=True,
+            remover=rights.remover,
+            keeps=rights.keeps,
+            write_rows=rights.write_rows,
+        )
     )
     return await (job.dry_run(table) if dry_run else job.run(table))

@@ -100,8 +100,8 @@ class HeadWatcher:
         """A task on `table` was carried out."""
         watched = self._watched.get(table)
         if watched is not None:
-            watched.failed = 0
             watched.undone.pop(kind, None)
+            watched.failed = watched.failed if watched.undone else 0
 
     def look_again(self, table: TableName, after_s: float) -> None:
         """Look at what a table no longer needs in so many seconds, even if its head stays the same."""

@@ -1,7 +1,8 @@
 """The kinds of maintenance: one row for each.
 
 Owns: the table. Does not own: what is due (`rootline.maintenance`), how it is carried out (`rootline.workers.jobs`).
-Everything else reads this table: the task loop, counters and log lines, `rootline maintenance run`, the tests of docs.
+Invariants: everything else reads this table: the task loop, counters and log lines, `rootline maintenance run`, the
+tests of docs.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.ports.task_queue import TaskKind
+from rootline.workers.jobs.conversion_job import conversion_job
+from rootline.workers.jobs.data_compaction_job import data_compaction_job
 from rootline.workers.jobs.expiry_job import expiry_job
 from rootline.workers.jobs.flush_job import flush_job
 from rootline.workers.jobs.job import Job, JobContext
@@ -40,6 +43,16 @@ COMPACT: Final = MaintenanceKind(
     "compact", "compaction", TaskKind.LEAVES, leaf_compaction_job, "Few leaves, and nothing dead in them."
 )
 COMPACT_VECTORS: Final = MaintenanceKind("compact-vectors", "compaction", TaskKind.LEAVES, vector_compaction_job)
+CONVERT: Final = MaintenanceKind(
+    "convert", "conversion", TaskKind.ROWS, conversion_job, "Equality deletes become deletion vectors."
+)
+COMPACT_DATA: Final = MaintenanceKind(
+    "compact-data",
+    "data-compaction",
+    TaskKind.ROWS,
+    data_compaction_job,
+    "Small and worn data files are written again.",
+)
 EXPIRE: Final = MaintenanceKind(
     "expire", "expiry", TaskKind.HISTORY, expiry_job, "Old versions are given up, and their roots removed."
 )
@@ -52,5 +65,5 @@ SWEEP: Final = MaintenanceKind(
     "What nothing references is condemned, and deleted later.",
 )
 
-KINDS: Final = (FLUSH, COMPACT, COMPACT_VECTORS, SWEEP, EXPIRE)
-"""Those of one look are tried in this order, until one of them finds something to do."""
+KINDS: Final = (FLUSH, COMPACT, COMPACT_VECTORS, CONVERT, COMPACT_DATA, SWEEP, EXPIRE)
+"""Those of one look are tried in this order, until one of them finds something to do; of `ROWS`, all of them."""

@@ -21,6 +21,7 @@ FAILED: Final = "failed"
 CANCELLED: Final = "cancelled"
 _SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 _DONE: Final = (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED, JobOutcome.REMOVED)
+_CHANGED: Final = (JobOutcome.COMMITTED, JobOutcome.REMOVED)
 
 
 class WorkerMetrics:
@@ -44,6 +45,11 @@ class WorkerMetrics:
         self._succeeded = self._gauge(
             "rootline_worker_last_success_timestamp_seconds",
             "When a task last ended well, also if nothing was due.",
+            "kind",
+        )
+        self._changed = self._gauge(
+            "rootline_worker_last_change_timestamp_seconds",
+            "When a task last committed something, or removed objects: the last expiry, the last sweep.",
             "kind",
         )
         self._seconds = Histogram(
@@ -91,6 +97,8 @@ class WorkerMetrics:
         """What a task that did not fail says."""
         if report.outcome in _DONE:
             self._succeeded.labels(kind).set(now_ms / 1000)
+        if report.outcome in _CHANGED or report.removed:
+            self._changed.labels(kind).set(now_ms / 1000)
         if report.outcome is JobOutcome.COMMITTED:
             self._leaves.labels(kind).inc(report.leaves)
             self._entries.labels(kind).inc(report.entries)

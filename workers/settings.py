@@ -26,6 +26,12 @@ class WorkerSettings(BaseSettings):
     verdict_timeout_s: float = Field(default=60.0, gt=0, description="Longest wait for the verdict on an intent.")
     request_timeout_s: float = Field(default=60.0, gt=0, description="Deadline of one store or log operation.")
     replans_max: int = Field(default=3, ge=0, description="Times a plan that came too late is made again.")
+    sweep_delay_s: float = Field(
+        default=300.0, ge=0, description="How long a worker has known a table before it first sweeps it."
+    )
+    sweep_time_share_max: float = Field(
+        default=0.01, gt=0, le=1, description="Share of the time that sweeps of one table take at most."
+    )
     leaf_cache_bytes_max: int = Field(
         default=268_435_456, ge=0, description="Bytes of leaves kept to find which one holds a file."
     )

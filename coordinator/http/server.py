@@ -56,7 +56,10 @@ def http_app(
     async def readyz() -> JSONResponse:
         """Whether the service does its work; 503 and the reason when not."""
         readiness = service.readiness()
-        tables = {table: {"state": phase.value, "why": why} for table, (phase, why) in service.tables().items()}
+        tables = {
+            table: {"state": phase.value, "why": service.trouble_of(table)}
+            for table, (phase, _) in service.tables().items()
+        }
         body = {"ready": readiness.ready, "reason": readiness.reason, "tables": tables}
         if beside is not None:
             body["worker"] = beside.readiness().to_json()

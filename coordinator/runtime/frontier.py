@@ -136,10 +136,13 @@ class Frontier:
         """That offset. `KeyError`: the table is not parked."""
         return self._partitions[place].parked[table]
 
-    def unparked(self, place: Partition, table: TableName) -> None:
-        """Its parked records are decided: it goes on with the log where they end, by a reader of its own."""
+    def unparked(self, place: Partition, table: TableName, *, at_least: int = 0) -> None:
+        """Its parked records are decided: it goes on with the log where they end, by a reader of its own.
+
+        `at_least`: it was given what is before this offset, and still has it.
+        """
         progress = self._partitions[place]
-        progress.behind[table] = progress.parked.pop(table)
+        progress.behind[table] = max(progress.parked.pop(table), at_least)
 
     def rejected(self, place: Partition, offset: int) -> None:
         """A record that is no intent; its rejection is to be published."""

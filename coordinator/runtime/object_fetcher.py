@@ -35,11 +35,12 @@ from rootline.schemas.errors import Corrupt, Invalid, RootlineError
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import StoredPage
 from rootline.schemas.object_keys import root_key
+from rootline.schemas.root_header import DefinitionReference
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata import leaf_reader
 from rootline.storage.metadata.mapped_bytes import mapped
-from rootline.storage.metadata.root_reader import proven_root
+from rootline.storage.metadata.root_reader import named_definition, proven_root
 from rootline.storage.metadata.stored_file import stored_key
 from rootline.storage.rows.file_footers import FooterReader
 from rootline.tree.draft.batch import UNKNOWN_SIZE, FetchedObjects, Needs, VectorAt
@@ -123,6 +124,7 @@ async def fetch_objects(
         await _dates(store, table, sorted(needs.dates)),
         kept={page: await _kept_page(store, table, page, table_uuid) for page, table_uuid in needs.kept.items()},
         files=dict(await asyncio.gather(*map(look_at, needs.files))),
+        definitions={named: await _definition(store, table, named, of) for named, of in needs.definitions.items()},
     )
 
 
@@ -228,6 +230,19 @@ async def _root(store: ObjectStore, table: TableName, version: Version) -> Root 
             return await asyncio.to_thread(proven_root, found.body, table, version)
         except RootlineError:
             structlog.get_logger().exception("root unreadable", action="reject", table=table, version=version)
+    return None
+
+
+async def _definition(
+    store: ObjectStore, table: TableName, named: DefinitionReference, table_uuid: UUID
+) -> TableDefinition | None:
+    """An older definition; `None` when it is absent or corrupt."""
+    for _ in range(2):
+        try:
+            return await named_definition(store, table, named, table_uuid)
+        except (Corrupt, Invalid) as error:
+            reason = error.message
+            structlog.get_logger().warning("definition unreadable", action="reject", table=table, reason=reason)
     return None
 
 

@@ -29,7 +29,7 @@ from rootline.coordinator.runtime.record_decoding import told_again
 from rootline.coordinator.runtime.table_loop import TableLoop
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Partition
-from rootline.ports.parking import ParkedTable, ParkingLot
+from rootline.ports.parking import Lift, ParkedTable, ParkingLot
 from rootline.schemas.errors import Fenced, Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogRecord
@@ -65,6 +65,10 @@ class Parking:
     went_on: WhoWentOn = field(default_factory=WhoWentOn)
     noticed: dict[Where, ParkedTable] = field(default_factory=dict)
     _stuck: StuckSince = field(default_factory=StuckSince)
+    _given_to: dict[Where, int] = field(default_factory=dict)
+    """Before this offset every record was given to the table when it was parked: a root may have it by now."""
+    _goes_on_at: dict[Where, int] = field(default_factory=dict)
+    """The same, as long as the loop that was given them is there: it must not get them again."""
 
     def take(self, parked: Sequence[ParkedTable], starts: Iterable[PartitionOffset]) -> None:
         """What earlier owners of these partitions have parked: it is read first, for its tables only."""
@@ -90,9 +94,10 @@ class Parking:
         """Until it is cancelled."""
         while True:
             await asyncio.sleep(self.look_s)
+            asks_for_lifts = bool(self.late.parked or self.noticed)
             try:
                 await self._look()
-                if self.late.parked or self.noticed:
+                if asks_for_lifts or self.late.parked or self.noticed:
                     await self._lift()
             except (Unavailable, OutcomeUnknown, Fenced, TimeoutError) as error:  # later, or others do it
                 structlog.get_logger().warning("parking delayed", action="retry", reason=str(error))
@@ -122,6 +127,9 @@ class Parking:
             is_quarantined = loop.phase is Phase.QUARANTINED
             since_ms = now_ms - int(1000 * (now_s - since[where]))
             if parked is not None:
+                why = self.late.missing.get(where, _why(loop) if is_quarantined else parked.why)
+                if why != parked.why:  # an operator mended one thing, and there is another
+                    self.late.parked[where] = await self.lot.park(replace(parked, why=why), ())
                 if due or is_quarantined or where in self.late.missing:
                     to_park.setdefault(place, []).append(table)
                 elif offset >= parked.next_offset and not self.owner.frontier.rejects_before(place, parked.next_offset):
@@ -160,6 +168,7 @@ class Parking:
             self.late.leave(table, place, read_to, read_to)
             self.late.read(table, place)
         self.late.parked[where] = empty
+        self._given_to[where] = self._goes_on_at[where] = frontier.reader_at(place, table)
         frontier.parked(place, table, offset)
         structlog.get_logger().error(
             "table parked", action="park", table=table, partition=place[1], offset=offset, reason=empty.why
@@ -202,7 +211,7 @@ class Parking:
         if fit:
             try:
                 await self._stored(where, fit)
-            except Invalid:  # one of them, perhaps
+            except (Invalid, OutcomeUnknown):  # one of them, perhaps: then those behind it were out of order
                 for item in fit:
                     if not await self._is_stored_or_rejected(where, item):
                         return False
@@ -212,19 +221,17 @@ class Parking:
         return True
 
     async def _stored(self, where: Where, items: Sequence[_Own]) -> None:
-        parked, loop = self.late.parked[where], self.owner.tables.get(where[0])
-        why = parked.why if loop is None or loop.phase is not Phase.QUARANTINED else _why(loop)
         next_offset = items[-1][0].position.offset + 1
-        after = replace(parked, next_offset=next_offset, why=self.late.missing.get(where, why))
+        after = replace(self.late.parked[where], next_offset=next_offset)
         self.late.parked[where] = await self.lot.park(after, [raw for raw, _ in items])
         self.owner.frontier.parked(where[1], where[0], next_offset)
 
     async def _is_stored_or_rejected(self, where: Where, item: _Own) -> bool:
-        table, place = where
+        table, _ = where
         try:
             await self._stored(where, [item])
         except Invalid as error:
-            if item[0].position.offset < self.owner.frontier.handed_over_to(place, table):  # it may be decided
+            if item[0].position.offset < self._may_be_decided_to(where):
                 structlog.get_logger().error("record not parked", action="retry", table=table, reason=str(error))
                 return False
             self._reject(table, [item])
@@ -233,12 +240,16 @@ class Parking:
     def _split(self, where: Where, mine: Sequence[_Own]) -> tuple[list[_Own], list[_Own]]:
         """What fits, and what does not; what the table was given may be decided, and must not be rejected."""
         held = self.late.parked[where].size_in_bytes
-        given_to = self.owner.frontier.handed_over_to(where[1], where[0])
+        given_to = self._may_be_decided_to(where)
         for number, (raw, record) in enumerate(mine):
             held += record.size_in_bytes
             if held > self.limits.table_bytes_max and raw.position.offset >= given_to:
                 return list(mine[:number]), list(mine[number:])
         return list(mine), []
+
+    def _may_be_decided_to(self, where: Where) -> int:
+        table, place = where
+        return max(self._given_to.get(where, 0), self.owner.frontier.handed_over_to(place, table))
 
     def _reject(self, table: TableName, over: Sequence[_Own]) -> None:
         said = (
@@ -253,13 +264,14 @@ class Parking:
         table, place = where
         del self.late.parked[where]
         self.late.without_missing.discard(where)
-        self.owner.frontier.unparked(place, table)
+        self._given_to.pop(where, None)
+        self.owner.frontier.unparked(place, table, at_least=self._goes_on_at.pop(where, 0))
         structlog.get_logger().info("parked records decided", action="unpark", table=table, records=parked.records)
 
     async def _lift(self) -> None:
         for lift in await self.lot.lifts():
             where = (lift.table, (lift.log, lift.partition))
-            if lift.without_missing:
+            if lift.without_missing and self._is_about(lift, where):
                 self.late.without_missing.add(where)
             is_stopped = self.late.missing.pop(where, None) is not None
             loop = self.owner.tables.get(lift.table)
@@ -268,12 +280,20 @@ class Parking:
                 self._try_again(lift.table)
             await self.lot.lifted(lift)
 
+    def _is_about(self, lift: Lift, where: Where) -> bool:
+        """Whether the operator, who goes on without records, saw what is parked now."""
+        parked = self.late.parked.get(where)
+        if parked is None or lift.first_offset is None:
+            return where in self.late.missing
+        return lift.first_offset == parked.first_offset
+
     def _try_again(self, table: TableName) -> None:
         """A loop that knows nothing; it gets the undecided records again, the parked ones first."""
         frontier = self.owner.frontier
         own = {place: offset for (name, place), offset in frontier.undecided().items() if name == table}
         self.owner.open_table(table, [PartitionOffset(*place, offset) for place, offset in own.items()])
         for place, offset in own.items():
+            self._goes_on_at.pop((table, place), None)
             self.late.leave(table, place, offset, frontier.next_offset(place))
             self.late.read(table, place)
 

@@ -15,7 +15,7 @@ from rootline.ports.intent_feed import Answer
 from rootline.schemas.bytes.log.intent_codec import decode_intent
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Invalid
-from rootline.schemas.identifiers import table_name
+from rootline.schemas.identifiers import TableName, table_name
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord, by_name, oldest_file_of
@@ -35,6 +35,7 @@ _UNREAD: Final = frozenset(
     {"undecodable", "intent-malformed", "kind-unknown", "intent-too-large", "batch-unreadable", "table-name-invalid"}
 )
 """Of records that are known by their coordinates only."""
+_NEVER_PARKED: Final = _UNREAD | {"table-parked"}
 _HELD_CHARS_MAX: Final = 300
 """Of a reason that is held for later owners, whose room is small."""
 
@@ -84,7 +85,9 @@ def answer_of(rejection: Rejection) -> Answer:
     reason = verdict.message or ""
     if len(reason) > _HELD_CHARS_MAX:
         reason = reason[: _HELD_CHARS_MAX - 1] + "…"
-    return Answer(LogPosition(LogId(verdict.log), verdict.partition, verdict.offset), verdict.code or "", reason)
+    code = verdict.code or ""
+    table = None if code in _NEVER_PARKED else TableName(verdict.table)
+    return Answer(LogPosition(LogId(verdict.log), verdict.partition, verdict.offset), code, reason, table)
 
 
 def _held(intent: Intent) -> int:

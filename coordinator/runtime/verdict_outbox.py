@@ -62,7 +62,7 @@ class Publication:
             up_to=effect.up_to,
             version=effect.version,
             held_bytes=len(effect.decided) * _VERDICT_BYTES + sum([item.record.size_in_bytes for item in rejected]),
-            answers=tuple([_answer(item) for item in rejected]) if effect.is_unrecorded else (),
+            answers=tuple([_answer(item, table) for item in rejected]) if effect.is_unrecorded else (),
             is_told_again=effect.version is None and not effect.is_unrecorded,
         )
 
@@ -149,8 +149,8 @@ class VerdictOutbox:
         return True
 
 
-def _answer(item: Decided) -> Answer:
-    return Answer(item.record.position, item.verdict.code or "", item.verdict.message or "")
+def _answer(item: Decided, table: TableName) -> Answer:
+    return Answer(item.record.position, item.verdict.code or "", item.verdict.message or "", table)
 
 
 def _letter(item: Decided, table: TableName) -> DeadLetter:

@@ -52,7 +52,7 @@ CODES_OF_DEFINITIONS: Final = (
     ErrorCode(
         "restore-impossible",
         "Invalid",
-        "The version to restore is addressable, but it cannot be read, has another definition, or differs too much.",
+        "The version to restore is addressable, but it or its definition cannot be read, or it differs too much.",
         "See the message for the reason. `rootline scan --version` still reads its rows, unless `rootline check` "
         "finds damage.",
     ),

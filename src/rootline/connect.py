@@ -21,6 +21,7 @@ import structlog
 from rootline.adapters.engine_access import engine_storage as engine_storage
 from rootline.adapters.engine_access import warehouse_url as warehouse_url
 from rootline.adapters.open import check_log, check_warehouse, local_folder, open_store, open_writer_log
+from rootline.adapters.open import confirmed_version as confirmed_version
 from rootline.adapters.open import is_kafka as is_kafka
 from rootline.adapters.open import open_archive as open_archive
 from rootline.adapters.open import open_stored_log as open_stored_log

@@ -35,7 +35,7 @@ def test_all_options_of_one_call_are_one_commit(folder: Path, run: Run) -> None:
         ("called", "string"),
     ]
     assert definition.schema.identifier_field_ids == [1]
-    assert definition.properties == {"owner": "ops", "rootline.expire": "true"}
+    assert definition.properties == {"owner": "ops", "rootline.expire": "true", "rootline.sweep": "true"}
     dropped = run(
         "table", "alter", "demo.t", "--drop", "n", "--optional", "id", "--identifier-fields", "", "--warehouse", folder
     )
@@ -59,3 +59,35 @@ def test_what_cannot_be_done_says_why_and_changes_nothing(
     result = run("table", "alter", "demo.t", *words, "--warehouse", folder)
     assert (result.code in (1, 2), said in result.err) == (True, True), result.err
     assert "0 " in run("history", "demo.t", "--warehouse", folder).out
+
+
+def test_partition_fields_and_the_sort_order_change_and_describe_shows_them(folder: Path, run: Run) -> None:
+    words = ["--add-partition-field", "bucket(4, id)", "--add-partition-field", "truncate(2, name) as start"]
+    order = ["--set-sort-order", "name, -bucket(8, id) nulls first"]
+    result = run("table", "alter", "demo.t", *words, *order, "--warehouse", folder)
+    assert result.code == 0, result.err
+    result = run(
+        *("table", "alter", "demo.t", "--drop-partition-field", "bucket(4, id)", "--set-sort-order", "-id"),
+        *("--rename-partition-field", "start=begin", "--warehouse", folder),
+    )
+    assert result.code == 0, result.err
+    said = run("table", "describe", "demo.t", "--warehouse", folder).out.splitlines()
+    assert "partitioned by: truncate[2] of name" in said
+    assert "sorted by: -id" in said
+    assert "  partition spec 0: nothing" in said
+    assert "  partition spec 1: bucket[4] of id, truncate[2] of name (named id_bucket, start)" in said
+    assert "  partition spec 2, of new files: truncate[2] of name (named begin)" in said
+    assert "  sort order 1: name, -bucket(8, id) nulls first" in said
+    assert "  sort order 2, of new files: -id" in said
+    assert run("table", "alter", "demo.t", "--set-sort-order", "", "--warehouse", folder).code == 0
+    assert "sorted by: nothing" in run("table", "describe", "demo.t", "--warehouse", folder).out
+
+
+def test_a_table_is_created_with_a_sort_order(folder: Path, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "columns.json").write_text('{"id": "int", "city": "string"}')
+    made = run(
+        *("table", "create", "demo.u", "--schema", tmp_path / "columns.json", "--sort-by", "-city, bucket(4, id)"),
+        *("--warehouse", folder),
+    )
+    assert made.code == 0, made.err
+    assert "sorted by: -city, bucket(4, id)" in run("table", "describe", "demo.u", "--warehouse", folder).out

@@ -34,6 +34,11 @@ _VECTOR = {
 MAINTENANCE: dict[str, dict[str, Any]] = {
     "flush": {"made_from_version": 0, "add_manifests": [_LEAF]},
     "compact_leaves": {"made_from_version": 0, "add_manifests": [_LEAF]},
+    "convert_equality_deletes": {
+        "made_from_version": 0,
+        "read_sequence_number": 0,
+        "remove_files": [{"location": "data/e.parquet", "content_type": 2}],
+    },
     "compact_vectors": {"made_from_version": 0, "add_vectors": [_VECTOR]},
 }
 
@@ -159,7 +164,7 @@ def test_a_dry_run_says_what_would_be_published_and_publishes_nothing(lake: Lake
     assert lake.run("dlq", "replay", "--table", "demo.later", "--dry-run", "--json").code == 1
 
 
-@pytest.mark.parametrize("kind", ["flush", "compact_leaves", "compact_vectors"])
+@pytest.mark.parametrize("kind", ["flush", "compact_leaves", "compact_vectors", "convert_equality_deletes"])
 def test_a_workers_intent_is_left_out_and_nothing_is_wrong_with_that(lake: Lake, kind: str) -> None:
     (rejected,) = lake.publish({"intent_id": "w", "table": "demo.later", "kind": kind, **MAINTENANCE[kind]})
     assert (rejected["kind"], rejected["code"]) == ("rejected", "table-unknown")

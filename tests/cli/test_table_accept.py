@@ -51,6 +51,10 @@ async def test_an_operator_accepts_the_loss_and_the_table_goes_on_from_what_is_l
     assert await asyncio.to_thread(accept) == (0, "there is nothing to accept: no version of a.b is known to be lost\n")
     for path in sorted((folder / "a/b/metadata/roots").iterdir())[:lost]:
         path.unlink()
+    if lost < LOST_ALL:
+        checked = await asyncio.to_thread(run, "check", TABLE, "--warehouse", folder)
+        assert checked.code == 1
+        assert "the log has told version 3 committed: the roots between are lost" in checked.out
     head, [why] = await life("later")
     assert "head-lost" in why
 

@@ -45,7 +45,7 @@ def test_a_table_is_created_from_either_form_of_schema(run: Run, tmp_path: Path,
     definition = described["definition"]
     assert definition["schemas"][0]["fields"] == ICEBERG["fields"]
     assert [item["expr"]["transform"] for item in definition["expressions"]] == ["month", "bucket[8]"]
-    assert definition["properties"] == {"rootline.expire": "true", "owner": "me"}
+    assert definition["properties"] == {"rootline.expire": "true", "rootline.sweep": "true", "owner": "me"}
     assert described["table"] == "demo.t"
     assert described["version"] == 0
 

@@ -101,7 +101,7 @@ def test_properties_are_set_and_removed(lake: Lake, table: TableHandle) -> None:
         change.set_properties({"rootline.append.leaf-files": "5"}, owner="ops")
     with table.alter() as change:
         change.remove_properties("owner")
-    expected = {"rootline.expire": "true", "rootline.append.leaf-files": "5"}
+    expected = {"rootline.expire": "true", "rootline.sweep": "true", "rootline.append.leaf-files": "5"}
     assert lake.table("demo.t").definition().properties == expected
 
 

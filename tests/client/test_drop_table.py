@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -155,3 +156,18 @@ def test_32_who_drop_and_make_one_name_leave_one_story(lake: Lake, flights: Tabl
     if not is_there:
         lake.restore_table(flights.name)
     assert list(flights.check()) == []
+
+
+def test_what_a_check_says_to_publish_is_for_the_table_that_was_checked(
+    lake: Lake, flights: TableHandle, folder: Path
+) -> None:
+    flights.append(ROWS)
+    lake.drop_table(flights.name)
+    lake.restore_table(flights.name)
+    [lost] = [path for path in folder.rglob("data/**/*.parquet") if "UA" in str(path)] or [
+        next(folder.rglob("data/**/*.parquet"))
+    ]
+    lost.unlink()
+    [finding] = list(flights.check())
+    intent = {"intent_id": "given-up", **json.loads(finding.way_out)}
+    assert intent["table_uuid"] == str(flights.definition().table_uuid)

@@ -61,6 +61,7 @@ WORKERS: dict[str, tuple[str, ...]] = {
     "rootline_worker_failures_total": ("code",),
     "rootline_worker_tasks_running": ("kind",),
     "rootline_worker_last_success_timestamp_seconds": ("kind",),
+    "rootline_worker_last_change_timestamp_seconds": ("kind",),
     "rootline_worker_task_seconds": ("kind",),
     "rootline_worker_leaves_committed_total": ("kind",),
     "rootline_worker_entries_moved_total": ("kind",),
@@ -140,6 +141,32 @@ async def test_tables_and_the_reason_of_a_quarantine_are_shown() -> None:
         assert tables[TABLE]["state"] == "quarantined"
         assert "root-corrupt" in tables[TABLE]["why"]
         assert tables[other]["why"] == ""
+
+
+async def test_a_table_whose_store_fails_says_why_it_waits_and_no_longer_once_nothing_waits() -> None:
+    is_down = False
+
+    async def failing(operation: str, key: str) -> None:
+        if is_down:
+            raise Unavailable("store-unavailable", f"{key}: Access Denied")
+
+    log = MemoryIntentLog()
+    async with running(HookedStore(before=failing), log) as service, client_of(service.service) as client:
+        await service.create()
+        is_down = True
+        await log.publish(TABLE.encode(), encode_intent(append_intent("waits")))
+        async with asyncio.timeout(20):
+            while True:
+                shown = (await client.get("/readyz")).json()["tables"][TABLE]
+                if shown["why"]:
+                    break
+                await asyncio.sleep(0)
+        assert "Access Denied" in shown["why"]
+        is_down = False
+        async with asyncio.timeout(20):
+            while shown["why"]:
+                shown = (await client.get("/readyz")).json()["tables"][TABLE]
+                await asyncio.sleep(0)
 
 
 async def test_the_numbers_follow_what_happened() -> None:

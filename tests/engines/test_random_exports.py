@@ -27,7 +27,8 @@ from tests.engines.pyiceberg_reader import pyiceberg_rows, pyiceberg_table
 from tests.engines.real_files import WrittenFiles, WrittenLake, carrier_of, expected_rows, store_lake
 from tests.tree.commit.test_against_reference import Draw, outcomes, plan_of
 from tests.tree.planned_intents import intent_of
-from tests.tree.reference_model import Plan, ReferenceTable
+from tests.tree.reference_model import ReferenceTable
+from tests.tree.reference_plan import Plan
 from tests.tree.tables import TABLE, TABLE_UUID, create
 
 EXAMPLES = int(os.environ.get("ROOTLINE_EXAMPLES", "10"))
@@ -41,6 +42,7 @@ KINDS = Counter(
         IntentKind.FLUSH: 2,
         IntentKind.COMPACT_LEAVES: 2,
         IntentKind.REWRITE: 1,
+        IntentKind.CONVERT_EQUALITY_DELETES: 2,
         IntentKind.OVERWRITE: 1,
         IntentKind.REMOVE: 1,
         IntentKind.RESTORE: 1,
@@ -85,7 +87,7 @@ class Story:
             adds = tuple((name, carrier_of(name), ids) for name, _, ids in plan.adds)
             plan = replace(plan, adds=adds, adds_in_leaf=draw.leaf and bool(adds) and plan.writer is not None)
         named = tuple((f"{name}-{carrier}-{value}", carrier, value) for name, carrier, value in plan.equality)
-        in_leaf = draw.leaf and bool(plan.vectors) and plan.writer is not None
+        in_leaf = draw.leaf and bool(plan.vectors) and plan.writer is not None and not plan.converts
         self.waiting.append((replace(plan, equality=named, vectors_in_leaf=in_leaf), at))
 
     def close_batch(self) -> None:

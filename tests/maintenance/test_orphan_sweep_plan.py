@@ -68,7 +68,7 @@ def test_orphans_wait_for_the_horizon_and_what_left_does_not() -> None:
     old, edge = Stored(named(1), 10, horizon_ms - 2 * CLOCKS_APART_MS), Stored(named(2), 10, horizon_ms - 1)
     young, left = Stored(named(3), 10, NOW_MS), Stored(named(4), 10, NOW_MS)
     found = inventory(old, edge, young, left)
-    found.reference([left.location], TABLE, is_readable=False)
+    found.reference([left.location], is_readable=False)
     chosen = plan(header(horizon_ms), found)
     assert chosen is not None
     assert chosen.condemned == LocationHashes.of(map(location_hash, [old.location, left.location]))
@@ -85,7 +85,7 @@ def test_without_a_horizon_one_is_proposed_if_something_waits_for_it() -> None:
 
 def test_an_absolute_name_of_the_table_s_folder_keeps_the_object_that_it_means() -> None:
     found = inventory(Stored(named(1), 10, 0))
-    found.reference([f"s3a://bucket/lake/demo/flights/{named(1)}"], TABLE, is_readable=True)
+    found.reference([f"s3a://bucket/lake/demo/flights/{named(1)}"], is_readable=True)
     assert plan(header(NOW_MS - AGE_MS), found) is None
     assert own_forms("file:///demo/flights/x/demo/flights/y", TABLE)[1:] == ["x/demo/flights/y", "y"]
     assert own_forms("data/demo/flights/y", TABLE) == ["data/demo/flights/y"]
@@ -144,7 +144,7 @@ def test_a_condemned_object_waits_for_the_latest_date_that_is_known() -> None:
     assert due({-1: since_ms + 1}) == []
     assert due({-1: 0, header().version: since_ms + 1}) == []
     assert due({-1: 0}, exports=True) == []
-    found.reference([named(1)], TABLE, is_readable=False)
+    found.reference([named(1)], is_readable=False)
     assert due({-1: 0}) == []
 
 
@@ -182,7 +182,7 @@ def test_nothing_that_a_root_references_is_ever_chosen(case: Drawn) -> None:
     found = inventory(*(Stored(named(at), 1, NOW_MS - age) for at, age in enumerate(case.ages_ms)))
     for roots, is_readable in ((case.readable, True), (case.expired, False)):
         for root in roots:
-            found.reference(map(named, root), TABLE, is_readable=is_readable)
+            found.reference(map(named, root), is_readable=is_readable)
     pages = [
         encode_condemned_page(TABLE_UUID, at, LocationHashes.of(location_hash(named(number)) for number in numbers))[0]
         for at, numbers in enumerate(case.condemned)

@@ -164,6 +164,16 @@ def intents() -> list[Intent]:
             ),
         ),
         Intent(
+            intent_id="i-convert",
+            table="db.events",
+            kind=IntentKind.CONVERT_EQUALITY_DELETES,
+            made_from_version=13,
+            read_sequence_number=29,
+            remove_files=(RemovedFile(location="data/e.parquet", content_type=ContentType.EQUALITY_DELETE),),
+            add_vectors=(VECTOR,),
+            replaces=("data/clean.parquet",),
+        ),
+        Intent(
             intent_id="i-tag",
             table="db.events",
             kind=IntentKind.TAG,

@@ -20,6 +20,7 @@ from rootline.ports.object_remover import DatedObject
 from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
+from rootline.schemas.object_keys import version_of_root_key
 from tests.support.group_log import GroupLog
 
 T = TypeVar("T")
@@ -65,6 +66,7 @@ class World:
     patience_s: float | None = None
     unreachable: set[str] = field(default_factory=set)
     removed: int = 0
+    swept: int = 0
     late: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def chance(self, probability: float) -> bool:
@@ -175,6 +177,7 @@ class ProcessStore:
                 world.trace.note(self.name, "remove", key)
                 world.store.discard(key)
             world.removed += len(keys)
+            world.swept += sum(version_of_root_key(key) is None for key in keys)
 
         await self._travel("remove", f"{len(keys)} objects")
         fate = world.rng.random() / world.roughness if world.roughness else 1.0

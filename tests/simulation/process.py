@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.maintenance.self_flush_plan import own_flush
+from rootline.ports.log_keeps import LogKeeps
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.tree.intents.self_flush import OwnFlush
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
@@ -26,6 +27,11 @@ from tests.simulation.faulty_world import ProcessStore, World
 
 _EIGHT_DAYS_MS = 8 * 24 * 3600 * 1000
 """Longer than an idle writer stays in the ledger."""
+
+
+async def _keeps() -> LogKeeps:
+    """As long as coordinators hold every horizon to."""
+    return LogKeeps(7 * 24 * 3600)
 
 
 class SlowEncoder:
@@ -92,7 +98,14 @@ class Process:
                 log=WorkersLog(world),
                 environment=environment,
                 remover=store,
-                settings=WorkerSettings(poll_interval_s=0.2, poll_interval_s_max=1.0, verdict_timeout_s=5.0),
+                keeps=_keeps,
+                settings=WorkerSettings(
+                    poll_interval_s=0.2,
+                    poll_interval_s_max=1.0,
+                    verdict_timeout_s=5.0,
+                    sweep_delay_s=0.1,
+                    sweep_time_share_max=1.0,
+                ),
             )
         world.trace.note(name, "starts")
         self.task = asyncio.ensure_future(self._service.run())

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rootline.schemas.bytes.log.stated_content import content_of_intent
+from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import Verdict, VerdictKind
 
@@ -66,11 +67,14 @@ class Reference:
             self.tags.pop(intent.ref.tag or "", None)
             if intent.ref.version is not None:
                 self.tags[intent.ref.tag or ""] = intent.ref.version
-        if intent.kind is IntentKind.ALTER:
-            self.definitions.append(intent.definition or "")
+        if intent.definition is not None and intent.kind is not IntentKind.CREATE:
+            self.definitions.append(intent.definition)
         for removed in intent.remove_files:
-            del self.files[removed.location]
+            if removed.content_type is ContentType.DATA:
+                del self.files[removed.location]
         for vector in intent.add_vectors:
+            if intent.kind is IntentKind.CONVERT_EQUALITY_DELETES and vector.referenced_file not in self.files:
+                continue  # it has left since
             read = vector.replaces_vector
             base = frozenset() if read is None else vectors[read.location, read.offset]
             self.files[vector.referenced_file] |= vectors[vector.location, vector.offset] - base

@@ -49,7 +49,11 @@ _EXPIRING = {
     "rootline.expire.every-commits": "3",
     "rootline.expire.all-versions": "3",
     "rootline.expire.by-minute-seconds": "60",
+    "rootline.sweep": "true",
+    "rootline.sweep.interval-s": "1",
+    "rootline.sweep.scan-retention-s": "600",
 }
+_KEEPING = {"rootline.expire": "false", "rootline.sweep": "false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +78,15 @@ class Outcome:
     vector_compactions: int
     restores: int
     rewrites: int
+    conversions: int
     encoded: int
     parked: int
     expiries: int
     removed: int
     drops: int
     creates: int
+    sweeps: int
+    swept: int
 
 
 def simulate(
@@ -99,8 +106,9 @@ def simulate(
 
     `patience_s`: coordinators park tables that are stuck for so long, and the log forgets what the group has passed.
     `decode_once`: decode each root and leaf once for all processes, which changes nothing but the time it takes.
-    `expires`: versions expire after a few commits; the store's dates run a thousand times as fast as everything else,
-    so that their roots are removed and heads have to be confirmed, by its dates, within the world's time.
+    `expires`: versions expire after a few commits, and the worker sweeps; the store's dates run a thousand times as
+    fast as everything else, so that what is not needed goes and heads have to be confirmed, by its dates, within the
+    world's time.
     `drops`: writers drop tables, make them again, and bring them back.
     """
 
@@ -152,7 +160,7 @@ async def _live(
         process.start()
     try:
         for table in TABLES:
-            await _create(world, table, processes, _EXPIRING if expires else {"rootline.expire": "false"})
+            await _create(world, table, processes, _EXPIRING if expires else _KEEPING)
     except BaseException:
         await _end(*_tasks(processes))
         raise
@@ -274,12 +282,15 @@ async def _outcome(seed: int, world: World, processes: Sequence[Process], states
         pages=pages,
         restores=_committed(world, b"\x0erestore"),
         rewrites=_committed(world, b"\x0erewrite"),
+        conversions=_committed(world, b"convert_equality_deletes"),
         compactions=_committed(world, b"compact_leaves"),
         vector_compactions=_committed(world, b"compact_vectors"),
         expiries=_committed(world, b"\x0cexpire"),
         removed=world.removed,
         drops=_committed(world, b"\x08drop") + _committed(world, b"\x0apurge"),
         creates=_committed(world, b"\x0ccreate"),
+        sweeps=_committed(world, b"\x0asweep"),
+        swept=world.swept,
     )
 
 

@@ -59,6 +59,7 @@ def test_tables_that_are_taken_back_beside_writers_and_workers_are_what_the_acce
     outcome = simulate(1004, 150)
     assert outcome.restores >= 2
     assert outcome.rewrites >= 1
+    assert outcome.conversions >= 1
     assert outcome.leaves > 0
 
 
@@ -76,6 +77,14 @@ def test_tables_that_are_dropped_made_again_and_brought_back_are_what_the_accept
     assert all(outcome.committed >= 40 for outcome in outcomes)
     assert sum(outcome.drops for outcome in outcomes) >= 10
     assert sum(outcome.creates for outcome in outcomes) - 3 * len(outcomes) >= 3, "no name was used twice"
+
+
+def test_what_is_swept_all_the_time_was_needed_by_no_one() -> None:
+    """Behind kills, late removals and cut-off readers: `judge` reads all that is left."""
+    outcome = simulate(2, 400, expires=True)
+    assert outcome.committed >= 200
+    assert outcome.sweeps >= 2
+    assert outcome.swept >= 5
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:

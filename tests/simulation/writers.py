@@ -46,12 +46,15 @@ from rootline.storage.metadata.table_loader import load_table
 from rootline.storage.metadata.vector_reader import read_vector
 from rootline.tree.evolution.changes import DefinitionChanges, schema_changes
 from rootline.tree.state.table_state import TableState
+from tests.simulation.conversions import conversion, deletes_by_value
 from tests.simulation.faulty_world import World
 
 ROWS = 100
 _BODY = b"the coordinator never reads a data file"
 _CROWDED = 40
 """With more live files in a table than this, writers remove instead of append: its roots do not grow with its age."""
+_BY_VALUE = 0.2
+"""How many of the appends delete by value as well; as many are conversions, where there is something to convert."""
 _LEAVES = 0.2
 """How many of the intents that add files name a leaf of them instead."""
 
@@ -100,6 +103,8 @@ class Writer:
                 intent = await self._of_name(view, intent)
             if view is not None and random.Random(f"leaf of {intent.intent_id}").random() < _LEAVES:
                 intent = await self._in_leaf(view, intent)
+            elif view is not None:
+                intent = await self._by_value(view, intent)
             await self._until_decided(intent)
             last = intent
             if self.rng.random() < 0.3:
@@ -184,6 +189,19 @@ class Writer:
         definition = await read_definition(self.world.store, header)
         again = replace(definition, table_uuid=uuid.UUID(int=self.rng.getrandbits(128)))
         return self._intent(IntentKind.CREATE, definition=again.to_json().decode())
+
+    async def _by_value(self, view: TableState, intent: Intent) -> Intent:
+        """Now and then the same append with an equality delete, or a conversion of such deletes instead."""
+        rng = random.Random(f"by value, {intent.intent_id}")
+        roll = rng.random()
+        if intent.kind is not IntentKind.APPEND or ".." in intent.add_data_files[0].location:
+            return intent
+        if roll < _BY_VALUE:
+            return await deletes_by_value(self.world, self.table, intent, _BODY)
+        if roll > 1 - _BY_VALUE:
+            vectors = self.published.vectors
+            return await conversion(self.world, self.table, view, intent, rng, vectors) or intent
+        return intent
 
     async def _in_leaf(self, view: TableState, intent: Intent) -> Intent:
         """The same intent, its files in a leaf of the writer's own; now and then the leaf is not there."""
@@ -280,10 +298,12 @@ class Writer:
         return self._intent(IntentKind.TAG, ref=VersionReference(version=wanted, tag=tag, seen_version=seen))
 
     def _alter(self, view: TableState) -> Intent:
-        """A column more; whoever changed the definition since makes it a rejection."""
+        """A column more, half of the time with files; whoever changed the definition since makes it a rejection."""
         more = NestedField(view.definition.last_column_id + 1, self._fresh("column"), LongType(), required=False)
         schema = Schema(*view.definition.schema.fields, more, schema_id=0)
         changes = DefinitionChanges(view.header.definition.digest, tuple(schema_changes(schema)))
+        if self.minted % 2:
+            return self._intent(IntentKind.APPEND, add_data_files=self._files(1), definition=changes.to_json())
         return self._intent(IntentKind.ALTER, definition=changes.to_json())
 
     def _intent(self, kind: IntentKind, **cargo: object) -> Intent:

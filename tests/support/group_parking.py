@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from rootline.ports.parking import Lift, ParkedTable
-from rootline.schemas.errors import Corrupt, Unavailable
+from rootline.schemas.errors import Corrupt, Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId, LogRecord
 from tests.support.partitioned_log import PartitionedLog
@@ -27,6 +27,8 @@ class ParkedRecords:
     tables: dict[tuple[Place, TableName], tuple[ParkedTable, list[LogRecord]]] = field(default_factory=dict)
     lifts: list[Lift] = field(default_factory=list)
     history: list[str] = field(default_factory=list)
+    too_large: set[int] = field(default_factory=set)
+    """Offsets of records that the lot does not take; those that are sent with one of them may or may not be there."""
 
     def of(self, log: LogId, partition: int) -> list[ParkedTable]:
         """What is parked of a partition."""
@@ -40,9 +42,9 @@ class ParkedRecords:
 
     def lift(self, table: TableName, *, without_missing: bool = False) -> None:
         """What `rootline quarantine lift` does."""
-        for (log, partition), name in list(self.tables):
+        for ((log, partition), name), (parked, _) in list(self.tables.items()):
             if name == table:
-                self.lifts.append(Lift(table, log, partition, without_missing))
+                self.lifts.append(Lift(table, log, partition, without_missing, parked.first_offset))
 
     def lose(self, table: TableName, offset: int) -> None:
         """A parked record is gone."""
@@ -65,6 +67,10 @@ class GroupParking:
         """As the port says."""
         await self.hook("park")
         self._check(parked)
+        if any(record.position.offset in self.parked.too_large for record in records):
+            if len(records) > 1:
+                raise OutcomeUnknown("publish-unknown", "one is too large, and the others are out of order")
+            raise Invalid("table-parked", "it is too large")
         key = ((parked.log, parked.partition), parked.table)
         before = self.parked.tables.get(key, (parked, []))[1]
         last = before[-1].position.offset if before else -1

@@ -29,7 +29,8 @@ from rootline.schemas.intent import (
 from rootline.schemas.statistics import ContentStats
 from rootline.tree.proof.statistics_rules import partition_statistics
 from rootline.tree.state.table_state import TableState
-from tests.tree.reference_model import STALE, Plan
+from tests.tree.reference_model import STALE
+from tests.tree.reference_plan import Plan
 from tests.tree.reference_rules import leaf_of
 from tests.tree.tables import (
     BY_CARRIER,
@@ -88,6 +89,14 @@ def intent_of(plan: Plan, lake: Lake, view: TableState, written: DescribedFiles 
         version = None if plan.untags else view.header.version
         ref = VersionReference(version=version, tag=plan.tags, seen_version=view.header.tags.get(plan.tags))
         return intent(plan.kind, plan.intent_id, ref=ref, **cargo)
+    if plan.converts:
+        cargo |= {
+            "remove_files": [
+                RemovedFile(location=location(name), content_type=ContentType.EQUALITY_DELETE) for name in plan.converts
+            ],
+            "replaces": [location(name) for name in plan.clean],
+            "made_from_version": view.header.version,
+        }
     files = [described.data(name, carrier, ids) for name, carrier, ids in plan.adds]
     vectors = [
         lake.vector(
@@ -109,11 +118,13 @@ def intent_of(plan: Plan, lake: Lake, view: TableState, written: DescribedFiles 
             *(_written_vectors(plan, lake, view, vectors) if plan.vectors_in_leaf else []),
         ],
         add_equality_deletes=[described.equality(name, carrier, value) for name, carrier, value in plan.equality],
-        remove_files=[
-            RemovedFile(location=location(name), vector=seen_vector(view, location(name))) for name in plan.removes
-        ],
         add_vectors=[] if plan.vectors_in_leaf else vectors,
-        **cargo,
+        **{
+            "remove_files": [
+                RemovedFile(location=location(name), vector=seen_vector(view, location(name))) for name in plan.removes
+            ],
+            **cargo,
+        },
     )
 
 

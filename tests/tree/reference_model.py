@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from rootline.schemas.intent import IntentKind
 from rootline.schemas.verdict import VerdictKind
+from tests.tree.reference_conversions import check_conversion, convert
+from tests.tree.reference_plan import FileName, Plan, PlannedVector
 from tests.tree.reference_rules import Rejected, leaf_of
 
-FileName = str
 Outcome = tuple[VerdictKind, str | None]
 STALE = {IntentKind.FLUSH: "flush-stale", IntentKind.COMPACT_LEAVES: "compaction-stale"}
 
@@ -21,6 +22,7 @@ class File:
     `carrier`: its partition; `None`: it is of the spec without partitions.
 
     `number`: how old its rows are; `came`: when it last came, which a restore makes newer. `vector_number`: likewise.
+    `converted`: how old the vector says to be since a conversion; `None`: as old as it is.
     `leaf`, `vector_leaf`: the leaf that holds it, named by the intent that brought the leaf; `None`: the root does.
     """
 
@@ -34,9 +36,15 @@ class File:
     leaf: str | None = None
     vector_leaf: str | None = None
     came: int = -1
+    converted: int | None = None
 
     def __post_init__(self) -> None:
         self.came = self.number if self.came < 0 else self.came
+
+    @property
+    def rows_left(self) -> int:
+        """When the newest of the rows left that the vector deletes: a conversion makes none leave."""
+        return self.vector_number if self.converted is None else self.converted
 
     @property
     def in_root(self) -> bool:
@@ -55,40 +63,6 @@ class EqualityDelete:
 
     def __post_init__(self) -> None:
         self.came = self.number if self.came < 0 else self.came
-
-
-@dataclass(frozen=True)
-class PlannedVector:
-    """All deleted positions of `target`, as a writer who read the view would write them."""
-
-    target: FileName
-    positions: frozenset[int]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """One intent without the names that differ from table to table (vectors, leaves, sequence numbers)."""
-
-    intent_id: str
-    kind: IntentKind
-    writer: str | None = None
-    sequence: int = 0
-    adds: tuple[tuple[FileName, str | None, tuple[int, ...]], ...] = ()
-    equality: tuple[tuple[FileName, str | None, int], ...] = ()
-    removes: tuple[FileName, ...] = ()
-    vectors: tuple[PlannedVector, ...] = ()
-    serializable: int | None = None
-    flushed_files: tuple[FileName, ...] = ()
-    flushed_vectors: tuple[FileName, ...] = ()
-    flushed_equality: tuple[FileName, ...] = ()
-    affiliated: bool = False
-    replaces: tuple[str, ...] = ()
-    adds_in_leaf: bool = False
-    vectors_in_leaf: bool = False
-    tags: str | None = None  # the tag that is set to the version that the writer read, or deleted (`untags`)
-    untags: bool = False
-    says: bytes | None = None  # what its record says of its content
-    keeps: frozenset[int] = frozenset()  # stays below the version that the writer read, when older ones expire
 
 
 @dataclass
@@ -155,6 +129,8 @@ class ReferenceTable:
             self._check_isolation(plan.serializable, view.number)
         rules = RULES.get(plan.kind, KindRules())
         rules.first(self, plan, view)
+        if plan.converts:
+            return
         for name in plan.removes:
             if name not in self.files:
                 raise Rejected("file-not-live")
@@ -208,7 +184,7 @@ class ReferenceTable:
         if max(self.restored_at, self.removed_at) > read:
             raise Rejected("isolation-conflict")
         for file in self.files.values():
-            if max(file.number, file.vector_number) > read and min(file.ids) <= value <= max(file.ids):
+            if max(file.number, file.rows_left) > read and min(file.ids) <= value <= max(file.ids):
                 raise Rejected("isolation-conflict")
         if any(delete.number > read and delete.value == value for delete in self.equality.values()):
             raise Rejected("isolation-conflict")
@@ -228,20 +204,20 @@ class ReferenceTable:
             most += rows
             least += (
                 0
-                if any(delete.number <= view.number and self._near(delete, file) for delete in self.equality.values())
+                if any(delete.number <= view.number and self.near(delete, file) for delete in self.equality.values())
                 else rows
             )
         if not least <= sum(len(ids) for _, _, ids in plan.adds) <= most:
             raise Rejected("row-count-mismatch")
 
-    def _near(self, delete: EqualityDelete, file: File) -> bool:
+    def near(self, delete: EqualityDelete, file: File) -> bool:
         is_within = min(file.ids) <= delete.value <= max(file.ids)
         return delete.number > file.number and delete.carrier in (None, file.carrier) and is_within
 
     def check_unseen_deletes(self, plan: Plan, view: ReferenceTable) -> None:
         for file in (self.files[name] for name in plan.removes):
             for delete in self.equality.values():
-                if delete.came > view.number and self._near(delete, file):
+                if delete.came > view.number and self.near(delete, file):
                     raise Rejected("stale-source")
 
     def _check_target(self, plan: Plan, vector: PlannedVector) -> None:
@@ -314,7 +290,7 @@ class ReferenceTable:
 
     def change_rewritten(self, plan: Plan, view: ReferenceTable) -> None:
         values, removed_at = self.values(), self.removed_at
-        vectors = [self.files[name].vector_number for name in plan.removes if self.files[name].vector is not None]
+        vectors = [self.files[name].rows_left for name in plan.removes if self.files[name].vector is not None]
         self.change_files(plan, view, view.number)
         self.removed_at = max(removed_at, *vectors, 0)
         assert self.values() == values
@@ -330,7 +306,7 @@ class ReferenceTable:
             if file.vector == view.files[vector.target].vector or union != file.deleted:
                 is_its_own = file.vector == view.files[vector.target].vector or union == vector.positions
                 file.vector = plan.intent_id if is_its_own else f"{plan.intent_id}, merged"
-                file.vector_number = self.number
+                file.vector_number, file.converted = self.number, None
                 file.vector_leaf = leaf_of(plan.intent_id, "deletes", file.carrier) if plan.vectors_in_leaf else None
                 file.deleted = union
         for name, carrier, ids in plan.adds:
@@ -353,7 +329,7 @@ class ReferenceTable:
             if now is not None and stays and now.vector == old.vector:
                 file.vector_leaf, file.vector_number = now.vector_leaf, now.vector_number
             elif file.vector is not None:
-                file.vector_leaf, file.vector_number = None, self.number
+                file.vector_leaf, file.vector_number, file.converted = None, self.number, None
             files[name] = file
         equality: dict[FileName, EqualityDelete] = {}
         for name, delete in then.equality.items():
@@ -388,6 +364,7 @@ RULES = {
     IntentKind.REWRITE: KindRules(
         ReferenceTable.change_rewritten, first=ReferenceTable.check_sources, of_files=ReferenceTable.check_counts
     ),
+    IntentKind.CONVERT_EQUALITY_DELETES: KindRules(convert, first=check_conversion),
     IntentKind.FLUSH: KindRules(ReferenceTable.change_places, last=ReferenceTable.check_moves),
     IntentKind.COMPACT_LEAVES: KindRules(ReferenceTable.change_places, last=ReferenceTable.check_moves),
     IntentKind.TAG: KindRules(ReferenceTable.change_tag, last=ReferenceTable.check_tag),

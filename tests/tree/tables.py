@@ -158,10 +158,6 @@ def create(intent_id: str = "create", text: str | None = None, **more: object) -
     return intent(IntentKind.CREATE, intent_id, definition=body, **more)
 
 
-def drop(intent_id: str = "drop", **more: object) -> Intent:
-    return intent(IntentKind.DROP, intent_id, **{"table_uuid": TABLE_UUID, **more})
-
-
 def changed_definition(**members: object) -> str:
     return json.dumps(
         json.loads(DEFINITION.to_json()) | {key.replace("_", "-"): value for key, value in members.items()}
@@ -216,16 +212,7 @@ class Lake:
         outcome = self.try_records(records, acknowledged=acknowledged)
         if isinstance(outcome, NoTable):
             return list(outcome.verdicts)
-        if len(outcome.verdicts) < len(records):  # the rest waits for the next root
-            self._took(outcome, acknowledged)
-            return [
-                *outcome.verdicts,
-                *self.put_records(records[len(outcome.verdicts) :], acknowledged=acknowledged),
-            ]
-        self._took(outcome, acknowledged)
-        return list(outcome.verdicts)
-
-    def _took(self, outcome: Applied, acknowledged: Acknowledged) -> None:
+        rest = records[len(outcome.verdicts) :]  # they wait for the next root
         old, self.state = self.state, outcome.state
         assert violations(old, outcome.state, acknowledged=acknowledged, limits=self.limits) == []
         self.bodies.append(outcome.body)
@@ -237,6 +224,7 @@ class Lake:
             if pending.location.endswith(".puffin"):
                 for blob in decode_puffin(pending.body, name=pending.location):
                     self.vectors[VectorAt(pending.location, blob.place.offset)] = blob.vector
+        return [*outcome.verdicts, *(self.put_records(rest, acknowledged=acknowledged) if rest else ())]
 
     def try_records(
         self, records: Sequence[Record], *, acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED
@@ -260,6 +248,7 @@ class Lake:
             {at: self.vectors.get(VectorAt(at.location, at.offset)) for at in needs.vectors},
             roots={version: self.states[version].root for version in needs.versions},
             kept={page: self.kept.get(page) for page in needs.kept},
+            definitions={named: TableDefinition.from_json(self.objects[named.location]) for named in needs.definitions},
         )
 
     def vector(

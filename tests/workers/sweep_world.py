@@ -110,6 +110,10 @@ class SweepWorld:
             verdict = await self.decide(self.builder.intent(IntentKind.REMOVE, remove_files=(nothing,)))
             assert verdict.kind is VerdictKind.REJECTED
 
+    async def pause(self, seconds: float) -> None:
+        """Let time pass, on the virtual loop, without a root."""
+        await asyncio.sleep(seconds)
+
     async def decide(self, intent: Intent) -> Verdict:
         position = await self.log.publish(self.table.encode(), encode_intent(intent))
         verdict = await self.log.wait_verdict(position, timeout_s=600)

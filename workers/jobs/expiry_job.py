@@ -21,6 +21,7 @@ from rootline.schemas.bytes.root.kept_page import KeptVersion
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.metadata.head_finder import find_head
 from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.root_reader import read_root
 from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport
@@ -36,7 +37,7 @@ class ExpiryPlanner:
     corrupt: Final = "page-corrupt"
 
     def __init__(self, context: JobContext) -> None:
-        self._reads, self._now = context.reads, context.now
+        self._reads, self._now, self._environment = context.reads, context.now, context.environment
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> ExpiryPlan | None:
         """What is due in `root`; as `Planner.plan`."""
@@ -46,7 +47,10 @@ class ExpiryPlanner:
             return None
         if not self._now and header.version - header.oldest_version < limits.every_commits:
             return None
-        steps = plan_expiry(header, await read_kept(self._reads, header), limits, now=self._now)
+        head = await find_head(self._reads, table)
+        stated_ms = None if head is None else head.store_ms
+        now_ms = self._environment.now_ms() if stated_ms is None else stated_ms
+        steps = plan_expiry(header, await read_kept(self._reads, header), limits, now_ms=now_ms, now=self._now)
         said: KeptVersion | None = None
         while True:
             try:

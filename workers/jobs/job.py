@@ -7,9 +7,13 @@ Invariants: a context and a report are values; making a context starts nothing.
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
+
+import pyarrow as pa
 
 from rootline.ports.environment import Environment
 from rootline.ports.intent_log import IntentSink, VerdictSource
@@ -17,9 +21,40 @@ from rootline.ports.log_keeps import AskLogKeeps
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import DataFile
+from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.timed_reads import TimedReads
 from rootline.workers.leaf_cache import LeafCache
 from rootline.workers.settings import WorkerSettings
+
+
+class WrittenRows(Protocol):
+    """A data file to add, and its bytes."""
+
+    @property
+    def data_file(self) -> DataFile:
+        """What the intent says of it."""
+        ...
+
+    @property
+    def body(self) -> bytes:
+        """What is stored under its location."""
+        ...
+
+
+class WriteRows(Protocol):
+    """Makes the data files of rows that a table has; their lineage, the last two columns, goes into the files."""
+
+    def __call__(
+        self,
+        rows: pa.Table,
+        definition: TableDefinition,
+        fresh_ids: Iterable[uuid.UUID],
+        *,
+        target_file_size_bytes: int,
+    ) -> Sequence[WrittenRows]:
+        """Raises `Invalid` (`rows-invalid`)."""
+        ...
 
 
 class WorkerLog(IntentSink, VerdictSource, Protocol):
@@ -31,7 +66,8 @@ class JobContext:
     """Ports, settings, and the leaves that all jobs of a process keep in memory.
 
     `now`: an operator asked for it, so thresholds do not matter. `remover`: without one, no job removes anything.
-    `keeps`: asks how long the log keeps what it holds; without it, no table is swept.
+    `keeps`: asks how long the log keeps what it holds; without it, no table is swept. `write_rows`: without it, no data
+    file is written.
     """
 
     store: ObjectStore
@@ -42,6 +78,7 @@ class JobContext:
     now: bool = False
     remover: ObjectRemover | None = None
     keeps: AskLogKeeps | None = None
+    write_rows: WriteRows | None = None
 
     @staticmethod
     def of(
@@ -53,10 +90,11 @@ class JobContext:
         now: bool = False,
         remover: ObjectRemover | None = None,
         keeps: AskLogKeeps | None = None,
+        write_rows: WriteRows | None = None,
     ) -> JobContext:
         """A context with an empty cache."""
         leaves = LeafCache(settings.leaf_cache_bytes_max)
-        return JobContext(store, log, environment, settings, leaves, now, remover, keeps)
+        return JobContext(store, log, environment, settings, leaves, now, remover, keeps, write_rows)
 
     @property
     def reads(self) -> ObjectStore:

@@ -106,19 +106,23 @@ class MaintenanceJob:
 
     async def run(self, table: TableName) -> JobReport:
         """Do to `table` what is due, planning again when the plan came too late; as `Job.run`."""
-        report = JobReport(JobOutcome.NOTHING_DUE)
+        report = expired = JobReport(JobOutcome.NOTHING_DUE)
         for _ in range(self._settings.replans_max + 1):
             root = await self._read_head(table)
             if root is None:
                 return report
             undecided = self._undecided.get(table)
-            published = await self._publish_plan(table, root) if undecided is None else undecided
+            try:
+                published = await self._publish_plan(table, root) if undecided is None else undecided
+            except Corrupt as error:
+                expired = await self._expired_meanwhile(table, root, error)
+                continue
             if published is None:
                 return replace(report, has_leaves=_has_leaves(root))
             report = await self._settle(table, published, root)
             if report.outcome is not JobOutcome.STALE:
                 return report
-        return report
+        return expired if report.outcome is JobOutcome.NOTHING_DUE else report
 
     async def dry_run(self, table: TableName) -> JobReport:
         """What `run` would do first; as `Job.dry_run`."""
@@ -129,8 +133,23 @@ class MaintenanceJob:
 
     async def planned(self, table: TableName) -> Plan | None:
         """What is due now. Raises as `Job.run`."""
-        root = await self._read_head(table)
-        return None if root is None else await self._plan(table, root, await read_definition(self._store, root.header))
+        while (root := await self._read_head(table)) is not None:
+            try:
+                return await self._plan(table, root, await read_definition(self._store, root.header))
+            except Corrupt as error:
+                await self._expired_meanwhile(table, root, error)
+        return None
+
+    async def _expired_meanwhile(self, table: TableName, root: Root, error: Corrupt) -> JobReport:
+        """What to do about an error of a plan: plan again if the table went on, so that `root` may have expired.
+
+        Raises `error` while `root` is the newest one: then it is no one's doing.
+        """
+        newest = await self._read_head(table) if error.code == "object-missing" else root
+        if newest is None or newest.header.version <= root.header.version:
+            raise error
+        reason = f"{table}: versions expired while a {self._planner.what} of version {root.header.version} was planned"
+        return JobReport(JobOutcome.STALE, message=reason)
 
     async def _read_head(self, table: TableName) -> Root | None:
         async with _deadline(self._settings.request_timeout_s, f"reading the head of {table}"):

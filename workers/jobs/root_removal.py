@@ -22,6 +22,7 @@ from typing import Final
 
 from rootline.maintenance.expiry_limits import ExpiryLimits
 from rootline.ports.object_remover import DatedObject, ObjectRemover
+from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.object_keys import root_key, roots_prefix, version_of_root_key
 from rootline.schemas.root_header import RootHeader
@@ -113,7 +114,12 @@ class RootRemoval:
         old = [version for version, item in objects.items() if item.last_modified_ms <= cutoff_ms]
         if not old:
             return None
-        header = (await read_root(self._reads, table, max(old))).header
+        try:
+            header = (await read_root(self._reads, table, max(old))).header
+        except Corrupt as error:
+            if error.code != "object-missing":
+                raise
+            return None  # another process removed it a moment ago: the next look finds a newer one
         return None if header.expiry is None else header
 
     async def _roots(self, table: TableName) -> AsyncIterator[tuple[Version, DatedObject]]:

@@ -18,15 +18,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-import structlog
-
 from rootline.maintenance.orphan_sweep_plan import Inventory, SweepPlan, Tally, due_deletions, plan_sweep
 from rootline.maintenance.property_values import switch
 from rootline.maintenance.sweep_limits import INTERVAL_S_DEFAULT, SWEEP_PROPERTY, SweepLimits
 from rootline.ports.object_remover import ObjectRemover
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.errors import Invalid, RootlineError
+from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.head_finder import find_head
@@ -41,8 +39,9 @@ from rootline.workers.jobs.sweep_reads import (
     read_condemned,
 )
 
-_log = structlog.get_logger("rootline.workers")
 _REMOVED_AT_ONCE: Final = 500
+REFUSED_AGAIN_S: Final = 3600.0
+"""Until the next look at a table that cannot be swept; what is the reason does not change by itself."""
 
 
 class Found(NamedTuple):
@@ -111,7 +110,7 @@ class SweepPlanner:
             plan_sweep, header, pages, listed.inventory, limits, store_ms=store_ms, has_exports=listed.has_exports
         )
         if due or (plan is not None and plan.entries):
-            await check_not_named_elsewhere(reads, table)
+            await check_not_named_elsewhere(reads, table, header.table_uuid)
         if due and self.deletes:
             await self._delete(table, listed.inventory, due, remover)
         removed = _by_kind(Tally.of(listed.inventory, due))
@@ -159,20 +158,28 @@ class SweepJob:
         self._next_s: dict[TableName, float] = {}
 
     async def run(self, table: TableName) -> JobReport:
-        """As `Job.run`. In a worker an error is logged and no more: the table's other maintenance goes on."""
+        """As `Job.run`. In a worker a look comes once in an interval, and takes a small share of the time."""
         context = self._context
         if context.now:
             return self._told(table, await self._job.run(table), self._planner)
-        now_s = context.environment.monotonic_s()
-        if context.remover is None or now_s < self._next_s.get(table, now_s):
+        if context.remover is None:
             return JobReport(JobOutcome.NOTHING_DUE)
+        settings, clock = context.settings, context.environment.monotonic_s
+        began_s = clock()
+        if table not in self._next_s:  # a process that lives for a moment does not begin with what may wait for days
+            self._next_s[table] = began_s + settings.sweep_delay_s
+        if began_s < self._next_s[table]:
+            return JobReport(JobOutcome.NOTHING_DUE, again_s=self._next_s[table] - began_s)
+        self._next_s[table] = began_s + REFUSED_AGAIN_S
         try:
             report = self._told(table, await self._job.run(table), self._planner)
         except RootlineError as error:
-            facts = {"action": "sweep-refused", "table": table, "code": error.code, "reason": error.message}
-            _log.warning("a table was not swept: nothing is deleted", **facts)
-            report = JobReport(JobOutcome.NOTHING_DUE)
-        self._next_s[table] = now_s + self._planner.intervals_s.get(table, INTERVAL_S_DEFAULT)
+            if isinstance(error, Unavailable):
+                self._next_s[table] = began_s + self._planner.intervals_s.get(table, INTERVAL_S_DEFAULT)
+            self._planner.found.pop(table, None)
+            raise
+        interval_s = self._planner.intervals_s.get(table, INTERVAL_S_DEFAULT)
+        self._next_s[table] = began_s + max(interval_s, (clock() - began_s) / settings.sweep_time_share_max)
         return report
 
     async def dry_run(self, table: TableName) -> JobReport:

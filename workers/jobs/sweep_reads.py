@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -102,7 +103,7 @@ class References:
 
     async def _read_one(self, root: Root, *, is_readable: bool) -> None:
         header = root.header
-        self.inventory.reference(locations_of(header), header.table, is_readable=is_readable)
+        self.inventory.reference(locations_of(header), is_readable=is_readable)
         fresh = [block for block in root.blocks if block.digest not in self._blocks]
         self._blocks.update(block.digest for block in fresh)
         entries = [row.entry for block in fresh for row in block.rows]
@@ -125,7 +126,7 @@ class References:
         await asyncio.to_thread(self._mark, names, is_readable=is_readable)
 
     def _mark(self, locations: Sequence[str], *, is_readable: bool) -> None:
-        self.inventory.reference(locations, self.root.header.table, is_readable=is_readable)
+        self.inventory.reference(locations, is_readable=is_readable)
 
 
 async def list_table(remover: ObjectRemover, table: TableName) -> Listed:
@@ -181,8 +182,10 @@ async def read_condemned(
     return tuple(found)
 
 
-async def check_not_named_elsewhere(store: ObjectStore, table: TableName) -> None:
+async def check_not_named_elsewhere(store: ObjectStore, table: TableName, table_uuid: uuid.UUID) -> None:
     """Whether no other table of the warehouse names files in this table's folder, as an adopted export would.
+
+    An export has the UUID of its table, and so has the table that adopts it, whatever became of the names in its root.
 
     Raises:
         Invalid: `sweep-refused`, naming that table.
@@ -199,7 +202,8 @@ async def check_not_named_elsewhere(store: ObjectStore, table: TableName) -> Non
         root = await read_root(store, other, version)
         definition = await read_definition(store, root.header)
         named = [row.entry.location for row in root.rows if is_absolute(row.entry.location)]
-        if any(folder in text for text in (*named, *definition.properties.values())):
+        is_same = root.header.table_uuid == table_uuid
+        if is_same or any(folder in text for text in (*named, *definition.properties.values())):
             raise Invalid("sweep-refused", f"{table}: table {other} names files in its folder: none of them is deleted")
 
 

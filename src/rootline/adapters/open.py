@@ -32,7 +32,7 @@ from rootline.adapters.memory.object_remover import MemoryObjectRemover
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.adapters.s3.settings import S3Settings
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
-from rootline.adapters.sqlite.log_archive import SqliteLogArchive
+from rootline.adapters.sqlite.log_archive import SqliteLogArchive, confirmed_in
 from rootline.adapters.sqlite.log_file import FILE_NAME as LOG_FILE
 from rootline.adapters.sqlite.log_pruning import Pruned
 from rootline.adapters.sqlite.pruning_loop import pruning_loop
@@ -203,6 +203,12 @@ def open_stored_log(url: str | None, warehouse: str) -> SqliteIntentLog:
             "log-unavailable", f"{folder or url}: there is no log here: check the warehouse or the log's URL"
         )
     return SqliteIntentLog(folder)
+
+
+def confirmed_version(url: str | None, warehouse: str, table: str) -> int | None:
+    """As `confirmed_in`; `None` on Kafka too. Raises `Invalid` as well."""
+    folder = None if is_kafka(url) else _log_folder(url, warehouse)
+    return None if folder is None else confirmed_in(folder, table)
 
 
 def open_log_keeps(url: str | None) -> AskLogKeeps:

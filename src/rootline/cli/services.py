@@ -20,6 +20,7 @@ from rootline.catalog.rest.settings import catalog_settings
 from rootline.cli.catalog_service import open_catalog, warn_if_open
 from rootline.cli.listening import port_refused
 from rootline.cli.until_stopped import Announce, signals
+from rootline.client.write.data_file_writer import write_rewritten_files
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.coordinator.settings import CoordinatorSettings
@@ -68,7 +69,12 @@ async def _run(
         if Role.WORKER in roles:
             registry = None if coordinator is None else coordinator.metrics.registry
             worker = WorkerService(
-                store=parts.store, log=parts.log, registry=registry, remover=parts.remover, keeps=parts.keeps
+                store=parts.store,
+                log=parts.log,
+                registry=registry,
+                remover=parts.remover,
+                keeps=parts.keeps,
+                write_rows=write_rewritten_files,
             )
         if coordinator is not None:
             listens = await _serve_coordinator(around, warehouse, coordinator, worker, settings, http_port)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rootline.client.change.adopt_table import Adopted
     from rootline.client.session.commit import Commit
     from rootline.client.table_handle import TableHandle
+    from rootline.client.write.sort_terms import SortBy
 
 CLOSE_PATIENCE_S: Final = 30.0
 
@@ -60,6 +61,7 @@ class Lake(LakeNames):
         *,
         partition_by: Sequence[str] = (),
         expressions: Sequence[str] = (),
+        sort_by: SortBy = (),
         properties: Mapping[str, str] | None = None,
         if_not_exists: bool = False,
         timeout_s: float = DEFAULT_TIMEOUT_S,
@@ -74,9 +76,12 @@ class Lake(LakeNames):
             partition_by: `column`, `month(column)`, `bucket(8, column)`, `bucket(8, one, other)`, …, each with an
                 optional `as name`.
             expressions: derived values that files keep statistics of: the same terms, and `lower(column)`.
+            sort_by: how rows are sorted inside the files that are written: `["city", "-ts", "bucket(16, id)"]`, with
+                `nulls first` or `nulls last` behind a term where it is not the usual (first ascending, last
+                descending), or PyIceberg's `SortOrder`.
             properties: the table's properties, text to text.
-            if_not_exists: a table of this name that has the same schema, partitioning, expressions and properties is
-                what is wanted.
+            if_not_exists: a table of this name that has the same schema, partitioning, expressions, sort order and
+                properties is what is wanted.
             timeout_s: how many seconds to wait for the verdict.
 
         Returns:
@@ -93,6 +98,7 @@ class Lake(LakeNames):
         from rootline.client.write.definition_builder import build_definition
         from rootline.client.write.existing_table import is_there
         from rootline.client.write.given_schema import given_schema
+        from rootline.client.write.sort_terms import given_order
 
         checked, wait_s = checks.table(name), checks.seconds(timeout_s)
         may_be_there = checks.truth(if_not_exists, "if_not_exists")
@@ -100,6 +106,7 @@ class Lake(LakeNames):
             given_schema(schema),
             partition_by=checks.texts(partition_by, "partition_by"),
             expressions=checks.texts(expressions, "expressions"),
+            sort_by=given_order(sort_by),
             properties=checks.text_map(properties, "properties"),
             table_uuid=uuid.uuid4(),
         )

@@ -8,6 +8,7 @@ lake is open; every change waits for its verdict.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,6 +53,7 @@ class TableHandle(TableHistory):
         self,
         data: Any,
         *,
+        merge_schema: bool = False,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         target_file_size_bytes: int = DEFAULT_TARGET_BYTES,
         summary: Mapping[str, str] | None = None,
@@ -61,6 +63,8 @@ class TableHandle(TableHistory):
         Args:
             data: a data frame of pandas or Polars, any rows of Arrow, a list of dicts, a dict of columns.
                 Columns are found by name; values of another type are cast where none of them changes.
+            merge_schema: add columns that the table lacks, at every depth, and widen types (int to long, float to
+                double, decimals), in the same commit; for Python's own numbers only if a value needs it.
             timeout_s: how many seconds to wait for the verdict.
             target_file_size_bytes: about how large a data file gets.
             summary: text to text, kept in the snapshot.
@@ -69,14 +73,16 @@ class TableHandle(TableHistory):
             The commit that added the rows.
 
         Raises:
-            Invalid: `rows-invalid`, or the intent was rejected.
+            Invalid: `rows-invalid`, `definition-invalid` of a new column, or the intent was rejected.
             OutcomeUnknown: `verdict-timeout`; the rows may still be committed. Appending the same data again may
                 double them: where that matters, publish with a `producer` and keep its receipt.
 
         """
+        from rootline.client.change.merged_rows import append_merged, is_lacking
         from rootline.client.write.append_files import append_files, write_and_store
         from rootline.client.write.given_rows import GivenRows
 
+        merges = checks.truth(merge_schema, "merge_schema")
         wait_s, target_bytes, kept = checks.write_options(timeout_s, target_file_size_bytes, summary)
         given = GivenRows.of(data)
         if not given.num_rows:
@@ -84,6 +90,11 @@ class TableHandle(TableHistory):
 
         async def operation(session: Session) -> Commit:
             definition = await self._definition(session)
+            if merges and await asyncio.to_thread(is_lacking, given, definition):
+                self._known = None
+                return await append_merged(
+                    session, self._lake.stamp, self.name, given, target_bytes, timeout_s=wait_s, summary=kept
+                )
             try:
                 files = await write_and_store(session, self.name, definition, given, target_bytes)
             except Invalid:
@@ -97,7 +108,9 @@ class TableHandle(TableHistory):
         return self._changing(operation)
 
     def alter(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> TableChange:
-        """Change columns and properties: `with table.alter() as change: change.add_column("gate", "string")`.
+        """Change the definition: `with table.alter() as change: change.add_column("gate", "string")`.
+
+        Columns, partition fields, the sort order and properties can change.
 
         All that the block names is committed together when it ends, and planned again when another change came first.
         Its end raises `Invalid`: `evolution-illegal`, `definition-invalid`.
@@ -178,6 +191,7 @@ class TableHandle(TableHistory):
         data: Any,
         *,
         where: str | None = None,
+        merge_schema: bool = False,
         isolation: Isolation | str = Isolation.SERIALIZABLE,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         target_file_size_bytes: int = DEFAULT_TARGET_BYTES,
@@ -190,7 +204,8 @@ class TableHandle(TableHistory):
 
         Args:
             data: the new rows, as in `append`; may be empty.
-            where: a filter, such as `carrier = 'UA'`.
+            where: a filter, such as `carrier = 'UA'`, of columns that the table has.
+            merge_schema: as in `append`.
             isolation: `serializable`: rows added after the plan that may match are a conflict; `snapshot`: they stay,
                 which gets through under a steady stream of appends.
             timeout_s: how many seconds planning and waiting may take.
@@ -211,8 +226,10 @@ class TableHandle(TableHistory):
         from rootline.client.write.given_rows import GivenRows
 
         options = ChangeOptions.of(isolation, timeout_s, target_file_size_bytes, summary)
-        rows, by = GivenRows.of(data), checks.filter_text(where)
-        return self._changing(lambda session: overwrite_rows(session, self._lake.stamp, self.name, rows, by, options))
+        rows, by, merges = GivenRows.of(data), checks.filter_text(where), checks.truth(merge_schema, "merge_schema")
+        return self._changing(
+            lambda session: overwrite_rows(session, self._lake.stamp, self.name, rows, by, options, merge_schema=merges)
+        )
 
     def delete_where(
         self,

@@ -160,6 +160,7 @@ class EmbeddedHost:
 
 
 def _modest_worker(parts: LakeParts, registry: CollectorRegistry) -> WorkerService:
+    from rootline.client.write.data_file_writer import write_rewritten_files
     from rootline.workers.app import WorkerService
     from rootline.workers.settings import worker_settings
 
@@ -173,4 +174,5 @@ def _modest_worker(parts: LakeParts, registry: CollectorRegistry) -> WorkerServi
         registry=registry,
         remover=parts.remover,
         keeps=parts.keeps,
+        write_rows=write_rewritten_files,
     )

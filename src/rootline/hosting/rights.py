@@ -1,4 +1,4 @@
-"""The rights of maintenance by hand: a remover of the warehouse, and how long its log keeps records."""
+"""The rights of maintenance by hand: a remover of the warehouse, how long its log keeps records, and a writer."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from rootline.adapters.open import open_log_keeps, open_remover
+from rootline.client.write.data_file_writer import write_rewritten_files
 from rootline.ports.object_store import ObjectStore
 from rootline.workers.by_hand import Rights
 
@@ -15,6 +16,6 @@ async def rights_of(warehouse: str, log: str | None, store: ObjectStore) -> Asyn
     """For a warehouse whose `store` is open. Raises `Invalid` (`setting-invalid`)."""
     remover = open_remover(warehouse, store)
     try:
-        yield Rights(remover, open_log_keeps(log))
+        yield Rights(remover, open_log_keeps(log), write_rewritten_files)
     finally:
         await remover.close()

@@ -2,8 +2,9 @@
 
 Owns: the choice. Does not own: its numbers (`expiry_limits`), reading roots and publishing (`rootline.workers`),
 whether it is allowed (`rootline.tree.intents.expire`).
-Invariants: pure; the only times are the roots' own; a version that has a tag is kept, and so is the newest; what was
-given up before is never named again; planning again without new commits plans nothing.
+Invariants: pure; times are the roots' own, but none counts that is ahead of the caller's; a version that has a tag is
+kept, and so is the newest; what was given up before is never named again; planning again without new commits plans
+nothing.
 
 Theory. Timestamps strictly increase with versions, so the first version of a span and the last one of each minute are
 found by bisection: a few roots are read, not all of them. The planner asks for one root after the other, and is told.
@@ -62,31 +63,36 @@ class ExpiryPlan:
         return WrittenPlan((PendingObject(location, body),), intent)
 
 
-def plan_expiry(header: RootHeader, kept: KeptPage | None, limits: ExpiryLimits, *, now: bool = False) -> Steps:
+def plan_expiry(
+    header: RootHeader, kept: KeptPage | None, limits: ExpiryLimits, *, now_ms: int | None = None, now: bool = False
+) -> Steps:
     """What is due at a head.
 
     Args:
         header: the head's.
         kept: the page that it names.
         limits: the table's.
+        now_ms: another clock's time. A root that says a later one was committed by a coordinator whose clock is ahead:
+            versions are not older for that.
         now: an operator asked: one version is enough.
 
     """
     before = () if kept is None else kept.versions
     if not now and header.version - header.oldest_version < limits.every_commits:
         return None
+    until_ms = header.snapshot.timestamp_ms if now_ms is None else min(now_ms, header.snapshot.timestamp_ms)
     search = _Search(header)
-    oldest = yield from search.first_since(header.snapshot.timestamp_ms - limits.all_s * 1_000)
+    oldest = yield from search.first_since(until_ms - limits.all_s * 1_000)
     oldest = Version(max(oldest, header.version - limits.all_versions + 1))
     if oldest - header.oldest_version < (1 if now else limits.every_commits):
         return None
-    thinned = yield from _thinned(search, header, oldest, limits)
+    thinned = yield from _thinned(search, header, oldest, limits, until_ms)
     tagged = [version for version in sorted(set(header.tags.values())) if header.oldest_version <= version < oldest]
     found = {item.version: item for item in thinned}
     for number in tagged:
         found[Version(number)] = yield from search.at(number)
     named = set(header.tags.values())
-    stays = _thinned_before(before, header, limits)
+    stays = _thinned_before(before, until_ms, limits)
     found.update({item.version: item for item in before if item.version in stays or item.version in named})
     rows = _at_most(sorted(found.values()), named)
     given_up = oldest - header.oldest_version + len(before) - len(rows)
@@ -137,7 +143,7 @@ class _Search:
 
 
 def _thinned(
-    search: _Search, header: RootHeader, oldest: Version, limits: ExpiryLimits
+    search: _Search, header: RootHeader, oldest: Version, limits: ExpiryLimits, until_ms: int
 ) -> Generator[Version, KeptVersion, list[KeptVersion]]:
     """The last version of each minute, or hour, below `oldest`, as far back as versions are kept at all."""
     found: list[KeptVersion] = []
@@ -145,7 +151,7 @@ def _thinned(
         return found
     item: KeptVersion | None = yield from search.at(oldest - 1)
     while item is not None:
-        span_ms = _span_ms(header, item.timestamp_ms, limits)
+        span_ms = _span_ms(until_ms, item.timestamp_ms, limits)
         if span_ms is None:
             break
         found.append(item)
@@ -153,19 +159,19 @@ def _thinned(
     return found
 
 
-def _thinned_before(before: tuple[KeptVersion, ...], header: RootHeader, limits: ExpiryLimits) -> set[Version]:
+def _thinned_before(before: tuple[KeptVersion, ...], until_ms: int, limits: ExpiryLimits) -> set[Version]:
     """Which of the versions that were kept before are still the last ones of their minute or hour, and young enough."""
     last: dict[tuple[int, int], Version] = {}
     for item in before:
-        span_ms = _span_ms(header, item.timestamp_ms, limits)
+        span_ms = _span_ms(until_ms, item.timestamp_ms, limits)
         if span_ms is not None:
             last[span_ms, item.timestamp_ms // span_ms] = item.version
     return set(last.values())
 
 
-def _span_ms(header: RootHeader, timestamp_ms: int, limits: ExpiryLimits) -> int | None:
+def _span_ms(until_ms: int, timestamp_ms: int, limits: ExpiryLimits) -> int | None:
     """Of how much time one version is kept at this age; `None`: of none."""
-    age_ms = header.snapshot.timestamp_ms - timestamp_ms
+    age_ms = until_ms - timestamp_ms
     if age_ms <= limits.minutes_s * 1_000:
         return _MINUTE_MS
     return _HOUR_MS if age_ms <= limits.hours_s * 1_000 else None

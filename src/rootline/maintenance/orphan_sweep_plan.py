@@ -22,6 +22,7 @@ Source: definitions page, section 4; decision 0063.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ from rootline.schemas.bytes.root.condemned_page import LOCATIONS_MAX, CondemnedP
 from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes, location_hash
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import IntentKind, StoredPage
-from rootline.schemas.object_keys import OwnKind, own_forms, own_kind
+from rootline.schemas.object_keys import OwnKind, own_kind
 from rootline.schemas.root_header import Condemned, RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.ledger.log_time import counted_ms
@@ -64,23 +65,43 @@ class Stored:
 class Inventory:
     """What a sweep may delete of all that is stored, as hashes, and who references it."""
 
-    def __init__(self, packed: Sequence[bytes], facts: Sequence[tuple[int, int, int]]) -> None:
-        """Made by `InventoryNotes`."""
-        order = sorted(range(len(packed)), key=packed.__getitem__)
+    def __init__(self, packed: Sequence[bytes], names: Sequence[int], facts: Sequence[tuple[int, int, int]]) -> None:
+        """Made by `InventoryNotes`. A location that was listed twice counts once."""
+        order = sorted({item: at for at, item in enumerate(packed)}.values(), key=packed.__getitem__)
         self.hashes = LocationHashes(b"".join(packed[at] for at in order))
+        named = np.array([names[at] for at in order], np.uint64)
+        self._by_name = np.argsort(named)
+        self._names = named[self._by_name]
         columns = np.array([facts[at] for at in order], np.int64).reshape(-1, 3)
         self.kinds, self.lengths, self.stored_ms = columns[:, 0], columns[:, 1], columns[:, 2]
         self._readable = np.zeros(len(order), np.bool_)
         self._expired = np.zeros(len(order), np.bool_)
+        self._spelled: dict[int, set[bytes]] = {}
 
-    def reference(self, locations: Iterable[str], table: str, *, is_readable: bool) -> None:
-        """Note what a root names: one that can be read (`is_readable`), or one that expired and still exists."""
+    def reference(self, locations: Iterable[str], *, is_readable: bool) -> None:
+        """Note what a root names: one that can be read (`is_readable`), or one that expired and still exists.
+
+        The last part of a location decides, in whatever case: no two objects of Rootline share it, and folders may be
+        listed otherwise than they are named (in other case, normalized, percent-encoded, behind another scheme).
+        """
         marks = self._readable if is_readable else self._expired
+        if not is_readable:
+            locations = list(locations)
+            self._note_spellings(locations)
+        wanted = np.unique(np.fromiter(map(_name_hash, locations), np.uint64))
+        firsts = np.searchsorted(self._names, wanted, "left")
+        for first, end in zip(firsts, np.searchsorted(self._names, wanted, "right"), strict=True):
+            marks[self._by_name[first:end]] = True
+
+    def _note_spellings(self, locations: Iterable[str]) -> None:
+        """Of what may be condemned at any age: a writer who sends it again names it as its root did."""
         for location in locations:
-            for form in own_forms(location, table):
-                at = self.hashes.index(location_hash(form))
-                if at is not None:
-                    marks[at] = True
+            named = location_hash(location)
+            if self.hashes.index(named) is None:
+                wanted = np.uint64(_name_hash(location))
+                first, end = (int(np.searchsorted(self._names, wanted, side)) for side in ("left", "right"))
+                for at in self._by_name[first:end].tolist():
+                    self._spelled.setdefault(at, set()).add(named)
 
     @property
     def is_referenced(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -99,16 +120,21 @@ class Inventory:
         """The hash of its location."""
         return self.hashes.packed[place * HASH_BYTES : (place + 1) * HASH_BYTES]
 
+    def hashes_of(self, place: int) -> set[bytes]:
+        """The hash of its location, and of what expired roots call it otherwise."""
+        return {self.hash_of(place), *self._spelled.get(place, ())}
+
     def holds(self, wanted: bytes) -> int | None:
         """Where an object is by its hash; `None`: it is not stored (any more)."""
         return self.hashes.index(wanted)
 
 
 class InventoryNotes:
-    """What is noted of objects as they are listed: those whose names are Rootline's own, 40 bytes or so each."""
+    """What is noted of objects as they are listed: those whose names are Rootline's own, 60 bytes or so each."""
 
     def __init__(self) -> None:
         self._packed: list[bytes] = []
+        self._names: list[int] = []
         self._facts: list[tuple[int, int, int]] = []
 
     def add(self, item: Stored) -> None:
@@ -116,11 +142,12 @@ class InventoryNotes:
         kind = own_kind(item.location)
         if kind is not None:
             self._packed.append(location_hash(item.location))
+            self._names.append(_name_hash(item.location))
             self._facts.append((_KINDS.index(kind), item.length, item.stored_ms))
 
     def inventory(self) -> Inventory:
         """All that was noted."""
-        return Inventory(self._packed, self._facts)
+        return Inventory(self._packed, self._names, self._facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +245,7 @@ def plan_sweep(
         return found
 
     now = chosen(header.horizon_ms - CLOCKS_APART_MS)
-    condemned = [inventory.hash_of(at) for at in now]
+    condemned = [one for at in now for one in inventory.hashes_of(at)]
     done = [is_done(page, inventory, has_exports=has_exports) for page in pages]
     replaces, named = _replaced(header.condemned, pages, done, condemned, horizon_ms, limits, store_ms)
     is_rising = horizon_ms > header.horizon_ms and bool(chosen(store_ms - limits.orphan_age_ms - CLOCKS_APART_MS))
@@ -257,9 +284,13 @@ def due_deletions(
 
     """
     referenced = inventory.is_referenced
+    until_ms = store_ms - limits.scan_retention_ms
+    settled = max(
+        [version for version, at in dated.items() if 0 <= version <= header.version and at <= until_ms] or [-1]
+    )
     due: set[int] = set()
     for number, (item, page) in enumerate(zip(header.condemned, pages, strict=True)):
-        if not is_due(item, dated.get(-1 - number), dated.get(item.since_version), limits, store_ms):
+        if not is_due(item, dated.get(-1 - number), dated.get(item.since_version), limits, store_ms, settled):
             continue
         for one in page.locations:
             at = inventory.holds(one)
@@ -269,11 +300,22 @@ def due_deletions(
 
 
 def is_due(
-    item: Condemned, page_stored_ms: int | None, root_stored_ms: int | None, limits: SweepLimits, store_ms: int
+    item: Condemned,
+    page_stored_ms: int | None,
+    root_stored_ms: int | None,
+    limits: SweepLimits,
+    store_ms: int,
+    settled: int = -1,
 ) -> bool:
-    """Whether the retention of a condemned page has passed, by every date that is known of its beginning."""
+    """Whether the retention of a condemned page has passed, by every date that is known of its beginning.
+
+    `settled`: the newest root that was stored a retention ago, by the store's own dates. If it names the page, or comes
+    after the one that first did, no other clock matters: one that was ahead would hold the deletion up for as long.
+    """
     if page_stored_ms is None:
         return False  # the inventory must show the page that says what goes
+    if item.since_version <= settled:
+        return True
     since_ms = max(item.since_ms, page_stored_ms, root_stored_ms or 0)
     return store_ms >= since_ms + limits.scan_retention_ms
 
@@ -301,10 +343,20 @@ def _replaced(
         parts = limits.orphan_age_ms // _DONE_PARTS if is_done_with else limits.scan_retention_ms // _PENDING_PARTS
         if is_done_with and item.since_ms <= horizon_ms:
             gone.append(item.page.digest)
-        elif fresh and item.since_ms // parts == store_ms // parts and len(named) + len(page.locations) < LOCATIONS_MAX:
+        elif (
+            fresh
+            and min(item.since_ms, store_ms) // parts == store_ms // parts
+            and len(named) + len(page.locations) < LOCATIONS_MAX
+        ):
             gone.append(item.page.digest)
             named += page.locations
     return tuple(gone), LocationHashes.of(named)
+
+
+def _name_hash(location: str) -> int:
+    """Of a location's last part, in lower case."""
+    name = location.rpartition("/")[2].lower()
+    return int.from_bytes(hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest(), "big")
 
 
 def locations_of(header: RootHeader) -> Iterator[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from rootline.ports.intent_log import VerdictSink
 from rootline.ports.parking import ParkedTable, ParkingLot
@@ -21,14 +21,21 @@ from rootline.schemas.root_header import PartitionOffset
 Partition = tuple[LogId, int]
 """One partition of one log."""
 
+ANY_TABLE: Final = TableName("*")
+"""In an answer that an earlier version held: it did not say of which table."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A rejection that no root records, of the record at `position`."""
+    """A rejection that no root records, of the record at `position`.
+
+    `table`: to which the record may have been given, so that it may be parked; `ANY_TABLE`: it is not known which.
+    """
 
     position: LogPosition
     code: str
     message: str
+    table: TableName | None = None
 
 
 @dataclass(frozen=True, slots=True)

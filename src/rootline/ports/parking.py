@@ -48,12 +48,18 @@ class ParkedTable:
 
 @dataclass(frozen=True, slots=True)
 class Lift:
-    """An operator's word: try this table again. `without_missing`: go on without the parked records that are gone."""
+    """An operator's word: try this table again. `without_missing`: go on without the parked records that are gone.
+
+    `first_offset`: of what the operator saw parked; the word to go on without records is not for what is parked later.
+    `None`: an earlier version asks, and does not say. `name`: its own, so that two that are asked are two.
+    """
 
     table: TableName
     log: LogId
     partition: int
     without_missing: bool = False
+    first_offset: int | None = None
+    name: str = ""
 
 
 class ParkingLot(Protocol):

@@ -21,6 +21,7 @@ class TaskKind(StrEnum):
 
     ROOT = "root"  # its own rows
     LEAVES = "leaves"  # and their manifest vectors
+    ROWS = "rows"  # how its data files and deletes hold them
     HISTORY = "history"  # what is no longer needed
 
 

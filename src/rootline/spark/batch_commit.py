@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +28,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.spark.connection import committing_lake
 from rootline.spark.file_sink import FilesWritten
+from rootline.spark.merged_write import MergedWrite
 from rootline.spark.options import OnRejected, SourceOptions
 
 _EVERY_ROW: Final = "true"
@@ -62,13 +63,15 @@ class WrittenBatch:
         return WrittenBatch(files, written[0].table_uuid, schema_id, writer_id, sequence)
 
 
-def commit_append(batch: WrittenBatch, definition: TableDefinition, options: SourceOptions) -> Verdict | None:
+def commit_append(
+    batch: WrittenBatch, definition: TableDefinition, options: SourceOptions, merged: MergedWrite | None = None
+) -> Verdict | None:
     """Publish one `append` and wait for its verdict; `None` when there are no files.
 
-    Many files go into leaves first; `definition` is what the files were written under.
+    Many files go into leaves first; `definition` is what the files were written under. `merged`: what it changes.
 
     Raises:
-        Invalid: the intent was rejected, and `onRejected` is `fail`.
+        Invalid: the intent was rejected, and `onRejected` is `fail`; `definition-changed`, the files cannot be used.
         OutcomeUnknown: no verdict came in time; Spark replays the batch, which commits once.
 
     """
@@ -76,42 +79,56 @@ def commit_append(batch: WrittenBatch, definition: TableDefinition, options: Sou
         return None
     with committing_lake(options) as lake:
         new = _carried(lake, batch, definition, options)
-        intent = Intent(
-            intent_id=str(uuid.uuid4()),
-            table=options.table,
-            table_uuid=batch.table_uuid,
-            kind=IntentKind.APPEND,
-            schema_id=batch.schema_id,
-            add_data_files=new.files,
-            add_manifests=new.leaves,
-        )
-        return _settled(_decided(lake, intent, batch, options.verdict_timeout_ms / 1000), options)
+
+        def planned() -> Intent:
+            plan = None if merged is None else merged.on_head(lake, options.table)
+            return Intent(
+                intent_id=str(uuid.uuid4()),
+                table=options.table,
+                table_uuid=batch.table_uuid,
+                kind=IntentKind.APPEND,
+                schema_id=batch.schema_id if plan is None else plan.definition.current_schema_id,
+                add_data_files=new.files,
+                add_manifests=new.leaves,
+                definition=None if plan is None else plan.changes,
+            )
+
+        return _decided_in_the_end(lake, planned, batch, options)
 
 
-def commit_overwrite(batch: WrittenBatch, definition: TableDefinition, options: SourceOptions) -> Verdict | None:
+def commit_overwrite(
+    batch: WrittenBatch, definition: TableDefinition, options: SourceOptions, merged: MergedWrite | None = None
+) -> Verdict | None:
     """Replace every live file by the batch's in one intent, planned again when the table changes meanwhile.
 
     Raises:
         Invalid, OutcomeUnknown: as `commit_append`.
 
     """
-    deadline_s = time.monotonic() + options.verdict_timeout_ms / 1000
-    replans = 0
     with committing_lake(options) as lake:
         new = _carried(lake, batch, definition, options)
-        while True:
-            intent = _overwrite(lake, batch, new, options)
-            if intent is None:
-                return None
-            verdict = _decided(lake, intent, batch, deadline_s - time.monotonic())
-            delay_s = None
-            if verdict.kind is VerdictKind.REJECTED:
-                error = Invalid(verdict.code or "", verdict.message or "")
-                delay_s = replan_delay_s(error, replans, 0.5, deadline_s - time.monotonic())
-            if delay_s is None:
-                return _settled(verdict, options)
-            replans += 1
-            time.sleep(delay_s)
+        return _decided_in_the_end(lake, lambda: _overwrite(lake, batch, new, options, merged), batch, options)
+
+
+def _decided_in_the_end(
+    lake: Lake, planned: Callable[[], Intent | None], batch: WrittenBatch, options: SourceOptions
+) -> Verdict | None:
+    """The verdict on what is planned, which is planned again when another change was first."""
+    deadline_s = time.monotonic() + options.verdict_timeout_ms / 1000
+    replans = 0
+    while True:
+        intent = planned()
+        if intent is None:
+            return None
+        verdict = _decided(lake, intent, batch, deadline_s - time.monotonic())
+        delay_s = None
+        if verdict.kind is VerdictKind.REJECTED:
+            error = Invalid(verdict.code or "", verdict.message or "")
+            delay_s = replan_delay_s(error, replans, 0.5, deadline_s - time.monotonic())
+        if delay_s is None:
+            return _settled(verdict, options)
+        replans += 1
+        time.sleep(delay_s)
 
 
 def _carried(lake: Lake, batch: WrittenBatch, definition: TableDefinition, options: SourceOptions) -> NewFiles:
@@ -119,7 +136,10 @@ def _carried(lake: Lake, batch: WrittenBatch, definition: TableDefinition, optio
     return lake.holder.run(lambda session: for_intent(session, options.table, definition, batch.files))
 
 
-def _overwrite(lake: Lake, batch: WrittenBatch, new: NewFiles, options: SourceOptions) -> Intent | None:
+def _overwrite(
+    lake: Lake, batch: WrittenBatch, new: NewFiles, options: SourceOptions, merged: MergedWrite | None
+) -> Intent | None:
+    changes = None if merged is None else merged.on_head(lake, options.table)
     plan = lake.holder.run(lambda session: plan_files(session, options.table))
     removed = tuple(RemovedFile(location=task.location, vector=seen_vector(task)) for task in plan.scan.tasks())
     if not removed and not batch.files:
@@ -130,7 +150,7 @@ def _overwrite(lake: Lake, batch: WrittenBatch, new: NewFiles, options: SourceOp
         table=options.table,
         table_uuid=batch.table_uuid,
         kind=IntentKind.OVERWRITE,
-        schema_id=batch.schema_id,
+        schema_id=batch.schema_id if changes is None else changes.definition.current_schema_id,
         read_version=plan.root.header.version,
         read_sequence_number=plan.sequence_number if is_serializable else None,
         isolation=options.isolation,
@@ -138,6 +158,7 @@ def _overwrite(lake: Lake, batch: WrittenBatch, new: NewFiles, options: SourceOp
         add_data_files=new.files,
         add_manifests=new.leaves,
         remove_files=removed,
+        definition=None if changes is None else changes.changes,
     )
 
 

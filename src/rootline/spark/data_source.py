@@ -21,7 +21,8 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.batch_reader import BatchReader, PushingReader
 from rootline.spark.connection import guest_lake
-from rootline.spark.options import PushFilters, SourceOptions, Use, parse_options
+from rootline.spark.merged_write import MergedWrite
+from rootline.spark.options import MergeSchema, PushFilters, SourceOptions, Use, parse_options
 from rootline.spark.spark_types import check_columns, spark_schema_of
 from rootline.spark.worker_python import use_this_python
 from rootline.spark.writers import BatchWriter, StreamWriter
@@ -36,10 +37,11 @@ _SESSION_SETTINGS: Final = {"warehouse": "spark.rootline.warehouse", "log": "spa
 
 @dataclass(frozen=True, slots=True)
 class TableAt:
-    """One version of a table, by its number, and the definition it is read by."""
+    """One version of a table, by its number, and the definition it is read by; `digest` is of that object."""
 
     version: int
     definition: bytes
+    digest: bytes
 
 
 class RootlineDataSource(DataSource):
@@ -63,7 +65,9 @@ class RootlineDataSource(DataSource):
 
         async def operation(session: Session) -> TableAt:
             root = await read_root_at(session.store, options.table, options.point)
-            return TableAt(root.header.version, (await read_definition(session.store, root.header)).to_json())
+            header = root.header
+            definition = (await read_definition(session.store, header)).to_json()
+            return TableAt(header.version, definition, header.definition.digest)
 
         return guest_lake(options).holder.run(operation)
 
@@ -96,13 +100,21 @@ class RootlineDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A batch write; `overwrite` replaces all rows."""
-        return BatchWriter(self._options.checked_for(Use.BATCH_WRITE), self._table.definition, overwrite)
+        options = self._options.checked_for(Use.BATCH_WRITE)
+        return BatchWriter(options, self._table.definition, overwrite, self._merged(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """A streaming write in append mode."""
         if overwrite:
             raise Invalid("setting-invalid", "output mode 'complete' is not supported; use 'append'")
-        return StreamWriter(self._options.checked_for(Use.STREAM_WRITE), self._table.definition)
+        options = self._options.checked_for(Use.STREAM_WRITE)
+        return StreamWriter(options, self._table.definition, self._merged(schema))
+
+    def _merged(self, schema: StructType) -> MergedWrite | None:
+        """What a write with `mergeSchema` changes of the table."""
+        if self._options.merge_schema is MergeSchema.OFF:
+            return None
+        return MergedWrite.planned(self._options.table, schema, self._table.definition, self._table.digest)
 
 
 def register(spark: SparkSession) -> None:

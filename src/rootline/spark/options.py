@@ -30,6 +30,7 @@ _WRITING: Final = (
     "onRejected",
     "isolationLevel",
     "targetFileSizeBytes",
+    "mergeSchema",
     "checkpointLocation",
 )
 _KNOWN: Final = (*_EVERYWHERE, *_READING, *_WRITING)
@@ -45,6 +46,13 @@ class OnRejected(StrEnum):
 
 class PushFilters(StrEnum):
     """Whether Spark may push its filters down to a read; `docs/spark.md` says why the default is no."""
+
+    ON = "true"
+    OFF = "false"
+
+
+class MergeSchema(StrEnum):
+    """Whether a write adds the columns that the table lacks."""
 
     ON = "true"
     OFF = "false"
@@ -76,6 +84,7 @@ class SourceOptions:
     on_rejected: OnRejected = OnRejected.FAIL
     isolation: Isolation = Isolation.SERIALIZABLE
     target_file_size_bytes: int = DEFAULT_TARGET_BYTES
+    merge_schema: MergeSchema = MergeSchema.OFF
 
     def checked_for(self, use: Use) -> SourceOptions:
         """The same options, if they fit.
@@ -131,6 +140,7 @@ def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | Non
         on_rejected=_chosen(found, "onRejected", OnRejected.FAIL),
         isolation=_chosen(found, "isolationLevel", Isolation.SERIALIZABLE),
         target_file_size_bytes=_size(found, "targetFileSizeBytes", DEFAULT_TARGET_BYTES),
+        merge_schema=_chosen(found, "mergeSchema", MergeSchema.OFF),
     )
 
 

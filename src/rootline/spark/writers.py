@@ -18,6 +18,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.batch_commit import WrittenBatch, commit_append, commit_overwrite
 from rootline.spark.file_sink import FilesWritten, write_task
+from rootline.spark.merged_write import MergedWrite
 from rootline.spark.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -30,10 +31,13 @@ Messages = Sequence[WriterCommitMessage | None]
 class BatchWriter(DataSourceArrowWriter):
     """`df.write.format("rootline").mode("append" | "overwrite").save("namespace.table")`."""
 
-    def __init__(self, options: SourceOptions, definition: bytes, overwrite: bool) -> None:
+    def __init__(
+        self, options: SourceOptions, definition: bytes, overwrite: bool, merged: MergedWrite | None = None
+    ) -> None:
         self._options = options
-        self._definition = definition
+        self._definition = definition if merged is None else merged.definition
         self._overwrite = overwrite
+        self._merged = merged
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """On an executor: write files."""
@@ -45,9 +49,9 @@ class BatchWriter(DataSourceArrowWriter):
         nothing = FilesWritten((), definition.table_uuid, definition.current_schema_id)
         batch = WrittenBatch.of([nothing, *_written(messages)], options.writer_id, options.writer_sequence)
         if self._overwrite:
-            commit_overwrite(batch, definition, options)
+            commit_overwrite(batch, definition, options, self._merged)
         else:
-            commit_append(batch, definition, options)
+            commit_append(batch, definition, options, self._merged)
 
     def abort(self, messages: Messages) -> None:
         """Do nothing: files that no intent names are orphans for the sweep."""
@@ -56,9 +60,10 @@ class BatchWriter(DataSourceArrowWriter):
 class StreamWriter(DataSourceStreamArrowWriter):
     """`df.writeStream.format("rootline").option("checkpointLocation", …).start("namespace.table")`."""
 
-    def __init__(self, options: SourceOptions, definition: bytes) -> None:
+    def __init__(self, options: SourceOptions, definition: bytes, merged: MergedWrite | None = None) -> None:
         self._options = options
-        self._definition = definition
+        self._definition = definition if merged is None else merged.definition
+        self._merged = merged
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """On an executor: write files."""
@@ -69,7 +74,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         written = [message for message in _written(messages) if message.files]
         if written:
             batch = WrittenBatch.of(written, self._writer_id(written), batchId)
-            commit_append(batch, TableDefinition.from_json(self._definition), self._options)
+            commit_append(batch, TableDefinition.from_json(self._definition), self._options, self._merged)
 
     def abort(self, messages: Messages, batchId: int) -> None:
         """Do nothing: the intent may have been published already, and its files with it."""

@@ -17,7 +17,8 @@ import rootline
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle
-from rootline.workers.by_hand import BY_HAND, maintain
+from rootline.client.write.data_file_writer import write_rewritten_files
+from rootline.workers.by_hand import BY_HAND, Rights, maintain
 from rootline.workers.kinds import MaintenanceKind
 from tests.catalog.iceberg_tables import FolderCatalog, rows_of
 
@@ -82,7 +83,9 @@ class Story:
 
     def after(self, lake: Lake, table: TableHandle, kept: dict[int, Model]) -> None:
         """A step of ours."""
-        match self.random.choice(["append", "delete", "delete", "overwrite", "rewrite", "flush", "compact", "restore"]):
+        match self.random.choice(
+            ["append", "delete", "delete", "overwrite", "rewrite", "flush", "compact", "compact-data", "restore"]
+        ):
             case "append":
                 table.append(self.rows())
             case "delete":
@@ -95,7 +98,7 @@ class Story:
                 table.overwrite(self.rows(), where=where)
             case "rewrite":
                 table.rewrite()
-            case "flush" | "compact" as what:
+            case "flush" | "compact" | "compact-data" as what:
                 _maintain(lake, table, BY_HAND[what])
             case "restore":
                 version = self.random.choice(list(kept))
@@ -116,7 +119,8 @@ def _toggle(table: Table) -> None:
 
 def _maintain(lake: Lake, table: TableHandle, what: MaintenanceKind) -> None:
     async def operation(session: Session) -> None:
-        await maintain(session.store, session.log, session.environment, table.name, what, dry_run=False)
+        rights = Rights(write_rows=write_rewritten_files)
+        await maintain(session.store, session.log, session.environment, table.name, what, dry_run=False, rights=rights)
 
     lake.holder.run(operation)
 

@@ -136,6 +136,7 @@ def test_the_label_the_numbers_and_the_properties_are_right(told: ExportedLake, 
         "write.format.default": "orc",
         "gc.enabled": "false",
         "rootline.expire": "true",
+        "rootline.sweep": "true",
         "rootline.table": "demo.flights",
         "rootline.version": str(head.version),
     }

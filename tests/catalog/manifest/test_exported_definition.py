@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
-from pyiceberg.types import NestedField, StringType
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from rootline.catalog.manifest.exported_definition import ExportedDefinition
 from rootline.catalog.manifest.format_version import FormatVersion
@@ -23,6 +23,7 @@ from tests.catalog.exported_tables import (
     nanosecond_schema,
     schema_with_defaults,
 )
+from tests.tree.tables import DEFINITION
 
 BOTH = pytest.mark.parametrize("version", list(FormatVersion))
 
@@ -191,15 +192,32 @@ def test_a_table_without_orders_or_partitions_has_the_unsorted_order_and_ids_to_
     assert found.sort_order().order_id == 0
 
 
-def test_the_digest_of_what_manifests_take_changes_with_the_schema_and_not_with_properties() -> None:
+def test_the_digest_of_what_manifests_take_changes_with_types_and_not_with_properties_or_later_columns() -> None:
     exported = ExportedDefinition.of(definition(), FormatVersion.V2)
     same = ExportedDefinition.of(definition(properties={"other": "x"}), FormatVersion.V2)
     of_v3 = ExportedDefinition.of(definition(), FormatVersion.V3)
-    wider = Schema(*COLUMNS, NestedField(17, "more", StringType()), schema_id=1)
-    evolved = ExportedDefinition.of(definition(schemas=(SCHEMA, wider), current_schema_id=1), FormatVersion.V2)
-    assert exported.manifest_inputs(1) == same.manifest_inputs(1)
-    assert len({one.manifest_inputs(1) for one in (exported, of_v3, evolved)}) == 3
+    assert exported.manifest_inputs(1) == same.manifest_inputs(1) != of_v3.manifest_inputs(1)
     assert exported.manifest_inputs(1) != exported.manifest_inputs(2)
+
+    def after(*schemas: Schema) -> bytes:
+        table = definition(schemas=(SCHEMA, *schemas), current_schema_id=schemas[-1].schema_id)
+        return ExportedDefinition.of(table, FormatVersion.V2).manifest_inputs(1)
+
+    more = Schema(*COLUMNS, NestedField(17, "more", IntegerType()), schema_id=1)
+    wider = Schema(*COLUMNS, NestedField(17, "more", LongType()), schema_id=2)
+    assert after(more) == exported.manifest_inputs(1), "no manifest that is there has the new column"
+    assert after(more, wider) not in (after(more), after(wider)), "some have, with bounds of the narrower type"
+    assert after(wider) == exported.manifest_inputs(1)
+
+
+def test_exports_of_tables_that_never_changed_keep_the_names_that_they_have() -> None:
+    digests = {
+        FormatVersion.V2: ("7ca4440568a79902", "08969508c5cf8284", "f6468cff3204a6e1"),
+        FormatVersion.V3: ("49b52b380a9b84d3", "1ca179a82dffe142", "e5c2172834c69e1f"),
+    }
+    for format_version, wanted in digests.items():
+        exported = ExportedDefinition.of(DEFINITION, format_version)
+        assert tuple(exported.manifest_inputs(spec_id).hex()[:16] for spec_id in range(3)) == wanted
 
 
 def test_a_spec_that_the_table_never_had_is_named() -> None:

@@ -70,7 +70,8 @@ async def test_roots_are_read_once_to_tell_tables_from_views() -> None:
         assert await directory.tables("a") == ["b", "c"]
         store.calls.clear()
         assert (await directory.namespaces(), await directory.tables("a")) == (["a", "d"], ["b", "c"])
-        assert "get" not in [operation for operation, _ in store.calls]
+        # the warehouse and a table of each namespace; then the namespace and each table of it, which may be dropped
+        assert [operation for operation, _ in store.calls] == ["folders", "list", "list", "folders", "list", "list"]
 
 
 async def test_a_table_that_is_there_costs_one_request_to_confirm_and_one_to_load_again() -> None:

@@ -102,6 +102,7 @@ def test_a_dict_may_nest_and_say_not_null() -> None:
         ("id long", "is a str"),
         ([("id", "long")], "is a list"),
         ({"id": "longish"}, "column id: 'longish': there is no type 'longish'; write string"),
+        ({"id": "decimal(50,2)"}, r"column id: 'decimal\(50,2\)': .*precision must be between 1 and 38"),
         ({"id": [1, 2]}, r"column id: \[1, 2\] is no type"),
         ({"id": ["long", "int"]}, "column id: .* is no type"),
         ({"id": 5}, "column id: 5 is no type"),

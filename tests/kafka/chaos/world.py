@@ -40,6 +40,12 @@ TABLES = tuple(f"chaos.t{number}" for number in range(6))
 SESSION_S = 6.0
 DRAIN_S = 90.0
 _SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("k", pa.int32())])
+_PROPERTIES = {
+    "rootline.flush.data-files": "30",
+    "rootline.expire.every-commits": "5",
+    "rootline.expire.all-versions": "5",
+    "rootline.sweep.interval-s": "2",
+}
 _SETTINGS = {
     "ROOTLINE_COORDINATOR__REQUEST_TIMEOUT_S": "3",
     "ROOTLINE_COORDINATOR__RETRY_DELAY_MS_MAX": "500",
@@ -135,7 +141,8 @@ class _World:
             words = ("coordinator", "--http-port", "0")
             processes.append(RootlineProcess(name, words, environment, folder))
         self._coordinators, self._extra = processes[:COORDINATORS], processes[-1]
-        self._worker = RootlineProcess("worker", ("worker",), self._lake.environment(), folder)
+        maintaining = {**self._lake.environment(), "ROOTLINE_WORKER__SWEEP_DELAY_S": "1"}
+        self._worker = RootlineProcess("worker", ("worker",), maintaining, folder)
         around.enter_context(ending(*processes, self._worker))
         self._writing = [self._lake.client(), self._lake.through(kafka=shaky).client()]
         self._store = self._lake.store()
@@ -162,7 +169,7 @@ class _World:
             process.start()
         lake: Lake = self._writing[0]
         for table in TABLES:
-            lake.create_table(table, _SCHEMA, properties={"rootline.flush.data-files": "30"})
+            lake.create_table(table, _SCHEMA, properties=_PROPERTIES)
         self._tell(f"{len(TABLES)} tables made")
 
     async def write_under_faults(self) -> None:
@@ -232,6 +239,7 @@ class _World:
             "published again": ledger.sent_again,
             "publish unknown": ledger.unknown,
             "live files": sum(live),
+            "expiries": self._logged("expiry committed"),
             "samples": self._watch.samples,
         }
         return Summary(dict(self._faults.counts), facts)
@@ -259,7 +267,7 @@ class _World:
         )
 
     def _logged(self, event: str) -> int:
-        processes = (*self._coordinators, self._extra)
+        processes = (*self._coordinators, self._extra, self._worker)
         return sum(line.get("event") == event for process in processes for line in process.lines())
 
     async def _asked_puts(self) -> tuple[int, int]:

@@ -18,7 +18,10 @@ from rootline.tree.draft.batch import Record
 from tests.tree.kept_pages import expire
 from tests.tree.planned_intents import intent_of, location
 from tests.tree.range_changes import check_every_range
-from tests.tree.reference_model import Outcome, Plan, PlannedVector, ReferenceTable
+from tests.tree.reference_conversions import conversion_of
+from tests.tree.reference_model import Outcome, ReferenceTable
+from tests.tree.reference_plan import Plan, PlannedVector
+from tests.tree.shown_rows import shown_rows
 from tests.tree.tables import Lake, new_lake
 
 CARRIERS = ("AA", "UA", None)
@@ -61,6 +64,8 @@ draws = st.builds(
             IntentKind.EXPIRE,
             IntentKind.REWRITE,
             IntentKind.REWRITE,
+            IntentKind.CONVERT_EQUALITY_DELETES,
+            IntentKind.CONVERT_EQUALITY_DELETES,
         ]
     ),
     lag=st.integers(0, 3),
@@ -77,7 +82,14 @@ draws = st.builds(
 late_readers = st.builds(
     Draw,
     kind=st.sampled_from(
-        [IntentKind.APPEND, IntentKind.REMOVE, IntentKind.OVERWRITE, IntentKind.ROW_DELTA, IntentKind.REWRITE]
+        [
+            IntentKind.APPEND,
+            IntentKind.REMOVE,
+            IntentKind.OVERWRITE,
+            IntentKind.ROW_DELTA,
+            IntentKind.REWRITE,
+            IntentKind.CONVERT_EQUALITY_DELETES,
+        ]
     ),
     lag=st.integers(0, 3),
     picks=st.lists(st.integers(0, 11), min_size=6, max_size=6).map(tuple),
@@ -117,6 +129,8 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
         return replace(plan, serializable=None, keeps=keeps)
     if draw.kind is IntentKind.COMPACT_LEAVES:
         return _compaction(draw, view, replace(plan, serializable=None))
+    if draw.kind is IntentKind.CONVERT_EQUALITY_DELETES:
+        return conversion_of(picks, draw.flag, view, replace(plan, serializable=None))
     if not chosen:
         return None
     if draw.kind is IntentKind.REMOVE:
@@ -228,7 +242,7 @@ class Trial:
             plan is not None and plan.adds and plan.writer is not None and plan.kind is not IntentKind.REWRITE
         ):  # without one, a leaf cannot come back
             plan = replace(plan, adds_in_leaf=draw.leaf)
-        if plan is not None and plan.vectors and plan.writer is not None:
+        if plan is not None and plan.vectors and plan.writer is not None and not plan.converts:
             plan = replace(plan, vectors_in_leaf=draw.leaf)
         if plan is not None:
             self.waiting.append((plan, at))
@@ -246,6 +260,7 @@ class Trial:
     def close_batch(self) -> None:
         if not self.waiting:
             return
+        began, restores = len(self.single.states), any(plan.kind is IntentKind.RESTORE for plan, _ in self.waiting)
         expected = [self.model.apply(plan, self.views[at][0]) for plan, at in self.waiting]
         together = self.batched.put_records(
             [self._record(self.batched, plan, self.views[at][1]) for plan, at in self.waiting]
@@ -263,6 +278,8 @@ class Trial:
         assert self.batched.head.header.tags == {name: version for name, (_, version, _) in tags}
         assert self.single.head.header.tags == {name: version for name, (_, _, version) in tags}
         assert ranked(self.batched) == ranked(self.single)
+        if not restores:  # what comes back again is in no change of a batch, and in one of its intents'
+            assert shown_rows(self.batched, len(self.batched.states) - 1) == shown_rows(self.single, began)
         self.remember()
 
     def _record(self, lake: Lake, plan: Plan, at: int) -> Record:

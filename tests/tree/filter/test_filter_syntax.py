@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
+from pyiceberg.expressions import EqualTo
 from pyiceberg.expressions.parser import parse
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -17,6 +20,7 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimestampType,
 )
 
 from rootline.schemas.errors import Invalid
@@ -148,6 +152,23 @@ def test_what_cannot_be_read_is_shown_where_it_is(text: str, reason: str) -> Non
     assert len(caught.value.message) < 500
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("dt > 5", r"column dt is a date, and 5 is a number: write a text, as in '2024-01-31'"),
+        ("dt in (20240101)", "and 20240101 is a number"),
+        ("s > 5", "column s is a string, and 5 is none: write it in single quotes, '5'"),
+        ('s = "abc"', r"there is no column 'abc'; .* a text is written in single quotes"),
+    ],
+)
+def test_a_literal_of_another_kind_is_refused_with_the_way_to_write_it(text: str, reason: str) -> None:
+    """A number for a date would count days, and match nothing of what its writer means."""
+    with pytest.raises(Invalid, match=reason) as caught:
+        bind_filter(text, SCHEMA)
+    assert caught.value.code == "filter-invalid"
+    assert "Literal" not in caught.value.message
+
+
 def test_a_place_far_into_the_text_is_shown_with_its_neighbours_only() -> None:
     with pytest.raises(Invalid, match=r"at character 9008: ….*i +\+ <-- here 1 = 2 or .*…; write") as caught:
         bound("i = 1 or " * 1000 + "  i    + 1 = 2" + " or i = 1" * 1000)
@@ -226,3 +247,12 @@ FILTERS = st.recursive(
 @given(FILTERS)
 def test_what_pyiceberg_reads_means_the_same_here(text: str) -> None:
     assert bind_filter(text, SCHEMA).condition == bind_filter(parse(text), SCHEMA).condition
+
+
+def test_an_expression_may_hold_a_date_or_a_moment_as_python_has_it() -> None:
+    day, moment = datetime.date(2024, 1, 31), datetime.datetime(2024, 1, 31, 12, 30)
+    bind_filter(EqualTo("dt", day), SCHEMA)
+    with_moment = Schema(NestedField(1, "ts", TimestampType()))
+    bind_filter(EqualTo("ts", moment), with_moment)
+    with pytest.raises(Invalid, match="is a number: write a text, as in '2024-01-31'"):
+        bind_filter(EqualTo("ts", 1_704_067_200_000_000), with_moment)

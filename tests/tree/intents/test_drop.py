@@ -19,7 +19,7 @@ from rootline.tree.commit.answers import answer
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.header_limits import HeaderLimits
 from rootline.tree.state.name_state import check_is_table
-from tests.tree.tables import DEFINITION, LOG, TABLE, TABLE_UUID, Lake, append, create, drop, intent, removed
+from tests.tree.tables import DEFINITION, LOG, TABLE, TABLE_UUID, Lake, append, create, intent, removed
 
 SECOND = uuid.UUID("4f3c3a52-0000-4000-8000-000000000002")
 THIRD = uuid.UUID("4f3c3a52-0000-4000-8000-000000000003")
@@ -28,6 +28,10 @@ THIRD = uuid.UUID("4f3c3a52-0000-4000-8000-000000000003")
 def another(table_uuid: uuid.UUID = SECOND, intent_id: str | None = None, **more: object) -> Intent:
     text = replace(DEFINITION, table_uuid=table_uuid).to_json().decode()
     return create(intent_id or f"create-{table_uuid.int % 10}", text, **more)
+
+
+def drop(intent_id: str = "drop", **more: object) -> Intent:
+    return intent(IntentKind.DROP, intent_id, **{"table_uuid": TABLE_UUID, **more})
 
 
 def purge(intent_id: str = "purge", **more: object) -> Intent:
@@ -186,6 +190,16 @@ def test_a_dropped_table_comes_back_as_it_was_under_its_uuid() -> None:
 
 def live_of(state: object) -> set[str]:
     return {found.entry.location for found in state.live.entries()}  # type: ignore[attr-defined]
+
+
+def test_a_table_is_brought_back_and_written_to_in_one_batch() -> None:
+    lake = lake_with(append("a"), drop())
+    gone = intent(IntentKind.REMOVE, "r", remove_files=[removed("data/a.parquet")], table_uuid=TABLE_UUID)
+    more = [append(name, table_uuid=TABLE_UUID) for name in ("b", "c")]
+    assert codes(lake.put(undrop(2), *more, gone, drop("again"))) == [None] * 5
+    assert [state.header.is_tombstone for state in lake.states[-2:]] == [False, True]
+    assert live(lake) == {"data/b.parquet", "data/c.parquet"}
+    assert state_violations(lake.head) == []
 
 
 def test_only_the_version_of_the_drop_brings_a_table_back() -> None:

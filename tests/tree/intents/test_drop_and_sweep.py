@@ -7,9 +7,9 @@ from rootline.schemas.bytes.root.location_hashes import location_hash
 from rootline.schemas.intent import IntentKind, VersionReference
 from rootline.schemas.verdict import Verdict
 from rootline.tree.check.state_rules import state_violations
-from tests.tree.intents.test_drop import SECOND, another, purge
+from tests.tree.intents.test_drop import SECOND, another, drop, purge
 from tests.tree.sweeps import SweptLake, swept_lake
-from tests.tree.tables import TABLE_UUID, append, drop, intent
+from tests.tree.tables import TABLE_UUID, append, intent
 
 
 def codes(verdicts: list[Verdict]) -> list[str | None]:

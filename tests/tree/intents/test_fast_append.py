@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.content_entry import FileFormat
-from rootline.schemas.intent import DataFile, Intent, Isolation
+from rootline.schemas.intent import DataFile, Intent, IntentKind, Isolation
 from rootline.schemas.statistics import FieldStatistics
+from rootline.schemas.table_definition import SortField
 from rootline.tree.draft import root_room
 from rootline.tree.draft.batch import FetchedObjects
 from rootline.tree.draft.change import Change
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.root_room import check_room
+from rootline.tree.evolution.changes import DefinitionChanges, order_changes
 from rootline.tree.intents.append import append as general_append
 from rootline.tree.intents.fast_append import fast_append_row
 from tests.tree.tables import (
@@ -33,6 +35,7 @@ from tests.tree.tables import (
     append,
     codes,
     data_file,
+    intent,
     new_lake,
     stats,
 )
@@ -52,6 +55,15 @@ def encoded(items: dict[int, FieldStatistics]) -> bytes:
 
 
 BASE = new_lake(append("before"), append("before2", data_file("taken")))
+BASE.put(
+    intent(
+        IntentKind.ALTER,
+        "order",
+        definition=DefinitionChanges(
+            BASE.head.header.definition.digest, tuple(order_changes([SortField(ID)]))
+        ).to_json(),
+    )
+)
 LOCATIONS = ("data/a.parquet", "data/b.parquet", "data/taken.parquet", "metadata/a", "../a", "data/ä", "data/%2e", "/a")
 STATISTICS = (
     encoded(stats(range(10), "UA")),
@@ -77,7 +89,7 @@ FILES = st.builds(
     partition_spec_id=st.sampled_from((0, 0, 0, UNPARTITIONED, BY_BUCKET, 9)),
     record_count=st.sampled_from((10, 10, 10, 9, 2**63 - 1)),
     file_size_in_bytes=st.sampled_from((1_000, 1_000, 1_000, 2**63 - 1)),
-    sort_order_id=st.sampled_from((None, None, 0, 7)),
+    sort_order_id=st.sampled_from((None, None, 0, 1, 7)),
     split_offsets=st.sampled_from((None, (4,))),
     key_metadata=st.sampled_from((None, b"\x00")),
 )
@@ -128,7 +140,9 @@ def test_a_row_that_there_is_is_the_one_of_the_general_way(intent: Intent) -> No
         assert change == Change(change.effect, (row,))
 
 
-@pytest.mark.parametrize("changes", [{}, {"split_offsets": (4,)}, {"sort_order_id": 0}, {"key_metadata": b"k"}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"split_offsets": (4,)}, {"sort_order_id": 0}, {"sort_order_id": 1}, {"key_metadata": b"k"}]
+)
 def test_what_writers_send_has_its_row_at_a_glance(changes: dict[str, Any]) -> None:
     draft = Draft.on(with_codec(BASE, at_a_glance=True).head)
     assert (

@@ -300,7 +300,7 @@ def test_what_cannot_be_read_rejects_the_restore_and_nothing_else() -> None:
         (absent_root, "absent"),
         (absent_leaf, "leaf"),
         (FetchedObjects(roots={version: other_uuid}), "another table"),
-        (FetchedObjects(roots={version: other_definition}), "another definition"),
+        (FetchedObjects(roots={version: other_definition}, definitions={reference: None}), "its definition"),
     ):
         stamp = Stamp(lake.head.header.commit_id, "c", lake.now_ms + 10)
         found = apply_batch(lake.head, TABLE, lake.records([restore(2), append("x")]), fetched, stamp)

@@ -33,6 +33,7 @@ from rootline.adapters.kafka.clients import (
 )
 from rootline.adapters.kafka.frontier.answers import AnswerRecord
 from rootline.adapters.kafka.frontier.keeper import FrontierKeeper
+from rootline.adapters.kafka.frontier.names_found_again import with_names_found_again
 from rootline.adapters.kafka.frontier.records import Recorded, read_frontiers
 from rootline.adapters.kafka.frontier.take_over import assigned_with, take_over
 from rootline.adapters.kafka.group_offsets import group_memory, membership_of, write_bookmark
@@ -308,6 +309,7 @@ class KafkaMembership:
             for at in partitions
         ]
         starts = starts_of(self._topic, log, memory.bookmark, facts)
+        recorded = await with_names_found_again(self._settings, log, recorded, facts)
         if memory.bookmark != log:
             await write_bookmark(self._settings, consumer, log, generation=self.generation)
         poison_candidates = poison_candidates_of(facts)

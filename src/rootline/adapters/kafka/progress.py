@@ -173,7 +173,8 @@ class AnswerHolder:
         for at, added in more.items():
             place = membership.places[at]
             assert place.held is not None
-            changed[at] = place.held.with_more(added, start=_answers_from(place))
+            parked = () if place.parked is None else tuple(place.parked.tables.values())
+            changed[at] = place.held.with_more(added, start=place.committed, parked=parked)
         over = [at for at, record in changed.items() if not _has_room(membership.places[at], record)]
         for at in over:
             self._full[at] = (membership.places[at], membership.places[at].committed)
@@ -194,12 +195,6 @@ class AnswerHolder:
         for at, record in changed.items():
             membership.places[at].held = record
         return True
-
-
-def _answers_from(place: Place) -> int:
-    """The offset from which answers are still needed: what is parked lies below the committed one."""
-    parked = None if place.parked is None else place.parked.answers_from
-    return place.committed if parked is None else min(place.committed, parked)
 
 
 def _has_room(place: Place, record: AnswerRecord) -> bool:

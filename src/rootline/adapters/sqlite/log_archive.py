@@ -62,3 +62,20 @@ class SqliteLogArchive:
     async def close(self) -> None:
         """Close the file."""
         self._reader.close()
+
+
+def confirmed_in(folder: Path, table: str) -> int | None:
+    """The highest version of `table` that a verdict in this log ever named; `None`: there is no log, or none named it.
+
+    Raises:
+        Unavailable: `log-unavailable`. Corrupt: `log-corrupt`.
+
+    """
+    path = folder.absolute() / FILE_NAME
+    if not path.is_file():
+        return None
+    reader = LogReader(path)
+    try:
+        return reader.confirmed_version(table)
+    finally:
+        reader.close()

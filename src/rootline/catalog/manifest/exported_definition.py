@@ -53,8 +53,8 @@ from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.schemas.errors import Invalid
 from rootline.schemas.expression_types import Function
 from rootline.schemas.table_definition import PartitionSpec, SortField, SortOrder, TableDefinition, TrackedField
+from rootline.tree.evolution.partition_fields import FIRST_PARTITION_FIELD, partition_field_ids
 
-_FIRST_PARTITION_FIELD: Final = 1000
 _UNSORTED: Final = 0
 _NAMED_AS_COLUMN: Final = ("identity", "void")
 """Transforms whose partition field may have its column's name."""
@@ -127,9 +127,21 @@ class ExportedDefinition:
         self.definition.spec_by_id(spec_id)
         return self._fields_by_spec[spec_id]
 
-    def schema_json(self) -> dict[str, Any]:
-        """The current schema."""
-        return self._schema_json(self.definition.schema)
+    def schema_of_manifests(self, spec_id: int) -> Schema:
+        """The schema that manifests of a spec state: the first one in which all columns have the types of now.
+
+        Columns that come, go or change their names later do not change it, and so no manifest is written again.
+        """
+        needed = {field.source_id for field in self.fields(spec_id)}
+        for schema in self.definition.schemas:
+            there = self._primitives[schema.schema_id]
+            if needed <= there.keys() and all(self._has_type(field_id, kind) for field_id, kind in there.items()):
+                return schema
+        return self.definition.schema
+
+    def schema_json(self, spec_id: int) -> dict[str, Any]:
+        """`schema_of_manifests` as manifests state it."""
+        return self._schema_json(self.schema_of_manifests(spec_id))
 
     def spec_json(self, spec_id: int) -> list[dict[str, Any]]:
         """The fields of a spec, as manifests and metadata state them."""
@@ -154,7 +166,7 @@ class ExportedDefinition:
                 {"spec-id": spec.spec_id, "fields": self.spec_json(spec.spec_id)} for spec in definition.partition_specs
             ],
             "default-spec-id": definition.default_spec_id,
-            "last-partition-id": max(self._field_ids.values(), default=_FIRST_PARTITION_FIELD - 1),
+            "last-partition-id": max(self._field_ids.values(), default=FIRST_PARTITION_FIELD - 1),
             "sort-orders": [
                 {"order-id": order_id, "fields": [_sort_json(field) for field in fields]}
                 for order_id, fields in self._orders.items()
@@ -165,16 +177,40 @@ class ExportedDefinition:
 
     def manifest_inputs(self, spec_id: int) -> bytes:
         """A digest of all that manifests of a spec take from the definition; it goes into their names."""
+        there = self._primitives[self.schema_of_manifests(spec_id).schema_id]
+        later = [field for field in self.columns if field.tracked_id not in there]
         said = [
             int(self.format_version),
-            self.schema_json(),
+            self.schema_json(spec_id),
             spec_id,
             self.spec_json(spec_id),
-            [(field.tracked_id, str(field.type)) for field in self.columns],
+            [(field.tracked_id, str(field.type)) for field in self.columns if field.tracked_id in there],
             [(field.tracked_id, str(field.result_type)) for field in self.fields(spec_id)],
-            sorted(self._orders),
+            [_UNSORTED, *sorted(-order.order_id for order in self.definition.sort_orders if self._is_hidden(order))],
         ]
+        widened = [(field.tracked_id, str(field.type)) for field in later if self._was_narrower(field)]
+        if widened:  # what was written before they became wider has other bounds of them
+            said.append(widened)
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).digest()
+
+    @cached_property
+    def _primitives(self) -> Mapping[int, Mapping[int, PrimitiveType]]:
+        """Schema id → column id → type, of columns whose statistics manifests carry."""
+        columns = {field.tracked_id for field in self.columns}
+        found: dict[int, dict[int, PrimitiveType]] = {}
+        for schema in self.definition.schemas:
+            kinds = ((field.field_id, field.field_type) for _, field in _fields_of(schema.as_struct()))
+            found[schema.schema_id] = {
+                field_id: kind for field_id, kind in kinds if field_id in columns and isinstance(kind, PrimitiveType)
+            }
+        return found
+
+    def _has_type(self, field_id: int, kind: PrimitiveType) -> bool:
+        return self.definition.tracked_by_id[field_id].type == kind
+
+    def _was_narrower(self, column: TrackedField) -> bool:
+        kinds = (there.get(column.tracked_id) for there in self._primitives.values())
+        return any(kind is not None and kind != column.type for kind in kinds)
 
     def _schema_json(self, schema: Schema) -> dict[str, Any]:
         body: dict[str, Any] = json.loads(schema.model_dump_json())
@@ -186,6 +222,9 @@ class ExportedDefinition:
         orders = {order.order_id: tuple(self._sort_fields(order)) for order in self.definition.sort_orders}
         sorted_by = {order_id: fields for order_id, fields in orders.items() if fields and order_id != _UNSORTED}
         return {_UNSORTED: (), **sorted_by}
+
+    def _is_hidden(self, order: SortOrder) -> bool:
+        return order.order_id not in self._orders
 
     def _sort_fields(self, order: SortOrder) -> Iterator[SortField]:
         for field in order.fields:
@@ -246,25 +285,7 @@ class ExportedDefinition:
     @cached_property
     def _field_ids(self) -> Mapping[tuple[int, int], int]:
         """(spec id, position of the member in it) → partition field id."""
-        used = {field_id for spec in self.definition.partition_specs for field_id in spec.field_ids}
-        used |= {one.partition_field_id for one in self.definition.expressions if one.partition_field_id is not None}
-        following = _FIRST_PARTITION_FIELD
-        by_member: dict[tuple[tuple[int, ...], str], int] = {}
-        found: dict[tuple[int, int], int] = {}
-        for spec in sorted(self.definition.partition_specs, key=lambda one: one.spec_id):
-            for place, member in enumerate(_members_of(spec, self.definition)):
-                expression = self.definition.expressions_by_id.get(member.tracked_id)
-                field_id = spec.field_ids[place] if spec.field_ids else None
-                if field_id is None and expression is not None:
-                    field_id = expression.partition_field_id
-                if field_id is None:
-                    field_id = by_member.get((member.source_ids, member.transform))
-                while field_id is None:
-                    field_id, following = (None if following in used else following), following + 1
-                by_member.setdefault((member.source_ids, member.transform), field_id)
-                used.add(field_id)
-                found[spec.spec_id, place] = field_id
-        return found
+        return partition_field_ids(self.definition)
 
 
 def _members_of(spec: PartitionSpec, definition: TableDefinition) -> Iterator[_Member]:

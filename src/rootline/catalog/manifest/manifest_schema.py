@@ -27,7 +27,7 @@ _SCHEMA_KEY: Final = "avro.schema"
 
 def manifest_metadata(exported: ExportedDefinition, spec_id: int, content: LeafContent) -> dict[str, bytes]:
     """The file metadata of a manifest of a spec."""
-    schema = exported.schema_json()
+    schema = exported.schema_json(spec_id)
     texts = {
         _SCHEMA_KEY: _text(manifest_entry_schema(exported.format_version, exported.fields(spec_id))),
         "schema": _text(schema),

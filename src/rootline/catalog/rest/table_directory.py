@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Corrupt
-from rootline.schemas.identifiers import NamespaceName, TableName, Version, name_in_namespace
+from rootline.schemas.identifiers import NamespaceName, TableName, Version, name_in_namespace, namespace_of
 from rootline.schemas.object_keys import table_in
 from rootline.schemas.root_header import NameState
 from rootline.storage.metadata.head_finder import at_head, find_head
@@ -125,6 +125,11 @@ class TableDirectory:
             return await self._state_of(name)
 
     async def _is_namespace(self, name: NamespaceName) -> bool:
+        for known, seen in self._known.items():  # what was there is looked at first: mostly it still is
+            if seen.state is not NameState.TOMBSTONE and namespace_of(known) == name:
+                if await self._state_in_turn(known) in (NameState.TABLE, NameState.VIEW):
+                    return True
+                break
         if await self.tables(name) or await self.views(name):
             return True
         async with self._places:

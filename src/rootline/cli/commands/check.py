@@ -47,6 +47,7 @@ def check(
     from rootline.storage.check.findings import CheckSummary
 
     summary = CheckSummary()
+    confirmed = _confirmed(table, warehouse, log)
     with (
         lake_to_read(warehouse, log) as lake,
         output.long_work(f"checking {table}") as told,
@@ -61,9 +62,29 @@ def check(
             output.line(as_json, record, f"{finding.object}: {finding.reason} [{finding.code}]")
             if finding.way_out:
                 output.note(as_json, f"  if no copy of it is left, publish this intent: {finding.way_out}")
-    _tell_result(table, data_files, summary, as_json)
+        head = lake.table(table).head()
+    if confirmed is not None and head.version < confirmed:
+        summary.findings += 1
+        reason = (
+            f"the newest root is version {head.version}, but the log has told version {confirmed} committed: the roots "
+            f"between are lost; bring them back, or accept the loss (`rootline table accept {table}`)"
+        )
+        output.line(as_json, {"object": table, "code": "head-lost", "reason": reason}, f"{table}: {reason} [head-lost]")
+    _tell_result(table, data_files, summary, confirmed is None, as_json)
     if summary.findings:
         raise typer.Exit(ExitCode.NO)
+
+
+def _confirmed(table: str, warehouse: str | None, log: str | None) -> int | None:
+    """The newest version that the log knows to be committed; asked before the head is, which may move meanwhile."""
+    from rootline.cli.options import required
+    from rootline.connect import confirmed_version
+    from rootline.schemas.errors import RootlineError
+
+    try:
+        return confirmed_version(log, required(warehouse), table)
+    except RootlineError:  # the table can be checked all the same, and the last line says what was not looked at
+        return None
 
 
 def _progress(summary: CheckSummary) -> tuple[int, int, str]:
@@ -74,7 +95,7 @@ def _progress(summary: CheckSummary) -> tuple[int, int, str]:
     return summary.roots + summary.data_files_measured, summary.roots_total + summary.data_files, text
 
 
-def _tell_result(table: str, closely: str, summary: CheckSummary, as_json: bool) -> None:
+def _tell_result(table: str, closely: str, summary: CheckSummary, knows_no_head: bool, as_json: bool) -> None:
     from rootline.cli import output
 
     left_out = [_NOT_LOOKED_AT[closely]] if closely in _NOT_LOOKED_AT else []
@@ -82,6 +103,8 @@ def _tell_result(table: str, closely: str, summary: CheckSummary, as_json: bool)
         left_out.append(f"{summary.data_files_unread} data files that are encrypted, or of a format without a footer")
     if summary.unreferenced_objects:
         left_out.append(f"{summary.unreferenced_objects} objects that no version names")
+    if knows_no_head:
+        left_out.append("whether newer roots were lost, which only an embedded log knows")
     left_out.append("exports")
     record = {
         "table": table,

@@ -14,7 +14,7 @@ import typer
 
 from rootline.cli.commands.table_alter import alter
 from rootline.cli.commands.table_drop import drop, restore
-from rootline.cli.definition_text import column_lines, members_text
+from rootline.cli.definition_text import column_lines, layout_lines, members_text
 from rootline.cli.open_lake import lake_to_change, lake_to_read
 from rootline.cli.options import Json, Log, TableArgument, Timeout, Warehouse
 
@@ -49,6 +49,12 @@ def create(
             "--expression", help="Keep statistics of lower(name), day(time_hour), …; repeat for more. Default: none."
         ),
     ] = None,
+    sort_by: Annotated[
+        str,
+        typer.Option(
+            "--sort-by", help="How rows are sorted inside files, as 'city, -ts nulls first'. Default: they are not."
+        ),
+    ] = "",
     properties: Annotated[
         list[str] | None,
         typer.Option("--property", help="A table property, as key=value; repeat for more. Default: none."),
@@ -61,6 +67,7 @@ def create(
     """Create a table and wait until it exists."""
     from rootline.cli import output
     from rootline.cli.schema_file import read_schema
+    from rootline.client.write.sort_terms import split_terms
     from rootline.schemas.errors import Invalid
 
     pairs: dict[str, str] = {}
@@ -76,6 +83,7 @@ def create(
             schema=columns,
             partition_by=partition_by or (),
             expressions=expressions or (),
+            sort_by=split_terms(sort_by),
             properties=pairs,
             timeout_s=timeout_s,
         )
@@ -95,7 +103,7 @@ def list_tables(warehouse: Warehouse = None, log: Log = None, as_json: Json = Fa
 
 @app.command("describe")
 def describe(name: TableArgument, warehouse: Warehouse = None, log: Log = None, as_json: Json = False) -> None:
-    """Show a table's columns, partitioning, properties and totals, and the size of its roots."""
+    """Show a table's columns, partitioning, sort order, properties and totals, and the size of its roots."""
     import json
 
     from rootline.cli import output
@@ -127,6 +135,7 @@ def describe(name: TableArgument, warehouse: Warehouse = None, log: Log = None, 
     lines = [f"{name}  version {header.version}  uuid {definition.table_uuid}", "columns:", *column_lines(definition)]
     spec = definition.spec_by_id(definition.default_spec_id)
     lines.append(f"partitioned by: {members_text(definition, spec) or 'nothing'}")
+    lines += layout_lines(definition)
     lines += [f"property {key} = {value}" for key, value in sorted(definition.properties.items())]
     lines.append("totals: " + ", ".join(f"{value:,} {key.replace('_', ' ')}" for key, value in totals.items()))
     lines.append(

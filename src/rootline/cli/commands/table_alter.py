@@ -1,4 +1,4 @@
-"""`rootline table alter`: change columns and properties.
+"""`rootline table alter`: change columns, partitioning, sort order and properties.
 
 Owns: the options, and turning them into steps. Does not own: what is legal (`rootline.tree.evolution`), planning again
 when another change came first (`rootline.client.change.alter_table`).
@@ -57,6 +57,33 @@ def alter(
     after: Annotated[
         Texts, typer.Option("--after", help="A column to move behind another, as gate=id; repeat. Default: none.")
     ] = None,
+    add_field: Annotated[
+        Texts,
+        typer.Option(
+            "--add-partition-field",
+            help="Partition new files by month(ts), bucket(8, id), … too; repeat. Default: none.",
+        ),
+    ] = None,
+    drop_field: Annotated[
+        Texts,
+        typer.Option(
+            "--drop-partition-field",
+            help="A partition field that new files are to lack: its name, or month(ts); repeat. Default: none.",
+        ),
+    ] = None,
+    rename_field: Annotated[
+        Texts,
+        typer.Option(
+            "--rename-partition-field", help="A new name for a partition field, as old=new; repeat. Default: none."
+        ),
+    ] = None,
+    sort_by: Annotated[
+        str | None,
+        typer.Option(
+            "--set-sort-order",
+            help="How rows of new files are sorted, as 'city, -ts nulls first'; '' for not. Default: as it is.",
+        ),
+    ] = None,
     properties: Annotated[
         Texts, typer.Option("--property", help="A property to set, as key=value; repeat. Default: none.")
     ] = None,
@@ -68,11 +95,13 @@ def alter(
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Change columns and properties in one commit. Files stay as they are, and writers may go on as they are.
+    """Change columns, partitioning, sort order and properties in one commit. Files stay as they are, and writers may
+    go on as they are.
 
     Options are carried out in the order of this text; a later one sees what the earlier ones made.
     """
     from rootline.cli import output
+    from rootline.client.write.sort_terms import split_terms
 
     with lake_to_change(warehouse, log) as lake, lake.table(name).alter(timeout_s=timeout_s) as change:
         for path, kind in _pairs("--add", add):
@@ -93,6 +122,14 @@ def alter(
             change.move_column(path, first=True)
         for path, other in _pairs("--after", after):
             change.move_column(path, after=other)
+        for term in add_field or ():
+            change.add_partition_field(term)
+        for name_or_term in drop_field or ():
+            change.drop_partition_field(name_or_term)
+        for field, new in _pairs("--rename-partition-field", rename_field):
+            change.rename_partition_field(field, new)
+        if sort_by is not None:
+            change.set_sort_order(split_terms(sort_by))
         if properties:
             change.set_properties(dict(_pairs("--property", properties)))
         if remove:

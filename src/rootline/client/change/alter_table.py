@@ -1,7 +1,8 @@
-"""Changing a table's definition: columns and properties, several at once, committed together.
+"""Changing a table's definition: columns, partitioning, sort order and properties, several at once, committed together.
 
 Owns: the steps that a user names, and planning them again on a definition that came first. Does not own: how a schema
-is edited (PyIceberg's own editor), what is legal (`rootline.tree.evolution`).
+is edited (PyIceberg's own editor), partition fields and sort orders (`layout_steps`), what is legal
+(`rootline.tree.evolution`).
 Invariants: nothing is published before the block ends, and nothing if it raises or changes nothing; two users who add
 a column at the same time both get theirs, with different ids.
 """
@@ -9,7 +10,7 @@ a column at the same time both get theirs, with different ids.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Final, Self, cast
 
@@ -17,16 +18,19 @@ import pydantic
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.transforms import Transform
 from pyiceberg.types import IcebergType
 
 from rootline.client import checks
 from rootline.client.change.default_value import default_value
+from rootline.client.change.layout_steps import Layout, PartitionTransform
 from rootline.client.change.planned_change import commit_planned
 from rootline.client.read.time_travel import read_head
 from rootline.client.session.commit import Commit
 from rootline.client.session.session import Session
 from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.given_schema import given_schema
+from rootline.client.write.sort_terms import SortBy, given_order, sort_fields
 from rootline.client.write.table_properties import check_changed_properties
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
@@ -38,13 +42,16 @@ from rootline.tree.evolution.changes import (
     DefinitionChanges,
     RemoveProperties,
     SetProperties,
+    order_changes,
     schema_changes,
+    spec_changes,
 )
 from rootline.tree.evolution.evolve import evolved
 
 ColumnPath = str | tuple[str, ...]
 """A column by name; a field of a struct as `struct.field`, or as a tuple where a name has a dot of its own."""
 _Step = Callable[[UpdateSchema], object]
+_LayoutStep = Callable[[Layout], Layout]
 _UNSET: Final = object()
 
 
@@ -59,7 +66,7 @@ class TableChange:
     table: TableName
     publish: Callable[[TableChange], Commit | None]
     commit: Commit | None = None
-    _steps: list[_Step] = field(default_factory=list)
+    _steps: list[_Step | _LayoutOf] = field(default_factory=list)
     _properties: list[DefinitionChange] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -154,6 +161,41 @@ class TableChange:
         wanted = given_schema(schema)
         return self._then(lambda editor: editor.union_by_name(wanted))
 
+    def add_partition_field(
+        self, column: str, transform: PartitionTransform | None = None, name: str | None = None
+    ) -> Self:
+        """Partition files that are written from now on by one more value; files that are there stay as they are.
+
+        Args:
+            column: a column; without `transform`, a term as `create_table` takes it: `month(ts)`, `bucket(8, id)`.
+            transform: `"identity"`, `"bucket[8]"`, `"truncate[4]"`, `"year"`, `"month"`, `"day"`, `"hour"`, or one of
+                PyIceberg's.
+            name: of the field; made from the column and the transform without it.
+
+        """
+        checks.text(column, "column")
+        if name is not None:
+            checks.column_name(name, "definition-invalid")
+        if transform is not None and not isinstance(transform, str | Transform):
+            raise Invalid("definition-invalid", f"transform {transform!r:.60}: write it as 'bucket[8]' or 'day'")
+        return self._laid_out(lambda layout: layout.with_field(column, transform, name))
+
+    def drop_partition_field(self, name: str) -> Self:
+        """Partition files that are written from now on without this field: its name, or a term such as `month(ts)`."""
+        checks.text(name, "name")
+        return self._laid_out(lambda layout: layout.without_field(name))
+
+    def rename_partition_field(self, name: str, new_name: str) -> Self:
+        """Call a partition field by another name."""
+        checks.text(name, "name")
+        checked = checks.column_name(new_name, "definition-invalid")
+        return self._laid_out(lambda layout: layout.with_name(name, checked))
+
+    def set_sort_order(self, sort_by: SortBy) -> Self:
+        """Sort the rows of files that are written from now on, as `create_table` takes it; an empty list: do not."""
+        given = given_order(sort_by)
+        return self._laid_out(lambda layout: replace(layout, order=sort_fields(given, layout.schema)))
+
     def set_properties(self, properties: Mapping[str, str] | None = None, **more: str) -> Self:
         """Set table properties, text to text."""
         if properties is not None and not isinstance(properties, Mapping):
@@ -177,35 +219,60 @@ class TableChange:
             Invalid: `definition-invalid` or `evolution-illegal`, naming the column; `setting-invalid`, the property.
 
         """
-        schema = self._edited(definition) if self._steps else definition.schema
-        changes = DefinitionChanges(
-            digest if self._steps else None, (*(schema_changes(schema) if self._steps else ()), *self._properties)
-        )
+        changes = self._changes_of(definition, digest)
+        if not changes.changes:
+            return None
         wire = DefinitionChanges.from_json(changes.to_json())
         after = evolved(definition, wire)
         check_changed_properties(definition.properties, after.properties)
         return None if after is definition else changes
 
-    def _edited(self, definition: TableDefinition) -> Schema:
-        schema, last_id = definition.schema, definition.last_column_id
+    def _changes_of(self, definition: TableDefinition, digest: bytes) -> DefinitionChanges:
+        before = Layout.of(definition)
+        after = self._edited(before)
+        made: list[DefinitionChange] = []
+        if any(not isinstance(step, _LayoutOf) for step in self._steps):
+            made += schema_changes(after.schema)
+        if after.spec != before.spec:
+            made += spec_changes(after.spec)
+        if after.order != before.order:
+            made += order_changes(after.order)
+        return DefinitionChanges(digest if made else None, (*made, *self._properties))
+
+    def _edited(self, before: Layout) -> Layout:
+        layout, last_id = before, before.definition.last_column_id
         for step in self._steps:
-            editor = UpdateSchema(cast("Any", _Edited(_Metadata(schema, last_id))))
+            if isinstance(step, _LayoutOf):
+                layout = step.after(layout)
+                continue
+            editor = UpdateSchema(cast("Any", _Edited(_Metadata(layout.schema, last_id))))
             try:
                 step(editor)
-                schema = editor._apply()
+                layout = replace(layout, schema=editor._apply())
             except pydantic.ValidationError as error:
                 reasons = (str(fault["msg"]) for fault in error.errors(include_input=False, include_url=False))
                 raise Invalid("evolution-illegal", f"{self.table}: {'; '.join(reasons)}") from error
             except (ValueError, ValidationError, TypeError) as error:
                 raise Invalid("evolution-illegal", f"{self.table}: {error}") from error
-            last_id = max(last_id, schema.highest_field_id)
-        if not schema.fields:
+            last_id = max(last_id, layout.schema.highest_field_id)
+        if not layout.schema.fields:
             raise Invalid("definition-invalid", f"{self.table}: a table needs at least one column; keep one")
-        return schema
+        return layout
+
+    def _laid_out(self, step: _LayoutStep) -> Self:
+        self._steps.append(_LayoutOf(step))
+        return self
 
     def _then(self, step: _Step) -> Self:
         self._steps.append(step)
         return self
+
+
+@dataclass(frozen=True, slots=True)
+class _LayoutOf:
+    """A step that changes the spec or the sort order."""
+
+    after: _LayoutStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +294,22 @@ class _Metadata:
 @dataclass(frozen=True, slots=True)
 class _Edited:
     table_metadata: _Metadata
+
+
+def union_changes(
+    table: TableName, schema: Schema, definition: TableDefinition, digest: bytes
+) -> DefinitionChanges | None:
+    """What adds the columns of `schema` to `definition`, and widens its own; `None` when nothing does.
+
+    Raises:
+        Invalid: `evolution-illegal`, `definition-invalid`, naming the column.
+
+    """
+
+    def unpublished(_: TableChange) -> None:
+        return None
+
+    return TableChange(table, unpublished).union_by_name(schema).changes_of(definition, digest)
 
 
 async def commit_change(

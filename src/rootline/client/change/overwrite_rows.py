@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from rootline.client.change.merged_rows import MergePlan, StoredRows, planned
 from rootline.client.change.planned_change import ChangeOptions, commit_planned, planned_intent
 from rootline.client.read.file_plan import FilePlan, plan_files
 from rootline.client.read.file_rows import Match, match_rows, surviving_rows
@@ -23,6 +24,7 @@ from rootline.client.write.given_rows import GivenRows
 from rootline.client.write.new_files import for_intent
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind
+from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.scan.file_task import FileTask
 from rootline.tree.scan.scan_plan import DeletesFor
 
@@ -42,8 +44,12 @@ async def overwrite_rows(
     data: GivenRows,
     where: str | None,
     options: ChangeOptions,
+    *,
+    merge_schema: bool = False,
 ) -> Commit | None:
     """Replace the rows that match `where` (every row without one) by `data`.
+
+    `merge_schema`: columns of `data` that the table lacks come in the same intent.
 
     Returns:
         The commit; `None` when there was nothing to remove and nothing to add.
@@ -53,16 +59,15 @@ async def overwrite_rows(
         OutcomeUnknown: `verdict-timeout`.
 
     """
-    added: list[DataFile] | None = None
+    stored = StoredRows(session, table, data, options.target_bytes)
 
     async def plan_intent() -> Intent | None:
-        nonlocal added
         plan = await plan_files(session, table, where, deletes_for=DeletesFor.EVERY_ROW)
-        if added is None:  # written once: a rejected intent leaves its files unused, so the next one may name them
-            added = []
-            if data.num_rows:
-                added = await write_and_store(session, table, plan.definition, data, target_bytes=options.target_bytes)
-        removal = await _removal(session, plan, options)
+        merge = MergePlan(plan.definition)
+        if merge_schema:
+            merge = await planned(session, table, data, plan.root.header)
+        added = await stored.files(merge.definition) if data.num_rows else []
+        removal = await _removal(session, plan, merge.definition, options)
         if not added and not removal.removed:
             return None
         return planned_intent(
@@ -72,14 +77,17 @@ async def overwrite_rows(
             options.summary,
             isolation=options.isolation,
             where=where or EVERY_ROW,
-            added=await for_intent(session, table, plan.definition, [*added, *removal.rewritten]),
+            added=await for_intent(session, table, merge.definition, [*added, *removal.rewritten]),
             removed=removal.removed,
+            definition=merge.definition,
+            changes=merge.changes,
         )
 
     return await commit_planned(session, stamp, plan_intent, timeout_s=options.timeout_s)
 
 
-async def _removal(session: Session, plan: FilePlan, options: ChangeOptions) -> _Removal:
+async def _removal(session: Session, plan: FilePlan, definition: TableDefinition, options: ChangeOptions) -> _Removal:
+    """What leaves, and what is left of it, written under `definition`."""
     removed: list[FileTask] = []
     rewritten: list[DataFile] = []
     for task in plan.scan.tasks():
@@ -88,8 +96,6 @@ async def _removal(session: Session, plan: FilePlan, options: ChangeOptions) -> 
             continue
         if matched.extent is Match.PART:
             kept = await surviving_rows(session, plan, task, matched)
-            rewritten += await write_and_store(
-                session, plan.table, plan.definition, kept, target_bytes=options.target_bytes
-            )
+            rewritten += await write_and_store(session, plan.table, definition, kept, target_bytes=options.target_bytes)
         removed.append(task)
     return _Removal(tuple(removed), tuple(rewritten))

@@ -25,6 +25,7 @@ from rootline.client.write.append_files import commit_intent
 from rootline.client.write.new_files import NewFiles
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector, Intent, IntentKind, Isolation, RemovedFile
+from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.scan.file_task import FileTask
 
 LEAST_WAIT_S: Final = 1.0
@@ -66,14 +67,19 @@ def planned_intent(
     added: NewFiles = _NO_FILES,
     vectors: tuple[AddedVector, ...] = (),
     removed: Iterable[FileTask] = (),
+    definition: TableDefinition | None = None,
+    changes: str | None = None,
 ) -> Intent:
-    """A new intent made from `plan`; `where` is the filter that it is held against, `removed` are files of the plan."""
+    """A new intent made from `plan`; `where` is the filter that it is held against, `removed` are files of the plan.
+
+    `changes` lead from the plan's definition to `definition`, if it is not that of the plan.
+    """
     return Intent(
         intent_id=session.environment.fresh_id(),
         table=plan.table,
         table_uuid=plan.definition.table_uuid,
         kind=kind,
-        schema_id=plan.definition.current_schema_id,
+        schema_id=(definition or plan.definition).current_schema_id,
         read_version=plan.root.header.version,
         read_sequence_number=plan.sequence_number,
         isolation=isolation,
@@ -82,6 +88,7 @@ def planned_intent(
         add_manifests=added.leaves,
         add_vectors=vectors,
         remove_files=tuple(RemovedFile(location=task.location, vector=seen_vector(task)) for task in removed),
+        definition=changes,
         summary=dict(summary),
     )
 

@@ -24,7 +24,7 @@ from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
 from rootline.storage.metadata.change_reader import read_manifest_vectors
 from rootline.storage.metadata.leaf_reader import read_leaves
-from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.root_reader import read_definition, read_root
 from rootline.storage.metadata.table_loader import load_state
 from rootline.tree.check.net_changes import NetChanges
 from rootline.tree.check.root_diff import Changes
@@ -84,7 +84,9 @@ async def _change(store: ObjectStore, head: Root, version: Version) -> tuple[Cha
     vectors = {
         at: BitMap64(stored[at.location, at.offset]) for at in map(place_of_vector, manifest_vectors_in_files(older))
     }
-    fetched = FetchedObjects(dict(leaves), vectors, roots={version: older})
+    named = older.header.definition
+    definitions = {} if named == head.header.definition else {named: await read_definition(store, older.header)}
+    fetched = FetchedObjects(dict(leaves), vectors, roots={version: older}, definitions=definitions)
     found = restore(draft, _intent(head, version, "preview"), fetched)
     assert isinstance(found, Change), "everything that it can need is at hand"
     return found, state.leaves

@@ -70,6 +70,9 @@ def iceberg_type(arrow: pa.DataType, where: str, ids: Iterator[int]) -> IcebergT
     if types.is_dictionary(arrow):
         return iceberg_type(arrow.value_type, where, ids)
     if types.is_struct(arrow):
+        if not arrow.num_fields:
+            reason = "a struct without members cannot be stored; leave it out until it has some"
+            raise Invalid("definition-invalid", f"column {where}: {reason}")
         return StructType(*_fields([arrow.field(at) for at in range(arrow.num_fields)], f"{where}.", ids))
     if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
         element = iceberg_type(arrow.value_type, f"{where}.element", ids)

@@ -1,41 +1,27 @@
 """A new table's definition from what a user gives: a schema, partitions, expressions, properties.
 
-Owns: the grammar of `partition_by` and `expressions`, ids of expressions. Does not own: Arrow types (`arrow_schema`),
-whether the coordinator accepts the definition (`rootline.tree`).
+Owns: ids of expressions. Does not own: the grammar of terms (`definition_terms`), Arrow types (`arrow_schema`), whether
+the coordinator accepts the definition (`rootline.tree`).
 Invariants: expression ids continue after the schema's own ids, but stay below 10,000,000; a plain column in a spec is
 the column itself, by identity, and makes no expression.
 """
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import UnknownTransform, parse_transform
-from pyiceberg.types import NestedField, PrimitiveType
 
 from rootline.client.write.arrow_schema import iceberg_schema
+from rootline.client.write.definition_terms import parsed_term
+from rootline.client.write.sort_terms import SortBy, sort_fields
 from rootline.client.write.table_properties import check_properties
 from rootline.maintenance.expiry_limits import EXPIRE
+from rootline.maintenance.sweep_limits import SWEEP_PROPERTY
 from rootline.schemas.errors import Invalid
-from rootline.schemas.expression_types import LOWER, Function, function_of
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition, first_expression_id
-
-_COLUMN: Final = r"[^\W\d][\w.]*"
-_SOURCE: Final = rf'{_COLUMN}|"[^"]+"'
-_TERM: Final = re.compile(
-    rf"\s*(?:(?P<plain>{_SOURCE})|(?P<function>[a-z]+)\(\s*(?:(?P<width>[0-9]+)\s*,\s*)?"
-    rf"(?P<columns>(?:{_SOURCE})(?:\s*,\s*(?:{_SOURCE}))*)\s*\))"
-    rf"(?:\s+as\s+(?P<alias>{_COLUMN}))?\s*\Z"
-)
-_SOURCES: Final = re.compile(_SOURCE)
-_PLURALS: Final = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
-_WITH_WIDTH: Final = {"bucket", "truncate"}
 
 
 def build_definition(
@@ -43,6 +29,7 @@ def build_definition(
     *,
     partition_by: Sequence[str] = (),
     expressions: Sequence[str] = (),
+    sort_by: SortBy = (),
     properties: Mapping[str, str] | None = None,
     table_uuid: uuid.UUID,
 ) -> TableDefinition:
@@ -55,7 +42,10 @@ def build_definition(
             name is no word is put in double quotes, as in filters.
         expressions: derived columns that files have statistics of, without being partitioned by them: the same terms,
             and `lower(column)`.
-        properties: the table's properties, text to text. Old versions expire unless `rootline.expire` is `false`.
+        sort_by: how rows are sorted inside files: the same terms, `-column` for descending, with an optional `nulls
+            first` or `nulls last` behind; or PyIceberg's `SortOrder`.
+        properties: the table's properties, text to text. Old versions expire unless `rootline.expire` is
+            `false`, and what nothing needs any more is deleted in time unless `rootline.sweep` is.
         table_uuid: a fresh one.
 
     Raises:
@@ -71,7 +61,7 @@ def build_definition(
     derived: list[Expression] = []
     members: list[int] = []
     for term in partition_by:
-        parsed = _parsed("partition_by", term, iceberg)
+        parsed = parsed_term("partition_by", term, iceberg)
         if parsed.transform == "identity":
             members.append(parsed.source_ids[0])
         else:
@@ -79,12 +69,16 @@ def build_definition(
             derived.append(Expression(last_id, parsed.source_ids, parsed.transform, parsed.name))
             members.append(last_id)
     for term in expressions:
-        parsed = _parsed("expressions", term, iceberg)
+        parsed = parsed_term("expressions", term, iceberg)
         if parsed.transform == "identity":
             raise Invalid("definition-invalid", f"expressions {term!r}: a column has statistics anyway; leave it out")
         last_id += 1
         derived.append(Expression(last_id, parsed.source_ids, parsed.transform, parsed.name))
     _check_distinct(derived, members, partition_by, iceberg)
+    orders = [SortOrder(0)]
+    order = sort_fields(sort_by, iceberg)
+    if order:
+        orders.append(SortOrder(1, order))
     return TableDefinition(
         table_uuid=table_uuid,
         schemas=(iceberg,),
@@ -92,66 +86,11 @@ def build_definition(
         expressions=tuple(derived),
         partition_specs=(PartitionSpec(0, tuple(members)),),
         default_spec_id=0,
-        sort_orders=(SortOrder(0),),
-        default_sort_order_id=0,
+        sort_orders=tuple(orders),
+        default_sort_order_id=orders[-1].order_id,
         last_column_id=max(highest_id, last_id),
-        properties={EXPIRE: "true"} | dict(properties or {}),
+        properties={EXPIRE: "true", SWEEP_PROPERTY: "true"} | dict(properties or {}),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Term:
-    source_ids: tuple[int, ...]
-    transform: str
-    name: str
-
-
-def _parsed(argument: str, term: str, schema: Schema) -> _Term:
-    where = f"{argument} {term!r}"
-    match = _TERM.match(term)
-    if match is None:
-        raise Invalid("definition-invalid", f"{where}: write column, month(column) or bucket(8, column)")
-    columns = [column.strip('"') for column in _SOURCES.findall(match["plain"] or match["columns"])]
-    function = _PLURALS.get(match["function"] or "identity", match["function"] or "identity")
-    if (match["width"] is not None) != (function in _WITH_WIDTH):
-        needs = "needs a width first, as in bucket(8, column)" if function in _WITH_WIDTH else "takes a column only"
-        raise Invalid("definition-invalid", f"{where}: {function} {needs}")
-    text = f"{function}[{match['width']}]" if match["width"] else function
-    sources = [_column(where, column, schema) for column in columns]
-    _check_transform(where, text, sources, is_partition=argument == "partition_by")
-    if function == "identity" and match["alias"]:
-        raise Invalid(
-            "definition-invalid", f"{where}: a plain column keeps its own name; leave out `as {match['alias']}`"
-        )
-    names = "_".join(column.replace(".", "_") for column in columns)
-    return _Term(tuple(source.field_id for source in sources), text, match["alias"] or f"{names}_{function}")
-
-
-def _column(where: str, column: str, schema: Schema) -> NestedField:
-    try:
-        return schema.find_field(column)
-    except ValueError as error:
-        known = ", ".join(field.name for field in schema.fields)
-        raise Invalid(
-            "definition-invalid", f"{where}: there is no column {column!r}; the columns are {known}"
-        ) from error
-
-
-def _check_transform(where: str, text: str, sources: Sequence[NestedField], *, is_partition: bool) -> None:
-    try:
-        transform = parse_transform(text)
-    except ValueError as error:
-        raise Invalid("definition-invalid", f"{where}: {error}") from error
-    if isinstance(transform, UnknownTransform) and text != LOWER:
-        raise Invalid("definition-invalid", f"{where}: there is no transform {text!r}")
-    if text == LOWER and is_partition:
-        raise Invalid("definition-invalid", f"{where}: lower cannot partition; it can be one of `expressions`")
-    if len({source.field_id for source in sources}) != len(sources):
-        raise Invalid("definition-invalid", f"{where}: {text} names a column twice; name each once")
-    types = [source.field_type if isinstance(source.field_type, PrimitiveType) else None for source in sources]
-    if function_of(text, transform, types) is Function.UNKNOWN:
-        taken = ", ".join(str(source.field_type) for source in sources)
-        raise Invalid("definition-invalid", f"{where}: {text} does not take {taken}")
 
 
 def _check_distinct(

@@ -57,6 +57,13 @@ class GivenRows:
             raise Invalid(_CODE, f"the columns differ in length: {shown:.200}; give every row a value, or None")
         return GivenRows(max(lengths.values(), default=0), found)
 
+    @property
+    def columns_of_values(self) -> frozenset[str]:
+        """Columns of Python's own values: how wide their types are follows from nothing that the user said."""
+        if isinstance(self._given, pa.Table):
+            return frozenset()
+        return frozenset(name for name, column in self._given.items() if not _has_a_type(column))
+
     def for_schema(self, schema: Schema) -> pa.Table:
         """The rows as Arrow, for a table of `schema`. Raises `Invalid` (`rows-invalid`)."""
         if isinstance(self._given, pa.Table):
@@ -116,6 +123,12 @@ def _checked_column(name: str, column: Any) -> _Column:
         reason = f"column {name}: a {type(column).__name__} is no column; give a list with a value for each row"
         raise Invalid(_CODE, reason)
     return column
+
+
+def _has_a_type(column: _Column) -> bool:
+    if isinstance(column, pa.Array | pa.ChunkedArray) or is_series(column, "polars"):
+        return True
+    return str(getattr(column, "dtype", "")) not in ("", "object")
 
 
 def _is_any_series(value: object) -> bool:

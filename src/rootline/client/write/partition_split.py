@@ -96,13 +96,21 @@ def sorted_rows(rows: pa.Table, order: SortOrder, paths: dict[int, ColumnPath]) 
             return None
         nulls_last = field.null_order == "nulls-last"
         keys[f"null_{index}"] = pc.cast(values.is_null(), pa.int8())
-        keys[f"value_{index}"] = values
+        keys[f"value_{index}"] = _in_total_order(values)
         directions.append((f"null_{index}", "ascending" if nulls_last else "descending"))
         directions.append((f"value_{index}", "descending" if field.direction == "desc" else "ascending"))
     try:
         return rows.take(pc.sort_indices(pa.table(keys), sort_keys=directions))
     except pa.ArrowNotImplementedError:
         return None
+
+
+def _in_total_order(values: pa.Array) -> pa.Array:
+    """Floating values as numbers in the specification's order, -0 before 0 and NaN after all; others as they are."""
+    if not pa.types.is_floating(values.type):
+        return values
+    wide = pc.fill_null(values, 0.0).cast(pa.float64()).to_numpy(zero_copy_only=False).view(np.int64)
+    return pa.array(np.where(wide < 0, wide ^ np.iinfo(np.int64).max, wide))
 
 
 def partition_folder(definition: TableDefinition, values: dict[int, Bound | None]) -> str:

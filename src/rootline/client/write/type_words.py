@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
+from pyiceberg.exceptions import ValidationError as PyIcebergValidationError
 from pyiceberg.types import IcebergType, ListType, MapType, PrimitiveType
 
 _OTHER_NAMES: Final = {
@@ -65,6 +66,8 @@ def _type(words: str, ids: Iterator[int], depth: int) -> IcebergType:
         return MapType(next(ids), key_type, next(ids), _type(value, ids, depth - 1), value_required=False)
     try:
         return _PRIMITIVE.validate_python(_OTHER_NAMES.get(words, words))
+    except PyIcebergValidationError as error:
+        raise ValueError(str(error)) from error
     except (ValidationError, ValueError, TypeError) as error:
         raise ValueError(f"there is no type {words!r}") from error
 

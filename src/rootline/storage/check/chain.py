@@ -252,7 +252,8 @@ class _TableCheck:
         if place is None or not self._live.places_of(place):
             return ""
         vectors = self._live.vectors_of(place.location)
-        return removal_of(self._table, place, vectors[0] if vectors else None)
+        known = None if self._definition is None else self._definition.table_uuid
+        return removal_of(self._table, place, vectors[0] if vectors else None, known)
 
     def _named_objects(self) -> set[ObjectKey]:
         return {stored_key(self._table, location) for location in self._objects.named_locations}

@@ -8,6 +8,7 @@ Invariants: a file counts as given up only if the version that says so is the on
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -17,8 +18,13 @@ from rootline.schemas.identifiers import TableName
 _GIVEN_UP: Final = "lost-data-file:"
 
 
-def removal_of(table: TableName, place: EntryPlace, vector: EntryPlace | None) -> str:
-    """The intent that removes the file at `place`, as a line for `rootline publish`; `vector`: its live one."""
+def removal_of(
+    table: TableName, place: EntryPlace, vector: EntryPlace | None, table_uuid: uuid.UUID | None = None
+) -> str:
+    """The intent that removes the file at `place`, as a line for `rootline publish`; `vector`: its live one.
+
+    `table_uuid`: which table of the name it is for, as far as that can be read.
+    """
     file: dict[str, Any] = {"location": place.location}
     if place.content_type is not ContentType.DATA:
         file["content_type"] = int(place.content_type)
@@ -26,6 +32,7 @@ def removal_of(table: TableName, place: EntryPlace, vector: EntryPlace | None) -
         file["vector"] = {"location": vector.location, "offset": vector.content_offset or 0}
     body = {
         "table": table,
+        **({} if table_uuid is None else {"table_uuid": str(table_uuid)}),
         "kind": "remove",
         "remove_files": [file],
         "summary": {f"{_GIVEN_UP}{place.location}": "true"},

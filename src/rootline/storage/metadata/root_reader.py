@@ -8,13 +8,14 @@ Invariants: a root is used only under its own name: table and version in the hea
 from __future__ import annotations
 
 import hashlib
+from uuid import UUID
 
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root, decode_root
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.object_keys import root_key
-from rootline.schemas.root_header import RootHeader
+from rootline.schemas.root_header import DefinitionReference, RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.stored_file import read_stored
 
@@ -56,11 +57,18 @@ async def read_definition(store: ObjectStore, header: RootHeader) -> TableDefini
         Corrupt: `object-missing` or `definition-unreadable`.
 
     """
-    location = header.definition.location
-    body = await read_stored(store, header.table, location, code="definition-unreadable")
-    if hashlib.sha256(body).digest() != header.definition.digest:
-        raise Corrupt("definition-unreadable", f"{header.table}: {location} is not the definition that was committed")
+    return await named_definition(store, header.table, header.definition, header.table_uuid)
+
+
+async def named_definition(
+    store: ObjectStore, table: TableName, named: DefinitionReference, table_uuid: UUID
+) -> TableDefinition:
+    """The definition that `named` says, of the table with `table_uuid`. Raises as `read_definition`."""
+    location = named.location
+    body = await read_stored(store, table, location, code="definition-unreadable")
+    if hashlib.sha256(body).digest() != named.digest:
+        raise Corrupt("definition-unreadable", f"{table}: {location} is not the definition that was committed")
     definition = TableDefinition.from_json(body, name=location)
-    if definition.table_uuid != header.table_uuid:
-        raise Corrupt("definition-unreadable", f"{header.table}: {location} defines table {definition.table_uuid}")
+    if definition.table_uuid != table_uuid:
+        raise Corrupt("definition-unreadable", f"{table}: {location} defines table {definition.table_uuid}")
     return definition

@@ -60,8 +60,11 @@ def metadata_field(name: str, definition: TableDefinition) -> NestedField | None
     if name != PARTITION:
         return _PLAIN.get(name)
     members = dict.fromkeys(member for spec in definition.partition_specs for member in spec.expr_ids)
-    tracked = (definition.tracked_by_id.get(member) for member in members)
-    fields = [NestedField(field.tracked_id, field.name, field.type) for field in tracked if field is not None]
+    fields: list[NestedField] = []
+    for tracked in filter(None, map(definition.tracked_by_id.get, members)):
+        is_taken = any(field.name == tracked.name for field in fields)  # by a column that was dropped, for example
+        name_of_field = f"{tracked.name}_{tracked.tracked_id}" if is_taken else tracked.name
+        fields.append(NestedField(tracked.tracked_id, name_of_field, tracked.type))
     return NestedField(field_ids.PARTITION_COLUMN, PARTITION, StructType(*fields))
 
 

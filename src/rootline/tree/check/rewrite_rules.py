@@ -1,7 +1,7 @@
-"""What a root's rewrites did without showing it, found by comparing the two live sets, and what must hold of it.
+"""What a root's rewrites and conversions did without showing it, by comparing live sets, and what must hold of it.
 
 Owns: finding it in loaded states, and the rules. Does not own: which rewrites are accepted (`rewrite`), the same
-question on stored bytes (`rootline.storage.check.entries`).
+question on stored bytes (`rootline.storage.check.entries`), which rows a vector deletes.
 Invariants: pure; costs next to nothing where the root says that nothing was rewritten; nothing of what applying noted
 is believed.
 
@@ -10,7 +10,7 @@ Source: format page, "Rewrites"; decision 0034.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,7 +18,7 @@ from pyroaring import BitMap
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.root_header import RootHeader
-from rootline.tree.draft.summary import REPLACED_FILES, REWRITTEN_FILES
+from rootline.tree.draft.summary import CONVERTED_DELETES, REPLACED_FILES, REWRITTEN_FILES
 from rootline.tree.state.live_index import ordinals_of_vector
 from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Tally
@@ -26,7 +26,10 @@ from rootline.tree.state.totals import Tally
 
 @dataclass(frozen=True, slots=True)
 class Rewrites:
-    """`came`: files that rewrites of a root made, those that it removed again included; `went`: what they replaced."""
+    """`came`: what rewrites and conversions of a root made, what it removed again included; `went`: what they replaced.
+
+    A vector that came is of a conversion; one that went is of a rewrite if its data file went too.
+    """
 
     came: tuple[ContentEntry, ...] = ()
     went: tuple[ContentEntry, ...] = ()
@@ -53,8 +56,8 @@ def rewrites_of(old: TableState | None, new: TableState) -> Rewrites:
 
 
 def says_rewrites(summary: Mapping[str, str]) -> bool:
-    """Whether a snapshot's summary says that its root rewrote files."""
-    return REPLACED_FILES in summary or REWRITTEN_FILES in summary
+    """Whether a snapshot's summary says that its root rewrote files, or converted deletes."""
+    return any(key in summary for key in (REPLACED_FILES, REWRITTEN_FILES, CONVERTED_DELETES))
 
 
 def faults_of_rewrites(found: Rewrites, old: RootHeader | None, new: RootHeader, *, is_exact: bool) -> Iterator[str]:
@@ -77,18 +80,36 @@ def faults_of_rewrites(found: Rewrites, old: RootHeader | None, new: RootHeader,
     for entry in found.came:
         info = entry.version_info
         number, own = info.sequence_number, info.file_sequence_number
-        if entry.content_type is not ContentType.DATA:
-            yield f"{entry.location} came as EXISTING, and is no data file"
         if number is None or own is None or not number <= first < own <= last:
             yield f"{entry.location} was rewritten with sequence numbers {number} and {own}"
+        if entry.content_type is not ContentType.DATA:
+            continue
         row_id = entry.first_row_id
         if row_id is None or not lowest <= row_id <= new.next_row_id - entry.record_count:
             yield f"{entry.location}: row ids from {row_id} are not in {lowest}..{new.next_row_id - 1}"
-    before, after = found.went_tally.rows - found.went_tally.deleted_rows, found.came_tally.rows
+    gone = {entry.location for entry in found.went if entry.content_type is ContentType.DATA}
+    deleted = sum(entry.record_count for entry in found.went if entry.referenced_file in gone)
+    before, after = found.went_tally.rows - deleted, found.came_tally.rows
     if after > before or (is_exact and after != before):
         yield f"rewrites made {after} rows of {before}"
-    if found.went_tally.equality_deletes:
-        yield "rewrites made equality deletes vanish"
+    yield from _faults_of_conversions(found, gone, summary)
+
+
+def _faults_of_conversions(found: Rewrites, gone: Set[str], summary: Mapping[str, str]) -> Iterator[str]:
+    """Equality deletes that went are those that the summary counts; without one, no vector comes; none shrinks."""
+    said, converted = summary.get(CONVERTED_DELETES, "0"), found.went_tally.equality_deletes
+    if said != str(converted):
+        yield f"its summary says that {said} equality deletes became vectors, its rows show {converted}"
+    came = {entry.referenced_file: entry for entry in found.came if entry.content_type is not ContentType.DATA}
+    for entry in came.values():
+        if entry.content_type is not ContentType.POSITION_DELETE or not converted:
+            yield f"{entry.location} came as EXISTING, and is no data file and no vector of a conversion"
+    for entry in found.went:
+        if entry.content_type is not ContentType.POSITION_DELETE or entry.referenced_file in gone:
+            continue
+        after = came.get(entry.referenced_file)
+        if after is None or after.record_count < entry.record_count:
+            yield f"the vector of {entry.referenced_file} went, and no larger one came for it"
 
 
 def _came(old: TableState, new: TableState) -> Iterator[ContentEntry]:

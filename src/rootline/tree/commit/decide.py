@@ -34,6 +34,7 @@ from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.intents.create import after_drop, create_again
 from rootline.tree.intents.fast_append import fast_append_row
 from rootline.tree.intents.kinds import KINDS
+from rootline.tree.intents.redefinition import redefinition
 from rootline.tree.intents.view import create_view
 from rootline.tree.ledger.contents import ContentDraft
 from rootline.tree.ledger.ledger import (
@@ -172,13 +173,17 @@ class Decisions:
                 return after_drop(draft, create_view(intent, self._fetched, record.appended_ms))
             return create_again(draft, intent, self._fetched)
         check_kind_of_name(draft, intent)
-        _check_shared(draft, intent)
         draft.appended_ms = record.appended_ms
-        needs = files_to_verify(draft, intent, self._fetched)
+        redefined = redefinition(draft, intent)
+        seen = draft if redefined is None else redefined.seen(draft)
+        _check_shared(seen, intent)
+        needs = files_to_verify(seen, intent, self._fetched)
         if needs is not None:
             return needs
-        change = judge(draft, intent, self._fetched)
+        change = judge(seen, intent, self._fetched)
         if isinstance(change, Change):
+            if redefined is not None:
+                change = redefined.with_change(draft, change)
             check_room(draft, change)
             if draft.sweeps:
                 check_not_condemned(draft, [item.location for item in change.objects])

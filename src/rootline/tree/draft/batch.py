@@ -24,6 +24,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import CommitId, Version
 from rootline.schemas.intent import AdoptedRoot, Intent, StoredPage
 from rootline.schemas.log_position import Headers, LogPosition
+from rootline.schemas.root_header import DefinitionReference
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict
 from rootline.tree.proof.file_verification import StatedFile
@@ -103,6 +104,8 @@ class FetchedObjects:
     """When files were stored, by location: the store's own dates."""
     kept: Mapping[StoredPage, KeptPage | None] = field(default_factory=dict)
     files: Mapping[StatedFile, Invalid | None] = field(default_factory=dict)
+    definitions: Mapping[DefinitionReference, TableDefinition | None] = field(default_factory=dict)
+    """Of older versions."""
 
     def with_more(self, more: FetchedObjects) -> FetchedObjects:
         """Both; where both know an object, `more` does."""
@@ -117,6 +120,7 @@ class FetchedObjects:
             {**self.dates, **more.dates},
             kept={**self.kept, **more.kept},
             files={**self.files, **more.files},
+            definitions={**self.definitions, **more.definitions},
         )
 
 
@@ -145,6 +149,8 @@ class Needs:
     kept: Mapping[StoredPage, uuid.UUID] = field(default_factory=dict)
     """Pages of kept versions, and the table that they must be of."""
     files: frozenset[StatedFile] = frozenset()
+    definitions: Mapping[DefinitionReference, uuid.UUID] = field(default_factory=dict)
+    """Definitions of older versions, and the table that they must be of."""
 
     def __bool__(self) -> bool:
         """Whether anything is needed."""
@@ -157,6 +163,7 @@ class Needs:
             or self.dates
             or self.kept
             or self.files
+            or self.definitions
         )
 
     def __or__(self, other: Needs) -> Needs:
@@ -172,6 +179,7 @@ class Needs:
             self.dates | other.dates,
             kept={**self.kept, **other.kept},
             files=self.files | other.files,
+            definitions={**self.definitions, **other.definitions},
         )
 
 

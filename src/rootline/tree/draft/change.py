@@ -89,9 +89,14 @@ class Change:
     objects: tuple[PendingObject, ...] = ()
     """To store before the root, such as leaves of `incoming` that the coordinator wrote itself."""
     replaced: tuple[Live, ...] = ()
-    """Live entries that leave because `rewritten` holds their rows now: no root shows them as removed."""
+    """Live entries that leave because `rewritten` says the same now: no root shows them as removed."""
     rewritten: tuple[Row, ...] = ()
-    """EXISTING rows of the files that hold the rows of `replaced`."""
+    """EXISTING rows of what says the same as `replaced`: files that hold its rows, vectors that delete its rows."""
+    shown_before: tuple[Row, ...] = ()
+    """EXISTING rows of vectors that this root shows as removed in place of those of their data files that the batch has
+    removed: a conversion adds to both, so that the difference is what other intents deleted."""
+    written: Mapping[str, Mapping[str, BitMap64]] = field(default_factory=dict)
+    """Vectors of `rewritten` that `objects` holds: location → data file → its deleted positions."""
     carried: CarriedFields | None = None
     """What the header carries from now on; `None`: as it was."""
     definition: TableDefinition | None = None

@@ -8,11 +8,11 @@ sequence numbers are handed out one by one, row ids only forward.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import replace
-from typing import Final
 
-from pyroaring import BitMap
+from pyroaring import BitMap, BitMap64
 
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
@@ -33,6 +33,7 @@ from rootline.schemas.root_header import NameState, Removals, Totals
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.draft.change import Beginning, Change, Effect, IncomingLeaf, MergedVector, StoredManifestVector
+from rootline.tree.draft.counts import Counts
 from rootline.tree.draft.leaf_overlay import LeafOverlay
 from rootline.tree.draft.removals import removals_after, removals_of
 from rootline.tree.draft.row_overlay import RowOverlay
@@ -42,37 +43,14 @@ from rootline.tree.state.leaf_lookup import LeafLookup
 from rootline.tree.state.leaf_tally import tally_of_leaf
 from rootline.tree.state.live_index import Live, LiveIndex
 from rootline.tree.state.table_state import TableState
-from rootline.tree.state.totals import Tally, totals_after
+from rootline.tree.state.totals import Tally
 
 LONG_MAX = 2**63 - 1
-_DATA: Final = ContentType.DATA
 
 
 def is_added_leaf(leaf: IncomingLeaf | None) -> bool:
     """Whether `leaf` adds entries in this batch, instead of taking them over."""
     return leaf is not None and leaf.brings is not None
-
-
-class Counts:
-    """What came and went in a batch: shown by the next root, or not, because rewrites moved the rows elsewhere."""
-
-    __slots__ = ("added", "before", "removed", "replaced", "rewritten")
-
-    def __init__(self, before: Totals) -> None:
-        self.before = before
-        self.added, self.removed, self.rewritten, self.replaced = Tally(), Tally(), Tally(), Tally()
-
-    @property
-    def totals(self) -> Totals:
-        """The live totals as the batch leaves them so far."""
-        shown = totals_after(self.before, self.added, self.removed)
-        return totals_after(shown, self.rewritten, self.replaced)
-
-    @property
-    def data_bytes(self) -> int:
-        """The live data files' bytes so far."""
-        came = self.added.sizes[_DATA] + self.rewritten.sizes[_DATA]
-        return self.before.data_bytes + came - self.removed.sizes[_DATA] - self.replaced.sizes[_DATA]
 
 
 class Draft:
@@ -99,6 +77,8 @@ class Draft:
         self.rows = RowOverlay(self.live)
         self.in_leaves = LeafOverlay(self.live)
         self.merged: dict[str, MergedVector] = {}
+        self.written: dict[str, Mapping[str, BitMap64]] = {}
+        """The vectors that conversions wrote in this batch, as `Change.written`."""
         self.changes: list[Change] = []
         """The accepted ones, but for those of `accept_row`."""
         self.effect = Effect.NOTHING
@@ -194,6 +174,12 @@ class Draft:
         """Snapshot id and sequence numbers of what the intent with that sequence number did."""
         return quick_version_info(status, self.snapshot_id, number, number)
 
+    def under(self, definition: TableDefinition, carried: CarriedFields) -> Draft:
+        """This draft as an intent sees it that changes the definition; to look at only, `self` stays as it is."""
+        seen = copy(self)
+        seen.definition, seen.codec, seen.carried = definition, EntryCodec.of_definition(definition), carried
+        return seen
+
     def find(self, place: EntryPlace) -> Live | None:
         """The live entry at `place`, as the accepted intents left it."""
         row = self.rows.at(place)
@@ -208,6 +194,11 @@ class Draft:
     def vector_of(self, data_location: str) -> Live | None:
         """The live vector of a data file, as the accepted intents left it."""
         return self.rows.vector_of(data_location) or self.in_leaves.vector_of(data_location)
+
+    def removed_vector_of(self, data_location: str) -> Live | None:
+        """The vector of a data file that the next root shows as removed, so far."""
+        row = self.rows.removed_vector_of(data_location)
+        return self.in_leaves.removed_vector_of(data_location) if row is None else Live(row.entry, row=row)
 
     def is_condemned(self, location: str) -> bool:
         """Whether no intent may add this location any more."""
@@ -254,6 +245,8 @@ class Draft:
         self.sequence_number = number = SequenceNumber(self.sequence_number + 1)
         self.effect |= change.effect
         self.changes.append(change)
+        if change.definition is not None:
+            self._redefine(change.definition)
         if change.removed or change.replaced:
             self.removals = removals_after(self.removals, change, number, self.definition, self.codec.statistics)
         for live in change.removed:
@@ -262,10 +255,13 @@ class Draft:
             self._replace(live, number)
         for row in change.rewritten:
             self._bring(row, self.counts.rewritten)
+        self.written.update(change.written)
         for leaf, ordinals in change.removed_from.items():
             self._remove_from(leaf, ordinals, number)
         for row in change.added:
             self._bring(row, self.counts.added)
+        for row in change.shown_before:
+            self._show_before(row, number)
         for merged in change.merged:
             self._bring(Row(merged.entry, b""), self.counts.added)
             self.merged[merged.entry.referenced_file or ""] = merged
@@ -283,8 +279,6 @@ class Draft:
             self.condemned = change.condemned
         if change.kept is not None:
             self.kept = change.kept[0] if change.kept else None
-        if change.definition is not None:
-            self._redefine(change.definition)
         return number
 
     def accept_row(self, row: Row) -> SequenceNumber:
@@ -345,13 +339,34 @@ class Draft:
             self.counts.removed.take(tally)
 
     def _replace(self, live: Live, number: SequenceNumber) -> None:
-        """Let an entry that the parent has leave without a trace: what holds its rows comes with the same change."""
+        """Let an entry leave without a trace: what says the same comes with the same change."""
+        if live.leaf is None and self.rows.forget(live.entry.place) is not None:
+            self.counts.rewritten.count(live.entry, -1)
+            return
         self.counts.replaced.count(live.entry)
         if live.row is not None:
             self.rows.moved[live.entry.place] = live.row
         else:
             assert live.leaf is not None, "an entry that the parent has"
             self.in_leaves.move(live.leaf, BitMap([live.ordinal]), number)
+
+    def _show_before(self, row: Row, number: SequenceNumber) -> None:
+        """Show `row` as the vector that a data file had before the batch, in place of the one that it had."""
+        before = self.removed_vector_of(row.entry.referenced_file or "")
+        for tally in (self.counts.rewritten, self.counts.removed):
+            tally.count(row.entry)
+        if before is not None:
+            self.counts.removed.count(before.entry, -1)
+            if any(row is before.row for row in self.rows.rewritten_removed):
+                self.counts.rewritten.count(before.entry, -1)
+                self.rows.rewritten_removed = [row for row in self.rows.rewritten_removed if row is not before.row]
+            else:
+                self.counts.replaced.count(before.entry)
+                if before.leaf is not None:
+                    self.in_leaves.unshow(before.leaf, before.ordinal, number)
+                else:
+                    self.rows.moved[before.entry.place] = self.rows.removed.pop(before.entry.place)
+        self.rows.rewritten_removed.append(row)
 
     def _remove(self, live: Live, number: SequenceNumber) -> None:
         entry = live.entry

@@ -99,6 +99,24 @@ class LeafOverlay:
                 return Live(lookup.entry(ordinal), leaf=lookup.location, ordinal=ordinal)
         return None
 
+    def removed_vector_of(self, data_location: str) -> Live | None:
+        """The vector that the next root shows as removed from a data file, if it was in a leaf that stays."""
+        for lookup in self._with_key(vector_key(data_location)):
+            ordinal, gone = lookup.keys.find_vector(data_location), self.removed.get(lookup.location)
+            incoming = self.incoming.get(lookup.location)
+            is_new = incoming is not None and incoming.brings is not None
+            if ordinal is not None and gone is not None and ordinal in gone.ordinals and not is_new:
+                return Live(lookup.entry(ordinal), leaf=lookup.location, ordinal=ordinal)
+        return None
+
+    def unshow(self, location: str, ordinal: int, number: SequenceNumber) -> None:
+        """Let an entry that was to be shown as removed leave without a trace."""
+        gone = self.removed[location]
+        gone.ordinals.remove(ordinal)
+        if not gone.ordinals:
+            del self.removed[location]
+        self.move(location, BitMap([ordinal]), number)
+
     def remove(self, location: str, ordinals: BitMap, number: SequenceNumber) -> None:
         """Let entries leave, which the next root shows."""
         _more(self.removed, location, ordinals, number)

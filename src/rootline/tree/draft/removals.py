@@ -10,7 +10,8 @@ itself. So the header carries the newest removals: sequence number and partition
 of them, because every root carries them; what does not fit is forgotten, and then a filter of any partition conflicts.
 
 A rewrite takes a vector away along with the file that it deleted from. It changes no rows, but the vector was the one
-thing that showed that rows had left: it is remembered under the vector's own number.
+thing that showed that rows had left: it is remembered under the vector's own number. A conversion leaves a newer
+vector where it takes one away, and that shows as much.
 
 Source: protocol page, section 2, "isolation"; decision 0047.
 """
@@ -89,8 +90,9 @@ def _removed(change: Change, number: SequenceNumber) -> Iterator[tuple[ContentEn
     for live in change.removed:
         if live.entry.content_type is not ContentType.POSITION_DELETE:
             yield live.entry, number
+    files = {live.entry.location for live in change.replaced if live.entry.content_type is ContentType.DATA}
     for live in change.replaced:
-        if live.entry.content_type is ContentType.POSITION_DELETE:
+        if live.entry.content_type is ContentType.POSITION_DELETE and live.entry.referenced_file in files:
             yield live.entry, SequenceNumber(live.entry.version_info.sequence_number or number)
 
 

@@ -53,6 +53,22 @@ class RowOverlay:
         row = self.before.vectors.get(data_location)
         return Live(row.entry, row=row) if row is not None and self.of_parent(row.entry.place) is not None else None
 
+    def removed_vector_of(self, data_location: str) -> Row | None:
+        """The vector that the next root shows as removed from a data file, if it was a row of the root."""
+        own = (row for row in self.rewritten_removed if row.entry.referenced_file == data_location)
+        found = next((row for row in own if row.entry.content_type is ContentType.POSITION_DELETE), None)
+        before = self.before.vectors.get(data_location)
+        return before if found is None and before is not None and before.entry.place in self.removed else found
+
+    def forget(self, place: EntryPlace) -> Row | None:
+        """Let a row that a rewrite or a conversion of this batch made leave without a trace; `None`: there is none."""
+        row = self.came.get(place)
+        if row is None or row.entry.version_info.status is not Status.EXISTING:
+            return None
+        self.take_back(place)
+        self.rewritten_removed.pop()
+        return row
+
     def live(self) -> Iterator[Row]:
         """The live rows: the parent's, then those of the batch."""
         for place, row in self.before.rows.items():

@@ -26,6 +26,8 @@ CHANGED_DEFINITION: Final = "rootline.definition"
 REPLACED_FILES: Final = "rootline.replaced-data-files"
 REWRITTEN_FILES: Final = "rootline.rewritten-data-files"
 """In a snapshot's summary: how many data files its rewrites replaced, and by how many; no other count knows of them."""
+CONVERTED_DELETES: Final = "rootline.converted-equality-deletes"
+"""In a snapshot's summary: how many equality deletes became vectors; no other count knows of them."""
 _RESERVED: Final = ("added-", "removed-", "deleted-", "total-", "changed-partition-count", "operation", "rootline.")
 
 

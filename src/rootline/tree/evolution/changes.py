@@ -16,12 +16,13 @@ from typing import Any, Final
 from pyiceberg.schema import Schema
 
 from rootline.schemas.errors import Invalid
-from rootline.schemas.table_definition import schema_of_json
+from rootline.schemas.table_definition import SortField, schema_of_json, sort_field_json
 from rootline.tree.proof.definition_rules import check_nesting
 
 LAST_ADDED: Final = -1
 """In place of an id: what the same list of changes added last."""
 CHANGES_MAX: Final = 1_000
+"""How many changes are made at once, and how many fields of specs and sort orders they add."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,58 @@ class SetCurrentSchema:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionField:
+    """A field of a spec to add. `field_id`: what the writer takes its id to be; ids are given when it is applied."""
+
+    source_ids: tuple[int, ...]
+    transform: str
+    name: str
+    field_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddSpec:
+    """A partition spec beside those that the table has; an equal one is found again. Its own id is not used."""
+
+    fields: tuple[PartitionField, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetDefaultSpec:
+    """The spec of files that are written from now on; `LAST_ADDED`: the one that was just added."""
+
+    spec_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddSortOrder:
+    """A sort order beside those that the table has; an equal one is found again. Its own id is not used."""
+
+    fields: tuple[SortField, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetDefaultSortOrder:
+    """The order of files that are written from now on, 0 for none; `LAST_ADDED`: the one that was just added."""
+
+    order_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveSchemas:
+    """Schemas to forget. It is read so that it can be refused with a reason."""
+
+    schema_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveSpecs:
+    """Partition specs to forget. It is read so that it can be refused with a reason."""
+
+    spec_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SetProperties:
     """Properties to set, text to text."""
 
@@ -52,7 +105,18 @@ class RemoveProperties:
     removals: tuple[str, ...]
 
 
-DefinitionChange = AddSchema | SetCurrentSchema | SetProperties | RemoveProperties
+DefinitionChange = (
+    AddSchema
+    | SetCurrentSchema
+    | AddSpec
+    | SetDefaultSpec
+    | AddSortOrder
+    | SetDefaultSortOrder
+    | RemoveSchemas
+    | RemoveSpecs
+    | SetProperties
+    | RemoveProperties
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +148,11 @@ class DefinitionChanges:
             if not 0 < len(changes) <= CHANGES_MAX:
                 raise ValueError(f"it has {len(changes)} changes; 1 to {CHANGES_MAX} can be made at once")
             digest = None if replaces is None else _digest(replaces)
-            return DefinitionChanges(digest, tuple(_change(number, item) for number, item in enumerate(changes)))
+            made = tuple(_change(number, item) for number, item in enumerate(changes))
+            fields = sum(len(change.fields) for change in made if isinstance(change, AddSpec | AddSortOrder))
+            if fields > CHANGES_MAX:
+                raise ValueError(f"its specs and sort orders have {fields} fields; {CHANGES_MAX} can be added at once")
+            return DefinitionChanges(digest, made)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise Invalid("definition-invalid", f"definition changes: {_reason(error)}"[:400]) from error
 
@@ -133,9 +201,61 @@ def _properties(values: object) -> Mapping[str, str]:
     return values
 
 
+def _ids(values: object) -> tuple[int, ...]:
+    if not isinstance(values, list):
+        raise ValueError("it needs a list of ids")
+    return tuple(_id(value) for value in values)
+
+
+def _fields(body: Mapping[str, Any], what: str) -> list[Mapping[str, Any]]:
+    if not isinstance(body, dict):
+        raise ValueError(f"{what} must be an object with `fields`")
+    fields = body["fields"]
+    if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
+        raise ValueError(f"the fields of {what} must be a list of objects")
+    return fields
+
+
+def _sources(field: Mapping[str, Any]) -> tuple[int, ...]:
+    sources = field.get("source-ids") or [field["source-id"]]
+    if not isinstance(sources, list):
+        raise ValueError(f"source-ids {sources!r:.40} are no list")
+    return tuple(_id(source) for source in sources)
+
+
+def _text(field: Mapping[str, Any], name: str) -> str:
+    value = field[name]
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{name} {value!r:.60} is no text")
+    return value
+
+
+def _partition_field(field: Mapping[str, Any]) -> PartitionField:
+    field_id = field.get("field-id")
+    return PartitionField(
+        _sources(field),
+        _text(field, "transform"),
+        _text(field, "name"),
+        None if field_id is None else _id(field_id),
+    )
+
+
+def _sort_field(field: Mapping[str, Any]) -> SortField:
+    sources = _sources(field)
+    if len(sources) != 1:
+        raise ValueError(f"source-ids {list(sources)}: a sort field has one column")
+    return SortField(sources[0], *(_text(field, name) for name in ("transform", "direction", "null-order")))
+
+
 _READ: Final[Mapping[str, Callable[[Mapping[str, Any]], DefinitionChange]]] = {
     "add-schema": lambda item: AddSchema(schema_of_json(item["schema"])),
     "set-current-schema": lambda item: SetCurrentSchema(_id(item["schema-id"])),
+    "add-spec": lambda item: AddSpec(tuple(map(_partition_field, _fields(item["spec"], "spec")))),
+    "set-default-spec": lambda item: SetDefaultSpec(_id(item["spec-id"])),
+    "add-sort-order": lambda item: AddSortOrder(tuple(map(_sort_field, _fields(item["sort-order"], "sort-order")))),
+    "set-default-sort-order": lambda item: SetDefaultSortOrder(_id(item["sort-order-id"])),
+    "remove-schemas": lambda item: RemoveSchemas(_ids(item["schema-ids"])),
+    "remove-partition-specs": lambda item: RemoveSpecs(_ids(item["spec-ids"])),
     "set-properties": lambda item: SetProperties(_properties(item["updates"])),
     "remove-properties": lambda item: RemoveProperties(_texts(item["removals"])),
 }
@@ -147,12 +267,40 @@ def _json_of(change: DefinitionChange) -> dict[str, Any]:
             return {"action": "add-schema", "schema": json.loads(schema.model_dump_json())}
         case SetCurrentSchema(schema_id):
             return {"action": "set-current-schema", "schema-id": schema_id}
+        case AddSpec(fields):
+            return {"action": "add-spec", "spec": {"fields": [_json_of_field(field) for field in fields]}}
+        case SetDefaultSpec(spec_id):
+            return {"action": "set-default-spec", "spec-id": spec_id}
+        case AddSortOrder(fields):
+            return {"action": "add-sort-order", "sort-order": {"fields": [sort_field_json(each) for each in fields]}}
+        case SetDefaultSortOrder(order_id):
+            return {"action": "set-default-sort-order", "sort-order-id": order_id}
+        case RemoveSchemas(schema_ids):
+            return {"action": "remove-schemas", "schema-ids": list(schema_ids)}
+        case RemoveSpecs(spec_ids):
+            return {"action": "remove-partition-specs", "spec-ids": list(spec_ids)}
         case SetProperties(updates):
             return {"action": "set-properties", "updates": dict(updates)}
         case RemoveProperties(removals):
             return {"action": "remove-properties", "removals": list(removals)}
 
 
+def _json_of_field(field: PartitionField) -> dict[str, Any]:
+    sources = {"source-id": field.source_ids[0]} if len(field.source_ids) == 1 else {"source-ids": [*field.source_ids]}
+    own = {} if field.field_id is None else {"field-id": field.field_id}
+    return {**sources, **own, "transform": field.transform, "name": field.name}
+
+
 def schema_changes(schema: Schema) -> Sequence[DefinitionChange]:
     """Let `schema` be the current one."""
     return AddSchema(schema), SetCurrentSchema(LAST_ADDED)
+
+
+def spec_changes(fields: Sequence[PartitionField]) -> Sequence[DefinitionChange]:
+    """Let a spec of `fields` be the default."""
+    return AddSpec(tuple(fields)), SetDefaultSpec(LAST_ADDED)
+
+
+def order_changes(fields: Sequence[SortField]) -> Sequence[DefinitionChange]:
+    """Let a sort order of `fields` be the default; none: unsorted."""
+    return AddSortOrder(tuple(fields)), SetDefaultSortOrder(LAST_ADDED)

@@ -30,7 +30,7 @@ from pyiceberg.types import (
 )
 
 from rootline.schemas.errors import Invalid
-from rootline.schemas.table_definition import TableDefinition
+from rootline.schemas.table_definition import PartitionSpec, TableDefinition
 
 _PROMOTIONS: Final = {(IntegerType, LongType), (FloatType, DoubleType)}
 _TOP: Final = 0
@@ -73,6 +73,14 @@ def placed_fields(schema: Schema) -> dict[int, Placed]:
     return found
 
 
+def known_fields(definition: TableDefinition) -> dict[int, Placed]:
+    """Field id → the field as it is, or as it was last."""
+    ever: dict[int, Placed] = {}
+    for schema in (*definition.schemas, definition.schema):
+        ever.update(placed_fields(schema))
+    return ever
+
+
 def may_become(old: IcebergType, new: IcebergType) -> bool:
     """Whether a column of type `old` may have type `new`, by the specification's promotions."""
     if isinstance(old, DecimalType) and isinstance(new, DecimalType):
@@ -99,16 +107,13 @@ def _children(placed: Placed) -> Iterator[Placed]:
 def _faults(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
     yield from _of_identity(before, after)
     now = placed_fields(before.schema)
-    ever: dict[int, Placed] = {}
-    for schema in before.schemas:
-        ever.update(placed_fields(schema))
-    ever.update(now)
+    ever = known_fields(before)
     known = {schema.schema_id for schema in before.schemas}
     for schema in after.schemas:
         if schema.schema_id not in known or schema.schema_id == after.current_schema_id != before.current_schema_id:
             yield from _of_schema(schema, now, ever, before.last_column_id)
-    if after.current_schema_id != before.current_schema_id:
-        yield from _of_uses(after)
+    if _layout(after) != _layout(before):
+        yield from _of_uses(before, after)
     yield from _of_statistics(before, after)
 
 
@@ -136,7 +141,8 @@ def _of_schema(
         if known is None:
             yield from _of_new(name, placed, then, ever, last_column_id)
         else:
-            yield from _of_known(name, placed, known, is_back=field_id not in now)
+            comes_alone = placed.parent == _TOP or placed.parent in now
+            yield from _of_known(name, placed, known, is_back=field_id not in now and comes_alone)
     for field_id, placed in now.items():
         if placed.key_of is not None and placed.key_of in then and field_id not in then:
             yield f"column {placed.name!r} (id {field_id}) is part of a map's key, and keys cannot change"
@@ -171,21 +177,41 @@ def _of_known(name: str, placed: Placed, known: Placed, *, is_back: bool) -> Ite
         yield f"{name}: its initial-default cannot change, because it is the value of rows that are there"
 
 
-def _of_uses(after: TableDefinition) -> Iterator[str]:
-    """What the default spec and the default order are made of must be in the current schema."""
+def _layout(definition: TableDefinition) -> tuple[int, ...]:
+    """Changes when the current schema or something that is made of its columns does."""
+    of_specs = definition.default_spec_id, len(definition.partition_specs)
+    return definition.current_schema_id, *of_specs, definition.default_sort_order_id, len(definition.sort_orders)
+
+
+def _of_uses(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
+    """What the default spec and order are made of, and those that are added, must be in the current schema."""
     there = placed_fields(after.schema)
-    for expr_id in after.spec_by_id(after.default_spec_id).expr_ids:
-        expression = after.expressions_by_id.get(expr_id)
-        if expression is not None and isinstance(expression.parsed, VoidTransform):
-            continue
-        for source_id in (expr_id,) if expression is None else expression.source_ids:
+    for spec in after.partition_specs[len(before.partition_specs) :]:
+        for source_id in _sources_of(after, spec):
             if source_id not in there:
-                yield f"column id {source_id} cannot be dropped: the table is partitioned by it"
+                yield f"partition spec {spec.spec_id} is over column id {source_id}, which the current schema lacks"
+    for source_id in _sources_of(after, after.spec_by_id(after.default_spec_id)):
+        if source_id not in there:
+            yield f"column id {source_id} cannot be dropped: the table is partitioned by it"
+    for order in after.sort_orders[len(before.sort_orders) :]:
+        for item in order.fields:
+            if item.source_id not in there:
+                yield f"sort order {order.order_id} is over column id {item.source_id}, which the current schema lacks"
     for order in after.sort_orders:
         if order.order_id == after.default_sort_order_id:
             for item in order.fields:
                 if item.source_id not in there:
                     yield f"column id {item.source_id} cannot be dropped: the table is sorted by it"
+
+
+def _sources_of(definition: TableDefinition, spec: PartitionSpec) -> Iterator[int]:
+    """The columns that a spec's members are values of; a void member has no values."""
+    for member in spec.expr_ids:
+        expression = definition.expressions_by_id.get(member)
+        if expression is None:
+            yield member
+        elif not isinstance(expression.parsed, VoidTransform):
+            yield from expression.source_ids
 
 
 def _of_statistics(before: TableDefinition, after: TableDefinition) -> Iterator[str]:

@@ -1,29 +1,36 @@
 """What changes make of a definition.
 
-Owns: ids of what comes, and what a definition remembers of its past. Does not own: which steps are legal
-(`evolution_rules`), where the definition is stored.
-Invariants: pure; schemas are added and never changed or removed; last ids never fall; a definition that comes out has
-passed every rule, of a definition by itself and of the step.
+Owns: ids of schemas that come, and what a definition remembers of its past. Does not own: specs and sort orders that
+come (`added_layouts`), which steps are legal (`evolution_rules`), where the definition is stored.
+Invariants: pure; schemas, specs, orders and expressions are added and never changed or removed; last ids never fall; a
+definition that comes out has passed every rule, of a definition by itself and of the step.
 
-Source: docs/format.md, "Table definition"; the table specification, "Schema Evolution".
+Source: docs/format.md, "Table definition"; the table specification, "Schema Evolution"; docs/decisions/0065.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from pyiceberg.schema import Schema
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import PastLayout, TableDefinition
+from rootline.tree.evolution.added_layouts import with_order, with_spec
 from rootline.tree.evolution.changes import (
     LAST_ADDED,
     AddSchema,
+    AddSortOrder,
+    AddSpec,
     DefinitionChange,
     DefinitionChanges,
     RemoveProperties,
+    RemoveSchemas,
+    RemoveSpecs,
     SetCurrentSchema,
+    SetDefaultSortOrder,
+    SetDefaultSpec,
     SetProperties,
 )
 from rootline.tree.evolution.evolution_rules import check_evolution
@@ -37,7 +44,8 @@ def evolved(before: TableDefinition, changes: DefinitionChanges) -> TableDefinit
         Invalid: `definition-invalid`, `column-untracked` or `evolution-illegal`, naming what is wrong.
 
     """
-    after, added = before, None
+    columns = [change.schema.highest_field_id for change in changes.changes if isinstance(change, AddSchema)]
+    after, added = before, _Added(max(columns, default=0))
     for change in changes.changes:
         after, added = _after(after, change, added)
     if after == before:
@@ -50,34 +58,78 @@ def evolved(before: TableDefinition, changes: DefinitionChanges) -> TableDefinit
     return after
 
 
-def _after(
-    definition: TableDefinition, change: DefinitionChange, added: int | None
-) -> tuple[TableDefinition, int | None]:
-    """The definition after one change, and the id of the schema that was added last."""
+@dataclass(frozen=True, slots=True)
+class _Added:
+    """The ids of what was added last. `columns`: up to here ids are those of columns that come."""
+
+    columns: int
+    schema: int | None = None
+    spec: int | None = None
+    order: int | None = None
+
+
+def _after(definition: TableDefinition, change: DefinitionChange, added: _Added) -> tuple[TableDefinition, _Added]:
+    """The definition after one change, and what was added last."""
     match change:
         case AddSchema(schema):
-            known = _found_again(definition, schema)
-            if known is not None:
-                return definition, known
-            schema_id = max(found.schema_id for found in definition.schemas) + 1
-            numbered = Schema(*schema.fields, schema_id=schema_id, identifier_field_ids=schema.identifier_field_ids)
-            highest = max(definition.last_column_id, numbered.highest_field_id)
-            more = replace(definition, schemas=(*definition.schemas, numbered), last_column_id=highest)
-            return more, schema_id
+            definition, schema_id = _with_schema(definition, schema)
+            return definition, replace(added, schema=schema_id)
         case SetCurrentSchema(schema_id):
-            if schema_id == LAST_ADDED:
-                if added is None:
-                    raise Invalid(
-                        "definition-invalid", "definition changes: set-current-schema -1, but no schema was added"
-                    )
-                return replace(definition, current_schema_id=added), added
-            return replace(definition, current_schema_id=schema_id), added
+            current = _meant(schema_id, added.schema, "set-current-schema", "schema")
+            return replace(definition, current_schema_id=current), added
+        case AddSpec(fields):
+            definition, spec_id = with_spec(definition, fields, ids_taken=added.columns)
+            return definition, replace(added, spec=spec_id)
+        case SetDefaultSpec(spec_id):
+            default = _meant(spec_id, added.spec, "set-default-spec", "partition spec")
+            return replace(definition, default_spec_id=default), added
+        case AddSortOrder(order_fields):
+            definition, order_id = with_order(definition, order_fields)
+            return definition, replace(added, order=order_id)
+        case SetDefaultSortOrder(order_id):
+            default = _meant(order_id, added.order, "set-default-sort-order", "sort order")
+            return replace(definition, default_sort_order_id=default), added
+        case RemoveSchemas(ids):
+            _check_gone("schema", ids, [schema.schema_id for schema in definition.schemas])
+            return definition, added
+        case RemoveSpecs(ids):
+            _check_gone("partition spec", ids, [spec.spec_id for spec in definition.partition_specs])
+            return definition, added
         case SetProperties(updates):
             return _with_properties(definition, {**definition.properties, **updates}), added
         case RemoveProperties(removals):
             gone = frozenset(removals)
             rest = {name: value for name, value in definition.properties.items() if name not in gone}
             return _with_properties(definition, rest), added
+
+
+def _meant(given: int, added: int | None, action: str, what: str) -> int:
+    if given != LAST_ADDED:
+        return given
+    if added is None:
+        raise Invalid("definition-invalid", f"definition changes: {action} -1, but no {what} was added")
+    return added
+
+
+def _check_gone(what: str, ids: Sequence[int], known: Sequence[int]) -> None:
+    """Nothing in a root says that no kept version, tag, export or writer needs a schema or spec, so none is removed."""
+    for each in ids:
+        if each in known:
+            raise Invalid(
+                "evolution-illegal",
+                f"definition: {what} {each} cannot be removed: kept versions, tags, exports or writers under way may "
+                "need it, and the root does not tell that none does; leave it, nothing is written under it",
+            )
+
+
+def _with_schema(definition: TableDefinition, schema: Schema) -> tuple[TableDefinition, int]:
+    known = _found_again(definition, schema)
+    if known is not None:
+        return definition, known
+    schema_id = max(found.schema_id for found in definition.schemas) + 1
+    numbered = Schema(*schema.fields, schema_id=schema_id, identifier_field_ids=schema.identifier_field_ids)
+    highest = max(definition.last_column_id, numbered.highest_field_id)
+    return replace(definition, schemas=(*definition.schemas, numbered), last_column_id=highest), schema_id
 
 
 def _found_again(definition: TableDefinition, schema: Schema) -> int | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from typing import Any, Final
 
-from pyiceberg.expressions.literals import Literal
+from pyiceberg.expressions.literals import Literal, LongLiteral
 from pyiceberg.types import (
     BinaryType,
     DateType,
@@ -25,16 +25,19 @@ from pyiceberg.types import (
     IntegerType,
     LongType,
     PrimitiveType,
+    StringType,
     TimestampNanoType,
     TimestampType,
     TimestamptzNanoType,
     TimestamptzType,
+    TimeType,
 )
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.statistics import Bound
 
 _TIMESTAMPS: Final = (TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
+_CALENDAR: Final = (DateType, TimeType, *_TIMESTAMPS)
 _DATE_ONLY: Final = re.compile(r"\d{4}-\d{2}-\d{2}\Z")
 _EXACT: Final = Context(prec=400)
 
@@ -65,6 +68,16 @@ def exact_value(literal: Literal[Any], field_type: PrimitiveType, *, column: str
 
     """
     raw = literal.value
+    if isinstance(literal, LongLiteral) and isinstance(field_type, _CALENDAR):
+        # it would count days or microseconds, and match nothing of what someone means who writes 20240131
+        example = "'12:30:00'" if isinstance(field_type, TimeType) else "'2024-01-31'"
+        raise Invalid(
+            "filter-invalid", f"column {column} is a {field_type}, and {raw} is a number: write a text, as in {example}"
+        )
+    if isinstance(raw, bool | int | float) and isinstance(field_type, StringType):
+        raise Invalid(
+            "filter-invalid", f"column {column} is a string, and {raw!r} is none: write it in single quotes, '{raw}'"
+        )
     try:
         value = _converted(literal, raw, field_type)
     except (ValueError, TypeError, ArithmeticError, NotImplementedError) as error:

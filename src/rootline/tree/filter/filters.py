@@ -155,7 +155,8 @@ def _unknown(name: str, schema: Schema) -> NestedField:
     if alike:
         raise Invalid("filter-invalid", f"there is no column {name!r}, but {alike[0]!r}: names are told apart by case")
     shown = ", ".join(column.name for column in schema.fields[:40])
-    raise Invalid("filter-invalid", f"there is no column {name!r}; the table has {shown}")
+    said = f"there is no column {name!r}; the table has {shown}"
+    raise Invalid("filter-invalid", f"{said} (and a text is written in single quotes)")
 
 
 def _bound(expression: BooleanExpression, schema: Schema, *, negated: bool) -> Condition:

@@ -32,6 +32,7 @@ def fast_append_row(draft: Draft, intent: Intent) -> Row | None:
         or intent.isolation is not Isolation.SNAPSHOT
         or intent.summary
         or intent.add_manifests
+        or intent.definition is not None
     ):
         return None
     definition, codec, file = draft.definition, draft.codec, files[0]
@@ -39,7 +40,7 @@ def fast_append_row(draft: Draft, intent: Intent) -> Row | None:
     if (
         (intent.table_uuid is not None and intent.table_uuid.int != definition.table_uuid.int)
         or (intent.schema_id is not None and intent.schema_id != definition.current_schema_id)
-        or file.sort_order_id
+        or (file.sort_order_id and file.sort_order_id not in definition.sort_order_ids)
         or file.file_format is FileFormat.PUFFIN
         or encoded is None
         or file.stats_schema != statistics.fingerprint

@@ -25,6 +25,7 @@ from rootline.tree.draft.draft import Draft
 from rootline.tree.intents.alter import alter, alter_violations, says_of_alters
 from rootline.tree.intents.append import append
 from rootline.tree.intents.compact_vectors import compact_vectors
+from rootline.tree.intents.convert_equality_deletes import convert_equality_deletes, says_of_conversions
 from rootline.tree.intents.create import create
 from rootline.tree.intents.drop import beginning_violations, begins_anew, drop, drop_violations, purge, says_of_drops
 from rootline.tree.intents.expire import expire, expiry_violations, says_of_expiry
@@ -71,6 +72,7 @@ KINDS: Final[Mapping[IntentKind, Kind]] = {  # words of the summary come in this
     IntentKind.TAG: Kind(tag, says=says_of_tags, rule=tag_violations, finding="tags-wrong"),
     IntentKind.RESTORE: Kind(restore, says=says_of_restores, rule=restore_violations),
     IntentKind.REWRITE: Kind(rewrite, says=says_of_rewrites),
+    IntentKind.CONVERT_EQUALITY_DELETES: Kind(convert_equality_deletes, says=says_of_conversions),
     IntentKind.ALTER: Kind(alter, says=says_of_alters, rule=alter_violations),
     IntentKind.EXPIRE: Kind(expire, says=says_of_expiry, rule=expiry_violations),
     IntentKind.SWEEP: Kind(sweep, says=says_of_sweeps, rule=sweep_violations),

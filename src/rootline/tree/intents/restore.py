@@ -28,7 +28,9 @@ from rootline.tree.draft.change import Change, Effect, IncomingLeaf
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import RESTORED_VERSIONS
 from rootline.tree.draft.version_difference import Difference, OlderVersion, difference, manifest_vectors_in_files
+from rootline.tree.evolution.restored import restored_definition
 from rootline.tree.intents.drop import brought_back
+from rootline.tree.intents.redefinition import Redefinition
 from rootline.tree.proof.adopted_rows import is_adopted
 from rootline.tree.rules.restored_leaves import returning_leaf
 from rootline.tree.rules.vector_merge import place_of_vector
@@ -40,8 +42,8 @@ def restore(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | N
     """Back to the version that the intent names; or, of a table that was dropped, back to being a table.
 
     Raises:
-        Invalid: `version-unknown`, it is not addressable; `restore-impossible`, it cannot be read, or has another
-            definition; `table-dropped`, it was purged.
+        Invalid: `version-unknown`, it is not addressable; `restore-impossible`, it cannot be read, or the table cannot
+            go back to its definition; `table-dropped`, it was purged.
 
     """
     if draft.is_tombstone:
@@ -63,11 +65,33 @@ def restore(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | N
         raise Invalid("restore-impossible", f"version {version} is of another table, {header.table_uuid}")
     if header.is_tombstone:
         raise Invalid("restore-impossible", f"the table was dropped in version {version}: name an earlier one")
+    redefined: Redefinition | None = None
     if header.definition.digest != draft.carried.definition.digest:
+        if header.definition not in fetched.definitions:
+            return Needs(definitions={header.definition: header.table_uuid})
+        redefined = _redefined(draft, intent, older.root, fetched)
+    change = _restored(draft if redefined is None else redefined.seen(draft), older, fetched)
+    return change if redefined is None or isinstance(change, Needs) else redefined.with_change(draft, change)
+
+
+def _redefined(draft: Draft, intent: Intent, root: Root, fetched: FetchedObjects) -> Redefinition | None:
+    """The definition that goes with the content of `root`; `None`: the one that there is."""
+    version, named = root.header.version, root.header.definition
+    then = fetched.definitions[named]
+    if then is None:
+        raise Invalid("restore-impossible", f"version {version}: its definition {named.location} cannot be read")
+    try:
+        after = restored_definition(draft.definition, then)
+    except Invalid as error:
         raise Invalid(
-            "restore-impossible",
-            f"version {version} has another definition, {header.definition.location}: this is not carried out yet",
-        )
+            "restore-impossible", f"the table cannot go back to the definition of version {version}: {error.message}"
+        ) from error
+    return None if after is draft.definition else Redefinition.of(intent, after)
+
+
+def _restored(draft: Draft, older: OlderVersion, fetched: FetchedObjects) -> Change | Needs:
+    """The content of `older` in place of what the draft has."""
+    version = older.root.header.version
     apart = older.leaves_apart(draft)
     missing = frozenset(row.location for row in apart if row.location not in fetched.leaves)
     if missing:
@@ -79,6 +103,7 @@ def restore(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | N
         if leaf is None or leaf.length != row.record_count or leaf.size_in_bytes != row.file_size_in_bytes:
             raise Invalid("restore-impossible", f"leaf {row.location} of version {version} cannot be read")
     found = difference(older, draft, leaves)
+    fits = older.root.codec.layout == draft.codec.layout
     numbers = draft.numbers().file_sequence_number
     next_row_id = draft.next_row_id
     incoming: list[IncomingLeaf] = []
@@ -90,7 +115,7 @@ def restore(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | N
         written.append(PendingObject(encoded.location, encoded.body))
     return Change(
         _effect(found),
-        added=tuple(_returning(draft, live, numbers) for live in found.then),
+        added=tuple(_returning(draft, live, numbers, fits=fits) for live in found.then),
         incoming=tuple(incoming),
         objects=tuple(written),
         removed=found.now,
@@ -122,11 +147,12 @@ def _older(root: Root, fetched: FetchedObjects, places: Iterable[VectorAt]) -> O
         raise Invalid("restore-impossible", f"version {root.header.version}: {error.message}") from error
 
 
-def _returning(draft: Draft, live: Live, number: int | None) -> Row:
+def _returning(draft: Draft, live: Live, number: int | None, *, fits: bool) -> Row:
     """The row of what comes back: this snapshot adds it, its content is as old as it was."""
     numbers = VersionInfo(Status.ADDED, draft.snapshot_id, live.entry.version_info.sequence_number, number)
     if live.row is not None:
-        return live.row.with_version_info(numbers)
+        row = live.row.with_version_info(numbers)
+        return row if fits else row.again(draft.codec)
     return Row.of(live.entry.with_version_info(numbers), draft.codec)
 
 

@@ -31,6 +31,7 @@ from rootline.tree.draft.live_deletes import live_equality_deletes
 from rootline.tree.draft.summary import REPLACED_FILES, REWRITTEN_FILES
 from rootline.tree.proof.adopted_rows import has_older_deletes
 from rootline.tree.rules.file_rules import added_rows
+from rootline.tree.rules.read_number import read_number
 from rootline.tree.rules.removal_rules import removals
 from rootline.tree.scan.equality_reach import may_delete_rows
 from rootline.tree.scan.partition_tuple import is_unpartitioned
@@ -45,7 +46,7 @@ def rewrite(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change:
             not those that were read; `row-count-mismatch`; or a rule of the new files is broken.
 
     """
-    read = _read_number(draft, intent)
+    read = read_number(draft, intent)
     if any(item.content_type is not ContentType.DATA for item in intent.remove_files):
         raise Invalid("intent-malformed", "kind rewrite replaces data files only: remove equality deletes with remove")
     leaving = _sources(draft, intent, read)
@@ -59,21 +60,6 @@ def says_of_rewrites(_before: RootHeader | None, draft: Draft) -> dict[str, str]
     """What a root's summary says of its rewrites: no other count knows of them."""
     replaced, rewritten = draft.counts.replaced.data_files, draft.counts.rewritten.data_files
     return {REPLACED_FILES: str(replaced), REWRITTEN_FILES: str(rewritten)} if replaced else {}
-
-
-def _read_number(draft: Draft, intent: Intent) -> int:
-    read = intent.read_sequence_number
-    if read is None or read > draft.read_number_max:
-        raise Invalid(
-            "version-unknown",
-            f"read_sequence_number {read} is none that a writer can have read: the table is at {draft.read_number_max}",
-        )
-    if draft.restored_at > read:
-        raise Invalid(
-            "stale-source",
-            f"an earlier version was restored at sequence number {draft.restored_at}; the writer read {read}",
-        )
-    return read
 
 
 def _sources(draft: Draft, intent: Intent, read: int) -> list[Live]:

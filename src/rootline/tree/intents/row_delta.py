@@ -15,25 +15,17 @@ from dataclasses import dataclass
 from pyroaring import BitMap64
 
 from rootline.schemas.bytes.root.root_codec import Row
-from rootline.schemas.content_entry import (
-    ContentEntry,
-    ContentType,
-    DeletionVector,
-    EntryPlace,
-    FileFormat,
-    VersionInfo,
-)
+from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector, Intent
 from rootline.schemas.location_rules import check_location
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect, MergedVector
 from rootline.tree.draft.draft import Draft
-from rootline.tree.proof.statistics_rules import partition_statistics
+from rootline.tree.rules.added_vectors import check_added_vector, merged_entry, vector_entry
 from rootline.tree.rules.file_rules import added_rows, check_own_location
 from rootline.tree.rules.removal_rules import reference_of
 from rootline.tree.rules.vector_merge import (
-    MERGED_LOCATION,
     Settled,
     adds_files,
     check_keeps,
@@ -79,7 +71,7 @@ def row_delta(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change |
         if outcome is Settled.AS_IT_WAS:
             continue
         if isinstance(outcome, BitMap64):
-            merged.append(MergedVector(_merged_entry(item.entry, outcome), outcome))
+            merged.append(MergedVector(merged_entry(item.entry, outcome), outcome))
         elif index < named:
             rows.append(Row.of(item.entry, draft.codec))
         if item.current is not None:
@@ -125,7 +117,7 @@ def _incoming(
     """Everything about a vector that can be checked without reading it."""
     data = _target(draft, vector, own, in_leaves)
     current = draft.vector_of(vector.referenced_file)
-    return _Incoming(vector, data, current, _entry(draft, vector, data))
+    return _Incoming(vector, data, current, vector_entry(draft, vector, data, draft.numbers()))
 
 
 def _target(
@@ -139,50 +131,5 @@ def _target(
         if live is None:
             raise Invalid("file-not-live", f"{vector.referenced_file!r} is not part of the table")
         data = live.entry
-    if draft.find(EntryPlace(ContentType.POSITION_DELETE, vector.location, vector.offset)) is not None:
-        raise Invalid(
-            "file-already-live", f"the vector at {vector.offset} of {vector.location!r} is part of the table already"
-        )
-    if vector.cardinality > data.record_count:
-        raise Invalid(
-            "vector-invalid",
-            f"the vector of {vector.referenced_file!r} deletes {vector.cardinality} rows, the file has "
-            f"{data.record_count}",
-        )
-    if not 0 < vector.size_in_bytes <= vector.file_size_in_bytes - vector.offset:
-        raise Invalid(
-            "vector-invalid", f"the vector at {vector.offset} of {vector.location!r} is empty or ends after its file"
-        )
+    check_added_vector(draft, vector, data)
     return data
-
-
-def _entry(draft: Draft, vector: AddedVector, data: ContentEntry) -> ContentEntry:
-    spec_ids = draft.definition.spec_by_id(data.partition_spec_id).expr_ids
-    return ContentEntry(
-        content_type=ContentType.POSITION_DELETE,
-        location=vector.location,
-        file_format=FileFormat.PUFFIN,
-        version_info=draft.numbers(),
-        partition_spec_id=data.partition_spec_id,
-        record_count=vector.cardinality,
-        file_size_in_bytes=vector.file_size_in_bytes,
-        deletion_vector=DeletionVector(vector.offset, vector.size_in_bytes),
-        referenced_file=data.location,
-        content_stats=partition_statistics(data.content_stats, spec_ids) if spec_ids else {},
-    )
-
-
-def _merged_entry(entry: ContentEntry, positions: BitMap64) -> ContentEntry:
-    """The entry of a merged vector; location, offset and sizes follow when the batch's Puffin is written."""
-    numbers: VersionInfo = entry.version_info
-    return ContentEntry(
-        content_type=ContentType.POSITION_DELETE,
-        location=f"{MERGED_LOCATION}{entry.referenced_file}",
-        file_format=FileFormat.PUFFIN,
-        version_info=numbers,
-        partition_spec_id=entry.partition_spec_id,
-        record_count=len(positions),
-        deletion_vector=DeletionVector(0, 0),
-        referenced_file=entry.referenced_file,
-        content_stats=entry.content_stats,
-    )

@@ -149,6 +149,6 @@ def _checked_format(data_file: DataFile) -> FileFormat:
 
 def _checked_order(draft: Draft, data_file: DataFile) -> int | None:
     order_id = data_file.sort_order_id
-    if order_id and all(order.order_id != order_id for order in draft.definition.sort_orders):
+    if order_id and order_id not in draft.definition.sort_order_ids:
         raise Invalid("intent-malformed", f"{data_file.location!r}: the table has no sort order {order_id}")
     return order_id

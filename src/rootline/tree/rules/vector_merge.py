@@ -46,9 +46,7 @@ def wanted(intent: Intent, vector: AddedVector, current: ContentEntry, draft: Dr
             cannot make anybody read where it pleases.
 
     """
-    places: set[VectorAt] = set()
-    if (current.referenced_file or "") not in draft.merged:
-        places.add(place_of_vector(current))
+    places = vector_to_read(current, draft)
     read = vector.replaces_vector
     if read is not None and all((at.location, at.offset) != (read.location, read.offset) for at in places):
         place = EntryPlace(ContentType.POSITION_DELETE, read.location, read.offset)
@@ -93,7 +91,7 @@ def merge(
 
     """
     target = current.referenced_file or ""
-    theirs = _live_positions(current, draft, fetched)
+    theirs = live_positions(current, draft, fetched)
     base = BitMap64()
     if vector.replaces_vector is not None:
         base = _read(fetched, VectorAt(vector.replaces_vector.location, vector.replaces_vector.offset), None)
@@ -118,7 +116,7 @@ def check_keeps(ours: BitMap64, current: ContentEntry, draft: Draft, fetched: Fe
         Invalid: `vector-invalid`.
 
     """
-    dropped = _live_positions(current, draft, fetched) - ours
+    dropped = live_positions(current, draft, fetched) - ours
     if dropped:
         raise Invalid(
             "vector-invalid",
@@ -127,9 +125,24 @@ def check_keeps(ours: BitMap64, current: ContentEntry, draft: Draft, fetched: Fe
         )
 
 
-def _live_positions(current: ContentEntry, draft: Draft, fetched: FetchedObjects) -> BitMap64:
-    merged = draft.merged.get(current.referenced_file or "")
-    return merged.positions if merged is not None else _read(fetched, place_of_vector(current), current.record_count)
+def vector_to_read(entry: ContentEntry, draft: Draft) -> set[VectorAt]:
+    """Where a vector of the table is, unless this batch wrote it itself."""
+    return {place_of_vector(entry)} if _at_hand(entry, draft) is None else set()
+
+
+def live_positions(current: ContentEntry, draft: Draft, fetched: FetchedObjects) -> BitMap64:
+    """What a vector of the table deletes. Raises `Invalid` (`vector-invalid`)."""
+    known = _at_hand(current, draft)
+    return known if known is not None else _read(fetched, place_of_vector(current), current.record_count)
+
+
+def _at_hand(entry: ContentEntry, draft: Draft) -> BitMap64 | None:
+    """The positions of a vector that this batch wrote itself: it may not be stored yet."""
+    target = entry.referenced_file or ""
+    merged = draft.merged.get(target)
+    if merged is not None and merged.entry.place == entry.place:
+        return merged.positions
+    return draft.written.get(entry.location, {}).get(target)
 
 
 def adds_files(intent: Intent) -> bool:

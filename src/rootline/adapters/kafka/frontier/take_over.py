@@ -66,8 +66,7 @@ async def take_over(
     name, taken, gone = uuid.uuid4().hex, dict[TopicPartition, TakenOver](), []
     for at, start in starts.items():
         parked, parked_before = next_parking_record(recorded.parked, log, at.partition, name[:12])
-        answers_from = start if parked.answers_from is None else min(start, parked.answers_from)
-        answers, before = next_record(recorded.answers, log, at.partition, name, answers_from)
+        answers, before = next_record(recorded.answers, log, at.partition, name, start, tuple(parked.tables.values()))
         taken[at] = TakenOver(answers, parked)
         gone += [tombstone(settings, record) for record in before]
         gone += [parking_tombstone(settings, record) for record in parked_before]

@@ -34,7 +34,7 @@ _READ_MAX: Final = 256
 _POLL_MS: Final = 500
 
 
-class _Said(NamedTuple):
+class Said(NamedTuple):
     """What the header says: who stored it, its number among the table's parked records, and the record's own place."""
 
     group: str
@@ -104,7 +104,7 @@ class ParkedTopic:
                     found, position = await self._portion(consumer, at, position, run.last)
                     portion: list[LogRecord] = []
                     for held in found:
-                        said = _said(held.headers)
+                        said = said_of(held.headers)
                         if said is None or not self._is_of(parked, run, said) or said.offset <= last:
                             continue
                         if said.number != expected and not (without_missing and said.number > expected):
@@ -152,7 +152,7 @@ class ParkedTopic:
             if asyncio.get_running_loop().time() > deadline_s:
                 raise TimeoutError(f"no parked record came for {self._settings.request_timeout_s:g} s")
 
-    def _is_of(self, parked: ParkedTable, run: ParkedRun, said: _Said) -> bool:
+    def _is_of(self, parked: ParkedTable, run: ParkedRun, said: Said) -> bool:
         own = (self._settings.group_id, run.writer, parked.table, parked.log, parked.partition)
         return own == (said.group, said.writer, said.table, said.log, said.partition) and (
             parked.first_offset <= said.offset < parked.next_offset and said.number < parked.records
@@ -179,7 +179,7 @@ class ParkedTopic:
             while position < offset:
                 found, after = await self._portion(consumer, at, position, offset - 1)
                 for held in found:
-                    said = _said(held.headers)
+                    said = said_of(held.headers)
                     if said is None or (said.group, said.log) != (self._settings.group_id, log):
                         return int(held.offset)
                 position = after
@@ -196,14 +196,14 @@ class ParkedTopic:
 def _outgoing(settings: KafkaSettings, parked: ParkedTable, raw: LogRecord, writer: str, number: int) -> Outgoing:
     log, partition, offset = raw.position
     has_key = raw.key is not None
-    said = _Said(settings.group_id, writer, number, parked.table, log, partition, offset, raw.appended_ms, has_key)
+    said = Said(settings.group_id, writer, number, parked.table, log, partition, offset, raw.appended_ms, has_key)
     header = (_HEADER, json.dumps(said).encode())
     return Outgoing(
         settings.parked_topic, parked.table.encode(), raw.value, (*raw.headers, header), partition=partition
     )
 
 
-def _said(headers: Sequence[tuple[str, bytes | None]]) -> _Said | None:
+def said_of(headers: Sequence[tuple[str, bytes | None]]) -> Said | None:
     """What our header says: the last one, because the record's own come first."""
     if not headers or headers[-1][0] != _HEADER:
         return None
@@ -211,10 +211,10 @@ def _said(headers: Sequence[tuple[str, bytes | None]]) -> _Said | None:
         group, writer, number, table, log, partition, offset, appended_ms, has_key = json.loads(headers[-1][1] or b"")
     except (ValueError, TypeError):
         return None
-    return _Said(group, writer, number, table, LogId(log), partition, offset, appended_ms, has_key)
+    return Said(group, writer, number, table, LogId(log), partition, offset, appended_ms, has_key)
 
 
-def _record(held: Any, said: _Said) -> LogRecord:
+def _record(held: Any, said: Said) -> LogRecord:
     position = LogPosition(said.log, said.partition, said.offset)
     key = held.key if said.has_key else None
     return LogRecord(position, key, held.value or b"", said.appended_ms, tuple(held.headers[:-1]))

@@ -26,18 +26,17 @@ _LIFT: Final = "lift"
 
 @dataclass(frozen=True, slots=True)
 class ParkingRecord:
-    """What one assignment, `name`, says is parked of a partition."""
+    """What one assignment, `name`, says is parked of a partition.
+
+    `began`: it is not the assignment's first record, which says what others said. Of one epoch, one assignment began.
+    """
 
     log: LogId
     partition: int
     name: str
     epoch: int
     tables: Mapping[TableName, ParkedTable]
-
-    @property
-    def answers_from(self) -> int | None:
-        """The first parked offset: rejections from there on may have to be told again."""
-        return min((parked.first_offset for parked in self.tables.values() if parked.records), default=None)
+    began: bool = False
 
 
 def parking_outgoing(settings: KafkaSettings, record: ParkingRecord) -> Outgoing:
@@ -56,7 +55,8 @@ def parking_outgoing(settings: KafkaSettings, record: ParkingRecord) -> Outgoing
         }
         for parked in record.tables.values()
     ]
-    value = json.dumps({"epoch": record.epoch, "tables": tables}, separators=(",", ":")).encode()
+    body = {"epoch": record.epoch, "began": record.began, "tables": tables}
+    value = json.dumps(body, separators=(",", ":")).encode()
     return Outgoing(settings.frontiers_topic, _key(settings, record), value)
 
 
@@ -75,9 +75,8 @@ def parking_record_of(
             return None
         body = json.loads(value or b"")
         tables = [_table(log, int(partition), said) for said in body["tables"]]
-        return ParkingRecord(
-            log, int(partition), str(name), int(body["epoch"]), {parked.table: parked for parked in tables}
-        )
+        by_table = {parked.table: parked for parked in tables}
+        return ParkingRecord(log, int(partition), str(name), int(body["epoch"]), by_table, body.get("began") is True)
     except (ValueError, TypeError, KeyError):
         return None
 
@@ -92,33 +91,39 @@ def next_parking_record(
 
 
 def counting(records: Iterable[ParkingRecord]) -> dict[TableName, ParkedTable]:
-    """What is parked of one partition, by all its records; of two with one epoch, what has come further."""
+    """What is parked of one partition, by all its records.
+
+    Of several with one epoch, the one that began: the others only said the same as its first record.
+    """
     own = list(records)
     epoch = max((record.epoch for record in own), default=0)
+    newest = [record for record in own if record.epoch == epoch]
     found: dict[TableName, ParkedTable] = {}
-    for record in own:
-        if record.epoch == epoch:
-            for table, parked in record.tables.items():
-                if table not in found or found[table].next_offset < parked.next_offset:
-                    found[table] = parked
+    for record in [record for record in newest if record.began] or newest:
+        for table, parked in record.tables.items():
+            if table not in found or found[table].next_offset < parked.next_offset:
+                found[table] = parked
     return found
 
 
 def lift_outgoing(settings: KafkaSettings, lift: Lift, *, done: bool = False) -> Outgoing:
     """An operator's word; `done`: that it was carried out."""
-    key = json.dumps([settings.group_id, lift.log, lift.partition, _LIFT, lift.table]).encode()
-    value = None if done else json.dumps({"without-missing": lift.without_missing}).encode()
-    return Outgoing(settings.frontiers_topic, key, value)
+    named = [settings.group_id, lift.log, lift.partition, _LIFT, lift.table]
+    key = json.dumps([*named, lift.name] if lift.name else named).encode()
+    body = {"without-missing": lift.without_missing, "first": lift.first_offset}
+    return Outgoing(settings.frontiers_topic, key, None if done else json.dumps(body).encode())
 
 
 def lift_of(settings: KafkaSettings, log: LogId, key: bytes | None, value: bytes | None) -> Lift | None:
     """The lift, if it is one for this group and this log."""
     try:
-        group, named, partition, kind, table = json.loads(key or b"")
-        if (group, named, kind) != (settings.group_id, log, _LIFT):
+        group, named, partition, kind, table, *rest = json.loads(key or b"")
+        if (group, named, kind) != (settings.group_id, log, _LIFT) or len(rest) > 1:
             return None
         body = json.loads(value or b"")
-        return Lift(TableName(str(table)), log, int(partition), body.get("without-missing") is True)
+        first, name = body.get("first"), str(rest[0]) if rest else ""
+        first_offset = first if isinstance(first, int) else None
+        return Lift(TableName(str(table)), log, int(partition), body.get("without-missing") is True, first_offset, name)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 

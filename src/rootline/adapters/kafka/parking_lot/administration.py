@@ -7,6 +7,7 @@ Invariants: a lift changes nothing but that it asks; it works whether or not coo
 from __future__ import annotations
 
 import asyncio
+import uuid
 
 from rootline.adapters.kafka.frontier.records import frontier_publisher, read_frontiers
 from rootline.adapters.kafka.log_errors import log_unavailable
@@ -52,7 +53,10 @@ async def _lift(settings: KafkaSettings, table: str, without_missing: bool) -> l
     found = [parked for parked in await _parked(settings) if parked.table == table]
     if found:
         publisher = frontier_publisher(settings)
-        lifts = [Lift(parked.table, parked.log, parked.partition, without_missing) for parked in found]
+        lifts = [
+            Lift(parked.table, parked.log, parked.partition, without_missing, parked.first_offset, uuid.uuid4().hex)
+            for parked in found
+        ]
         try:
             await publisher.publish([lift_outgoing(settings, lift) for lift in lifts])
         except OutcomeUnknown as error:

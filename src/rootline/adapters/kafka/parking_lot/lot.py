@@ -42,13 +42,16 @@ class KafkaParkingLot:
         self._committing = committing
         self._turn = asyncio.Lock()
         self._topic = ParkedTopic(settings)
+        self._failed: set[tuple[TableName, LogId, int]] = set()
 
     async def park(self, parked: ParkedTable, records: Sequence[LogRecord]) -> ParkedTable:
         """As `ParkingLot.park`."""
         async with self._turn:
             place = self._place(parked)
             if records:
-                name = place.parked.name
+                name, attempt = place.parked.name, (parked.table, parked.log, parked.partition)
+                begins_run = attempt in self._failed
+                self._failed.add(attempt)  # unless all of it is done: a run has nothing of an attempt that failed
                 run = await self._topic.store(parked, records, name)
                 parked = replace(
                     parked,
@@ -56,9 +59,11 @@ class KafkaParkingLot:
                     size_in_bytes=parked.size_in_bytes + sum(map(_size, records)),
                     oldest_ms=parked.oldest_ms if parked.records else records[0].appended_ms,
                     first_offset=parked.first_offset if parked.records else records[0].position.offset,
-                    runs=_joined(parked.runs, run),
+                    runs=(*parked.runs, run) if begins_run else _joined(parked.runs, run),
                 )
             await self._write(parked, {**place.parked.tables, parked.table: parked})
+            if records:
+                self._failed.discard((parked.table, parked.log, parked.partition))
             return parked
 
     async def parked_records(
@@ -111,7 +116,7 @@ class KafkaParkingLot:
     async def _write(self, parked: ParkedTable, tables: Mapping[TableName, ParkedTable]) -> None:
         membership = self._membership
         generation, held = membership.generation, self._place(parked)
-        after = replace(held.parked, tables=dict(tables))
+        after = replace(held.parked, tables=dict(tables), began=True)
         outgoing = parking_outgoing(self._settings, after)
         if len(outgoing.value or b"") > RECORD_BYTES_MAX:
             raise membership.unavailable(
@@ -152,7 +157,7 @@ class _Parking:
 
 
 def _joined(runs: tuple[ParkedRun, ...], run: ParkedRun) -> tuple[ParkedRun, ...]:
-    if runs and runs[-1].writer == run.writer:
+    if runs and runs[-1].writer == run.writer and run.first > runs[-1].last:  # else the topic was made again
         return (*runs[:-1], replace(runs[-1], last=run.last))
     return (*runs, run)
 

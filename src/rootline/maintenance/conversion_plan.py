@@ -1,0 +1,178 @@
+"""Which equality deletes become deletion vectors in one intent, and that intent.
+
+Owns: the thresholds (`rootline.convert.*`), the choice, the Puffin file. Does not own: which rows the deletes delete
+(`rootline.workers.jobs.conversion_job`), what has changed since (`rootline.tree.intents.convert_equality_deletes`).
+Invariants: pure; the files that an intent lists are all that its deletes may reach; one intent reads a bounded number
+of files, bytes and deleted rows, so a delete that alone needs more stays.
+
+Theory. What deletes delete adds up, and a vector says it without a number: so each set of deletes is right by itself,
+whichever others are live. The oldest come first, because the files that they may reach become fewer, never more: a file
+that comes later is younger than they are. Only a rewrite, a restore or another conversion makes a plan come too late;
+whatever else writers do, it is merged. After such a loss half as many deletes are tried.
+
+Source: decision 0070.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyroaring import BitMap64
+
+from rootline.maintenance.plan import IntentStamp, WrittenPlan
+from rootline.maintenance.property_values import switch, whole_number
+from rootline.maintenance.table_files import TableFiles
+from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
+from rootline.schemas.content_entry import ContentEntry, ContentType
+from rootline.schemas.identifiers import Location, Version
+from rootline.schemas.intent import AddedVector, IntentKind, RemovedFile, VectorReference
+from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.scan.file_task import FileTask
+from rootline.tree.state.pending_object import PendingObject
+
+DELETES_MAX: Final = 256
+"""Equality deletes of one intent."""
+_FILES_AT_MOST: Final = 2_500
+"""An intent that lists so many fits a record of the log, however long their names are."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionLimits:
+    """`deletes`: so many live equality deletes are converted. `files`, `bytes`, `rows`: that one intent reads at most:
+    data files, their bytes, and rows of equality deletes.
+    """
+
+    is_on: bool = True
+    deletes: int = 16
+    files: int = 1_000
+    bytes: int = 4_294_967_296
+    rows: int = 1_000_000
+
+    @staticmethod
+    def of_properties(properties: Mapping[str, str]) -> ConversionLimits:
+        """The limits that a table's properties set; defaults for the rest. Raises `Invalid` (`setting-invalid`)."""
+        defaults = ConversionLimits()
+        return ConversionLimits(
+            is_on=switch(properties, "rootline.convert.equality-deletes", default=defaults.is_on),
+            deletes=whole_number(properties, "rootline.convert.deletes", defaults.deletes),
+            files=whole_number(properties, "rootline.convert.files", defaults.files, _FILES_AT_MOST),
+            bytes=whole_number(properties, "rootline.convert.bytes", defaults.bytes, 2**40 - 1),
+            rows=whole_number(properties, "rootline.convert.rows", defaults.rows),
+        )
+
+    @property
+    def now(self) -> ConversionLimits:
+        """For a conversion by hand: a single delete is enough."""
+        return replace(self, is_on=True, deletes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenDeletes:
+    """`deletes` of one intent, and a task for each file that they may reach. `left`: those that are too large."""
+
+    deletes: tuple[ContentEntry, ...]
+    tasks: tuple[FileTask, ...]
+    left: tuple[ContentEntry, ...] = ()
+
+
+def choose_deletes(files: TableFiles, limits: ConversionLimits, at_most: int = DELETES_MAX) -> ChosenDeletes:
+    """The oldest deletes that fit the limits together. Raises `Invalid` (`equality-delete-unread`)."""
+    left: list[ContentEntry] = []
+    for start in range(0, len(files.equality_deletes), DELETES_MAX):
+        window = files.equality_deletes[start : start + DELETES_MAX]
+        reach = _reach(files, window, limits)
+        chosen: list[ContentEntry] = []
+        needed: dict[str, int] = {}
+        rows = 0
+        for delete in window:
+            own = reach[delete.location]
+            is_alone_too_large = not _fits(own, delete.record_count, limits)
+            if is_alone_too_large:
+                left.append(delete)
+            elif len(chosen) < at_most and _fits(needed | own, rows + delete.record_count, limits):
+                chosen.append(delete)
+                needed |= own
+                rows += delete.record_count
+        if chosen:
+            return ChosenDeletes(tuple(chosen), tuple(files.reached(tuple(chosen))), tuple(left))
+    return ChosenDeletes((), (), tuple(left))
+
+
+def _reach(files: TableFiles, deletes: Sequence[ContentEntry], limits: ConversionLimits) -> dict[str, dict[str, int]]:
+    """Delete → the files that it may reach, with their bytes; not all of them once each delete reaches too many."""
+    found: dict[str, dict[str, int]] = {delete.location: {} for delete in deletes}
+    for task in files.reached(tuple(deletes)):
+        for delete in task.deletes.equality:
+            found[delete.location][task.location] = task.data.file_size_in_bytes or 0
+        if all(len(reach) > limits.files for reach in found.values()):
+            break
+    return found
+
+
+def _fits(needed: Mapping[str, int], rows: int, limits: ConversionLimits) -> bool:
+    return len(needed) <= limits.files and sum(needed.values()) <= limits.bytes and rows <= limits.rows
+
+
+@dataclass(frozen=True, slots=True)
+class NewVector:
+    """All deleted rows of a data file, and the vector that it had."""
+
+    positions: BitMap64
+    replaces: VectorReference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionPlan:
+    """`vectors`: data file → its new vector. `clean`: files within reach that hold no row of the deletes."""
+
+    made_from_version: Version
+    read_sequence_number: int
+    deletes: tuple[ContentEntry, ...]
+    vectors: Mapping[str, NewVector]
+    clean: tuple[str, ...]
+
+    @property
+    def entries(self) -> int:
+        """Equality deletes that the plan converts."""
+        return len(self.deletes)
+
+    @property
+    def leaf_count(self) -> int:
+        """New leaves: none."""
+        return 0
+
+    def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
+        """One Puffin file if a vector comes, and the intent; as `Plan.write`."""
+        objects: tuple[PendingObject, ...] = ()
+        vectors: tuple[AddedVector, ...] = ()
+        if self.vectors:
+            blobs = [VectorBlob(name, vector.positions) for name, vector in self.vectors.items()]
+            puffin = encode_puffin(blobs)
+            location = puffin_name(f"data/{stamp.object_uuid(0)}-deletes", puffin.body)
+            objects = (PendingObject(Location(location), puffin.body),)
+            vectors = tuple(
+                AddedVector(
+                    location=location,
+                    offset=place.offset,
+                    size_in_bytes=place.size,
+                    file_size_in_bytes=len(puffin.body),
+                    cardinality=place.cardinality,
+                    referenced_file=blob.referenced_data_file,
+                    replaces_vector=self.vectors[blob.referenced_data_file].replaces,
+                )
+                for blob, place in zip(blobs, puffin.places, strict=True)
+            )
+        intent = stamp.intent(
+            IntentKind.CONVERT_EQUALITY_DELETES,
+            self.made_from_version,
+            read_sequence_number=self.read_sequence_number,
+            remove_files=tuple(
+                RemovedFile(location=delete.location, content_type=ContentType.EQUALITY_DELETE)
+                for delete in self.deletes
+            ),
+            add_vectors=vectors,
+            replaces=self.clean,
+        )
+        return WrittenPlan(objects, intent)

@@ -1,0 +1,134 @@
+"""Which data files are written again as fewer, larger ones, or without their deleted rows.
+
+Owns: the thresholds (`rootline.compact.data*`) and the choice of one group. Does not own: reading and writing rows
+(`rootline.workers.jobs.data_compaction_job`), whether the group is still what was read
+(`rootline.tree.intents.rewrite`).
+Invariants: pure; the files of a group are of the table's default spec and of one partition; no group needs more bytes
+than the limit; a file that has just been written is not chosen again by itself.
+
+Theory. A rewrite loses against whoever removes one of its files or deletes rows of it by position; appends and equality
+deletes never stop it. So a group that lost is not tried again as it was: files that were in a lost group come last, and
+the next group has half as many. A group wins as soon as its files, one at the least, are left alone for as long as
+reading and writing them takes.
+
+Source: decision 0071.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rootline.maintenance.property_values import switch, whole_number
+from rootline.maintenance.table_files import TableFiles
+from rootline.schemas.content_entry import ContentEntry
+from rootline.tree.scan.partition_tuple import partition_tuple
+
+FILES_MAX: Final = 1_000
+"""Of one group."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataCompactionLimits:
+    """`files`: so many small files of a partition become fewer; small is below half of `target_bytes`.
+
+    `deleted_percent`: a file is written again when vectors delete so many of its rows. `bytes`: files of one group.
+    """
+
+    is_on: bool = False
+    target_bytes: int = 134_217_728
+    files: int = 8
+    deleted_percent: int = 25
+    bytes: int = 134_217_728
+
+    @staticmethod
+    def of_properties(properties: Mapping[str, str]) -> DataCompactionLimits:
+        """The limits that a table's properties set; defaults for the rest. Raises `Invalid` (`setting-invalid`)."""
+        own = DataCompactionLimits()
+        return DataCompactionLimits(
+            is_on=switch(properties, "rootline.compact.data", default=own.is_on),
+            target_bytes=whole_number(properties, "rootline.compact.data-target-bytes", own.target_bytes),
+            files=max(2, whole_number(properties, "rootline.compact.data-files", own.files, FILES_MAX)),
+            deleted_percent=whole_number(properties, "rootline.compact.data-deleted-percent", own.deleted_percent, 100),
+            bytes=whole_number(properties, "rootline.compact.data-bytes", own.bytes),
+        )
+
+    @property
+    def now(self) -> DataCompactionLimits:
+        """For a compaction by hand: two small files are enough, and one deleted row in a hundred."""
+        return replace(self, is_on=True, files=2, deleted_percent=1)
+
+    @property
+    def small(self) -> int:
+        """Bytes below which a file is small."""
+        return self.target_bytes // 2
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenFiles:
+    """The `files` of one group. `left`: worn ones that are too large to be written again here."""
+
+    files: tuple[ContentEntry, ...]
+    left: tuple[ContentEntry, ...] = ()
+
+
+def choose_files(
+    files: TableFiles, limits: DataCompactionLimits, lost: Mapping[str, int], at_most: int = FILES_MAX
+) -> ChosenFiles:
+    """The group that is most worth it. `lost`: data file → how often a group with it came too late."""
+    partitions: dict[Hashable, list[ContentEntry]] = {}
+    left: list[ContentEntry] = []
+    worn: set[str] = set()
+    definition = files.state.definition
+    for entry in (live.entry for live in files.data_files(limits.small)):
+        is_worn = _is_worn(files, entry, limits)
+        values = partition_tuple(entry, definition)
+        if entry.partition_spec_id != definition.default_spec_id or values is None:
+            continue
+        if is_worn and _size(entry) > limits.bytes:
+            left.append(entry)
+        elif is_worn or _size(entry) < limits.small:
+            partitions.setdefault(values, []).append(entry)
+            worn |= {entry.location} if is_worn else set()
+    found = (_group(held, worn, limits, lost, at_most) for held in partitions.values())
+    groups = [group for group in found if group]
+    if not groups:
+        return ChosenFiles((), tuple(left))
+    best = min((_rank(group, lost), at) for at, group in enumerate(groups))[1]
+    return ChosenFiles(tuple(groups[best]), tuple(left))
+
+
+def _group(
+    entries: Iterable[ContentEntry],
+    worn: set[str],
+    limits: DataCompactionLimits,
+    lost: Mapping[str, int],
+    at_most: int,
+) -> list[ContentEntry]:
+    """Files of one partition that fit together, those first that never lost; none when they are not worth it."""
+    ordered = sorted(
+        entries,
+        key=lambda entry: (lost.get(entry.location, 0), entry.location not in worn, _size(entry), entry.location),
+    )
+    most_bytes, group, size = min(limits.target_bytes, limits.bytes), list[ContentEntry](), 0
+    for entry in ordered:
+        if len(group) < at_most and (not group or size + _size(entry) <= most_bytes):
+            group.append(entry)
+            size += _size(entry)
+    is_worth_it = any(entry.location in worn for entry in group) or len(group) >= min(limits.files, max(2, at_most))
+    return group if is_worth_it else []
+
+
+def _rank(group: Sequence[ContentEntry], lost: Mapping[str, int]) -> tuple[int, int, str]:
+    return sum(lost.get(entry.location, 0) for entry in group), -len(group), group[0].location
+
+
+def _is_worn(files: TableFiles, entry: ContentEntry, limits: DataCompactionLimits) -> bool:
+    vector = files.draft.vector_of(entry.location)
+    deleted = 0 if vector is None else vector.entry.record_count
+    return deleted > 0 and deleted * 100 >= limits.deleted_percent * entry.record_count
+
+
+def _size(entry: ContentEntry) -> int:
+    return entry.file_size_in_bytes or 0

@@ -1,0 +1,135 @@
+"""What partition specs and sort orders that are added make of a definition.
+
+Owns: their ids, those of their expressions, and finding equal ones again. Does not own: what they may be made of
+(`definition_rules`, `evolution_rules`).
+Invariants: pure; specs, orders and expressions are added and never changed; a partition field that the table had gets
+the id that it had, so its values mean the same in every spec.
+
+Source: the Iceberg specification, "Partition Evolution" and "Sort Orders"; docs/decisions/0065.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pyiceberg.transforms import UnknownTransform
+
+from rootline.schemas.errors import Invalid
+from rootline.schemas.table_definition import (
+    Expression,
+    PartitionSpec,
+    SortField,
+    SortOrder,
+    TableDefinition,
+    first_expression_id,
+    transform_of_text,
+)
+from rootline.tree.evolution.changes import PartitionField
+from rootline.tree.evolution.partition_fields import (
+    IDENTITY,
+    Derivation,
+    derivation_of,
+    partition_field_ids,
+    partition_field_names,
+)
+
+_NAMED_AS_COLUMN = (IDENTITY, "void")
+"""Transforms whose partition field may have its column's name."""
+
+
+def with_spec(
+    definition: TableDefinition, fields: Sequence[PartitionField], *, ids_taken: int
+) -> tuple[TableDefinition, int]:
+    """The definition with a spec of `fields`, and the spec's id.
+
+    Args:
+        definition: before.
+        fields: in the order of the spec.
+        ids_taken: up to here ids are taken by columns that come in the same list of changes.
+
+    Raises:
+        Invalid: `definition-invalid`, a name is a column's; `evolution-illegal`, an id is another partition field's.
+
+    """
+    _check_field_ids(definition, fields)
+    members: list[int] = []
+    known = {derivation_of(definition, one.expr_id): one.expr_id for one in reversed(definition.expressions)}
+    for field in fields:
+        _check_name(definition, field)
+        derivation = _derivation(field)
+        if derivation[1] == IDENTITY and len(derivation[0]) == 1:
+            members.append(derivation[0][0])
+            continue
+        if derivation not in known:
+            definition = _with_expression(definition, derivation, field.name, ids_taken)
+            known[derivation] = definition.expressions[-1].expr_id
+        members.append(known[derivation])
+    expr_ids, names = tuple(members), tuple(field.name for field in fields)
+    for spec in definition.partition_specs:
+        if spec.expr_ids == expr_ids and partition_field_names(definition, spec) == names:
+            return definition, spec.spec_id
+    spec_id = max(spec.spec_id for spec in definition.partition_specs) + 1
+    added = PartitionSpec(spec_id, expr_ids, (), names)
+    return replace(definition, partition_specs=(*definition.partition_specs, added)), spec_id
+
+
+def with_order(definition: TableDefinition, fields: Sequence[SortField]) -> tuple[TableDefinition, int]:
+    """The definition with a sort order of `fields`, and the order's id; without fields it is 0, unsorted."""
+    wanted = tuple(replace(field, transform=_plain(field.transform)) for field in fields)
+    for order in definition.sort_orders:
+        if order.fields == wanted:
+            return definition, order.order_id
+    order_id = max((order.order_id for order in definition.sort_orders), default=0) + 1 if wanted else 0
+    return replace(definition, sort_orders=(*definition.sort_orders, SortOrder(order_id, wanted))), order_id
+
+
+def _with_expression(definition: TableDefinition, derivation: Derivation, name: str, ids_taken: int) -> TableDefinition:
+    used = {field_id for schema in definition.schemas for field_id in schema.field_ids}
+    used |= definition.expressions_by_id.keys()
+    last = max(definition.last_column_id, ids_taken)
+    expr_id = first_expression_id(used, last)
+    taken = {one.name for one in definition.expressions} | set(definition.schema.column_names)
+    made = Expression(expr_id, *derivation, f"{name}_{expr_id}" if name in taken else name)
+    return replace(definition, expressions=(*definition.expressions, made), last_column_id=max(last, expr_id))
+
+
+def _derivation(field: PartitionField) -> Derivation:
+    return field.source_ids, _plain(field.transform)
+
+
+def _plain(transform: str) -> str:
+    """One way to write a transform, so that equal ones are found again."""
+    parsed = transform_of_text(transform)
+    return transform if isinstance(parsed, UnknownTransform) else str(parsed)
+
+
+def _check_name(definition: TableDefinition, field: PartitionField) -> None:
+    columns = definition.schema.column_names
+    if field.name not in columns:
+        return
+    own = definition.schema.find_field(field.name).field_id
+    if _plain(field.transform) not in _NAMED_AS_COLUMN or field.source_ids != (own,):
+        raise Invalid(
+            "definition-invalid",
+            f"definition: partition field {field.name!r} has the name of a column that it is not: choose another name",
+        )
+
+
+def _check_field_ids(definition: TableDefinition, fields: Sequence[PartitionField]) -> None:
+    """A writer that says ids must mean by them what the table means."""
+    if all(field.field_id is None for field in fields):
+        return
+    specs = {spec.spec_id: spec for spec in definition.partition_specs}
+    known: dict[int, set[Derivation]] = {}
+    for (spec_id, place), field_id in partition_field_ids(definition).items():
+        derivation = derivation_of(definition, specs[spec_id].expr_ids[place])
+        known.setdefault(field_id, set()).add(derivation)
+    for field in fields:
+        meant = known.get(field.field_id) if field.field_id is not None else None
+        if meant is not None and _derivation(field) not in meant:
+            raise Invalid(
+                "evolution-illegal",
+                f"definition: partition field {field.name!r} has field-id {field.field_id}, which is that of another "
+                "source and transform: leave the id out, or load the table again",
+            )
