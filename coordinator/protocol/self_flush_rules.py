@@ -20,7 +20,9 @@ from rootline.coordinator.protocol.effects import EncodeLeaves
 from rootline.coordinator.protocol.events import Tick
 from rootline.coordinator.protocol.machine_state import Attempt, SelfFlush, TableMachine
 from rootline.maintenance.self_flush_plan import RootLength, root_length
+from rootline.schemas.root_header import NameState
 from rootline.tree.intents.self_flush import OwnFlush
+from rootline.tree.state.table_state import TableState
 
 
 def ask_for_leaves(machine: TableMachine, tick: Tick) -> tuple[TableMachine, list[EncodeLeaves]]:
@@ -28,7 +30,7 @@ def ask_for_leaves(machine: TableMachine, tick: Tick) -> tuple[TableMachine, lis
     head, flush = machine.head, machine.flush
     if head is None or machine.stopping or flush.is_encoding or flush.ready is not None:
         return machine, []
-    if head.header.is_tombstone or tick.monotonic_s < flush.not_before_s or root_length(head) is RootLength.SHORT:
+    if not _is_table(head) or tick.monotonic_s < flush.not_before_s or root_length(head) is RootLength.SHORT:
         return machine, []
     return machine._replace(flush=flush._replace(is_encoding=True)), [EncodeLeaves(head)]
 
@@ -39,7 +41,7 @@ def is_awaited(machine: TableMachine) -> bool:
     Only for the first try: where encoding fails again and again, each try may take minutes.
     """
     head, flush = machine.head, machine.flush
-    if head is None or not flush.is_encoding or flush.failures or head.header.is_tombstone:
+    if head is None or not flush.is_encoding or flush.failures or not _is_table(head):
         return False
     return root_length(head) is RootLength.FAR_PAST_LIMIT
 
@@ -61,3 +63,8 @@ def without_leaves(machine: TableMachine, tick: Tick) -> TableMachine:
 def after_root(flush: SelfFlush, attempt: Attempt) -> SelfFlush:
     """After the root of `attempt` is confirmed: leaves that it was built with have done their work."""
     return flush._replace(ready=None) if attempt.takes_leaves else flush
+
+
+def _is_table(head: TableState) -> bool:
+    """A tombstone's rows stay where they are, and a view has none, however long its metadata makes the root."""
+    return head.header.name_is is NameState.TABLE

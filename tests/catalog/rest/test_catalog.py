@@ -63,7 +63,7 @@ async def metadata_of(catalog: RestCatalog) -> dict[str, Any]:
     return dict(json.loads(loaded.body))
 
 
-async def test_a_root_is_read_once_and_after_that_its_name_is_only_listed() -> None:
+async def test_roots_are_read_once_to_tell_tables_from_views() -> None:
     async with tables() as store:
         directory = TableDirectory(store)
         assert await directory.namespaces() == ["a", "d"]

@@ -125,10 +125,11 @@ class TableDirectory:
             return await self._state_of(name)
 
     async def _is_namespace(self, name: NamespaceName) -> bool:
-        """What was there is looked at first: mostly it still is."""
-        seen = next((known for known in self._known if namespace_of(known) == name), None)
-        if seen is not None and await self._state_in_turn(seen) in (NameState.TABLE, NameState.VIEW):
-            return True
+        for known, seen in self._known.items():  # what was there is looked at first: mostly it still is
+            if seen.state is not NameState.TOMBSTONE and namespace_of(known) == name:
+                if await self._state_in_turn(known) in (NameState.TABLE, NameState.VIEW):
+                    return True
+                break
         if await self.tables(name) or await self.views(name):
             return True
         async with self._places:

@@ -90,24 +90,25 @@ def definition_of_view(view_uuid: UUID) -> TableDefinition:
 
 def says_of_views(before: RootHeader | None, draft: Draft) -> dict[str, str]:
     """What a root's summary says of the view."""
-    return _word(None if before is None else before.view, draft.carried.view)
+    word = _word(None if before is None else before.view, draft.carried.view)
+    return {} if word is None else {VIEW_VERSION: word}
 
 
 def view_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
     """What is wrong with what a root says of its view, given the root before it, in words."""
-    said = {key: value for key, value in after.snapshot.summary.items() if key == VIEW_VERSION}
-    if said != _word(before.view, after.view):
-        yield f"its view changed as {_word(before.view, after.view)}, its summary says {said}"
+    said, word = after.snapshot.summary.get(VIEW_VERSION), _word(before.view, after.view)
+    if said != word:
+        yield f"its view is at version {word}, its summary says {said!r:.40}"
     if (after.view is not None) is not (after.name_is is NameState.VIEW):
         yield f"its name is {after.name_is}, and it has {'a' if after.view else 'no'} view"
     if after.view is not None and after.totals != Totals():
         yield f"it is a view, and its totals are {after.totals}"
 
 
-def _word(before: bytes | None, after: bytes | None) -> dict[str, str]:
+def _word(before: bytes | None, after: bytes | None) -> str | None:
     if after is None or after == before:
-        return {}
-    return {VIEW_VERSION: str(ViewMetadata.from_json(after).current_version_id)}
+        return None
+    return str(ViewMetadata.from_json(after).current_version_id)
 
 
 def _view_of(draft: Draft) -> bytes:
