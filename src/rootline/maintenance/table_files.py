@@ -33,7 +33,7 @@ class TableFiles:
     @cached_property
     def draft(self) -> Draft:
         """What the coordinator would judge an intent against that came now."""
-        return Draft.on(self.state)
+        return Draft.to_plan_on(self.state)
 
     @cached_property
     def equality_deletes(self) -> tuple[ContentEntry, ...]:

@@ -8,6 +8,7 @@ Invariants: a preview publishes nothing; it shows what a restore of the head tha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pyroaring import BitMap64
 
@@ -24,6 +25,7 @@ from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import Intent, IntentKind, VersionReference
 from rootline.storage.metadata.change_reader import read_manifest_vectors
 from rootline.storage.metadata.leaf_reader import read_leaves
+from rootline.storage.metadata.page_reader import read_pages
 from rootline.storage.metadata.root_reader import read_definition, read_root
 from rootline.storage.metadata.table_loader import load_state
 from rootline.tree.check.net_changes import NetChanges
@@ -76,6 +78,7 @@ async def preview_restore(store: ObjectStore, table: TableName, point: PointInTi
 async def _change(store: ObjectStore, head: Root, version: Version) -> tuple[Change, Mapping[str, Leaf]]:
     """What the restore would do to the head, and the head's leaves."""
     state = await load_state(store, head)
+    state = replace(state, pages=await read_pages(store, head.header))
     older = head if version == head.header.version else await read_root(store, head.header.table, version)
     draft = Draft.on(state)
     stored = await read_manifest_vectors(store, older)

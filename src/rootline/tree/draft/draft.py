@@ -100,14 +100,20 @@ class Draft:
 
     @staticmethod
     def on(parent: TableState) -> Draft:
-        """A draft of the root after `parent`'s."""
+        """A draft of the root after `parent`'s, which was loaded with its pages."""
         header = parent.header
-        draft = Draft(parent, Version(header.version + 1), parent.definition, CarriedFields.of(header))
+        draft = Draft.to_plan_on(parent)
         if header.condemned:
             draft.condemned = parent.known_pages.condemned
         if header.expiry is not None:
             draft.kept = parent.known_pages.kept
         return draft
+
+    @staticmethod
+    def to_plan_on(parent: TableState) -> Draft:
+        """The same for plans, which ask what is live and nothing that pages say: `parent` may be without them."""
+        header = parent.header
+        return Draft(parent, Version(header.version + 1), parent.definition, CarriedFields.of(header))
 
     @staticmethod
     def beginning(begun: Beginning, before: Draft | None = None) -> Draft:
