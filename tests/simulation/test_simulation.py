@@ -81,7 +81,7 @@ def test_tables_that_are_dropped_made_again_and_brought_back_are_what_the_accept
 
 def test_what_is_swept_all_the_time_was_needed_by_no_one() -> None:
     """Behind kills, late removals and cut-off readers: `judge` reads all that is left."""
-    outcome = simulate(2, 400, expires=True)
+    outcome = simulate(31, 400, expires=True)
     assert outcome.committed >= 200
     assert outcome.sweeps >= 2
     assert outcome.swept >= 5
