@@ -298,7 +298,7 @@ class Writer:
         return self._intent(IntentKind.TAG, ref=VersionReference(version=wanted, tag=tag, seen_version=seen))
 
     def _alter(self, view: TableState) -> Intent:
-        """A column more, half of the time with files; whoever changed the definition since makes it a rejection."""
+        """A column more, half of the time with files; a change of the definition since makes it a rejection."""
         more = NestedField(view.definition.last_column_id + 1, self._fresh("column"), LongType(), required=False)
         schema = Schema(*view.definition.schema.fields, more, schema_id=0)
         changes = DefinitionChanges(view.header.definition.digest, tuple(schema_changes(schema)))

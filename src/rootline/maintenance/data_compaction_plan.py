@@ -6,8 +6,8 @@ Owns: the thresholds (`rootline.compact.data*`) and the choice of one group. Doe
 Invariants: pure; the files of a group are of the table's default spec and of one partition; no group needs more bytes
 than the limit; a file that has just been written is not chosen again by itself.
 
-Theory. A rewrite loses against whoever removes one of its files or deletes rows of it by position; appends and equality
-deletes never stop it. So a group that lost is not tried again as it was: files that were in a lost group come last, and
+Theory. A rewrite loses against a writer that removes one of its files or deletes rows of it by position; appends and
+equality deletes never stop it. So a group that lost is not tried again as it was: files that were in a lost group come last, and
 the next group has half as many. A group wins as soon as its files, one at the least, are left alone for as long as
 reading and writing them takes.
 

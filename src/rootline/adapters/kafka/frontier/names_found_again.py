@@ -76,7 +76,7 @@ def _by_table(found: Iterable[ParkedTable]) -> dict[TableName, ParkedTable]:
 
 @dataclass(slots=True)
 class _Found:
-    """One table's records so far, numbered without a gap; a number 0 behind them begins anew, as parking again does."""
+    """One table's records so far, numbered without a gap; a number 0 behind them begins again: it was parked again."""
 
     runs: list[ParkedRun] = field(default_factory=list)
     first: tuple[Said, int] | None = None
