@@ -7,11 +7,9 @@ Invariants: pure; the files of a group are of the table's default spec and of on
 than the limit; a file that has just been written is not chosen again by itself.
 
 Theory. A rewrite loses against a writer that removes one of its files or deletes rows of it by position; appends and
-equality deletes never stop it. So a group that lost is not tried again as it was: files that were in a lost group come last, and
-the next group has half as many. A group wins as soon as its files, one at the least, are left alone for as long as
-reading and writing them takes.
-
-Source: decision 0071.
+equality deletes never stop it. So a group that lost is not tried again as it was: files that were in a lost group come
+last, and the next group has half as many. A group wins as soon as its files, one at the least, are left alone for as
+long as reading and writing them takes. Source: decision 0071.
 """
 
 from __future__ import annotations
