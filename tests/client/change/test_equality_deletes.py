@@ -64,6 +64,10 @@ def test_rows_written_before_the_delete_are_gone_and_later_ones_stay(deleted: Ta
     assert sorted((row["id"], row["_deleted"]) for row in shown) == [(0, False), (1, False), (1, True), (2, True)]
 
 
+def test_a_check_reads_the_rows_of_a_delete_file_and_finds_nothing(deleted: TableHandle) -> None:
+    assert list(deleted.check(data_files="all")) == []
+
+
 def test_an_overwrite_of_part_of_a_file_brings_no_deleted_row_back(deleted: TableHandle) -> None:
     deleted.overwrite(_rows(9), where="id = 4")
     assert _ids(deleted) == [0, 1, 1, 3, 5, 9]

@@ -7,13 +7,13 @@ may have been promoted since; a bound may be wider than the values, never narrow
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.types import PrimitiveType
+from pyiceberg.types import NestedField, PrimitiveType
 
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt
@@ -42,11 +42,13 @@ class ColumnFacts:
     _columns: list[_Column]
 
     @staticmethod
-    def of(schema: pa.Schema, definition: TableDefinition, entry: ContentEntry) -> ColumnFacts:
-        """Columns of a file with `schema` of which `entry` has statistics."""
+    def of(
+        schema: pa.Schema, definition: TableDefinition, fields: Sequence[NestedField], entry: ContentEntry
+    ) -> ColumnFacts:
+        """Those of `fields`, the columns that are read, that the file has and `entry` has statistics of."""
         find = finder_for(schema, definition.properties)(list(schema))
         found = []
-        for field in definition.schema.fields:
+        for field in fields:
             at, kind = find(field), field.field_type
             if at is None or not isinstance(kind, PrimitiveType) or schema.field(at).type != arrow_type_of(kind):
                 continue

@@ -152,7 +152,7 @@ class DataFileCheck:
         if self.closely is not DataFiles.ALL:
             projection.columns(pa.RecordBatch.from_pylist([], schema=file.schema), fields)
             return faults
-        facts = ColumnFacts.of(file.schema, definition, entry)
+        facts = ColumnFacts.of(file.schema, definition, fields, entry)
         for batch in all_rows(file, entry, fields, find(list(file.schema))):
             projection.columns(batch, fields)
             facts.add(batch)
