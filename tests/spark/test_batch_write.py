@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rootline.adapters.local.lake_lock import LakeLock
 from rootline.adapters.open import LAKE_FOLDER
+from rootline.adapters.sqlite.log_file import FILE_NAME
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
@@ -57,6 +61,22 @@ def test_a_batch_of_many_files_is_one_commit_of_a_leaf_that_the_driver_wrote(
     assert ids(flights) == list(range(40))
     assert len(flights.scan(where="carrier = 'UA'").plan()) == 1
     assert list(flights.check()) == []
+
+
+@pytest.mark.parametrize("leaf_files", ["3", "1000"])
+def test_a_batch_says_when_the_first_of_its_files_was_uploaded(
+    spark: SparkSession, lake: Lake, save: Save, folder: Path, leaf_files: str
+) -> None:
+    """A table that is swept asks for it, and looks a thousand files up itself at most."""
+    properties = {"rootline.append.leaf-files": leaf_files}
+    lake.create_table("demo.flights", FLIGHTS, partition_by=["carrier"], properties=properties)
+    begun_ms = time.time_ns() // 1_000_000
+    save(rows(spark, *range(40)))
+    written = [path.stat().st_mtime_ns // 1_000_000 for path in (folder / "demo" / "flights" / "data").rglob("*.*")]
+    (log,) = folder.rglob(FILE_NAME)
+    with closing(sqlite3.connect(log)) as database:
+        *_, (claim,) = database.execute("SELECT oldest_file_ms FROM intents ORDER BY log_offset")
+    assert begun_ms <= claim <= min(written)
 
 
 def test_files_carry_statistics_and_partitions(spark: SparkSession, flights: TableHandle, save: Save) -> None:

@@ -21,13 +21,14 @@ from rootline.client.change.replan_policy import replan_delay_s
 from rootline.client.lake import Lake
 from rootline.client.read.file_plan import plan_files
 from rootline.client.read.file_rows import seen_vector
+from rootline.client.session.session import Session
 from rootline.client.write.new_files import NewFiles, for_intent
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile, Intent, IntentKind, Isolation, RemovedFile
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.spark.connection import committing_lake
-from rootline.spark.file_sink import FilesWritten
+from rootline.spark.file_sink import FilesWritten, oldest_of
 from rootline.spark.merged_write import MergedWrite
 from rootline.spark.options import OnRejected, SourceOptions
 
@@ -37,13 +38,17 @@ _log = structlog.get_logger("rootline.spark")
 
 @dataclass(frozen=True, slots=True)
 class WrittenBatch:
-    """All files of a batch, the table and schema that they were written for, and the batch's name if it has one."""
+    """All files of a batch, the table and schema that they were written for, and the batch's name if it has one.
+
+    `oldest_ms`: when the first of them was uploaded, in the store's milliseconds; `None`: that is not known.
+    """
 
     files: tuple[DataFile, ...]
     table_uuid: uuid.UUID
     schema_id: int
     writer_id: str | None = None
     sequence: int | None = None
+    oldest_ms: int | None = None
 
     @staticmethod
     def of(written: Sequence[FilesWritten], writer_id: str | None, sequence: int | None) -> WrittenBatch:
@@ -60,7 +65,8 @@ class WrittenBatch:
             )
         files = tuple(data_file for message in written for data_file in message.files)
         schema_id = max(message.schema_id for message in written)
-        return WrittenBatch(files, written[0].table_uuid, schema_id, writer_id, sequence)
+        oldest_ms = oldest_of([message.oldest_ms for message in written if message.files])
+        return WrittenBatch(files, written[0].table_uuid, schema_id, writer_id, sequence, oldest_ms)
 
 
 def commit_append(
@@ -133,7 +139,14 @@ def _decided_in_the_end(
 
 def _carried(lake: Lake, batch: WrittenBatch, definition: TableDefinition, options: SourceOptions) -> NewFiles:
     """The batch's files as its intent carries them; many files go into leaves, which are stored here."""
-    return lake.holder.run(lambda session: for_intent(session, options.table, definition, batch.files))
+
+    async def carried(session: Session) -> NewFiles:
+        if batch.oldest_ms is not None:  # a table that is swept asks how old they are, and the executors know
+            for file in batch.files:
+                session.uploads.note(options.table, file.location, batch.oldest_ms)
+        return await for_intent(session, options.table, definition, batch.files)
+
+    return lake.holder.run(carried)
 
 
 def _overwrite(

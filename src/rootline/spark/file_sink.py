@@ -9,7 +9,7 @@ files of a failed task are orphans that no reader sees.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
+from rootline.client.session.session import Session
 from rootline.client.session.upload import upload_all
 from rootline.client.write.data_file_writer import write_files
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.connection import guest_lake
@@ -33,26 +35,44 @@ QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 
 @dataclass
 class FilesWritten(WriterCommitMessage):
-    """What one task wrote, and under which table and schema. `query_id`: the streaming query's, `None` in a batch."""
+    """What one task wrote, and under which table and schema. `query_id`: the streaming query's, `None` in a batch.
+
+    `oldest_ms`: when it uploaded the first of its files, in the store's milliseconds; `None`: that is not known.
+    """
 
     files: tuple[DataFile, ...]
     table_uuid: uuid.UUID
     schema_id: int
     query_id: str | None = None
+    oldest_ms: int | None = None
 
 
 def write_task(batches: Iterable[pa.RecordBatch], definition: TableDefinition, options: SourceOptions) -> FilesWritten:
     """Write what one task was given. Raises `Invalid` when rows do not fit the table, `Unavailable` for the store."""
     files: list[DataFile] = []
+    dates: list[int | None] = []
     fitting = (batch_from_spark(batch, definition.schema) for batch in batches if batch.num_rows)
     for part in _parts(fitting, options.target_file_size_bytes):
         written = write_files(part, definition, _fresh_ids(), target_file_size_bytes=options.target_file_size_bytes)
         bodies = [(item.data_file.location, item.body) for item in written]
-        guest_lake(options).holder.run(partial(upload_all, table=options.table, files=bodies))
+        uploaded_ms = guest_lake(options).holder.run(partial(_uploaded, table=options.table, files=bodies))
+        dates.append(uploaded_ms)
         files.extend(item.data_file for item in written)
     context = TaskContext.get()
     query_id = None if context is None else context.getLocalProperty(QUERY_ID_PROPERTY)
-    return FilesWritten(tuple(files), definition.table_uuid, definition.current_schema_id, query_id)
+    oldest_ms = oldest_of(dates)
+    return FilesWritten(tuple(files), definition.table_uuid, definition.current_schema_id, query_id, oldest_ms)
+
+
+def oldest_of(dates: Sequence[int | None]) -> int | None:
+    """The least of some dates; `None`: one of them is not known, or there are none."""
+    known = [date for date in dates if date is not None]
+    return min(known) if known and len(known) == len(dates) else None
+
+
+async def _uploaded(session: Session, table: TableName, files: Sequence[tuple[str, bytes]]) -> int | None:
+    await upload_all(session, table, files)
+    return session.uploads.oldest(table, [location for location, _ in files])
 
 
 def _parts(batches: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[list[pa.RecordBatch]]:
