@@ -52,9 +52,9 @@ def test_a_leaf_is_as_old_as_the_files_that_it_lists() -> None:
     dates = UploadDates()
     for name, stored_ms in (("a", 10), ("b", 20), ("leaf", 30)):
         dates.note("t.t", name, stored_ms)
-    dates.note_leaves("t.t", ["leaf"], ["a", "b"])
+    dates.note_leaves("t.t", ["leaf"], dates.oldest("t.t", ["a", "b"]))
     assert dates.oldest("t.t", ["leaf"]) == 10
-    dates.note_leaves("t.t", ["leaf"], ["a", "of another process"])
+    dates.note_leaves("t.t", ["leaf"], dates.oldest("t.t", ["a", "of another process"]))
     assert dates.oldest("t.t", ["leaf"]) is None
 
 

@@ -26,9 +26,8 @@ class UploadDates:
             del self._dates[next(iter(self._dates))]
         self._dates[table, location] = stored_ms
 
-    def note_leaves(self, table: str, leaves: Iterable[str], files: Iterable[str]) -> None:
-        """Leaves were written of these files: they are as old as the oldest of them, if that is known."""
-        oldest_ms = self.oldest(table, files)
+    def note_leaves(self, table: str, leaves: Iterable[str], oldest_ms: int | None) -> None:
+        """Leaves were written of files the oldest of which is of `oldest_ms`, if that is known; so are they."""
         for leaf in leaves:
             uploaded_ms = self._dates.pop((table, leaf), None)
             if oldest_ms is not None and uploaded_ms is not None:

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from rootline.client.session.session import Session
 from rootline.client.session.upload import upload_all
+from rootline.client.write.listed_dates import oldest_listed
 from rootline.maintenance.clustering import cluster, cut
 from rootline.maintenance.file_leaves import LEAF_ENTRIES, clustered, cut_evenly, leaf_columns
 from rootline.maintenance.listed_files import columns_of
@@ -138,7 +139,8 @@ async def write_leaves(
                 written += [of_entries(piece, spec) for piece in cut(listed, LEAF_ENTRIES)]
     leaves = tuple(await asyncio.gather(*written))
     named = files.column("location").to_pylist() if isinstance(files, pa.Table) else [file.location for file in files]
-    session.uploads.note_leaves(table, [leaf.location for leaf in leaves], named)
+    oldest_ms = await oldest_listed(session, table, named)
+    session.uploads.note_leaves(table, [leaf.location for leaf in leaves], oldest_ms)
     return leaves
 
 
