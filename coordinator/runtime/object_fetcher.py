@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
@@ -37,10 +36,10 @@ from rootline.schemas.intent import StoredPage
 from rootline.schemas.object_keys import root_key
 from rootline.schemas.root_header import DefinitionReference
 from rootline.schemas.table_definition import TableDefinition
-from rootline.storage.few_at_once import few_at_once
 from rootline.storage.metadata import leaf_reader
 from rootline.storage.metadata.mapped_bytes import mapped
 from rootline.storage.metadata.root_reader import named_definition, proven_root
+from rootline.storage.metadata.stored_dates import stored_dates
 from rootline.storage.metadata.stored_file import stored_key
 from rootline.storage.rows.file_footers import FooterReader
 from rootline.tree.draft.batch import UNKNOWN_SIZE, FetchedObjects, Needs, VectorAt
@@ -121,7 +120,7 @@ async def fetch_objects(
         {version: await _root(store, table, version) for version in sorted(needs.versions)},
         {key: await read_adopted(store, table, *item) for key, item in needs.adopting.items()},
         {key: await _condemned(store, table, *item) for key, item in needs.condemned.items()},
-        await _dates(store, table, sorted(needs.dates)),
+        await stored_dates(store, table, sorted(needs.dates)),
         kept={page: await _kept_page(store, table, page, table_uuid) for page, table_uuid in needs.kept.items()},
         files=dict(await asyncio.gather(*map(look_at, needs.files))),
         definitions={named: await _definition(store, table, named, of) for named, of in needs.definitions.items()},
@@ -193,18 +192,6 @@ async def _condemned(store: ObjectStore, table: TableName, named: StoredPage, ta
             reason = error.message
             structlog.get_logger().warning("page unreadable", action="reject", table=table, reason=reason)
     return None
-
-
-async def _dates(store: ObjectStore, table: TableName, locations: Sequence[str]) -> dict[str, int | None]:
-    """When each of these was stored."""
-
-    async def date_of(location: str) -> int | None:
-        try:
-            return await store.stored_ms(stored_key(table, location))
-        except Invalid:
-            return None  # no store can hold a key like this
-
-    return dict(zip(locations, await few_at_once(locations, date_of, _READS_AT_ONCE), strict=True))
 
 
 async def _kept_page(store: ObjectStore, table: TableName, page: StoredPage, table_uuid: uuid.UUID) -> KeptPage | None:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from rootline.schemas.bytes.root.header_ledger import HeaderLedger
 from rootline.schemas.bytes.root.header_name import decode_name, encode_name
+from rootline.schemas.bytes.root.header_numbers import count_of as _count
 from rootline.schemas.bytes.root.header_totals import list_of_totals, totals_of_list
 from rootline.schemas.field_ids import PROFILE, PROFILE_OF_EXPIRY
 from rootline.schemas.identifiers import (
@@ -67,7 +68,6 @@ HORIZON_KEY: Final = "rootline.horizon"
 PARENT_NEXT_ROW_ID_KEY: Final = "rootline.parent-next-row-id"
 EXPIRY_KEY: Final = "rootline.expiry"
 """Absent where there are no pages, as in roots that are older than pages."""
-_NUMBER_MAX: Final = 2**63 - 1
 _DIGEST_BYTES: Final = 32
 _KEPT_BYTES: Final = 16
 """Of each content that is remembered: the pair's digest, then the content's."""
@@ -348,12 +348,6 @@ def _decimal(value: bytes) -> int:
     if not value.isdigit() or (value[:1] == b"0" and len(value) > 1):
         raise ValueError(f"{value[:30]!r} is not a plain number")
     return _count(int(value[:30]))
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or not 0 <= value <= _NUMBER_MAX:
-        raise ValueError(f"{value!r:.60} is not a number from 0 to 2^63-1")
-    return value
 
 
 def _string(value: Any) -> str:

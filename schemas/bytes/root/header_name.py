@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
+from rootline.schemas.bytes.root.header_numbers import count_of
 from rootline.schemas.identifiers import Version
 from rootline.schemas.root_header import Drop, NameState, RootHeader
 
@@ -23,7 +24,6 @@ DROPS_KEY: Final = "rootline.drops"
 """Absent while nothing of this name was ever dropped."""
 DROPS_MAX: Final = 64
 VIEW_KEY: Final = "rootline.view"
-_NUMBER_MAX: Final = 2**63 - 1
 
 
 def encode_name(header: RootHeader) -> dict[str, bytes]:
@@ -57,10 +57,4 @@ def _uuid_of(metadata: Mapping[str, bytes]) -> str:
 def _drop(table_uuid: Any, version: Any, dropped_ms: Any, is_purged: Any) -> Drop:
     if not isinstance(table_uuid, str) or not isinstance(is_purged, bool):
         raise ValueError(f"{DROPS_KEY} has a row that is no drop")
-    return Drop(uuid.UUID(table_uuid), Version(_count(version)), _count(dropped_ms), is_purged)
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or not 0 <= value <= _NUMBER_MAX:
-        raise ValueError(f"{value!r:.60} is not a number from 0 to 2^63-1")
-    return value
+    return Drop(uuid.UUID(table_uuid), Version(count_of(version)), count_of(dropped_ms), is_purged)

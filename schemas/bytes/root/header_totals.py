@@ -6,9 +6,9 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any, Final
 
+from rootline.schemas.bytes.root.header_numbers import count_of
 from rootline.schemas.root_header import Totals
 
-_NUMBER_MAX: Final = 2**63 - 1
 _NAMES: Final = tuple(field.name for field in fields(Totals))
 _numbers: Final = attrgetter(*_NAMES)
 
@@ -20,9 +20,6 @@ def list_of_totals(totals: Totals) -> list[int]:
 
 def totals_of_list(numbers: list[Any]) -> Totals:
     """The totals of just these numbers. Raises `ValueError` or `TypeError`."""
-    for number in numbers:
-        if type(number) is not int or not 0 <= number <= _NUMBER_MAX:
-            raise ValueError(f"{number!r:.60} is not a number from 0 to 2^63-1")
     if len(numbers) != len(_NAMES):
         raise ValueError(f"rootline.totals has {len(numbers)} numbers, not {len(_NAMES)}")
-    return Totals(*numbers)
+    return Totals(*map(count_of, numbers))

@@ -23,6 +23,7 @@ from pyroaring import BitMap64
 
 from rootline.maintenance.plan import IntentStamp, WrittenPlan
 from rootline.maintenance.property_values import switch, whole_number
+from rootline.maintenance.puffin_vectors import vectors_of_puffin
 from rootline.maintenance.table_files import TableFiles
 from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.content_entry import ContentEntry, ContentType
@@ -152,18 +153,8 @@ class ConversionPlan:
             puffin = encode_puffin(blobs)
             location = puffin_name(f"data/{stamp.object_uuid(0)}-deletes", puffin.body)
             objects = (PendingObject(Location(location), puffin.body),)
-            vectors = tuple(
-                AddedVector(
-                    location=location,
-                    offset=place.offset,
-                    size_in_bytes=place.size,
-                    file_size_in_bytes=len(puffin.body),
-                    cardinality=place.cardinality,
-                    referenced_file=blob.referenced_data_file,
-                    replaces_vector=self.vectors[blob.referenced_data_file].replaces,
-                )
-                for blob, place in zip(blobs, puffin.places, strict=True)
-            )
+            replaces = [vector.replaces for vector in self.vectors.values()]
+            vectors = vectors_of_puffin(location, puffin, blobs, replaces)
         intent = stamp.intent(
             IntentKind.CONVERT_EQUALITY_DELETES,
             self.made_from_version,

@@ -18,11 +18,12 @@ from pyroaring import BitMap, BitMap64
 
 from rootline.maintenance.compaction_limits import CompactionLimits
 from rootline.maintenance.plan import IntentStamp, WrittenPlan
+from rootline.maintenance.puffin_vectors import vectors_of_puffin
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.identifiers import Location, Version
-from rootline.schemas.intent import AddedVector, IntentKind
+from rootline.schemas.intent import IntentKind
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.state.pending_object import PendingObject
 
@@ -52,17 +53,7 @@ class VectorCompactionPlan:
         blobs = [VectorBlob(leaf, BitMap64(ordinals)) for leaf, ordinals in self.vectors.items()]
         puffin = encode_puffin(blobs)
         location = puffin_name(f"metadata/vectors/{stamp.object_uuid(0)}", puffin.body)
-        vectors = tuple(
-            AddedVector(
-                location=location,
-                offset=place.offset,
-                size_in_bytes=place.size,
-                file_size_in_bytes=len(puffin.body),
-                cardinality=place.cardinality,
-                referenced_file=blob.referenced_data_file,
-            )
-            for blob, place in zip(blobs, puffin.places, strict=True)
-        )
+        vectors = vectors_of_puffin(location, puffin, blobs, [None] * len(blobs))
         intent = stamp.intent(IntentKind.COMPACT_VECTORS, self.made_from_version, add_vectors=vectors)
         return WrittenPlan((PendingObject(Location(location), puffin.body),), intent)
 

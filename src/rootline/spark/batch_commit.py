@@ -22,13 +22,14 @@ from rootline.client.lake import Lake
 from rootline.client.read.file_plan import plan_files
 from rootline.client.read.file_rows import seen_vector
 from rootline.client.session.session import Session
+from rootline.client.session.upload_dates import oldest_date
 from rootline.client.write.new_files import NewFiles, for_intent
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile, Intent, IntentKind, Isolation, RemovedFile
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.spark.connection import committing_lake
-from rootline.spark.file_sink import FilesWritten, oldest_of
+from rootline.spark.file_sink import FilesWritten
 from rootline.spark.merged_write import MergedWrite
 from rootline.spark.options import OnRejected, SourceOptions
 
@@ -65,7 +66,7 @@ class WrittenBatch:
             )
         files = tuple(data_file for message in written for data_file in message.files)
         schema_id = max(message.schema_id for message in written)
-        oldest_ms = oldest_of([message.oldest_ms for message in written if message.files])
+        oldest_ms = oldest_date(message.oldest_ms for message in written if message.files)
         return WrittenBatch(files, written[0].table_uuid, schema_id, writer_id, sequence, oldest_ms)
 
 

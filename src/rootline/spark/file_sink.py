@@ -19,6 +19,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from rootline.client.session.session import Session
 from rootline.client.session.upload import upload_all
+from rootline.client.session.upload_dates import oldest_date
 from rootline.client.write.data_file_writer import write_files
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile
@@ -60,14 +61,8 @@ def write_task(batches: Iterable[pa.RecordBatch], definition: TableDefinition, o
         files.extend(item.data_file for item in written)
     context = TaskContext.get()
     query_id = None if context is None else context.getLocalProperty(QUERY_ID_PROPERTY)
-    oldest_ms = oldest_of(dates)
+    oldest_ms = oldest_date(dates)
     return FilesWritten(tuple(files), definition.table_uuid, definition.current_schema_id, query_id, oldest_ms)
-
-
-def oldest_of(dates: Sequence[int | None]) -> int | None:
-    """The least of some dates; `None`: one of them is not known, or there are none."""
-    known = [date for date in dates if date is not None]
-    return min(known) if known and len(known) == len(dates) else None
 
 
 async def _uploaded(session: Session, table: TableName, files: Sequence[tuple[str, bytes]]) -> int | None:

@@ -21,6 +21,7 @@ from rootline.client.session.commit import Commit
 from rootline.client.session.session import Session
 from rootline.client.session.upload import upload_all
 from rootline.client.session.writer_stamp import WriterStamp
+from rootline.maintenance.puffin_vectors import vectors_of_puffin
 from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import AddedVector, Intent, IntentKind
@@ -73,18 +74,7 @@ async def _vectors(
     puffin = await asyncio.to_thread(encode_puffin, blobs)
     location = puffin_name(f"data/{session.environment.fresh_id()}-deletes", puffin.body)
     await upload_all(session, plan.table, [(location, puffin.body)])
-    return tuple(
-        AddedVector(
-            location=location,
-            offset=place.offset,
-            size_in_bytes=place.size,
-            file_size_in_bytes=len(puffin.body),
-            cardinality=place.cardinality,
-            referenced_file=task.data.location,
-            replaces_vector=seen_vector(task),
-        )
-        for (task, _), place in zip(matched, puffin.places, strict=True)
-    )
+    return vectors_of_puffin(location, puffin, blobs, [seen_vector(task) for task, _ in matched])
 
 
 def _positions(task: FileTask, match: Matched) -> BitMap64:

@@ -35,25 +35,23 @@ class UploadDates:
 
     def oldest(self, table: str, locations: Iterable[str]) -> int | None:
         """The date of the oldest; `None`: one of them was not uploaded here, or there are none."""
-        oldest_ms: int | None = None
-        for location in locations:
-            stored_ms = self._dates.get((table, location))
-            if stored_ms is None:
-                return None
-            oldest_ms = stored_ms if oldest_ms is None else min(oldest_ms, stored_ms)
-        return oldest_ms
+        return oldest_date(self._dates.get((table, location)) for location in locations)
 
     def oldest_of(self, intents: Iterable[Intent]) -> int | None:
         """Of all files that these bring; `None`: it is not known, or they bring none."""
-        oldest_ms: int | None = None
-        for intent in intents:
-            brings = brought(intent)
-            if brings:
-                of_one = self.oldest(intent.table, brings)
-                if of_one is None:
-                    return None
-                oldest_ms = of_one if oldest_ms is None else min(oldest_ms, of_one)
-        return oldest_ms
+        return oldest_date(
+            self._dates.get((intent.table, location)) for intent in intents for location in brought(intent)
+        )
+
+
+def oldest_date(dates: Iterable[int | None]) -> int | None:
+    """The least; `None`: one of them is not known, or there are none."""
+    oldest_ms: int | None = None
+    for date_ms in dates:
+        if date_ms is None:
+            return None
+        oldest_ms = date_ms if oldest_ms is None else min(oldest_ms, date_ms)
+    return oldest_ms
 
 
 def brought(intent: Intent) -> list[str]:

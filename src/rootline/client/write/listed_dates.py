@@ -8,20 +8,16 @@ date of the oldest file.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from typing import Final
 
 from rootline.client.session.session import Session
-from rootline.ports.object_store import ObjectStore
+from rootline.client.session.upload_dates import oldest_date
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.object_keys import key_of
+from rootline.storage.metadata.stored_dates import stored_dates
 from rootline.storage.metadata.table_head import newest_root
 from rootline.tree.commit import arrival_rules
-
-_ASKED_AT_ONCE: Final = 64
 
 
 async def oldest_listed(session: Session, table: TableName, locations: Sequence[str]) -> int | None:
@@ -39,15 +35,8 @@ async def oldest_listed(session: Session, table: TableName, locations: Sequence[
     root = await newest_root(session.store, table)
     if root is None or not root.header.horizon_ms:
         return None
-    pieces = [own[start : start + _ASKED_AT_ONCE] for start in range(0, len(own), _ASKED_AT_ONCE)]
-    return min([await _oldest(session.store, table, piece) for piece in pieces])
-
-
-async def _oldest(store: ObjectStore, table: TableName, locations: Sequence[str]) -> int:
-    found = await asyncio.gather(*(store.stored_ms(key_of(table, location)) for location in locations))
-    dates: list[int] = []
-    for location, stored_ms in zip(locations, found, strict=True):
-        if stored_ms is None:
-            raise Invalid("file-missing", f"{location!r} does not exist, or cannot be read: upload it first")
-        dates.append(stored_ms)
-    return min(dates)
+    dates = await stored_dates(session.store, table, own)
+    absent = next((location for location, date in dates.items() if date is None), None)
+    if absent is not None:
+        raise Invalid("file-missing", f"{absent!r} does not exist, or cannot be read: upload it first")
+    return oldest_date(dates.values())
