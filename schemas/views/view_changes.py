@@ -244,11 +244,15 @@ def _trimmed(body: dict[str, object], name: str) -> ViewMetadata:
 
 def _checked(kind: type[_Model], body: object, name: str) -> _Model:
     try:
-        return kind.model_validate_json(json.dumps(body, ensure_ascii=False).encode())
+        return kind.model_validate_json(json.dumps(body, ensure_ascii=False, allow_nan=False).encode())
     except UnicodeEncodeError as error:
         raise Invalid("view-invalid", f"{name}: it has half a character in a text: correct it") from error
     except ValidationError as error:
         raise Invalid("view-invalid", f"{name}: {fault_of_model(error)}: correct it") from error
+    except ValueError as error:  # 1e400 is read as infinity, which JSON cannot say
+        raise Invalid(
+            "view-invalid", f"{name}: it has a number that is too large ({error!s:.200}): correct it"
+        ) from error
 
 
 def _json_of(view: ViewMetadata) -> dict[str, object]:

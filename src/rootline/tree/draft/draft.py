@@ -129,7 +129,6 @@ class Draft:
             draft.sequence_number = draft.read_number_max = before.sequence_number
             draft.removals = Removals(before.sequence_number)
             draft.condemned = before.condemned if begun.condemned is None else begun.condemned
-            draft.kept = None if draft.is_first else before.kept
             draft.appended_ms, draft.log_retention_s = before.appended_ms, before.log_retention_s
         return draft
 
