@@ -113,7 +113,10 @@ def rolled_back_view(view: ViewMetadata, version_id: int, now_ms: int, *, name: 
     """
     if version_id == view.current_version_id:
         return view
-    version = view.version_by_id(version_id)
+    try:
+        version = view.version_by_id(version_id)
+    except Invalid as error:
+        raise Invalid(error.code, f"{name}: {error.message}") from error
     return _made_current(_json_of(view), version_id, version.named_schema_id, now_ms, name)
 
 

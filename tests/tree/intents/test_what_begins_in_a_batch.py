@@ -11,8 +11,8 @@ from rootline.tree.evolution.changes import SetProperties
 from tests.tree.intents.test_alter import alter
 from tests.tree.intents.test_drop import SECOND, another, codes, drop, lake_with, purge, said, undrop
 from tests.tree.intents.test_drop_and_sweep import with_something_condemned
-from tests.tree.intents.test_view import create_view
-from tests.tree.tables import TABLE_UUID, append, data_file, intent, removed
+from tests.tree.intents.test_view import create_view, replace_view
+from tests.tree.tables import TABLE, TABLE_UUID, Lake, append, create, data_file, intent, removed
 
 BEFORE_A_PURGE = {
     "alter": alter("x", SetProperties({"a": "1"})),
@@ -69,3 +69,11 @@ def test_rejections_and_duplicates_before_a_purge_share_its_root() -> None:
         "table-uuid-missing",
     ]
     assert state_violations(lake.head) == []
+
+
+def test_what_is_refused_in_the_batch_that_makes_the_table_names_the_table() -> None:
+    verdicts = [*Lake().put(create(), another(), append("x", table_uuid=SECOND))]
+    verdicts += Lake().put(create_view(), create(), replace_view(current_version_id=9))
+    refused = [verdict for verdict in verdicts if verdict.code]
+    assert codes(refused) == ["table-exists", "table-uuid-mismatch", "view-exists", "view-version-unknown"]
+    assert all((verdict.message or "").startswith(TABLE) for verdict in refused), refused

@@ -129,6 +129,7 @@ class Decisions:
         self.objects += outcome.objects
         if isinstance(outcome, Beginning):
             self.draft = Draft.beginning(outcome, self.draft)
+            self.draft.table = self.table
             if self.draft.is_first and self.version > 0:
                 self.ledger, self.contents = LedgerDraft({}), ContentDraft(())
             outcome = Change(outcome.effect)

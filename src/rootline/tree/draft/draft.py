@@ -125,7 +125,7 @@ class Draft:
         draft = Draft(begun.adopted, version, begun.definition, begun.carried or CarriedFields(begun.reference))
         draft.is_first = before is None or before.definition.table_uuid != begun.definition.table_uuid
         if before is not None:
-            draft.table, draft.next_row_id = before.table, before.next_row_id
+            draft.next_row_id = before.next_row_id
             draft.sequence_number = draft.read_number_max = before.sequence_number
             draft.removals = Removals(before.sequence_number)
             draft.condemned = before.condemned if begun.condemned is None else begun.condemned

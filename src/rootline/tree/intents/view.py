@@ -60,7 +60,7 @@ def create_view(intent: Intent, _fetched: FetchedObjects, appended_ms: int) -> B
 
 def replace_view(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change:
     """The view with another version, an earlier one again, or other properties. Raises as `changed_view`."""
-    name = draft.table or intent.table
+    name = draft.table
     view = ViewMetadata.from_json(_view_of(draft), name=name)
     after = changed_view(view, intent.definition or "", draft.appended_ms, name=name)
     return Change(Effect.NOTHING, carried=replace(draft.carried, view=after.to_json()))
