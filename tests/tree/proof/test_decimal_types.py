@@ -32,3 +32,16 @@ def test_no_table_begins_with_it_at_any_depth() -> None:
         [verdict] = Lake().put(create("create", body))
         assert verdict.code == "definition-invalid"
         assert "its scale must be from 0 up to its precision" in (verdict.message or "")
+
+
+def test_a_default_of_a_decimal_that_cannot_be_is_refused_and_the_table_goes_on() -> None:
+    lake = new_lake(append("a"))
+    right = alter(
+        "x",
+        *schema_changes(schema(NestedField(MORE, "price", DecimalType(9, 2), required=False))),
+        replaces=lake.head.header.definition.digest,
+    )
+    text = (right.definition or "").replace('"type":"decimal(9, 2)"', '"initial-default":"1","type":"decimal(99, 2)"')
+    assert "99" in text
+    wrong = right.model_copy(update={"definition": text})
+    assert outcomes(lake, wrong, append("b")) == ["definition-invalid", "committed"]

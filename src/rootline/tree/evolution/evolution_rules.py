@@ -193,7 +193,8 @@ def _of_uses(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
                 yield f"partition spec {spec.spec_id} is over column id {source_id}, which the current schema lacks"
     for source_id in _sources_of(after, after.spec_by_id(after.default_spec_id)):
         if source_id not in there:
-            yield f"column {names.get(source_id, source_id)!r} cannot be dropped: the table is partitioned by it; drop that field first"
+            named = names.get(source_id, source_id)
+            yield f"column {named!r} cannot be dropped: the table is partitioned by it; drop that field first"
     for order in after.sort_orders[len(before.sort_orders) :]:
         for item in order.fields:
             if item.source_id not in there:
