@@ -30,7 +30,7 @@ def unreadable_default(schema: dict[str, Any]) -> str | None:
 def _primitive_of(text: object) -> PrimitiveType | None:
     try:
         found = NestedField.model_validate({"id": 1, "name": "x", "type": text}).field_type
-    except (ValueError, TypeError):
+    except Exception:  # the model's own errors are of several kinds: of a decimal of 99 digits it is no ValueError
         return None
     return found if isinstance(found, PrimitiveType) else None
 

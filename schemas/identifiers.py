@@ -28,13 +28,15 @@ ObjectKey = NewType("ObjectKey", str)  # relative to the warehouse
 NAMESPACE_BYTES_MAX: Final = 255
 """A namespace is one folder, and longer names no file system takes."""
 _NAME_PART: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]{0,127}\Z")
+_PARTS: Final = "each part begins with a letter or _ and goes on with letters, digits, _ and -, 128 at most"
 
 
 @lru_cache(maxsize=4096)
 def table_name(text: str) -> TableName:
     """`namespace.table`: parts between dots, the last one the table's own name, the others its namespace.
 
-    A part has letters, digits, `_` or `-`, at most 128; a namespace has at most 255 bytes, dots included.
+    A part begins with a letter or `_` and goes on with letters, digits, `_` or `-`, at most 128; a namespace has at
+    most 255 bytes, dots included.
 
     Raises:
         Invalid: `table-name-invalid`.
@@ -42,7 +44,11 @@ def table_name(text: str) -> TableName:
     """
     namespace, _, name = text.rpartition(".")
     if not _NAME_PART.match(name) or not _is_namespace(namespace):
-        raise Invalid("table-name-invalid", f"{text[:80]!r} is not a table name of the form namespace.table")
+        raise Invalid(
+            "table-name-invalid",
+            f"{text[:80]!r} is not a table name of the form namespace.table: {_PARTS}; a namespace may have several "
+            f"parts, {NAMESPACE_BYTES_MAX} bytes in all",
+        )
     return TableName(text)
 
 
@@ -57,8 +63,8 @@ def namespace_name(text: str) -> NamespaceName:
     if not _is_namespace(text):
         raise Invalid(
             "namespace-invalid",
-            f"{text[:80]!r} is not a namespace: give parts of letters, digits, _ and -, with dots between them, "
-            f"{NAMESPACE_BYTES_MAX} bytes in all",
+            f"{text[:80]!r} is not a namespace: give parts with dots between them, {NAMESPACE_BYTES_MAX} bytes in all; "
+            f"{_PARTS}",
         )
     return NamespaceName(text)
 

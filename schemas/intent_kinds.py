@@ -142,5 +142,7 @@ SHAPES: Final[Mapping[IntentKind, KindShape]] = {
 CHANGING_KINDS: Final = frozenset({IntentKind.ALTER, IntentKind.APPEND, IntentKind.OVERWRITE, IntentKind.ROW_DELTA})
 """The kinds whose `definition` holds changes; another's is a definition."""
 VIEW_KINDS: Final = frozenset((IntentKind.CREATE_VIEW, IntentKind.REPLACE_VIEW, IntentKind.DROP_VIEW))
+BEGINNING_KINDS: Final = frozenset((IntentKind.CREATE, IntentKind.CREATE_VIEW))
+"""The kinds that make the first root of a name."""
 MAINTENANCE_KINDS: Final = frozenset(kind for kind, shape in SHAPES.items() if shape.is_maintenance)
 """The kinds of workers."""

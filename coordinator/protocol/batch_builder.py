@@ -15,7 +15,7 @@ from rootline.coordinator.protocol.effects import Decided
 from rootline.coordinator.protocol.events import Tick
 from rootline.coordinator.protocol.machine_state import TableMachine
 from rootline.schemas.identifiers import CommitId
-from rootline.schemas.intent_kinds import IntentKind
+from rootline.schemas.intent_kinds import BEGINNING_KINDS
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import PartitionOffset
 from rootline.tree.check.invariants import violations
@@ -52,16 +52,16 @@ def settle(machine: TableMachine) -> Settled:
 
 
 def begun_by(records: Sequence[Record]) -> int:
-    """How many of `records` may share the first root of a table.
+    """How many of `records` may share the first root of a name.
 
-    Another coordinator may have found that there is no table, for records of other partitions than the `create`'s; of
-    its own partition, only for those before it.
+    Another coordinator may have found that there is no table and no view, for records of other partitions than the
+    `create`'s; of its own partition, only for those before it.
     """
     create: Record | None = None
     for count, record in enumerate(records):
         if create is not None and record.position[:2] != create.position[:2]:
             return count
-        if create is None and record.intent.kind is IntentKind.CREATE:
+        if create is None and record.intent.kind in BEGINNING_KINDS:
             create = record
     return len(records)
 

@@ -113,7 +113,10 @@ def rolled_back_view(view: ViewMetadata, version_id: int, now_ms: int, *, name: 
     """
     if version_id == view.current_version_id:
         return view
-    version = view.version_by_id(version_id)
+    try:
+        version = view.version_by_id(version_id)
+    except Invalid as error:
+        raise Invalid(error.code, f"{name}: {error.message}") from error
     return _made_current(_json_of(view), version_id, version.named_schema_id, now_ms, name)
 
 
@@ -244,11 +247,15 @@ def _trimmed(body: dict[str, object], name: str) -> ViewMetadata:
 
 def _checked(kind: type[_Model], body: object, name: str) -> _Model:
     try:
-        return kind.model_validate_json(json.dumps(body, ensure_ascii=False).encode())
+        return kind.model_validate_json(json.dumps(body, ensure_ascii=False, allow_nan=False).encode())
     except UnicodeEncodeError as error:
         raise Invalid("view-invalid", f"{name}: it has half a character in a text: correct it") from error
     except ValidationError as error:
         raise Invalid("view-invalid", f"{name}: {fault_of_model(error)}: correct it") from error
+    except ValueError as error:  # 1e400 is read as infinity, which JSON cannot say
+        raise Invalid(
+            "view-invalid", f"{name}: it has a number that is too large ({error!s:.200}): correct it"
+        ) from error
 
 
 def _json_of(view: ViewMetadata) -> dict[str, object]:

@@ -53,10 +53,21 @@ def test_a_table_is_no_view_and_a_view_no_table(run: Run, tmp_path: Path) -> Non
         (("table", "describe", "demo.v"), "name-is-view"),
         (("table", "drop", "demo.v"), "name-is-view"),
         (("scan", "demo.v"), "name-is-view"),
-        (("check", "demo.v"), "name-is-view"),
+        (("maintenance", "run", "flush", "demo.v"), "name-is-view"),
         (("tree", "demo.v"), "name-is-view"),
         (("export", "demo.v"), "name-is-view"),
         (("view", "rollback", "demo.v", "--version", 5), "view-version-unknown"),
     ):
         ended = run(*words, *at)
         assert (ended.code != 0, code in ended.err) == (True, True), (words, ended.err)
+
+
+def test_an_operator_checks_a_view_and_looks_after_its_old_versions(run: Run, tmp_path: Path) -> None:
+    with connect(tmp_path) as lake:
+        lake.create_view("demo.v", "SELECT 1").replace("SELECT 2")
+    at = ("--warehouse", tmp_path)
+    checked = run("check", "demo.v", *at)
+    assert (checked.code, "no findings in 2 versions" in checked.out) == (0, True), checked.err
+    for kind in ("expire", "sweep"):
+        done = run("maintenance", "run", kind, "demo.v", "--dry-run", *at)
+        assert done.code == 0, done.err

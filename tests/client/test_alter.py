@@ -179,3 +179,19 @@ def test_a_property_that_was_wrong_before_hinders_no_other_change() -> None:
     check_changed_properties(before, {})
     with pytest.raises(Invalid, match="leaves"):
         check_changed_properties(before, {"rootline.compact.leaves": "other"})
+
+
+def test_wrong_types_and_columns_in_use_are_named_in_words_of_ours(table: TableHandle) -> None:
+    for code, said, step in (
+        ("setting-invalid", "paths: each is", lambda change: change.set_identifier_fields(["id"])),
+        ("setting-invalid", "required is 'no'", lambda change: change.add_column("q", "int", required="no", default=1)),
+        ("setting-invalid", "required is 'no'", lambda change: change.update_column("id", required="no")),
+        (
+            "evolution-illegal",
+            "column 'id' cannot be dropped: the table is part",
+            lambda change: change.drop_column("id"),
+        ),
+    ):
+        with pytest.raises(Invalid) as raised, table.alter() as change:
+            step(change)
+        assert (raised.value.code, said in raised.value.message) == (code, True), raised.value

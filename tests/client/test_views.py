@@ -191,3 +191,9 @@ def test_every_version_of_a_view_is_one_object_beside_its_definition(
     others = [path for path in (folder / "demo/by_carrier").rglob("*") if path.is_file() and "roots" not in path.parts]
     assert len(others) == 1
     assert json.loads(others[0].read_bytes())["table-uuid"] == str(by_carrier.metadata().view_uuid)
+
+
+def test_sql_that_is_too_long_hears_to_be_shortened(lake: Lake) -> None:
+    with pytest.raises(Invalid, match="shorten its SQL") as raised:
+        lake.create_view("demo.v", "x" * 2_000_000)
+    assert raised.value.code == "intent-too-large"

@@ -13,6 +13,7 @@ import pytest
 
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.coordinator.protocol.batch_builder import begun_by
 from rootline.ports.object_store import ObjectStore, PutAnswer
 from rootline.schemas.identifiers import CommitId
 from rootline.schemas.intent import Intent, IntentKind
@@ -113,3 +114,18 @@ async def test_whether_a_name_is_a_table_or_a_view_is_decided_by_one_put(any_sto
     root = await newest_root(any_store, TABLE)
     assert root is not None
     assert won == [root.header.name_is]
+
+
+def test_records_of_another_partition_do_not_share_the_first_root_of_a_view() -> None:
+    """Another coordinator may have answered them already, that there is no view: the root would say otherwise."""
+
+    def at(partition: int, offset: int, intent: Intent) -> Record:
+        return Record(LogPosition(LogId("embedded/test"), partition, offset), intent, 100)
+
+    records = [
+        at(1, 0, append_intent("early")),
+        at(0, 0, view_intent("made")),
+        at(0, 1, view_intent("again", IntentKind.REPLACE_VIEW)),
+        at(1, 1, view_intent("elsewhere", IntentKind.REPLACE_VIEW)),
+    ]
+    assert begun_by(records) == 3

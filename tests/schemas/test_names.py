@@ -44,6 +44,7 @@ def test_what_is_no_name_of_a_table_is_refused(text: str) -> None:
     with pytest.raises(Invalid) as caught:
         table_name(text)
     assert caught.value.code == "table-name-invalid"
+    assert "each part begins with a letter or _" in caught.value.message
 
 
 @pytest.mark.parametrize(
@@ -53,6 +54,7 @@ def test_what_is_no_namespace_is_refused(text: str) -> None:
     with pytest.raises(Invalid) as caught:
         namespace_name(text)
     assert caught.value.code == "namespace-invalid"
+    assert "each part begins with a letter or _" in caught.value.message
 
 
 def test_a_namespace_has_at_most_255_bytes() -> None:

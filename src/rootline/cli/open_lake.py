@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rootline.cli.options import required
+from rootline.schemas.errors import Corrupt
 
 if TYPE_CHECKING:
     from rootline.client.lake import Lake
+    from rootline.client.table_handle import TableHandle
+    from rootline.schemas.root_header import RootHeader
 
 
 def lake_to_read(warehouse: str | None, log: str | None = None) -> Lake:
@@ -27,6 +30,33 @@ def lake_to_change(warehouse: str | None, log: str | None = None) -> Lake:
     from rootline.connect import connect
 
     return connect(required(warehouse), log=log)
+
+
+def any_name(lake: Lake, name: str) -> TableHandle:
+    """A handle of a name that has roots: of a table that was dropped, or a view, too. Raises `Invalid`: it has none."""
+    from rootline.client import checks
+    from rootline.client.table_handle import TableHandle
+    from rootline.storage.metadata.head_finder import existing_head
+
+    checked = checks.table(name)
+    lake.holder.run(lambda session: existing_head(session.store, checked))
+    return TableHandle(lake, checked)
+
+
+def newest_header(lake: Lake, handle: TableHandle) -> RootHeader:
+    """The header of the newest root, a tombstone's or a view's too. Raises `Corrupt`: it cannot be read."""
+    from rootline.client.session.session import Session
+    from rootline.storage.metadata.head_finder import existing_head
+    from rootline.storage.metadata.table_head import newest_root
+
+    async def operation(session: Session) -> RootHeader:
+        root = await newest_root(session.store, handle.name)
+        if root is None:
+            await existing_head(session.store, handle.name)
+            raise Corrupt("object-missing", f"{handle.name}: its newest root left while it was read: try again")
+        return root.header
+
+    return lake.holder.run(operation)
 
 
 def check_folder(warehouse: str) -> None:

@@ -103,3 +103,18 @@ def test_a_newer_formats_snapshots_are_not_in_an_older_formats_export() -> None:
     assert (left_out.snapshots, left_out.log, left_out.next_row_id) == ((), (), 70)
     assert history_of({"format-version": 2, "snapshots": [{"manifests": ["a"], "snapshot-id": 1}]}, V2).snapshots == ()
     assert history_of({"snapshots": [{}]}, V2) == NO_HISTORY
+
+
+def test_the_time_before_the_adoption_is_not_repeated_for_the_next_table_of_the_name(
+    lake: Lake, tmp_path: Path
+) -> None:
+    table, _ = written(tmp_path / "old", 2)
+    lake.adopt(table.metadata_location, NAME)
+    exporter = exporter_of(tmp_path)
+    assert len(metadata_of(export(exporter, V3))["snapshots"]) > 1
+    lake.drop_table(NAME)
+    lake.create_table(NAME, {"id": "long"}).append({"id": [1]})
+    found = metadata_of(export(exporter, V3))
+    ours = [header.snapshot.snapshot_id for header in lake.table(NAME).history()]
+    assert {snapshot["snapshot-id"] for snapshot in found["snapshots"]} <= set(ours)
+    assert found["metadata-log"] == []

@@ -116,7 +116,8 @@ async def test_objects_of_others_in_the_folder_are_passed_over(store: ObjectStor
 async def test_a_record_that_is_not_what_was_written_is_an_error(body: bytes) -> None:
     store = MemoryObjectStore()
     await store.put_if_absent(namespace_key(NAME, 0), body)
-    for ask in (read_namespace(store, NAME), changed(store, setting("one")), list_namespaces(store)):
+    assert await list_namespaces(store) == [NAME]  # it is there, and hides no other
+    for ask in (read_namespace(store, NAME), changed(store, setting("one"))):
         with pytest.raises(Corrupt) as caught:
             await ask
         assert (caught.value.code, str(namespace_key(NAME, 0)) in caught.value.message) == (

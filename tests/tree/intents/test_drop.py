@@ -259,7 +259,7 @@ def test_one_batch_may_drop_and_make_a_table_many_times() -> None:
         append("f", table_uuid=THIRD),
     )
     assert codes(verdicts) == [None, None, "table-dropped", None, None, "table-uuid-mismatch", None, None, None, None]
-    assert [verdict.version for verdict in verdicts if verdict.version] == [2, 2, 3, 3, 4, 4, 5, 5]
+    assert [verdict.version for verdict in verdicts if verdict.version] == [2, 2, 3, 3, 4, 5, 6, 6]
     assert live(lake) == {"data/f.parquet"}
     assert lake.head.header.table_uuid == THIRD
     for state in lake.states:
@@ -341,3 +341,18 @@ def test_a_name_that_is_dropped_over_and_over_remembers_the_newest_drops() -> No
         assert codes(lake.put(drop(f"d{at}", table_uuid=own), another(uuid.UUID(int=at + 10), f"c{at}"))) == [None] * 2
     assert len(lake.head.header.drops) == 64
     assert state_violations(lake.head) == []
+
+
+def test_a_purge_gives_every_version_up_also_tagged_ones_and_those_that_a_page_keeps() -> None:
+    """Else their files would stay for ever: nothing commits to a purged table, so that its expiry would come due."""
+    tag = intent(IntentKind.TAG, "t", ref=VersionReference(tag="t", version=1))
+    for before in ((append("a"), tag), (append("a"), tag, drop())):
+        lake = lake_with(*before)
+        assert codes(lake.put(purge())) == [None]
+        header = lake.head.header
+        assert (header.oldest_version, dict(header.tags)) == (header.version, {})
+        assert header.expiry is not None
+        assert (header.expiry.given_up_bytes, header.expiry.kept) == (header.earlier_bytes, None)
+        assert header.snapshot.summary["rootline.expired-below"] == str(header.version)
+        assert state_violations(lake.head) == []
+        assert codes(lake.put(another())) == [None]

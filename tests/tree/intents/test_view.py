@@ -294,3 +294,17 @@ def test_a_root_that_says_other_things_of_its_view_than_its_summary_is_a_violati
     quiet = replace(new.header, view=old.header.view)
     wrong = replace(new, root=replace(new.root, header=quiet))
     assert any("its summary says" in sentence for sentence in violations(old, wrong))
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400"])
+def test_a_number_that_is_too_large_is_refused_and_the_name_goes_on(number: str) -> None:
+    """Python reads it as infinity, which JSON cannot say: such a view could be written, and never read again."""
+
+    def with_number(made: Intent) -> Intent:
+        text = (made.definition or "").replace('"dialect"', f'"x": {number}, "dialect"')
+        return made.model_copy(update={"definition": text})
+
+    assert put(Lake(), with_number(create_view())) == ["view-invalid"]
+    lake = view_lake()
+    bad = with_number(replace_view("bad", version=version("SELECT 2")))
+    assert put(lake, bad, replace_view(version=version("SELECT 3"))) == ["view-invalid", "committed"]

@@ -53,8 +53,8 @@ class TableMemory:
     newest: Version | None = None
     """The version that `index` is of."""
     finished: OrderedDict[Version, StoredMetadata] = field(default_factory=OrderedDict)
-    adopted: AdoptedHistory | None = None
-    """The history before the table was adopted; `None` until it is read."""
+    adopted: tuple[uuid.UUID, AdoptedHistory] | None = None
+    """The history before the table was adopted, and which table that is; `None` until it is read."""
     converted: KnownDeletes | None = None
     """The converted deletes that are stored; `None` until they are listed."""
     one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -72,10 +72,11 @@ class TableMemory:
 
     async def history(self, store: ObjectStore, definition: TableDefinition) -> AdoptedHistory:
         """The history before the adoption; it is read once."""
-        if self.adopted is None:
-            folder = self.folder
-            self.adopted = await read_history(store, folder.table, definition, folder.format_version)
-        return self.adopted
+        folder, known = self.folder, self.adopted
+        if known is None or known[0] != definition.table_uuid:  # another table may have the name by now
+            known = definition.table_uuid, await read_history(store, folder.table, definition, folder.format_version)
+            self.adopted = known
+        return known[1]
 
     async def known_deletes(self, store: ObjectStore) -> KnownDeletes:
         """The converted deletes that are stored; they are listed once."""

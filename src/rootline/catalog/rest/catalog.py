@@ -18,7 +18,7 @@ import structlog
 
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.catalog.rest.answers import SnapshotMode, etag_of, is_known, table_body, view_body
-from rootline.catalog.rest.errors import no_such_namespace, no_such_table, no_such_view
+from rootline.catalog.rest.errors import NO_TABLE, no_such_namespace, no_such_table, no_such_view
 from rootline.catalog.rest.metrics import CatalogMetrics
 from rootline.catalog.rest.table_directory import TableDirectory
 from rootline.ports.object_store import ObjectStore
@@ -167,7 +167,7 @@ class RestCatalog:
         try:
             exported = await self._exporter.export(table, format_version)
         except RootlineError as error:
-            if error.code not in ("table-unknown", "table-dropped"):
+            if error.code not in NO_TABLE:
                 self.metrics.failed(error.code)
                 self._logger.warning("export failed", action="export-failed", table=table, reason=str(error))
             raise

@@ -16,7 +16,8 @@ from rootline.schemas.errors import Invalid, OutcomeUnknown, RootlineError, Unav
 
 RETRY_AFTER_S: Final = 2
 _NAME_CHARS_MAX: Final = 300
-_UNKNOWN_TABLE: Final = {"table-unknown", "table-dropped", "table-name-invalid", "name-is-view"}
+NO_TABLE: Final = frozenset(("table-unknown", "table-dropped", "table-name-invalid", "name-is-view"))
+"""Codes of what is no table now: engines ask for a table before they ask for a view, so this is no fault."""
 
 
 class Refusal(Exception):
@@ -80,7 +81,7 @@ def refusal_of(error: Exception) -> Refusal:
     match error:
         case Refusal():
             return error
-        case Invalid() if error.code in _UNKNOWN_TABLE:
+        case Invalid() if error.code in NO_TABLE:
             return Refusal(404, "NoSuchTableException", _said(error))
         case Invalid():
             return Refusal(400, "BadRequestException", _said(error))

@@ -19,7 +19,7 @@ from rootline.schemas.root_header import NameState
 from rootline.storage.metadata.head_finder import at_head, find_head
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.namespaces.namespace_chain import read_namespace
-from rootline.storage.namespaces.namespace_directory import namespace_in
+from rootline.storage.namespaces.namespace_directory import is_created, namespace_in
 
 _LOOKS_AT_ONCE: Final = 16
 
@@ -40,10 +40,9 @@ class TableDirectory:
         self._known: dict[TableName, _Seen] = {}
 
     async def namespaces(self) -> list[str]:
-        """Every namespace that was created or holds a table or view, ascending.
+        """Every namespace that was created or holds a table or view, ascending; also one that cannot be read.
 
         Raises:
-            Corrupt: `namespace-unreadable`.
             Unavailable: `store-unavailable`.
 
         """
@@ -62,7 +61,13 @@ class TableDirectory:
         return sorted(found) if found or not parent or parent in names else None
 
     async def properties(self, namespace: str) -> dict[str, str] | None:
-        """A namespace's properties; `None`: there is no such namespace. Raises as `namespaces`."""
+        """A namespace's properties; `None`: there is no such namespace.
+
+        Raises:
+            Corrupt: `namespace-unreadable`.
+            Unavailable: `store-unavailable`.
+
+        """
         name = namespace_in(namespace)
         if name is None:
             return None
@@ -133,4 +138,4 @@ class TableDirectory:
         if await self.tables(name) or await self.views(name):
             return True
         async with self._places:
-            return (await read_namespace(self._store, name)).is_there
+            return await is_created(self._store, name)

@@ -42,9 +42,14 @@ def check(
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Read every version of a table and verify all that stored bytes can show; ends with 1 when anything is wrong."""
+    """Read every version of a table and verify all that stored bytes can show; ends with 1 when anything is wrong.
+
+    A table that was dropped is checked as it would come back, and a view as its versions are stored.
+    """
     from rootline.cli import output
+    from rootline.cli.open_lake import any_name, newest_header
     from rootline.storage.check.findings import CheckSummary
+    from rootline.tree.state.name_state import dropped_words
 
     summary = CheckSummary()
     confirmed = _confirmed(table, warehouse, log)
@@ -52,9 +57,8 @@ def check(
         lake_to_read(warehouse, log) as lake,
         output.long_work(f"checking {table}") as told,
     ):
-        checked = lake.table(table).check(
-            data_files=data_files, summary=summary, progress=lambda so_far: told(*_progress(so_far))
-        )
+        handle = any_name(lake, table)
+        checked = handle.check(data_files=data_files, summary=summary, progress=lambda so_far: told(*_progress(so_far)))
         for finding in checked:
             record = {"object": finding.object, "code": finding.code, "reason": finding.reason}
             if finding.way_out:
@@ -62,7 +66,7 @@ def check(
             output.line(as_json, record, f"{finding.object}: {finding.reason} [{finding.code}]")
             if finding.way_out:
                 output.note(as_json, f"  if no copy of it is left, publish this intent: {finding.way_out}")
-        head = lake.table(table).head()
+        head = newest_header(lake, handle)
     if confirmed is not None and head.version < confirmed:
         summary.findings += 1
         reason = (
@@ -71,6 +75,8 @@ def check(
         )
         output.line(as_json, {"object": table, "code": "head-lost", "reason": reason}, f"{table}: {reason} [head-lost]")
     _tell_result(table, data_files, summary, confirmed is None, as_json)
+    if head.is_tombstone:
+        output.note(as_json, dropped_words(table, head.drops[-1]))
     if summary.findings:
         raise typer.Exit(ExitCode.NO)
 

@@ -52,13 +52,18 @@ def run(
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Do what can be done now, whatever the thresholds are."""
+    """Do what can be done now, whatever the thresholds are.
+
+    `expire` and `sweep` also look after what a dropped table, or a view, has left.
+    """
     from rootline.cli import output
+    from rootline.cli.open_lake import any_name
     from rootline.client.session.session import Session
     from rootline.connect import connect
     from rootline.hosting.rights import rights_of
     from rootline.workers.by_hand import maintain
     from rootline.workers.jobs.job import JobOutcome, JobReport
+    from rootline.workers.jobs.maintenance_job import OF_ANY_NAME
 
     kind = _kind(what)
 
@@ -68,8 +73,11 @@ def run(
             return await maintain(store, session.log, environment, handle.name, kind, dry_run=dry_run, rights=rights)
 
     with connect(required(warehouse), log=log) as lake:
-        handle = lake.table(name)
-        handle.head()  # there is no such table: say so
+        if kind.name in OF_ANY_NAME:
+            handle = any_name(lake, name)
+        else:
+            handle = lake.table(name)
+            handle.head()  # there is no such table: say so
         report = lake.holder.run(carried_out)
     record: dict[str, Any] = {
         "table": name,

@@ -94,11 +94,12 @@ class TableChange:
 
         """
         _told(doc, default)
+        is_required = checks.truth(required, "required")
         found, never_null = _type_of(path, field_type)
         value = default_value(".".join(_path(path)), found, default)
         return self._then(
             lambda editor: editor.add_column(
-                _path(path), found, doc=doc, required=required or never_null, default_value=value
+                _path(path), found, doc=doc, required=is_required or never_null, default_value=value
             )
         )
 
@@ -125,6 +126,8 @@ class TableChange:
         `required=False` lets it be null. `default` is for rows that will be written; those that are there keep theirs.
         """
         _told(doc, default)
+        if required is not None:
+            checks.truth(required, "required")
         found = None if field_type is None else _type_of(path, field_type)[0]
 
         def step(editor: UpdateSchema) -> None:
@@ -156,7 +159,8 @@ class TableChange:
 
     def set_identifier_fields(self, *paths: str) -> Self:
         """Let these columns identify a row; none: no column does. They must be required."""
-        return self._then(lambda editor: editor.set_identifier_fields(*paths))
+        names = checks.texts(paths, "paths")
+        return self._then(lambda editor: editor.set_identifier_fields(*names))
 
     def union_by_name(self, schema: Any) -> Self:
         """Add the columns of `schema` that the table does not have, and widen those that are wider there."""

@@ -19,6 +19,7 @@ from rootline.schemas.bytes.log.stated_content import CONTENT_HEADER, content_of
 from rootline.schemas.errors import Invalid, OutcomeUnknown
 from rootline.schemas.identifiers import TableName, table_name
 from rootline.schemas.intent import Intent
+from rootline.schemas.intent_kinds import VIEW_KINDS
 from rootline.schemas.intent_limits import DEFAULT_LIMITS
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.verdict import Verdict
@@ -48,7 +49,8 @@ def record_of(intent: Intent, content: Content = "") -> NewRecord:
         raise Invalid(
             "intent-too-large",
             f"{intent.table}: intent {intent.intent_id} takes {len(value):,} bytes, the limit is "
-            f"{DEFAULT_LIMITS.max_bytes:,}; add fewer files at once",
+            f"{DEFAULT_LIMITS.max_bytes:,}; "
+            + ("shorten its SQL" if intent.kind in VIEW_KINDS else "add fewer files at once"),
         )
     return (key, value) if said is None else (key, value, said)
 

@@ -32,10 +32,9 @@ def namespace_in(folder: str) -> NamespaceName | None:
 async def list_namespaces(store: ObjectStore) -> list[NamespaceName]:
     """Every namespace that exists, ascending.
 
-    Raises:
-        Corrupt: `namespace-unreadable`.
-        Unavailable: `store-unavailable`.
+    One whose properties cannot be read is among them: it says so when it is asked for.
 
+    Raises `Unavailable` (`store-unavailable`).
     """
     names = [name for folder in await store.folders("") if (name := namespace_in(folder)) is not None]
 
@@ -48,7 +47,18 @@ async def list_namespaces(store: ObjectStore) -> list[NamespaceName]:
 
 async def namespace_exists(store: ObjectStore, namespace: NamespaceName) -> bool:
     """Whether it was created, or a table or view is in it. Raises as `list_namespaces`."""
-    return (await read_namespace(store, namespace)).is_there or await name_inside(store, namespace) is not None
+    return await is_created(store, namespace) or await name_inside(store, namespace) is not None
+
+
+async def is_created(store: ObjectStore, namespace: NamespaceName) -> bool:
+    """Whether it was created and not dropped since; so is one whose newest object cannot be read.
+
+    Raises `Unavailable`.
+    """
+    try:
+        return (await read_namespace(store, namespace)).is_there
+    except Corrupt:
+        return True
 
 
 async def name_inside(store: ObjectStore, namespace: NamespaceName) -> TableName | None:

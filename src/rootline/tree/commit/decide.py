@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from rootline.schemas.errors import Internal, Invalid, RootlineError
 from rootline.schemas.identifiers import SequenceNumber, TableName, Version, WriterId
 from rootline.schemas.intent import Intent, Isolation
-from rootline.schemas.intent_kinds import MAINTENANCE_KINDS, VIEW_KINDS, IntentKind
+from rootline.schemas.intent_kinds import BEGINNING_KINDS, MAINTENANCE_KINDS, VIEW_KINDS, IntentKind
 from rootline.schemas.root_header import RejectedSequence
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit import answers
@@ -79,13 +79,21 @@ class Decisions:
         self.outcomes = OutcomeDraft(self.version)
         self._fetched = fetched
         self._was_tombstone = parent is not None and parent.header.is_tombstone
+        self._has_committed = False
         self._has_changed_name = False
 
     def ends_before(self, record: Record) -> bool:
-        """Whether `record` waits for the next root: one root changes what its name is at most once."""
-        if not self._has_changed_name or self.draft is None:
+        """Whether `record` waits for the next root.
+
+        One root changes what its name is at most once; and what begins, or is emptied, takes nothing over from intents
+        of the same root: they would be committed without a trace.
+        """
+        if self.draft is None or not self._has_committed:
             return False
-        return record.intent.kind in (AFTER_DROP if self.draft.is_tombstone else AFTER_CREATE)
+        kind, is_tombstone = record.intent.kind, self.draft.is_tombstone
+        if kind is IntentKind.PURGE or (is_tombstone and kind in BEGINNING_KINDS):
+            return True
+        return self._has_changed_name and kind in (AFTER_DROP if is_tombstone else AFTER_CREATE)
 
     def decide(self, record: Record) -> None:
         """Give the next record its verdict, or note what is missing for it."""
@@ -121,6 +129,7 @@ class Decisions:
         self.objects += outcome.objects
         if isinstance(outcome, Beginning):
             self.draft = Draft.beginning(outcome, self.draft)
+            self.draft.table = self.table
             if self.draft.is_first and self.version > 0:
                 self.ledger, self.contents = LedgerDraft({}), ContentDraft(())
             outcome = Change(outcome.effect)
@@ -192,6 +201,7 @@ class Decisions:
 
     def _commit(self, record: Record, draft: Draft, number: SequenceNumber) -> None:
         intent = record.intent
+        self._has_committed = True
         self.summary.update(intent.summary)
         self.outcomes.committed(record.position, number)
         if intent.writer_id is not None and intent.writer_sequence is not None:

@@ -24,10 +24,10 @@ _OF_TOMBSTONES: Final = frozenset(
     (IntentKind.DROP, IntentKind.PURGE, IntentKind.RESTORE, IntentKind.EXPIRE, IntentKind.SWEEP)
 )
 _OF_VIEWS: Final = VIEW_KINDS | {IntentKind.EXPIRE, IntentKind.SWEEP}
-AFTER_DROP: Final = frozenset((IntentKind.CREATE, IntentKind.CREATE_VIEW, IntentKind.RESTORE))
-"""Kinds that wait for the next root where this one drops the table."""
-AFTER_CREATE: Final = frozenset((IntentKind.DROP, IntentKind.PURGE, IntentKind.DROP_VIEW))
-"""Kinds that wait for the next root where this one makes the table, or brings it back."""
+AFTER_DROP: Final = frozenset((IntentKind.RESTORE, IntentKind.EXPIRE, IntentKind.SWEEP))
+"""Kinds that wait for the next root where this one drops or purges the table, besides those that make one."""
+AFTER_CREATE: Final = frozenset((IntentKind.DROP, IntentKind.DROP_VIEW))
+"""Kinds that wait for the next root where this one makes the table, or brings it back; and so does `purge`, always."""
 
 
 def is_of_this_table(draft: Draft, intent: Intent) -> bool:

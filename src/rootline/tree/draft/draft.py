@@ -125,11 +125,10 @@ class Draft:
         draft = Draft(begun.adopted, version, begun.definition, begun.carried or CarriedFields(begun.reference))
         draft.is_first = before is None or before.definition.table_uuid != begun.definition.table_uuid
         if before is not None:
-            draft.table, draft.next_row_id = before.table, before.next_row_id
+            draft.next_row_id = before.next_row_id
             draft.sequence_number = draft.read_number_max = before.sequence_number
             draft.removals = Removals(before.sequence_number)
             draft.condemned = before.condemned if begun.condemned is None else begun.condemned
-            draft.kept = None if draft.is_first else before.kept
             draft.appended_ms, draft.log_retention_s = before.appended_ms, before.log_retention_s
         return draft
 

@@ -186,13 +186,15 @@ def _layout(definition: TableDefinition) -> tuple[int, ...]:
 def _of_uses(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
     """What the default spec and order are made of, and those that are added, must be in the current schema."""
     there = placed_fields(after.schema)
+    names = {each: placed.name for each, placed in known_fields(after).items()}
     for spec in after.partition_specs[len(before.partition_specs) :]:
         for source_id in _sources_of(after, spec):
             if source_id not in there:
                 yield f"partition spec {spec.spec_id} is over column id {source_id}, which the current schema lacks"
     for source_id in _sources_of(after, after.spec_by_id(after.default_spec_id)):
         if source_id not in there:
-            yield f"column id {source_id} cannot be dropped: the table is partitioned by it"
+            named = names.get(source_id, source_id)
+            yield f"column {named!r} cannot be dropped: the table is partitioned by it; drop that field first"
     for order in after.sort_orders[len(before.sort_orders) :]:
         for item in order.fields:
             if item.source_id not in there:
@@ -201,7 +203,8 @@ def _of_uses(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
         if order.order_id == after.default_sort_order_id:
             for item in order.fields:
                 if item.source_id not in there:
-                    yield f"column id {item.source_id} cannot be dropped: the table is sorted by it"
+                    named = names.get(item.source_id, item.source_id)
+                    yield f"column {named!r} cannot be dropped: the table is sorted by it; set another order first"
 
 
 def _sources_of(definition: TableDefinition, spec: PartitionSpec) -> Iterator[int]:

@@ -19,13 +19,14 @@ from rootline.schemas.bytes.root.condemned_page import encode_condemned_page
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import definition_location
-from rootline.schemas.root_header import DefinitionReference, Expiry, NameState
+from rootline.schemas.root_header import DefinitionReference, NameState
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.batch import Adopting, FetchedObjects, Needs
 from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.draft.change import Beginning, Effect
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import check_user_summary
+from rootline.tree.intents.drop import without_past
 from rootline.tree.proof.adoption import check_named
 from rootline.tree.proof.definition_rules import check_definition, check_nesting
 from rootline.tree.state.pending_object import PendingObject
@@ -80,14 +81,12 @@ def after_drop(draft: Draft, begun: Beginning) -> Beginning:
                 f"{draft.table}: the table with uuid {new_uuid} was dropped in version {drop.version}; give a new "
                 "table a uuid of its own",
             )
-    assert draft.parent is not None, "a tombstone that an earlier root made"
     encoded = [
         encode_condemned_page(new_uuid, page.horizon_ms, page.locations, page.replaces, draft.salt)
         for page in draft.condemned
     ]
     carried = CarriedFields(
         begun.reference,
-        oldest_version=draft.version,
         horizon_ms=draft.carried.horizon_ms,
         condemned=tuple(
             [
@@ -95,14 +94,16 @@ def after_drop(draft: Draft, begun: Beginning) -> Beginning:
                 for item, (page, _) in zip(draft.carried.condemned, encoded, strict=True)
             ]
         ),
-        expiry=Expiry(draft.parent.header.earlier_bytes + draft.parent.root.size_in_bytes),
         drops=drops,
         name_is=NameState.TABLE if begun.carried is None else begun.carried.name_is,
         view=None if begun.carried is None else begun.carried.view,
     )
     pages = tuple([PendingObject(page.reference.location, body) for page, body in encoded])
     return replace(
-        begun, objects=(*begun.objects, *pages), carried=carried, condemned=tuple([page for page, _ in encoded])
+        begun,
+        objects=(*begun.objects, *pages),
+        carried=without_past(draft, carried),
+        condemned=tuple([page for page, _ in encoded]),
     )
 
 

@@ -18,7 +18,7 @@ from typing import Final
 from rootline.schemas.bytes.root.header_name import DROPS_MAX
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
-from rootline.schemas.root_header import Drop, NameState, RootHeader, Totals
+from rootline.schemas.root_header import Drop, Expiry, NameState, RootHeader, Totals
 from rootline.tree.draft.batch import FetchedObjects
 from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.draft.change import Beginning, Change, Effect
@@ -41,7 +41,10 @@ def drop(draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Change:
 
 
 def purge(draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Beginning:
-    """The table and its files go for good, dropped before or not. Raises `Invalid` (`table-dropped`): purged before."""
+    """The table and its files go for good, dropped before or not. Raises `Invalid` (`table-dropped`): purged before.
+
+    Every version before it is given up, tagged ones included: no one can read them any more.
+    """
     carried = draft.carried
     if not draft.is_tombstone:
         carried = dropped(draft, is_purged=True)
@@ -49,7 +52,15 @@ def purge(draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Beginning:
         raise Invalid("table-dropped", dropped_words(draft.table, carried.drops[-1]))
     else:
         carried = replace(carried, drops=(*carried.drops[:-1], carried.drops[-1]._replace(is_purged=True)))
+    carried = without_past(draft, carried)
     return Beginning(draft.definition, carried.definition, None, Effect.REMOVES, carried=carried)
+
+
+def without_past(draft: Draft, carried: CarriedFields) -> CarriedFields:
+    """`carried` where no version before the next root can be read any more."""
+    assert draft.parent is not None, "a root that other intents made"
+    given_up = Expiry(draft.parent.header.earlier_bytes + draft.parent.root.size_in_bytes)
+    return replace(carried, oldest_version=draft.version, tags={}, expiry=given_up)
 
 
 def brought_back(draft: Draft, intent: Intent) -> Change:
@@ -94,6 +105,8 @@ def drop_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
     if empties(before, after):
         if after.totals != Totals():
             yield f"its table was purged, and the totals are {after.totals}"
+        if after.oldest_version != after.version or after.tags:
+            yield f"its table was purged, and versions from {after.oldest_version} on can be read"
     elif before.is_tombstone and after.is_tombstone and after.totals != before.totals:
         yield f"the totals of a dropped table are {after.totals}, they were {before.totals}"
 

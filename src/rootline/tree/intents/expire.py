@@ -24,6 +24,7 @@ from rootline.schemas.root_header import Expiry, RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect
 from rootline.tree.draft.draft import Draft
+from rootline.tree.intents.drop import empties
 
 EXPIRED_BELOW: Final = "rootline.expired-below"
 """In a snapshot's summary: the oldest addressable version, where its intents changed what can be read."""
@@ -88,7 +89,8 @@ def expiry_violations(before: RootHeader, after: RootHeader) -> Iterator[str]:
     if after.expiry is None or stated != str(after.oldest_version):
         yield f"its summary gives up versions below {stated}, its header those below {after.oldest_version}"
         return
-    if not before.oldest_version <= after.oldest_version <= before.version:
+    newest = after.version if empties(before, after) else before.version  # a purge gives up all that came before
+    if not before.oldest_version <= after.oldest_version <= newest:
         yield f"versions below {after.oldest_version} are given up, of {before.oldest_version} to {before.version}"
     given_up = 0 if before.expiry is None else before.expiry.given_up_bytes
     if not given_up <= after.expiry.given_up_bytes <= after.earlier_bytes:

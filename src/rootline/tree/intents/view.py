@@ -30,7 +30,7 @@ from rootline.tree.draft.change import Beginning, Change, Effect
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.summary import check_user_summary
 from rootline.tree.intents.create import stored_definition
-from rootline.tree.intents.drop import dropped
+from rootline.tree.intents.drop import dropped, without_past
 
 VIEW_VERSION: Final = "rootline.view"
 """In a snapshot's summary: the view's current version, where its intents changed the view."""
@@ -60,15 +60,15 @@ def create_view(intent: Intent, _fetched: FetchedObjects, appended_ms: int) -> B
 
 def replace_view(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change:
     """The view with another version, an earlier one again, or other properties. Raises as `changed_view`."""
-    name = draft.table or intent.table
+    name = draft.table
     view = ViewMetadata.from_json(_view_of(draft), name=name)
     after = changed_view(view, intent.definition or "", draft.appended_ms, name=name)
     return Change(Effect.NOTHING, carried=replace(draft.carried, view=after.to_json()))
 
 
 def drop_view(draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Change:
-    """The view is there no more."""
-    return Change(Effect.NOTHING, carried=dropped(draft, is_purged=True))
+    """The view is there no more, and none of its versions can be read."""
+    return Change(Effect.NOTHING, carried=without_past(draft, dropped(draft, is_purged=True)), kept=())
 
 
 @lru_cache(maxsize=64)

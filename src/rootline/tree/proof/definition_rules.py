@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from fastavro.schema import SchemaParseException
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, TruncateTransform, UnknownTransform
 from pyiceberg.types import (
+    DecimalType,
     GeographyType,
     GeometryType,
     IcebergType,
@@ -112,7 +114,7 @@ def _check_schemas(definition: TableDefinition) -> None:
                 raise _invalid(f"{where}: field {name!r} has id {field.field_id}, outside 1..{MAX_COLUMN_ID}")
             if isinstance(field.field_type, _NOT_STORED):
                 raise _invalid(f"{where}: field {name!r} is of type {field.field_type}, which cannot be stored")
-            fault = default_fault(field)
+            fault = _decimal_fault(field.field_type) or default_fault(field)
             if fault is not None:
                 raise _invalid(f"{where}: field {name!r} {fault}")
         columns.update(field.field_id for _, field in found)
@@ -122,6 +124,12 @@ def _check_schemas(definition: TableDefinition) -> None:
     greatest = max(columns | {expression.expr_id for expression in definition.expressions}, default=0)
     if definition.last_column_id < greatest:
         raise _invalid(f"last-column-id is {definition.last_column_id}, id {greatest} is in use")
+
+
+def _decimal_fault(found: IcebergType) -> str | None:
+    if not isinstance(found, DecimalType) or 0 <= found.scale <= found.precision:
+        return None
+    return f"is of type {found}: its scale must be from 0 up to its precision"
 
 
 def _fields_of(schema: Schema, where: str) -> Iterator[tuple[str, NestedField]]:
@@ -240,7 +248,7 @@ def _check_encodable(definition: TableDefinition) -> None:
     try:
         EntryCodec.of_definition(definition)
         definition.to_json().decode()
-    except (RootlineError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (RootlineError, ValueError, KeyError, TypeError, RecursionError, SchemaParseException) as error:
         raise _invalid(f"cannot be encoded: {error!s:.300}") from error
 
 
