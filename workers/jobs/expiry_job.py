@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from rootline.maintenance.expiry_limits import ExpiryLimits
-from rootline.maintenance.expiry_plan import ExpiryPlan, plan_expiry
+from rootline.maintenance.expiry_plan import ExpiryPlan, plan_expiry, was_purged
 from rootline.maintenance.plan import Plan
 from rootline.schemas.bytes.root.kept_page import KeptVersion
 from rootline.schemas.bytes.root.root_codec import Root
@@ -43,9 +43,10 @@ class ExpiryPlanner:
         """What is due in `root`; as `Planner.plan`."""
         limits = ExpiryLimits.of_properties(definition.properties)
         header = root.header
-        if not (limits.is_on or self._now):
+        is_purged = was_purged(header)
+        if not (limits.is_on or self._now or is_purged):
             return None
-        if not self._now and header.version - header.oldest_version < limits.every_commits:
+        if not (self._now or is_purged) and header.version - header.oldest_version < limits.every_commits:
             return None
         head = await find_head(self._reads, table)
         stated_ms = None if head is None else head.store_ms

@@ -4,7 +4,7 @@ Owns: the choice. Does not own: its numbers (`expiry_limits`), reading roots and
 whether it is allowed (`rootline.tree.intents.expire`).
 Invariants: pure; times are the roots' own, but none counts that is ahead of the caller's; a version that has a tag is
 kept, and so is the newest; what was given up before is never named again; planning again without new commits plans
-nothing.
+nothing; a table that was purged gives up all at once, whatever its properties say.
 
 Theory. Timestamps strictly increase with versions, so the first version of a span and the last one of each minute are
 found by bisection: a few roots are read, not all of them. The planner asks for one root after the other, and is told.
@@ -23,6 +23,7 @@ from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import IntentKind, StoredPage, VersionReference
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.intents.expire import EXPIRED_BELOW
 from rootline.tree.state.pending_object import PendingObject
 
 _MINUTE_MS: Final = 60_000
@@ -78,6 +79,8 @@ def plan_expiry(
 
     """
     before = () if kept is None else kept.versions
+    if was_purged(header):
+        return (yield from _all_that_goes(header, before))
     if not now and header.version - header.oldest_version < limits.every_commits:
         return None
     until_ms = header.snapshot.timestamp_ms if now_ms is None else min(now_ms, header.snapshot.timestamp_ms)
@@ -97,6 +100,24 @@ def plan_expiry(
     rows = _at_most(sorted(found.values()), named)
     given_up = oldest - header.oldest_version + len(before) - len(rows)
     return ExpiryPlan(header.version, oldest, rows, given_up)
+
+
+def was_purged(header: RootHeader) -> bool:
+    """Whether no version of the table can be read, or brought back, any more."""
+    return header.is_tombstone and header.drops[-1].is_purged
+
+
+def _all_that_goes(header: RootHeader, before: tuple[KeptVersion, ...]) -> Steps:
+    """Of a table that was purged: everything but what has a tag. No commit follows that could make it due."""
+    gave_up_all = header.version - header.oldest_version <= 1 and EXPIRED_BELOW in header.snapshot.summary
+    if gave_up_all or header.version == header.oldest_version:
+        return None
+    search, rows, known = _Search(header), list[KeptVersion](), {item.version: item for item in before}
+    for number in sorted(set(header.tags.values())):
+        found = known.get(Version(number))
+        rows.append((yield from search.at(number)) if found is None else found)
+    given_up = header.version - header.oldest_version + len(before) - len(rows)
+    return ExpiryPlan(header.version, header.version, tuple(rows), given_up)
 
 
 class _Search:

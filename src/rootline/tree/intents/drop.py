@@ -49,6 +49,7 @@ def purge(draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Beginning:
         raise Invalid("table-dropped", dropped_words(draft.table, carried.drops[-1]))
     else:
         carried = replace(carried, drops=(*carried.drops[:-1], carried.drops[-1]._replace(is_purged=True)))
+    carried = replace(carried, tags={})  # they would keep what their versions name
     return Beginning(draft.definition, carried.definition, None, Effect.REMOVES, carried=carried)
 
 
