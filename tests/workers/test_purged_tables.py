@@ -46,9 +46,7 @@ def test_all_files_of_a_purged_table_go_without_another_commit(is_expiring: str,
 def test_an_expiry_of_a_purged_table_is_not_followed_by_another() -> None:
     async def story(world: SweepWorld) -> None:
         await world.append("a")
-        await world.committed(
-            world.builder.intent(IntentKind.PURGE, table_uuid=world.builder.definition.table_uuid)
-        )
+        await world.committed(world.builder.intent(IntentKind.PURGE, table_uuid=world.builder.definition.table_uuid))
         job = expiry_job(replace(world.context, now=False))
         assert (await job.run(world.table)).outcome is JobOutcome.COMMITTED
         assert (await job.run(world.table)).outcome is JobOutcome.NOTHING_DUE

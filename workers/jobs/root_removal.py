@@ -30,6 +30,7 @@ from rootline.storage.metadata.head_finder import find_head
 from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.root_reader import read_definition, read_root
 from rootline.tree.state.addressable import Addressable
+from rootline.workers.jobs.batched_removal import in_batches, remove_batches
 from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, Removed
 
 GivesUp = Callable[[Version], bool]
@@ -61,8 +62,10 @@ class RootRemoval:
             return JobReport(JobOutcome.NOTHING_DUE)
         self._due_s[table] = now_s + AGAIN_S  # also if this fails
         found = await self._found(table)
-        for start in range(0, len(found.free), _BATCH):
-            await self._remover.remove([item.key for item in found.free[start : start + _BATCH]])
+        batches = in_batches([item.key for item in found.free], _BATCH)
+        left = await remove_batches(self._remover, batches, self._environment.monotonic_s)
+        if left is not None:
+            raise left
         again_s = AGAIN_S if found.waiting else None
         if not found.waiting:
             self._due_s[table] = float("inf")
