@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from rootline.adapters.s3.object_remover import S3ObjectRemover
 from rootline.adapters.s3.settings import S3Settings
+from rootline.ports.object_remover import DatedObject
 from rootline.schemas.errors import Unavailable
 
 
@@ -46,16 +47,20 @@ def listing(token: str) -> Iterator[str]:
             thread.join()
 
 
+async def read_all(remover: S3ObjectRemover, found: list[DatedObject]) -> None:
+    async for page in remover.inventory("a/"):
+        found += page
+        assert len(found) < 10
+
+
 @pytest.mark.parametrize("token", ["", "<NextContinuationToken>again</NextContinuationToken>"])
 async def test_a_listing_that_never_ends_is_an_error_before_memory_is_full(token: str) -> None:
     with listing(token) as endpoint:
         settings = S3Settings(endpoint=endpoint, access_key_id="key", secret_access_key=SecretStr("secret"))
         remover = S3ObjectRemover("bucket", "", settings)
-        found = 0
+        found: list[DatedObject] = []
         with pytest.raises(Unavailable, match="has no end") as caught:
-            async for page in remover.inventory("a/"):
-                found += len(page)
-                assert found < 10
+            await read_all(remover, found)
         assert caught.value.code == "store-unavailable"
-        assert found <= 2
+        assert len(found) <= 2
         await remover.close()

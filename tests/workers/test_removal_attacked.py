@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from rootline.adapters.memory.object_remover import MemoryObjectRemover
+from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.ports.object_store import Listing
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
 from rootline.schemas.object_keys import key_of, root_key
-from rootline.workers.jobs.job import JobOutcome
-from tests.workers.sweep_world import MemoryRemover, SweepWorld, file_named, tell
+from rootline.workers.jobs.job import JobContext, JobOutcome
+from rootline.workers.jobs.root_removal import RootRemoval
+from rootline.workers.settings import WorkerSettings
+from tests.workers.sweep_world import DAY_MS, MemoryRemover, SweepWorld, file_named, tell
 from tests.workers.test_expiry_job import Lake, told
 
 
@@ -73,6 +78,50 @@ def test_roots_behind_one_that_cannot_be_removed_go_all_the_same() -> None:
         assert min(await lake.roots()) == 1_000
 
     told(story, lake)
+
+
+class Ahead:
+    """A store whose LIST was answered by a machine with a clock that is a day ahead."""
+
+    def __init__(self, store: MemoryObjectStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def list(self, prefix: str, *, limit: int | None = None) -> Listing:
+        found = await self._store.list(prefix, limit=limit)
+        return Listing(found.keys, (found.store_ms or 0) + 2 * DAY_MS)
+
+
+def test_one_answer_that_is_dated_days_ahead_removes_no_root_before_its_time() -> None:
+    """A coordinator that stalled for a minute would else make a root again that another one had made and that expired."""
+
+    async def story(lake: Lake) -> None:
+        await lake.append(30)
+        assert (await lake.job().run(lake.table)).outcome is JobOutcome.COMMITTED
+        ahead: Any = Ahead(lake.store)
+        context = JobContext.of(ahead, lake.log, lake.environment, WorkerSettings())
+        before = await lake.roots()
+        await RootRemoval(context, MemoryObjectRemover(lake.store)).run(lake.table, is_news=True)
+        assert await lake.roots() == before
+
+    told(story, Lake())
+
+
+def test_one_answer_that_is_dated_days_ahead_deletes_nothing_before_the_retention() -> None:
+    async def story(world: SweepWorld) -> None:
+        await world.upload("orphan")
+        await world.append("a")
+        await world.later(9)
+        await world.append("b")
+        ahead: Any = Ahead(world.store)
+        while not (await world.sweep()).condemned:
+            await world.append("c")
+        await world.sweep(store=ahead)
+        assert await world.has("orphan")
+
+    tell(story)
 
 
 def test_a_worker_removes_the_roots_that_another_one_gave_up_before_it_ended() -> None:

@@ -3,7 +3,8 @@
 Owns: which root objects may go by now. Does not own: which versions can be read (the head says it), deletion itself
 (the `ObjectRemover`).
 Invariants: never the head, nor a version that it names; never a key that is not exactly a root's; in a store that dates
-its objects, only what a root of at least `root_retention_s` ago gave up already, by the store's own dates; anything
+its objects, only what a root of at least `root_retention_s` ago gave up already, by the store's dates and now also by the worker's
+clock, whichever is earlier; anything
 that cannot be read ends the removal. A version that was given up never comes back, so a head that is not the newest any
 more, a removal that ends half way, and two of them at once are all safe.
 
@@ -96,7 +97,8 @@ class RootRemoval:
         if not gone or head.store_ms is None:
             return _Found(list(gone.values()))
         limits = ExpiryLimits.of_properties((await read_definition(self._reads, header)).properties)
-        cutoff_ms = head.store_ms - limits.root_retention_s * 1_000
+        now_ms = min(head.store_ms, self._environment.now_ms())  # one answer that is ahead must not make roots old
+        cutoff_ms = now_ms - limits.root_retention_s * 1_000
         witness = await self._newest_until(table, cutoff_ms, objects)
         if witness is None:
             return _Found((), list(gone.values()))

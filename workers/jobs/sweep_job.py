@@ -154,10 +154,10 @@ class SweepPlanner:
         return await remove_batches(remover, batches, self._context.environment.monotonic_s)
 
     async def _store_ms(self, table: TableName) -> int:
-        """The store's own time; of a store without dates, this machine's, which dated its files too."""
+        """The store's own time, or this machine's if that is earlier, or dated the files itself."""
         head = await find_head(self._context.reads, table)
-        stated = None if head is None else head.store_ms
-        return self._context.environment.now_ms() if stated is None else stated
+        stated, now_ms = None if head is None else head.store_ms, self._context.environment.now_ms()
+        return now_ms if stated is None else min(stated, now_ms)
 
 
 class SweepJob:
