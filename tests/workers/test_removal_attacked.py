@@ -95,7 +95,7 @@ class Ahead:
 
 
 def test_one_answer_that_is_dated_days_ahead_removes_no_root_before_its_time() -> None:
-    """A coordinator that stalled for a minute would else make a root again that another one had made and that expired."""
+    """Else a coordinator that stalled for a minute could make a root again that another one had made."""
 
     async def story(lake: Lake) -> None:
         await lake.append(30)

@@ -3,10 +3,10 @@
 Owns: which root objects may go by now. Does not own: which versions can be read (the head says it), deletion itself
 (the `ObjectRemover`).
 Invariants: never the head, nor a version that it names; never a key that is not exactly a root's; in a store that dates
-its objects, only what a root of at least `root_retention_s` ago gave up already, by the store's dates and now also by the worker's
-clock, whichever is earlier; anything
-that cannot be read ends the removal. A version that was given up never comes back, so a head that is not the newest any
-more, a removal that ends half way, and two of them at once are all safe.
+its objects, only what a root of at least `root_retention_s` ago gave up already, by the store's dates, and by the
+worker's clock if that is earlier; anything that cannot be read ends the removal. A version that was given up never
+comes back, so a head that is not the newest any more, a removal that ends half way, and two of them at once are all
+safe.
 
 Theory. A root N may be removed a retention after the root that gave N up. The newest root that is a retention old says
 what had been given up by then, so one GET answers for all of them. It is later than root N+1. A folder has no dates of
