@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from rootline.catalog.rest.routes import ServedCatalog, catalog_app
-from rootline.catalog.rest.serving import serve_app
+from rootline.catalog.rest.serving import READS, serve_app
 from rootline.coordinator.app import CoordinatorService
 
 
@@ -47,12 +47,12 @@ def http_app(
     """The routes over `service`, what is `beside` it, and the Iceberg REST catalog under /v1 if there is one."""
     app = FastAPI(title="Rootline coordinator", docs_url=None, redoc_url=None, openapi_url=None)
 
-    @app.get("/healthz")
+    @app.api_route("/healthz", methods=READS)
     async def healthz() -> PlainTextResponse:
         """The event loop turns."""
         return PlainTextResponse("ok\n")
 
-    @app.get("/readyz")
+    @app.api_route("/readyz", methods=READS)
     async def readyz() -> JSONResponse:
         """Whether the service does its work; 503 and the reason when not."""
         readiness = service.readiness()
@@ -65,7 +65,7 @@ def http_app(
             body["worker"] = beside.readiness().to_json()
         return JSONResponse(body, status_code=200 if readiness.ready else 503)
 
-    @app.get("/metrics")
+    @app.api_route("/metrics", methods=READS)
     async def metrics() -> Response:
         """The registry in Prometheus' text format."""
         await service.measure()

@@ -13,7 +13,7 @@ from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from rootline.catalog.rest.serving import serve_app
+from rootline.catalog.rest.serving import READS, serve_app
 from rootline.workers.app import WorkerService
 
 
@@ -21,18 +21,18 @@ def http_app(service: WorkerService) -> FastAPI:
     """The routes over `service`."""
     app = FastAPI(title="Rootline worker", docs_url=None, redoc_url=None, openapi_url=None)
 
-    @app.get("/healthz")
+    @app.api_route("/healthz", methods=READS)
     async def healthz() -> PlainTextResponse:
         """The event loop turns."""
         return PlainTextResponse("ok\n")
 
-    @app.get("/readyz")
+    @app.api_route("/readyz", methods=READS)
     async def readyz() -> JSONResponse:
         """Whether the worker finds its tables and tasks; 503 and the reason when not. Which tables fail, and why."""
         readiness = service.readiness()
         return JSONResponse(readiness.to_json(), status_code=200 if readiness.ready else 503)
 
-    @app.get("/metrics")
+    @app.api_route("/metrics", methods=READS)
     async def metrics() -> Response:
         """The registry in Prometheus' text format."""
         await service.measure()

@@ -20,6 +20,7 @@ from rootline.maintenance.plan import Plan
 from rootline.schemas.bytes.root.kept_page import KeptVersion
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.root_header import Expiry
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.head_finder import find_head
 from rootline.storage.metadata.page_reader import read_kept
@@ -38,11 +39,14 @@ class ExpiryPlanner:
 
     def __init__(self, context: JobContext) -> None:
         self._reads, self._now, self._environment = context.reads, context.now, context.environment
+        self.given_up: dict[TableName, Expiry | None] = {}
+        """What the heads that were looked at last have given up."""
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> ExpiryPlan | None:
         """What is due in `root`; as `Planner.plan`."""
         limits = ExpiryLimits.of_properties(definition.properties)
         header = root.header
+        self.given_up[table] = header.expiry
         if not (limits.is_on or self._now):
             return None
         if not self._now and header.version - header.oldest_version < limits.every_commits:
@@ -69,7 +73,9 @@ class ExpiryJob:
     """A `Job`: publishes what is due, and removes roots that nothing names any more."""
 
     def __init__(self, context: JobContext) -> None:
-        self._publishing = MaintenanceJob(context, ExpiryPlanner(context))
+        self._planner = ExpiryPlanner(context)
+        self._publishing = MaintenanceJob(context, self._planner)
+        self._known: dict[TableName, Expiry | None] = {}
         self._removal = None if context.remover is None else RootRemoval(context, context.remover)
 
     async def run(self, table: TableName) -> JobReport:
@@ -77,7 +83,10 @@ class ExpiryJob:
         report = await self._publishing.run(table)
         if self._removal is None:
             return report
-        return _with(report, await self._removal.run(table, is_news=report.outcome is JobOutcome.COMMITTED))
+        seen = self._planner.given_up.get(table)
+        is_news = report.outcome is JobOutcome.COMMITTED or seen != self._known.get(table)  # perhaps by another worker
+        self._known[table] = seen
+        return _with(report, await self._removal.run(table, is_news=is_news))
 
     async def dry_run(self, table: TableName) -> JobReport:
         """What `run` would do first; as `Job.dry_run`."""

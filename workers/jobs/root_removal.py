@@ -3,9 +3,10 @@
 Owns: which root objects may go by now. Does not own: which versions can be read (the head says it), deletion itself
 (the `ObjectRemover`).
 Invariants: never the head, nor a version that it names; never a key that is not exactly a root's; in a store that dates
-its objects, only what a root of at least `root_retention_s` ago gave up already, by the store's own dates; anything
-that cannot be read ends the removal. A version that was given up never comes back, so a head that is not the newest any
-more, a removal that ends half way, and two of them at once are all safe.
+its objects, only what a root of at least `root_retention_s` ago gave up already, by the store's dates, and by the
+worker's clock if that is earlier; anything that cannot be read ends the removal. A version that was given up never
+comes back, so a head that is not the newest any more, a removal that ends half way, and two of them at once are all
+safe.
 
 Theory. A root N may be removed a retention after the root that gave N up. The newest root that is a retention old says
 what had been given up by then, so one GET answers for all of them. It is later than root N+1. A folder has no dates of
@@ -30,6 +31,7 @@ from rootline.storage.metadata.head_finder import find_head
 from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.root_reader import read_definition, read_root
 from rootline.tree.state.addressable import Addressable
+from rootline.workers.jobs.batched_removal import in_batches, remove_batches
 from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, Removed
 
 GivesUp = Callable[[Version], bool]
@@ -61,8 +63,10 @@ class RootRemoval:
             return JobReport(JobOutcome.NOTHING_DUE)
         self._due_s[table] = now_s + AGAIN_S  # also if this fails
         found = await self._found(table)
-        for start in range(0, len(found.free), _BATCH):
-            await self._remover.remove([item.key for item in found.free[start : start + _BATCH]])
+        batches = in_batches([item.key for item in found.free], _BATCH)
+        left = await remove_batches(self._remover, batches, self._environment.monotonic_s)
+        if left is not None:
+            raise left
         again_s = AGAIN_S if found.waiting else None
         if not found.waiting:
             self._due_s[table] = float("inf")
@@ -93,7 +97,8 @@ class RootRemoval:
         if not gone or head.store_ms is None:
             return _Found(list(gone.values()))
         limits = ExpiryLimits.of_properties((await read_definition(self._reads, header)).properties)
-        cutoff_ms = head.store_ms - limits.root_retention_s * 1_000
+        now_ms = min(head.store_ms, self._environment.now_ms())  # one answer that is ahead must not make roots old
+        cutoff_ms = now_ms - limits.root_retention_s * 1_000
         witness = await self._newest_until(table, cutoff_ms, objects)
         if witness is None:
             return _Found((), list(gone.values()))

@@ -4,7 +4,8 @@ Owns: the order of the steps, deletion. Does not own: what is chosen (`rootline.
 read (`sweep_reads`), how an intent is published and its verdict awaited (`maintenance_job`).
 Invariants: only objects that a page of the head condemns are deleted, after the retention, and after every root that
 exists was read and references none of them; only keys below the table's own folder, with names that Rootline gives; an
-error before or while reading deletes nothing; a crash between any two steps leaves objects, never references to none.
+error before or while reading deletes nothing; an object that cannot be deleted stops nothing else; a crash between any
+two steps leaves objects, never references to none.
 
 Several sweepers at once are safe: what one deletes the other does not find, and what both condemn is condemned twice.
 
@@ -28,6 +29,7 @@ from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.head_finder import find_head
+from rootline.workers.jobs.batched_removal import remove_batches
 from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, Removed
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
 from rootline.workers.jobs.sweep_reads import (
@@ -45,11 +47,15 @@ REFUSED_AGAIN_S: Final = 3600.0
 
 
 class Found(NamedTuple):
-    """Of one look: what is to be condemned, what was deleted, or would be, and when to look again."""
+    """Of one look: what is to be condemned, what was deleted, or would be, and when to look again.
+
+    `left`: why not all that was due was deleted, if so.
+    """
 
     condemned: tuple[Removed, ...] = ()
     removed: tuple[Removed, ...] = ()
     again_s: float | None = None
+    left: Unavailable | None = None
 
 
 class SweepPlanner:
@@ -111,8 +117,7 @@ class SweepPlanner:
         )
         if due or (plan is not None and plan.entries):
             await check_not_named_elsewhere(reads, table, header.table_uuid)
-        if due and self.deletes:
-            await self._delete(table, listed.inventory, due, remover)
+        left = await self._delete(table, listed.inventory, due, remover) if due and self.deletes else None
         removed = _by_kind(Tally.of(listed.inventory, due))
         condemned = () if plan is None else _by_kind(plan.tally)
         again_s: float | None = None
@@ -121,7 +126,8 @@ class SweepPlanner:
             again_s = max(limits.interval_s, min([item for item in waiting_ms if item > 0], default=0) / 1000)
         if table in self.found:  # planned again, because the first intent came too late
             removed = (*self.found[table].removed, *removed)
-        self.found[table] = Found(condemned, removed, again_s)
+            left = left or self.found[table].left
+        self.found[table] = Found(condemned, removed, again_s, left)
         return plan
 
     def _due(
@@ -135,17 +141,23 @@ class SweepPlanner:
         inventory, exports = listed.inventory, listed.has_exports
         return due_deletions(header, pages, inventory, limits, dated=dated, store_ms=store_ms, has_exports=exports)
 
-    async def _delete(self, table: TableName, inventory: Inventory, due: Sequence[int], remover: ObjectRemover) -> None:
+    async def _delete(
+        self, table: TableName, inventory: Inventory, due: Sequence[int], remover: ObjectRemover
+    ) -> Unavailable | None:
+        """Delete what is due; why something was left, if so."""
         wanted = {inventory.hash_of(at): int(inventory.stored_ms[at]) for at in due}
-        async for keys in keys_of(remover, table, wanted):
-            for start in range(0, len(keys), _REMOVED_AT_ONCE):
-                await remover.remove(keys[start : start + _REMOVED_AT_ONCE])
+        batches = (
+            keys[start : start + _REMOVED_AT_ONCE]
+            async for keys in keys_of(remover, table, wanted)
+            for start in range(0, len(keys), _REMOVED_AT_ONCE)
+        )
+        return await remove_batches(remover, batches, self._context.environment.monotonic_s)
 
     async def _store_ms(self, table: TableName) -> int:
-        """The store's own time; of a store without dates, this machine's, which dated its files too."""
+        """The store's own time, or this machine's if that is earlier, or dated the files itself."""
         head = await find_head(self._context.reads, table)
-        stated = None if head is None else head.store_ms
-        return self._context.environment.now_ms() if stated is None else stated
+        stated, now_ms = None if head is None else head.store_ms, self._context.environment.now_ms()
+        return now_ms if stated is None else min(stated, now_ms)
 
 
 class SweepJob:
@@ -188,8 +200,10 @@ class SweepJob:
         return self._told(table, await MaintenanceJob(self._context, planner).dry_run(table), planner)
 
     def _told(self, table: TableName, report: JobReport, planner: SweepPlanner) -> JobReport:
-        """With what was deleted, which no verdict says."""
+        """With what was deleted, which no verdict says. Raises `Unavailable`, not all of it could be."""
         found = planner.found.pop(table, Found())
+        if found.left is not None:
+            raise found.left
         if report.outcome is JobOutcome.NOTHING_DUE and found.removed:
             removed = JobOutcome.REMOVED if planner.deletes else JobOutcome.PLANNED
             report = replace(report, outcome=removed)

@@ -1,20 +1,21 @@
 """An embedded log as a coordinator's feed: one partition, one reader, no rebalance.
 
 Owns: the translation. Does not own: the log; which process may read it (the lake's lock).
-Invariants: those of the port; the log knows which records have a verdict, so nothing is remembered here.
+Invariants: those of the port; records are not read while their verdicts could not be written; the log knows which
+records have a verdict, so nothing is remembered here.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Reread
 from rootline.ports.intent_log import IntentLog
 from rootline.schemas.dead_letter import DeadLetter
-from rootline.schemas.errors import Fenced
+from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId, LogRecord
 from rootline.schemas.root_header import PartitionOffset
@@ -22,6 +23,7 @@ from rootline.schemas.verdict import Verdict
 
 _PARTITION: Final = 0
 _READ_MAX: Final = 256
+CHECK_EVERY_S: Final = 5.0
 
 
 class EmbeddedFeed:
@@ -29,15 +31,23 @@ class EmbeddedFeed:
 
     `mark`: a file that exists while a coordinator reads, so that the next one notices when this one crashed.
     `pruning`: what keeps the log from growing; it runs from the first `next` until `close`.
+    `check_writable`: raises `Unavailable` while verdicts cannot be written; it is asked now and then, and `next` tells.
     """
 
     def __init__(
-        self, log: IntentLog, mark: Path | None = None, pruning: Callable[[], Coroutine[None, None, None]] | None = None
+        self,
+        log: IntentLog,
+        mark: Path | None = None,
+        pruning: Callable[[], Coroutine[None, None, None]] | None = None,
+        check_writable: Callable[[], Awaitable[None]] | None = None,
+        check_every_s: float = CHECK_EVERY_S,
     ) -> None:
         self._log = log
         self._mark = mark
         self._pruning = pruning
-        self._pruner: asyncio.Task[None] | None = None
+        self._check_writable, self._check_every_s = check_writable, check_every_s
+        self._beside: list[asyncio.Task[None]] = []
+        self._unwritable: Unavailable | None = None
         self._identity: LogId | None = None
         self._position = 0
         self._end = 0
@@ -54,10 +64,11 @@ class EmbeddedFeed:
             identity, self._position = await self._log.identity(), await self._log.first_undecided()
             self._end = await self._log.end_offset()
             self._identity = identity
-            if self._pruning is not None:
-                self._pruner = asyncio.get_running_loop().create_task(self._pruning(), name="pruning of the log")
+            self._begin_beside()
             poison_candidates = (PartitionOffset(identity, _PARTITION, self._end),) if self._left_mark() else ()
             return Assigned((PartitionOffset(identity, _PARTITION, self._position),), poison_candidates)
+        if self._unwritable is not None:
+            raise Unavailable(self._unwritable.code, self._unwritable.message)
         if hold:
             await asyncio.sleep(wait_s)
             return Delivered((), at_end=False)
@@ -126,9 +137,26 @@ class EmbeddedFeed:
 
     async def close(self) -> None:
         """End the pruning; the caller that opened the log closes it."""
-        if self._pruner is not None:
-            self._pruner.cancel()
-            await asyncio.wait({self._pruner})
+        for task in self._beside:
+            task.cancel()
+        if self._beside:
+            await asyncio.wait(self._beside)
+
+    def _begin_beside(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._pruning is not None:
+            self._beside.append(loop.create_task(self._pruning(), name="pruning of the log"))
+        if self._check_writable is not None:
+            self._beside.append(loop.create_task(self._watch(self._check_writable), name="check of the log"))
+
+    async def _watch(self, check: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(self._check_every_s)
+            try:
+                await check()
+                self._unwritable = None
+            except (Unavailable, OutcomeUnknown) as error:
+                self._unwritable = Unavailable("log-unavailable", error.message)
 
     async def _check_gap(self, expected: int, first: LogRecord) -> None:
         """Offsets have gaps only where records were deleted."""

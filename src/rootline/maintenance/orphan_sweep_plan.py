@@ -39,6 +39,7 @@ from rootline.schemas.intent import IntentKind, StoredPage
 from rootline.schemas.object_keys import OwnKind, own_kind
 from rootline.schemas.root_header import Condemned, RootHeader
 from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.intents.sweep import HORIZON
 from rootline.tree.ledger.log_time import counted_ms
 from rootline.tree.state.pending_object import PendingObject
 
@@ -47,6 +48,8 @@ CLOCKS_APART_MS: Final = 60 * 60 * 1000
 _KINDS: Final = tuple(OwnKind)
 _OF_EXPORTS: Final = frozenset({OwnKind.DATA_FILE, OwnKind.DATA_VECTOR, OwnKind.VECTOR})
 """What an export may name: other engines read it without asking any root."""
+_IDLE_MS: Final = 24 * 3600 * 1000
+"""A table without a root for so long gets one of a sweep while an orphan waits: only roots carry the log's time on."""
 _PENDING_PARTS: Final = 8
 _DONE_PARTS: Final = 4
 """Pages are joined into the newest one: those that still wait, of the same eighth of the retention (which they wait for
@@ -248,7 +251,14 @@ def plan_sweep(
     condemned = [one for at in now for one in inventory.hashes_of(at)]
     done = [is_done(page, inventory, has_exports=has_exports) for page in pages]
     replaces, named = _replaced(header.condemned, pages, done, condemned, horizon_ms, limits, store_ms)
-    is_rising = horizon_ms > header.horizon_ms and bool(chosen(store_ms - limits.orphan_age_ms - CLOCKS_APART_MS))
+    waiting = chosen(store_ms - limits.orphan_age_ms - CLOCKS_APART_MS)
+    is_more = any(inventory.kind_of(at) is not OwnKind.PAGE for at in waiting)
+    if is_more and store_ms - header.snapshot.timestamp_ms >= _IDLE_MS:
+        horizon_ms = max(horizon_ms, header.horizon_ms + 1)
+    # a sweep leaves pages: alone they are no reason for one after another
+    is_rising = horizon_ms > header.horizon_ms and (
+        is_more or (bool(waiting) and HORIZON not in header.snapshot.summary)
+    )
     if not condemned and not replaces and not is_rising:
         return None
     return SweepPlan(

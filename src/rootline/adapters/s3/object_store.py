@@ -227,7 +227,14 @@ class S3ObjectStore:
             yield page
             if not page.get("IsTruncated"):
                 return
-            token = {"ContinuationToken": page["NextContinuationToken"]}
+            following = page.get("NextContinuationToken")
+            if following in (None, token.get("ContinuationToken")):
+                raise Unavailable(
+                    "store-unavailable",
+                    f"{self._name}: {what}: the store says that there is more, and does not say where: the listing has "
+                    "no end. It is asked again; if it stays so, use another store (docs/stores.md)",
+                )
+            token = {"ContinuationToken": following}
 
     @contextlib.asynccontextmanager
     async def _reading(self, what: str) -> AsyncIterator[None]:

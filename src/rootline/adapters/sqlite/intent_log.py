@@ -35,6 +35,8 @@ from rootline.schemas.verdict import Verdict
 
 _QUEUED_MAX: Final = 100_000
 _BATCH_MAX: Final = 1_000
+WRITABLE_WITHIN_S: Final = 5.0
+"""Other processes write for milliseconds at a time."""
 _Answer = TypeVar("_Answer")
 
 
@@ -127,6 +129,18 @@ class SqliteIntentLog:
         if self._reader.end_offset() == 1 or not is_due(state, now_ms=now_ms, retention=retention):
             return Pruned(state.records_below, False)
         return await self._write(lambda writer: writer.prune(retention, now_ms=now_ms, limit=STEP_ROWS))
+
+    async def check_writable(self, within_s: float = WRITABLE_WITHIN_S) -> None:
+        """Raises `Unavailable` (`log-unavailable`) unless the log can be written to now, within so many seconds."""
+        try:
+            async with asyncio.timeout(within_s):
+                await self._write(lambda _: None)
+        except TimeoutError:
+            raise Unavailable(
+                "log-unavailable",
+                f"{self._writer.path}: nothing could be written for {within_s:g} s: another process holds the "
+                "file's write lock, or the disk does not answer: end what has the file open, a SQLite shell perhaps",
+            ) from None
 
     async def read(self, from_offset: int, *, limit: int, wait_s: float) -> list[LogRecord]:
         """Up to `limit` records at or after `from_offset`, waiting up to `wait_s` seconds for the first one."""

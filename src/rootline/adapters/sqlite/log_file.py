@@ -3,7 +3,8 @@
 Owns: the SQL, the pragmas, creating the file, and what each SQLite error means to a caller. Does not own: threads and
 waiting (`intent_log`).
 Invariants: WAL with `synchronous=FULL`, so a committed transaction survives a power cut; offsets come from
-AUTOINCREMENT and are never given twice; the identity is chosen once, when the file is created, under a lock.
+AUTOINCREMENT and are never given twice; the identity is chosen once, when the file is created, under a lock; nothing
+is written to a file that its path does not name any more.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, Final, Self
 
 from rootline.adapters.posix_files import make_durable_folder, sync_folder, wait_for_lock
 from rootline.adapters.sqlite.log_pruning import Pruned, prune_step, pruning_state
+from rootline.adapters.sqlite.open_file import OpenFile
 from rootline.adapters.sqlite.pruning_state import LogRetention, PruningState
 from rootline.ports.intent_log import NewRecord
 from rootline.schemas.bytes.log.stated_content import content_headers
@@ -57,6 +59,7 @@ class LogWriter:
         self.path = path
         self.identity = identity
         self._connection = connection
+        self._file = OpenFile.at(path)
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -89,6 +92,7 @@ class LogWriter:
             Unavailable: nothing was written. OutcomeUnknown: `publish-unknown`, the commit itself failed.
 
         """
+        self._file.check()
         try:
             _begin(self._connection)
             answers = [work(self) for work in works]

@@ -24,6 +24,8 @@ from rootline.catalog.rest.routes import ServedCatalog, catalog_app
 from rootline.schemas.errors import RootlineError
 
 _GRACE_S: Final = 5
+READS: Final = ["GET", "HEAD"]
+"""A HEAD is a GET whose body is not sent: load balancers ask so."""
 
 
 def alone_app(served: ServedCatalog) -> FastAPI:
@@ -31,12 +33,12 @@ def alone_app(served: ServedCatalog) -> FastAPI:
     catalog = served.catalog
     app = FastAPI(title="Rootline catalog", docs_url=None, redoc_url=None, openapi_url=None)
 
-    @app.get("/healthz")
+    @app.api_route("/healthz", methods=READS)
     async def healthz() -> PlainTextResponse:
         """Answer: the event loop runs."""
         return PlainTextResponse("ok\n")
 
-    @app.get("/readyz")
+    @app.api_route("/readyz", methods=READS)
     async def readyz() -> JSONResponse:
         """Whether the store answers; if not, 503 and the reason."""
         try:
@@ -45,7 +47,7 @@ def alone_app(served: ServedCatalog) -> FastAPI:
             return JSONResponse({"ready": False, "reason": str(error)}, status_code=503)
         return JSONResponse({"ready": True, "reason": ""})
 
-    @app.get("/metrics")
+    @app.api_route("/metrics", methods=READS)
     async def metrics() -> Response:
         """The registry in Prometheus' text format."""
         catalog.metrics.measure(int(time.time() * 1000))
