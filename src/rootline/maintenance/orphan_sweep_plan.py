@@ -248,7 +248,10 @@ def plan_sweep(
     condemned = [one for at in now for one in inventory.hashes_of(at)]
     done = [is_done(page, inventory, has_exports=has_exports) for page in pages]
     replaces, named = _replaced(header.condemned, pages, done, condemned, horizon_ms, limits, store_ms)
-    is_rising = horizon_ms > header.horizon_ms and bool(chosen(store_ms - limits.orphan_age_ms - CLOCKS_APART_MS))
+    forgets = any(item.since_ms < horizon_ms - CLOCKS_APART_MS for item in header.left.pages)
+    is_rising = horizon_ms > header.horizon_ms and (
+        forgets or bool(chosen(store_ms - limits.orphan_age_ms - CLOCKS_APART_MS))
+    )
     if not condemned and not replaces and not is_rising:
         return None
     return SweepPlan(
@@ -364,5 +367,6 @@ def locations_of(header: RootHeader) -> Iterator[str]:
     yield header.definition.location
     yield from (page.location for page in (*header.ledger_pages, *header.outcome_pages))
     yield from (item.page.location for item in header.condemned)
+    yield from (item.page.location for item in header.left.pages)
     if header.expiry is not None and header.expiry.kept is not None:
         yield header.expiry.kept.location
