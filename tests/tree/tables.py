@@ -232,8 +232,7 @@ class Lake:
     ) -> Applied | NoTable:
         self.now_ms += 10
         version = 0 if self.state is None else self.state.header.version + 1
-        stamp = Stamp(CommitId(f"{version:032x}"), "coordinator-1", self.now_ms)
-        fetched = FetchedObjects()
+        stamp, fetched = Stamp(CommitId(f"{version:032x}"), "coordinator-1", self.now_ms), FetchedObjects()
         while True:
             outcome = apply_batch(
                 self.state, TABLE, records, fetched, stamp, acknowledged=acknowledged, limits=self.limits
@@ -346,9 +345,8 @@ class Lake:
 
     def deleted_rows(self) -> dict[str, set[int]]:
         """Live data file → the positions that its vector deletes."""
-        data = [entry.location for entry in self.live().values() if entry.content_type is ContentType.DATA]
-        vectors = [(name, self.head.vector_of(name)) for name in data]
-        return {name: set() if vector is None else set(self.positions(vector)) for name, vector in vectors}
+        data = [item.location for item in self.live().values() if item.content_type is ContentType.DATA]
+        return {name: set(() if (at := self.head.vector_of(name)) is None else self.positions(at)) for name in data}
 
     def positions(self, vector: ContentEntry) -> BitMap64:
         stored = vector.deletion_vector
