@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rootline.schemas.identifiers import (
     CommitId,
@@ -215,6 +215,36 @@ class Condemned(NamedTuple):
     since_ms: int
 
 
+class LeftSince(NamedTuple):
+    """A page of locations that left the live set; `since_ms` and `number` as in `Left`, of the newest of them."""
+
+    page: PageReference
+    since_ms: int
+    number: SequenceNumber
+
+
+class Left(NamedTuple):
+    """Locations that left the live set, as sorted hashes: late ones here, earlier ones in pages, the oldest first.
+
+    `rewritten`: other files hold their rows now, if no restore came after `number`. `removed`: all else. `since_ms`:
+    not before the append time of the intent that let the newest one leave, nor before its root's own time. `number`:
+    that intent's sequence number.
+    """
+
+    removed: bytes = b""
+    rewritten: bytes = b""
+    since_ms: int = 0
+    number: SequenceNumber = SequenceNumber(0)
+    pages: tuple[LeftSince, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anything left."""
+        return bool(self.removed or self.rewritten or self.pages)
+
+
+NOTHING_LEFT: Final = Left()
+
+
 class ClockJump(NamedTuple):
     """Append times went forward from `at_ms`; `skipped_ms` of the way are no idle time of writers seen before."""
 
@@ -296,6 +326,7 @@ class RootHeader:
     horizon_ms: int = 0
     """Files that were uploaded before it are not added any more; 0: there is no horizon yet."""
     condemned: tuple[Condemned, ...] = ()
+    left: Left = NOTHING_LEFT
     parent_next_row_id: int | None = None
     """`next_row_id` of the root before, which may be gone; `None` in a root that is older than this field."""
     expiry: Expiry | None = None

@@ -106,7 +106,8 @@ CODES_OF_DEFINITIONS: Final = (
         "file-removed",
         "Invalid",
         "The intent brings a file that the table has condemned: it was removed and its history expired, or it was "
-        "never committed in time. It may be deleted at any moment.",
+        "never committed in time. It may be deleted at any moment. Or the file was rewritten, and then a restore undid "
+        "that, or the intent brings something else too.",
         "Write the rows again, under a new name. If the intent is an old one that was sent again, do nothing.",
         "Do not copy the file back under its old name: the name stays condemned until the horizon has passed it.",
     ),

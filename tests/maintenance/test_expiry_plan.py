@@ -68,6 +68,12 @@ def test_nothing_is_due_before_so_many_versions_would_go() -> None:
     assert Planned(times[:400], head(times[:400]), None).read == []
 
 
+def test_a_look_that_comes_too_early_reads_one_root() -> None:
+    times = [START_MS + number for number in range(1_400)]
+    assert Planned(times, head(times), None).read == [499]
+    assert Planned(times[:900], head(times[:900]), None, every_commits=50).read == [49]
+
+
 def test_of_fast_commits_the_newest_thousand_stay() -> None:
     times = [START_MS + number for number in range(1_600)]
     assert planned(times, head(times)).oldest == 600

@@ -48,6 +48,7 @@ def convert(table: ReferenceTable, plan: Plan, view: ReferenceTable) -> None:
         file.deleted = union
     for name in plan.converts:
         del table.equality[name]
+        table.rewritten.setdefault(name, table.number)
     assert table.values() == values
 
 

@@ -81,6 +81,8 @@ class ReferenceTable:
     tags: dict[str, int] = field(default_factory=dict)
     oldest: int = 0
     kept: frozenset[int] = frozenset()
+    rewritten: dict[FileName, int] = field(default_factory=dict)
+    """Files and deletes that a rewrite or a conversion replaced, and the number of the first one that did."""
 
     def apply(self, plan: Plan, view: ReferenceTable) -> Outcome:
         """What becomes of `plan`, whose writer read `view`."""
@@ -96,6 +98,8 @@ class ReferenceTable:
                 return VerdictKind.DUPLICATE, None
         try:
             self._check(plan, view)
+            if self._repeats(plan):
+                return VerdictKind.DUPLICATE, None
         except Rejected as error:
             if plan.writer is not None:
                 self.rejected[plan.writer, plan.intent_id] = error.code
@@ -153,6 +157,17 @@ class ReferenceTable:
         for vector in plan.vectors:
             self._check_rows(plan, vector, view)
         rules.last(self, plan, view)
+
+    def _repeats(self, plan: Plan) -> bool:
+        """Whether all that it brings has been here, and is in other files since."""
+        left = [self.rewritten.get(name) for name, _, _ in (*plan.adds, *plan.equality)]
+        if any(number is not None and number <= self.restored_at for number in left):
+            raise Rejected("file-removed")
+        if left and None not in left and not (plan.removes or plan.vectors):
+            return True
+        if any(left):
+            raise Rejected("file-removed")
+        return False
 
     def check_tag(self, plan: Plan, view: ReferenceTable) -> None:
         wanted, now = None if plan.untags else view.moment, self.tags.get(plan.tags or "")
@@ -292,6 +307,8 @@ class ReferenceTable:
         values, removed_at = self.values(), self.removed_at
         vectors = [self.files[name].rows_left for name in plan.removes if self.files[name].vector is not None]
         self.change_files(plan, view, view.number)
+        for name in plan.removes:
+            self.rewritten.setdefault(name, self.number)
         self.removed_at = max(removed_at, *vectors, 0)
         assert self.values() == values
 

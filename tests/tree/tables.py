@@ -17,6 +17,7 @@ from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_lea
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.kept_page import KeptPage
 from rootline.schemas.bytes.root.ledger_page import decode_ledger_page
+from rootline.schemas.bytes.root.left_page import decode_left_page
 from rootline.schemas.bytes.root.outcome_page import decode_outcome_page
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.bytes.vector.puffin_codec import decode_puffin
@@ -231,8 +232,7 @@ class Lake:
     ) -> Applied | NoTable:
         self.now_ms += 10
         version = 0 if self.state is None else self.state.header.version + 1
-        stamp = Stamp(CommitId(f"{version:032x}"), "coordinator-1", self.now_ms)
-        fetched = FetchedObjects()
+        stamp, fetched = Stamp(CommitId(f"{version:032x}"), "coordinator-1", self.now_ms), FetchedObjects()
         while True:
             outcome = apply_batch(
                 self.state, TABLE, records, fetched, stamp, acknowledged=acknowledged, limits=self.limits
@@ -345,9 +345,8 @@ class Lake:
 
     def deleted_rows(self) -> dict[str, set[int]]:
         """Live data file → the positions that its vector deletes."""
-        data = [entry.location for entry in self.live().values() if entry.content_type is ContentType.DATA]
-        vectors = {location: self.head.vector_of(location) for location in data}
-        return {name: set() if vector is None else set(self.positions(vector)) for name, vector in vectors.items()}
+        data = [item.location for item in self.live().values() if item.content_type is ContentType.DATA]
+        return {name: set(() if (at := self.head.vector_of(name)) is None else self.positions(at)) for name in data}
 
     def positions(self, vector: ContentEntry) -> BitMap64:
         stored = vector.deletion_vector
@@ -374,6 +373,7 @@ class Lake:
             tuple(read(decode_ledger_page, page) for page in header.ledger_pages),
             tuple(read(decode_outcome_page, page) for page in header.outcome_pages),
             kept=self.head.pages.kept,
+            left=tuple(read(decode_left_page, item.page) for item in header.left.pages),
         )
 
 
@@ -393,7 +393,7 @@ def new_lake(*intents: Intent) -> Lake:
 
 
 def kinds(verdicts: Iterable[Verdict]) -> list[VerdictKind]:
-    return [verdict.kind for verdict in verdicts]
+    return [item.kind for item in verdicts]
 
 
 def codes(verdicts: Iterable[Verdict]) -> list[str | None]:

@@ -147,6 +147,22 @@ def test_roots_go_a_retention_after_they_were_given_up() -> None:
     told(story, Lake())
 
 
+@pytest.mark.parametrize(("dated", "outcome"), [(False, JobOutcome.COMMITTED), (True, JobOutcome.NOTHING_DUE)])
+def test_where_roots_go_at_once_fewer_versions_are_worth_an_expiry(*, dated: bool, outcome: JobOutcome) -> None:
+    async def story(lake: Lake) -> None:
+        await lake.append(70)
+        job = lake.job()
+        assert (await job.run(lake.table)).outcome is outcome
+        held = len(await lake.roots())
+        assert held == 71 if dated else held < 20
+        assert (await job.run(lake.table)).outcome is JobOutcome.NOTHING_DUE
+
+    lake = Lake(dated=dated)
+    limits = {name: value for name, value in PROPERTIES.items() if name != "rootline.expire.every-commits"}
+    lake.builder = TableBuilder(lake.store, **limits)
+    told(story, lake)
+
+
 def test_a_store_without_dates_of_its_own_gives_roots_up_at_once() -> None:
     async def story(lake: Lake) -> None:
         await lake.append(30)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from rootline.maintenance.expiry_limits import ExpiryLimits
+from rootline.maintenance.expiry_limits import EVERY_COMMITS, EVERY_COMMITS_IN_FOLDER, ExpiryLimits
 from rootline.maintenance.expiry_plan import ExpiryPlan, plan_expiry
 from rootline.maintenance.plan import Plan
 from rootline.schemas.bytes.root.kept_page import KeptVersion
@@ -41,10 +41,11 @@ class ExpiryPlanner:
         self._reads, self._now, self._environment = context.reads, context.now, context.environment
         self.given_up: dict[TableName, Expiry | None] = {}
         """What the heads that were looked at last have given up."""
+        self._every_commits = EVERY_COMMITS_IN_FOLDER  # until the store has said that it dates its objects
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> ExpiryPlan | None:
         """What is due in `root`; as `Planner.plan`."""
-        limits = ExpiryLimits.of_properties(definition.properties)
+        limits = ExpiryLimits.of_properties(definition.properties, every_commits=self._every_commits)
         header = root.header
         self.given_up[table] = header.expiry
         if not (limits.is_on or self._now):
@@ -54,6 +55,9 @@ class ExpiryPlanner:
         head = await find_head(self._reads, table)
         stated_ms = None if head is None else head.store_ms
         now_ms = self._environment.now_ms() if stated_ms is None else stated_ms
+        if stated_ms is not None and self._every_commits != EVERY_COMMITS:
+            self._every_commits = EVERY_COMMITS
+            limits = ExpiryLimits.of_properties(definition.properties)
         steps = plan_expiry(header, await read_kept(self._reads, header), limits, now_ms=now_ms, now=self._now)
         said: KeptVersion | None = None
         while True:

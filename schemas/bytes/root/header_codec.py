@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rootline.schemas.bytes.root.header_ledger import HeaderLedger
+from rootline.schemas.bytes.root.header_left import LEFT_KEY, decode_left, encode_left
 from rootline.schemas.bytes.root.header_name import decode_name, encode_name
 from rootline.schemas.bytes.root.header_numbers import count_of as _count
 from rootline.schemas.bytes.root.header_totals import list_of_totals, totals_of_list
@@ -32,6 +33,7 @@ from rootline.schemas.identifiers import (
 )
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import (
+    NOTHING_LEFT,
     ClockJump,
     CommittedRun,
     Condemned,
@@ -121,6 +123,8 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
     if header.horizon_ms or header.condemned:
         condemned = [[_page_json(item.page), item.since_version, item.since_ms] for item in header.condemned]
         metadata[HORIZON_KEY] = _json([header.horizon_ms, condemned])
+    if header.left:
+        metadata[LEFT_KEY] = encode_left(header.left)
     if header.parent_next_row_id is not None:
         metadata[PARENT_NEXT_ROW_ID_KEY] = str(header.parent_next_row_id).encode()
     if header.expiry is not None:
@@ -204,6 +208,7 @@ def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
         condemned=tuple(
             Condemned(_page(*page), Version(_count(version)), _count(since_ms)) for page, version, since_ms in condemned
         ),
+        left=decode_left(metadata[LEFT_KEY]) if LEFT_KEY in metadata else NOTHING_LEFT,
         parent_next_row_id=(_decimal(metadata[PARENT_NEXT_ROW_ID_KEY]) if PARENT_NEXT_ROW_ID_KEY in metadata else None),
         expiry=_expiry(*_list(metadata, EXPIRY_KEY)) if EXPIRY_KEY in metadata else None,
         name_is=name_is,

@@ -1,7 +1,8 @@
 """Locations as hashes of 128 bits, sorted: sixteen bytes each, however long the names are.
 
 Owns: the hash, and the set. Does not own: what such a set means (`condemned_page`, `rootline.maintenance`).
-Invariants: the same locations give the same bytes; immutable; a lookup does not depend on how many there are.
+Invariants: the same locations give the same bytes; immutable; a lookup does not depend on how many there are, and most
+that find nothing look at a single bit.
 
 A location is hashed as the table names it. What Rootline writes and deletes is relative to the table's prefix; an
 absolute location never equals one of those, and nothing that has one is ever deleted.
@@ -16,6 +17,8 @@ from typing import Final
 import numpy as np
 
 HASH_BYTES: Final = 16
+_BITS_EACH: Final = 8
+_BITS_MIN: Final = 6
 
 
 def location_hash(location: str) -> bytes:
@@ -26,7 +29,7 @@ def location_hash(location: str) -> bytes:
 class LocationHashes:
     """A set of hashes; `packed` is all of them, ascending, one after the other."""
 
-    __slots__ = ("_firsts", "packed")
+    __slots__ = ("_bits", "_firsts", "_shift", "packed")
 
     def __init__(self, packed: bytes = b"") -> None:
         """Raises `ValueError` unless `packed` is whole hashes that strictly ascend."""
@@ -39,6 +42,10 @@ class LocationHashes:
             raise ValueError("the hashes do not strictly ascend")
         self.packed: Final = packed
         self._firsts: Final = first.astype(np.uint64)
+        self._shift: Final = 64 - max(_BITS_MIN, (_BITS_EACH * len(first)).bit_length())
+        places = np.zeros(1 << (64 - self._shift), np.bool_)
+        places[self._firsts >> np.uint64(self._shift)] = True
+        self._bits: Final = np.packbits(places, bitorder="little").tobytes()
 
     @staticmethod
     def of(hashes: Iterable[bytes]) -> LocationHashes:
@@ -55,7 +62,14 @@ class LocationHashes:
 
     def __contains__(self, wanted: object) -> bool:
         """Whether this hash is one of them."""
-        return isinstance(wanted, bytes) and len(wanted) == HASH_BYTES and self.index(wanted) is not None
+        if not isinstance(wanted, bytes) or len(wanted) != HASH_BYTES:
+            return False
+        return self.may_hold(int.from_bytes(wanted[:8], "big")) and self.index(wanted) is not None
+
+    def may_hold(self, first_half: int) -> bool:
+        """Whether a hash may be one of them that begins with these eight bytes; `False` is certain."""
+        at = first_half >> self._shift
+        return bool(self._bits[at >> 3] >> (at & 7) & 1)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LocationHashes) and self.packed == other.packed
@@ -71,6 +85,14 @@ class LocationHashes:
                 return at
             at += 1
         return None
+
+    def union(self, *others: LocationHashes) -> LocationHashes:
+        """All of these sets together; itself, if there is nothing else."""
+        more = [item.packed for item in others if item.packed]
+        if not more:
+            return self
+        halves = np.frombuffer(b"".join([self.packed, *more]), ">u8").reshape(-1, 2)
+        return LocationHashes(np.unique(halves, axis=0).tobytes())
 
     def kept(self, wanted: Callable[[bytes], bool]) -> LocationHashes:
         """Those for which `wanted` holds."""

@@ -41,6 +41,7 @@ class PageKind(StrEnum):
     OUTCOMES = "outcomes"
     CONDEMNED = "condemned"
     KEPT = "kept"
+    LEFT = "left"
 
 
 def encode_page(

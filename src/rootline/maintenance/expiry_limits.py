@@ -19,6 +19,9 @@ EXPIRE: Final = "rootline.expire"
 """The switch. Tables that were made before it have none, and nothing of theirs expires."""
 ROOT_RETENTION_S_MIN: Final = 600
 """Twice the time in which an answer about a root confirms it (protocol page, section 1), so no head is lost."""
+EVERY_COMMITS: Final = 500
+EVERY_COMMITS_IN_FOLDER: Final = 50
+"""A folder's roots go as soon as they are given up, so the sooner that is, the less there is; reading them is cheap."""
 _SECONDS_MAX: Final = 100 * 366 * 86_400
 
 
@@ -35,12 +38,12 @@ class ExpiryLimits:
     all_versions: int = 1_000
     minutes_s: int = 3_600
     hours_s: int = 5 * 86_400
-    every_commits: int = 500
+    every_commits: int = EVERY_COMMITS
     root_retention_s: int = ROOT_RETENTION_S_MIN
 
     @staticmethod
-    def of_properties(properties: Mapping[str, str]) -> ExpiryLimits:
-        """The limits that a table's properties set; defaults for the rest.
+    def of_properties(properties: Mapping[str, str], *, every_commits: int = EVERY_COMMITS) -> ExpiryLimits:
+        """The limits that a table's properties set; defaults for the rest, `every_commits` among them.
 
         Raises:
             Invalid: `setting-invalid`, a property is not a switch, or not a whole number within its bounds.
@@ -60,6 +63,6 @@ class ExpiryLimits:
             all_versions=whole_number(properties, "rootline.expire.all-versions", defaults.all_versions),
             minutes_s=whole_number(properties, "rootline.expire.by-minute-seconds", defaults.minutes_s, _SECONDS_MAX),
             hours_s=whole_number(properties, "rootline.expire.by-hour-seconds", defaults.hours_s, _SECONDS_MAX),
-            every_commits=whole_number(properties, "rootline.expire.every-commits", defaults.every_commits),
+            every_commits=whole_number(properties, "rootline.expire.every-commits", every_commits),
             root_retention_s=retention_s,
         )

@@ -82,7 +82,11 @@ def plan_expiry(
         return None
     until_ms = header.snapshot.timestamp_ms if now_ms is None else min(now_ms, header.snapshot.timestamp_ms)
     search = _Search(header)
-    oldest = yield from search.first_since(until_ms - limits.all_s * 1_000)
+    since_ms = until_ms - limits.all_s * 1_000
+    last = Version(header.oldest_version + (1 if now else limits.every_commits) - 1)  # of those that must go at least
+    if header.version - limits.all_versions < last and (yield from search.at(last)).timestamp_ms >= since_ms:
+        return None
+    oldest = yield from search.first_since(since_ms)
     oldest = Version(max(oldest, header.version - limits.all_versions + 1))
     if oldest - header.oldest_version < (1 if now else limits.every_commits):
         return None

@@ -255,10 +255,10 @@ def plan_sweep(
     is_more = any(inventory.kind_of(at) is not OwnKind.PAGE for at in waiting)
     if is_more and store_ms - header.snapshot.timestamp_ms >= _IDLE_MS:
         horizon_ms = max(horizon_ms, header.horizon_ms + 1)
+    forgets = any(item.since_ms < horizon_ms - CLOCKS_APART_MS for item in header.left.pages)
     # a sweep leaves pages: alone they are no reason for one after another
-    is_rising = horizon_ms > header.horizon_ms and (
-        is_more or (bool(waiting) and HORIZON not in header.snapshot.summary)
-    )
+    waits = is_more or forgets or (bool(waiting) and HORIZON not in header.snapshot.summary)
+    is_rising = waits and horizon_ms > header.horizon_ms
     if not condemned and not replaces and not is_rising:
         return None
     return SweepPlan(
@@ -374,5 +374,6 @@ def locations_of(header: RootHeader) -> Iterator[str]:
     yield header.definition.location
     yield from (page.location for page in (*header.ledger_pages, *header.outcome_pages))
     yield from (item.page.location for item in header.condemned)
+    yield from (item.page.location for item in header.left.pages)
     if header.expiry is not None and header.expiry.kept is not None:
         yield header.expiry.kept.location

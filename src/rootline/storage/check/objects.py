@@ -23,6 +23,7 @@ from rootline.schemas.bytes.leaf.leaf_inheritance import inherited_from
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage
 from rootline.schemas.bytes.root.kept_page import KeptPage, decode_kept_page
 from rootline.schemas.bytes.root.ledger_page import LedgerPage, decode_ledger_page
+from rootline.schemas.bytes.root.left_page import LeftPage, decode_left_page
 from rootline.schemas.bytes.root.outcome_page import OutcomePage, covers_of, decode_outcome_page
 from rootline.schemas.bytes.root.page_codec import location_of
 from rootline.schemas.bytes.vector.puffin_codec import decode_puffin
@@ -86,7 +87,7 @@ class ObjectCheck:
         self._leaves: dict[str, LeafFacts | None] = {}
         self._vector_files: dict[str, _VectorFile | None] = {}
         self._definitions: dict[tuple[str, bytes], TableDefinition | None] = {}
-        self._pages: dict[PageReference, LedgerPage | OutcomePage | CondemnedPage | None] = {}
+        self._pages: dict[PageReference, LedgerPage | OutcomePage | CondemnedPage | LeftPage | None] = {}
         self._kept: dict[PageReference, KeptPage | None] = {}
         self.named_locations: set[str] = set()
         """Every metadata object that a root named so far."""
@@ -132,10 +133,14 @@ class ObjectCheck:
         for item in header.condemned:
             at = item.page
             self._pages[at] = known[at] if at in known else await self._condemned(header, at)
+        for left in header.left.pages:
+            at = left.page
+            self._pages[at] = known[at] if at in known else await self._left(header, at)
         ledger = [page for at in header.ledger_pages if isinstance(page := self._pages[at], LedgerPage)]
         outcomes = [page for at in header.outcome_pages if isinstance(page := self._pages[at], OutcomePage)]
         condemned = [page for at in header.condemned if isinstance(page := self._pages[at.page], CondemnedPage)]
-        found = TablePages(tuple(ledger), tuple(outcomes), tuple(condemned), await self.kept(header))
+        gone = [page for item in header.left.pages if isinstance(page := self._pages[item.page], LeftPage)]
+        found = TablePages(tuple(ledger), tuple(outcomes), tuple(condemned), await self.kept(header), tuple(gone))
         return found if found.are_those_of(header) else None
 
     async def vector(self, entry: ContentEntry) -> BlobFacts | None:
@@ -276,6 +281,16 @@ class ObjectCheck:
             return None
         try:
             return condemned_page_of(found[1], reference, header, name=found[0])
+        except Corrupt as error:
+            self._book.add_error(found[0], error)
+            return None
+
+    async def _left(self, header: RootHeader, reference: PageReference) -> LeftPage | None:
+        found = await self._page_body(reference)
+        if found is None:
+            return None
+        try:
+            return decode_left_page(found[1], reference, header.table_uuid, name=found[0])
         except Corrupt as error:
             self._book.add_error(found[0], error)
             return None

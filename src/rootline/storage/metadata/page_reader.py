@@ -1,4 +1,4 @@
-"""Reads and proves the pages that a root names: of its ledger, its outcomes, and what it condemned.
+"""Reads and proves the pages that a root names: of its ledger, its outcomes, what it condemned, and what left.
 
 Owns: the GETs. Does not own: the pages' form and proof (`rootline.schemas.bytes.root.page_codec`), what they say.
 Invariants: a page is used only if it has the digest that the root names; one that is known is not read again.
@@ -10,6 +10,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page
 from rootline.schemas.bytes.root.kept_page import KeptPage, decode_kept_page
 from rootline.schemas.bytes.root.ledger_page import decode_ledger_page
+from rootline.schemas.bytes.root.left_page import decode_left_page
 from rootline.schemas.bytes.root.outcome_page import decode_outcome_page
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.root_header import PageReference, RootHeader
@@ -31,10 +32,12 @@ async def read_pages(store: ObjectStore, header: RootHeader, known: TablePages =
     ledger = {page.reference: page for page in known.ledger}
     outcomes = {page.reference: page for page in known.outcomes}
     condemned = {page.reference: page for page in known.condemned}
+    left = {page.reference: page for page in known.left}
     of_ledger = set(header.ledger_pages)
     of_condemned = {item.page for item in header.condemned}
-    named = (*header.ledger_pages, *header.outcome_pages, *of_condemned)
-    held = ledger.keys() | outcomes.keys() | condemned.keys()
+    of_left = {item.page for item in header.left.pages}
+    named = (*header.ledger_pages, *header.outcome_pages, *of_condemned, *of_left)
+    held = ledger.keys() | outcomes.keys() | condemned.keys() | left.keys()
     wanted = [reference for reference in named if reference not in held]
 
     async def body_of(reference: PageReference) -> bytes:
@@ -46,6 +49,8 @@ async def read_pages(store: ObjectStore, header: RootHeader, known: TablePages =
             ledger[reference] = decode_ledger_page(body, reference, header.table_uuid, name=name)
         elif reference in of_condemned:
             condemned[reference] = condemned_page_of(body, reference, header, name=name)
+        elif reference in of_left:
+            left[reference] = decode_left_page(body, reference, header.table_uuid, name=name)
         else:
             outcomes[reference] = decode_outcome_page(body, reference, header.table_uuid, name=name)
     return TablePages(
@@ -53,6 +58,7 @@ async def read_pages(store: ObjectStore, header: RootHeader, known: TablePages =
         tuple(outcomes[reference] for reference in header.outcome_pages),
         tuple(condemned[item.page] for item in header.condemned),
         kept=await read_kept(store, header, known.kept),
+        left=tuple(left[item.page] for item in header.left.pages),
     )
 
 

@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage
 from rootline.schemas.bytes.root.header_ledger import HeaderLedger
 from rootline.schemas.bytes.root.ledger_page import LedgerPage, decode_ledger_row
+from rootline.schemas.bytes.root.left_page import LeftPage
 from rootline.schemas.bytes.root.location_hashes import location_hash
 from rootline.schemas.bytes.root.outcome_page import OutcomePage
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
@@ -26,11 +27,13 @@ from rootline.tree.draft.summary import RESTORED_VERSIONS
 from rootline.tree.intents.drop import begins_anew
 from rootline.tree.ledger.header_limits import HeaderLimits
 from rootline.tree.ledger.ledger import REJECTED_MAX, lost_runs
+from rootline.tree.ledger.left_spill import LOCATIONS_MAX
+from rootline.tree.ledger.log_time import counted_ms
 from rootline.tree.ledger.outcome_spill import are_within
 from rootline.tree.ledger.outcomes import Acknowledged, kept
 from rootline.tree.state.table_state import TableState
 
-Page = TypeVar("Page", LedgerPage, OutcomePage, CondemnedPage)
+Page = TypeVar("Page", LedgerPage, OutcomePage, CondemnedPage, LeftPage)
 _LEAVES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
 
 
@@ -52,6 +55,8 @@ def page_violations(
             yield from _ledger(old, new)
         yield from _outcomes(old, new, acknowledged)
         yield from _condemned(old, new)
+        if not begins_anew(old.header, new.header):
+            yield from _left(old, new)
 
 
 def _ledger(old: TableState, new: TableState) -> Iterator[str]:
@@ -135,6 +140,20 @@ def _condemned(old: TableState, new: TableState) -> Iterator[str]:
             entry = row.entry
             if entry.version_info.status is Status.ADDED or entry.location not in old.live.leaf_rows:
                 yield from _not_added(entry, old)
+
+
+def _left(old: TableState, new: TableState) -> Iterator[str]:
+    """What left stays known until it is old enough, or there is too much of it."""
+    fresh, gone = _changed(old.pages.left, new.pages.left)
+    header, since = new.header, {item.page: item.since_ms for item in old.header.left.pages}
+    known = [hashes for page in fresh for hashes in (page.removed, page.rewritten)]
+    for page in gone:
+        if since[page.reference] < (header.horizon_ms or counted_ms(header.log_time)):
+            continue
+        is_full = sum(map(len, (page, *new.pages.left))) > LOCATIONS_MAX
+        held = (item for hashes in (page.removed, page.rewritten) for item in hashes)
+        if not is_full and any(all(item not in hashes for hashes in known) for item in held):
+            yield f"page {page.reference.location} is lost, and what it names left a moment ago"
 
 
 def _not_added(entry: ContentEntry, old: TableState) -> Iterator[str]:

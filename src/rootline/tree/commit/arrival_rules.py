@@ -1,13 +1,16 @@
-"""What a table that is swept asks of everything that an intent brings: it was not condemned, and is not too old.
+"""What is asked of all that an intent brings: it was not rewritten before; and in a table that is swept, it was not
+condemned, and is not too old.
 
 Owns: these rules, which all kinds share. Does not own: how a horizon rises and what is condemned
-(`rootline.tree.intents.sweep`), asking the store for dates (`rootline.coordinator`).
+(`rootline.tree.intents.sweep`), what left (`rootline.tree.draft.left`), asking the store for dates
+(`rootline.coordinator`).
 Invariants: a location that a page of the root condemns never comes into the table again, whoever names it; what is live
 already is for the kind's own rules to say; without a horizon nothing is asked; `restore` alone brings back what a
 version that can still be read holds.
 
-The order is that of the definitions page, section 4: offset, uuid, ledger, live locations, condemned ones, horizon. So
-what was committed hears `duplicate` or `file-already-live`, never `expired`.
+The order is that of the definitions page, section 4: offset, uuid, ledger, live locations, those that left, condemned
+ones, horizon. So what was committed hears `duplicate`, `file-already-live` or `file-removed`, and `expired` only where
+it left so long ago that it is forgotten.
 """
 
 from __future__ import annotations
@@ -16,11 +19,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rootline.schemas.absolute_locations import is_absolute
+from rootline.schemas.content_entry import ContentType
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
 from rootline.tree.draft.batch import FetchedObjects, Needs, Record
 from rootline.tree.draft.change import Change
 from rootline.tree.draft.draft import Draft
+from rootline.tree.draft.left import HowLeft, undone_at
 
 ASKED_MAX: Final = 1_000
 """Files of one intent whose dates the coordinator asks for itself."""
@@ -43,6 +48,40 @@ def brought_by(intent: Intent, change: Change) -> list[str]:
             found += leaf.lookup.leaf.columns(["location"]).column(0).to_pylist()
     found += [vector.row.entry.location for vector in change.stored_vectors.values()]
     return [location for location in found if location not in own]
+
+
+def was_committed_before(draft: Draft, intent: Intent, change: Change) -> bool:
+    """Whether an intent adds files only, and all of them have been in the table and were rewritten since.
+
+    Raises:
+        Invalid: `file-removed`, a file that it brings was removed; or was rewritten, and it brings others too.
+
+    """
+    if not draft.left or change.restored is not None:
+        return False
+    rows = [row.entry for rows in (change.added, change.rewritten) for row in rows]
+    brought = [entry.location for entry in rows if entry.content_type is not ContentType.POSITION_DELETE]
+    for leaf in change.incoming:
+        if leaf.brings is not None and leaf.lookup.holds(ContentType.DATA):
+            brought += leaf.lookup.leaf.columns(["location"]).column(0).to_pylist()
+        elif leaf.brings is not None:
+            brought += [entry.location for _, entry in leaf.lookup.equality_deletes]
+    left = [left_as(draft, location) for location in brought]
+    adds_only = not (intent.remove_files or intent.add_vectors or change.removed or change.replaced or change.merged)
+    if adds_only and change.definition is None and left and all(left):
+        return True
+    for location, is_known in zip(brought, left, strict=True):
+        if is_known:
+            raise _removed(location)
+    return False
+
+
+def left_as(draft: Draft, location: str) -> bool:
+    """Whether a location was in the table and was rewritten. Raises `Invalid` (`file-removed`): it was removed."""
+    how = draft.left.find(location, undone_at(draft.carried))
+    if how is HowLeft.REMOVED:
+        raise _removed(location)
+    return how is HowLeft.REWRITTEN
 
 
 def check_arrival(draft: Draft, record: Record, locations: Sequence[str], fetched: FetchedObjects) -> Needs | None:
@@ -96,6 +135,14 @@ def check_not_condemned(draft: Draft, locations: Iterable[str]) -> None:
                 f"{location!r} was removed, or was never committed in time, and is about to be deleted: write it again "
                 "under a new name",
             )
+
+
+def _removed(location: str) -> Invalid:
+    return Invalid(
+        "file-removed",
+        f"{location!r} was part of the table and left it: restore a version that has it, or write the rows again under "
+        "a new name",
+    )
 
 
 def _check_age(stored_ms: int, horizon_ms: int, what: str) -> None:

@@ -18,7 +18,13 @@ from rootline.schemas.intent_kinds import BEGINNING_KINDS, MAINTENANCE_KINDS, VI
 from rootline.schemas.root_header import RejectedSequence
 from rootline.schemas.verdict import Verdict
 from rootline.tree.commit import answers
-from rootline.tree.commit.arrival_rules import brought_by, check_arrival, check_not_condemned
+from rootline.tree.commit.arrival_rules import (
+    brought_by,
+    check_arrival,
+    check_not_condemned,
+    left_as,
+    was_committed_before,
+)
 from rootline.tree.commit.table_rules import (
     AFTER_CREATE,
     AFTER_DROP,
@@ -108,11 +114,20 @@ class Decisions:
         try:
             row = None if draft is None or not draft.is_table else fast_append_row(draft, intent)
             if self.draft is not None and row is not None:
+                if self.draft.left and left_as(self.draft, row.entry.location):
+                    self._repeats(record, self.draft)
+                    return
                 if self.draft.sweeps and self._waits_for_dates(record, [row.entry.location]):
                     return
                 self._commit(record, self.draft, self.draft.accept_row(row))
                 return
             outcome = _begun(self.table, record, self._fetched) if self.draft is None else self._judged(record)
+            if self.draft is not None and isinstance(outcome, Change):
+                if was_committed_before(self.draft, intent, outcome):
+                    self._repeats(record, self.draft)
+                    return
+                if self.draft.sweeps:
+                    outcome = self._arriving(record, outcome)
         except Invalid as error:
             self._reject(record, error.code, error.message)
             return
@@ -194,10 +209,19 @@ class Decisions:
             if redefined is not None:
                 change = redefined.with_change(draft, change)
             check_room(draft, change)
-            if draft.sweeps:
-                check_not_condemned(draft, [item.location for item in change.objects])
-                return check_arrival(draft, record, brought_by(intent, change), self._fetched) or change
         return change
+
+    def _arriving(self, record: Record, change: Change) -> Change | Needs:
+        """A change of a table that is swept, or what must be asked of the store first. Raises `Invalid`."""
+        draft = self.draft
+        assert draft is not None, "there is a root"
+        check_not_condemned(draft, [item.location for item in change.objects])
+        return check_arrival(draft, record, brought_by(record.intent, change), self._fetched) or change
+
+    def _repeats(self, record: Record, draft: Draft) -> None:
+        """What a record brings was committed before; no one knows in which version."""
+        self.outcomes.duplicate(record.position, None)
+        self.verdicts.append(answers.duplicate(self.table, draft.definition.table_uuid, record, None))
 
     def _commit(self, record: Record, draft: Draft, number: SequenceNumber) -> None:
         intent = record.intent

@@ -24,8 +24,8 @@ from rootline.schemas.content_entry import (
     Status,
     VersionInfo,
 )
-from rootline.tree.draft.change import IncomingLeaf, StoredManifestVector
-from rootline.tree.draft.draft import Draft, is_added_leaf
+from rootline.tree.draft.change import IncomingLeaf, StoredManifestVector, is_added_leaf
+from rootline.tree.draft.draft import Draft
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The next root's header.
 
 Owns: how each part of it follows from the parent's and the batch. Does not own: the parts' own rules (`ledger`,
-`outcomes`, `summary`), what moves to pages (`ledger_spill`, `outcome_spill`), its bytes (`header_codec`).
+`outcomes`, `summary`), what moves to pages (`ledger_spill`, `outcome_spill`, `left_spill`), its bytes (`header_codec`).
 Invariants: everything that is not advanced is carried forward; sequence numbers and timestamps strictly increase,
 offsets never decrease; ledger and outcomes are within their limits.
 
@@ -18,11 +18,14 @@ from rootline.schemas.root_header import Condemned, Outcomes, RootHeader, Snapsh
 from rootline.tree.commit.decide import Decisions
 from rootline.tree.draft.batch import Record, Stamp
 from rootline.tree.draft.draft import Draft
+from rootline.tree.draft.left import undone_at
 from rootline.tree.draft.summary import operation_of, summary_of
 from rootline.tree.intents.kinds import said_by_kinds
+from rootline.tree.intents.sweep import orphan_age_s
 from rootline.tree.ledger.header_limits import HeaderLimits
 from rootline.tree.ledger.ledger_spill import fit_ledger
-from rootline.tree.ledger.log_time import log_time_after, log_time_of, oldest_seen_ms
+from rootline.tree.ledger.left_spill import Forgetting, fit_left
+from rootline.tree.ledger.log_time import counted_ms, log_time_after, log_time_of, oldest_seen_ms
 from rootline.tree.ledger.outcome_spill import fit_outcomes
 from rootline.tree.ledger.outcomes import Acknowledged, advanced, kept
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT, NO_SNAPSHOT
@@ -96,6 +99,21 @@ def next_header(
         table_uuid=draft.definition.table_uuid,
         salt=draft.salt,
     )
+    undone = undone_at(draft.carried)
+    left = fit_left(
+        draft.left.header,
+        draft.left.pages,
+        draft.left.leaving(undone),
+        Forgetting(
+            now_ms=max([timestamp_ms, *(record.appended_ms for record in records)]),
+            horizon_ms=draft.carried.horizon_ms,
+            counted_ms=counted_ms(log_time),
+            orphan_age_ms=1000 * orphan_age_s(draft.definition.properties, draft.log_retention_s),
+        ),
+        undone_at=undone,
+        table_uuid=draft.definition.table_uuid,
+        salt=draft.salt,
+    )
     header = RootHeader(
         table=decisions.table,
         table_uuid=draft.definition.table_uuid,
@@ -121,6 +139,7 @@ def next_header(
         contents=decisions.contents.finished(),
         horizon_ms=draft.carried.horizon_ms,
         condemned=tuple([_dated(item, draft, timestamp_ms) for item in draft.carried.condemned]),
+        left=left.header,
         parent_next_row_id=0 if before is None else before.next_row_id,
         expiry=draft.carried.expiry,
         name_is=draft.carried.name_is,
@@ -129,8 +148,8 @@ def next_header(
             [item if item.dropped_ms else item._replace(dropped_ms=timestamp_ms) for item in draft.carried.drops]
         ),
     )
-    pages = TablePages(ledger.pages, outcomes.pages, draft.condemned, draft.kept)
-    return NextHeader(header, pages, (*outcomes.objects, *ledger.objects))
+    pages = TablePages(ledger.pages, outcomes.pages, draft.condemned, draft.kept, left.pages)
+    return NextHeader(header, pages, (*outcomes.objects, *ledger.objects, *left.objects))
 
 
 def _joined(newest: Outcomes, pages: TablePages, acknowledged: Acknowledged) -> Outcomes:

@@ -58,6 +58,11 @@ class IncomingLeaf:
     brings: Tally | None = None
 
 
+def is_added_leaf(leaf: IncomingLeaf | None) -> bool:
+    """Whether `leaf` adds entries in this batch, instead of taking them over."""
+    return leaf is not None and leaf.brings is not None
+
+
 @dataclass(frozen=True, slots=True)
 class StoredManifestVector:
     """A leaf's manifest vector that is stored in a Puffin file: its row in the root, and what it holds."""

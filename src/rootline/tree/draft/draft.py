@@ -35,6 +35,7 @@ from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.draft.change import Beginning, Change, Effect, IncomingLeaf, MergedVector, StoredManifestVector
 from rootline.tree.draft.counts import Counts
 from rootline.tree.draft.leaf_overlay import LeafOverlay
+from rootline.tree.draft.left import LeftDraft
 from rootline.tree.draft.removals import removals_after, removals_of
 from rootline.tree.draft.row_overlay import RowOverlay
 from rootline.tree.proof.row_limits import RowLimits, limits_of
@@ -46,11 +47,6 @@ from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Tally
 
 LONG_MAX = 2**63 - 1
-
-
-def is_added_leaf(leaf: IncomingLeaf | None) -> bool:
-    """Whether `leaf` adds entries in this batch, instead of taking them over."""
-    return leaf is not None and leaf.brings is not None
 
 
 class Draft:
@@ -85,6 +81,7 @@ class Draft:
         self.counts = Counts(Totals() if parent is None else parent.header.totals)
         self.condemned: tuple[CondemnedPage, ...] = ()
         """What no intent may add any more, besides what is older than `carried.horizon_ms`."""
+        self.left = LeftDraft()
         self.appended_ms = 0
         """The log's append time of the intent that is decided now."""
         self.log_retention_s = 0
@@ -107,6 +104,8 @@ class Draft:
             draft.condemned = parent.known_pages.condemned
         if header.expiry is not None:
             draft.kept = parent.known_pages.kept
+        if header.left:
+            draft.left = LeftDraft(header.left, parent.known_pages.left if header.left.pages else ())
         return draft
 
     @staticmethod
@@ -129,6 +128,8 @@ class Draft:
             draft.sequence_number = draft.read_number_max = before.sequence_number
             draft.removals = Removals(before.sequence_number)
             draft.condemned = before.condemned if begun.condemned is None else begun.condemned
+            if not draft.is_first:
+                draft.left = before.left
             draft.appended_ms, draft.log_retention_s = before.appended_ms, before.log_retention_s
         return draft
 
@@ -252,6 +253,8 @@ class Draft:
         self.changes.append(change)
         if change.definition is not None:
             self._redefine(change.definition)
+        if change.replaced:
+            self.left.note(change, number)
         if change.removed or change.replaced:
             self.removals = removals_after(self.removals, change, number, self.definition, self.codec.statistics)
         for live in change.removed:
@@ -338,7 +341,7 @@ class Draft:
         assert lookup is not None, "a leaf of the table"
         tally = tally_of_leaf(lookup.leaf, BitMap(range(lookup.leaf.length)) - ordinals)
         self.in_leaves.remove(location, ordinals, number)
-        if is_added_leaf(self.in_leaves.incoming.get(location)):
+        if self.in_leaves.is_added(location):
             self.counts.added.take(tally, -1)
         else:
             self.counts.removed.take(tally)
@@ -377,7 +380,7 @@ class Draft:
         entry = live.entry
         if live.leaf is not None:
             self.in_leaves.remove(live.leaf, BitMap([live.ordinal]), number)
-            self._count_removed(entry, is_new=is_added_leaf(self.in_leaves.incoming.get(live.leaf)))
+            self._count_removed(entry, is_new=self.in_leaves.is_added(live.leaf))
             return
         came = self.rows.take_back(entry.place)
         if came is not None:

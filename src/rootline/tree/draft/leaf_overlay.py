@@ -16,7 +16,7 @@ from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import ContentEntry, EntryPlace, Status
 from rootline.schemas.identifiers import SequenceNumber
-from rootline.tree.draft.change import IncomingLeaf
+from rootline.tree.draft.change import IncomingLeaf, is_added_leaf
 from rootline.tree.state.leaf_keys import place_key, vector_key
 from rootline.tree.state.leaf_lookup import LeafLookup
 from rootline.tree.state.live_index import Live, LiveIndex
@@ -53,6 +53,10 @@ class LeafOverlay:
         """The root rows of those leaves."""
         yield from (row.entry for location, row in self.before.leaf_rows.items() if location not in self.dropped)
         yield from (incoming.row.entry for incoming in self.incoming.values())
+
+    def is_added(self, location: str) -> bool:
+        """Whether this leaf adds entries in this batch."""
+        return is_added_leaf(self.incoming.get(location))
 
     def lookup(self, location: str) -> LeafLookup | None:
         """The leaf at `location`, of the parent or of this batch, if it is part of the table."""

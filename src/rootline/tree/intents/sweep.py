@@ -109,6 +109,7 @@ def live_since(draft: Draft, sequence_number: int) -> Iterator[str]:
         header = draft.parent.header
         yield from (page.location for page in (*header.ledger_pages, *header.outcome_pages))
         yield from (item.page.location for item in header.condemned)
+        yield from (item.page.location for item in header.left.pages)
 
 
 def says_of_sweeps(before: RootHeader | None, draft: Draft) -> dict[str, str]:

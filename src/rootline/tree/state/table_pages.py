@@ -1,8 +1,8 @@
 """The pages of one version of a table.
 
 Owns: the value that a state carries them in. Does not own: pages (`rootline.schemas.bytes.root.ledger_page`,
-`outcome_page`, `condemned_page`), how they are loaded (`rootline.storage.metadata.page_reader`) or made
-(`ledger_spill`, `outcome_spill`, the kind `sweep`).
+`outcome_page`, `condemned_page`, `left_page`), how they are loaded (`rootline.storage.metadata.page_reader`) or made
+(`ledger_spill`, `outcome_spill`, `left_spill`, the kind `sweep`).
 Invariants: pages are in the order of the header's references, from the oldest to the newest.
 """
 
@@ -15,6 +15,7 @@ from typing import Final
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage
 from rootline.schemas.bytes.root.kept_page import KeptPage
 from rootline.schemas.bytes.root.ledger_page import LedgerPage
+from rootline.schemas.bytes.root.left_page import LeftPage
 from rootline.schemas.bytes.root.outcome_page import OutcomePage
 from rootline.schemas.root_header import PageReference, RootHeader
 
@@ -27,6 +28,7 @@ class TablePages:
     outcomes: tuple[OutcomePage, ...] = ()
     condemned: tuple[CondemnedPage, ...] = ()
     kept: KeptPage | None = None
+    left: tuple[LeftPage, ...] = ()
 
     def are_those_of(self, header: RootHeader) -> bool:
         """Whether these are the pages, all of them, that a header names."""
@@ -35,15 +37,18 @@ class TablePages:
             _are(self.ledger, header.ledger_pages)
             and _are(self.outcomes, header.outcome_pages)
             and _are(self.condemned, [item.page for item in header.condemned])
+            and _are(self.left, [item.page for item in header.left.pages])
             and (None if self.kept is None else self.kept.reference) == kept
         )
 
 
-def _are(pages: Sequence[LedgerPage | OutcomePage | CondemnedPage], references: Sequence[PageReference]) -> bool:
+def _are(
+    pages: Sequence[LedgerPage | OutcomePage | CondemnedPage | LeftPage], references: Sequence[PageReference]
+) -> bool:
     return len(pages) == len(references) and all(map(_is, pages, references))
 
 
-def _is(page: LedgerPage | OutcomePage | CondemnedPage, reference: PageReference) -> bool:
+def _is(page: LedgerPage | OutcomePage | CondemnedPage | LeftPage, reference: PageReference) -> bool:
     return page.reference == reference
 
 

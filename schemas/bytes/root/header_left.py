@@ -1,0 +1,58 @@
+"""What left the live set, as one value of the root's header."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any, Final
+
+from rootline.schemas.bytes.root.header_numbers import count_of
+from rootline.schemas.bytes.root.location_hashes import LocationHashes
+from rootline.schemas.identifiers import SequenceNumber
+from rootline.schemas.object_keys import page_location
+from rootline.schemas.root_header import Left, LeftSince, PageReference
+
+LEFT_KEY: Final = "rootline.left"
+"""Absent where nothing left, as in roots that are older than it."""
+_DIGEST_BYTES: Final = 32
+
+
+def encode_left(left: Left) -> bytes:
+    """The value of `rootline.left`; a page's name follows from its digest."""
+    pages = [
+        [_text(page.digest), page.size_in_bytes, page.content_bytes, since_ms, number]
+        for page, since_ms, number in left.pages
+    ]
+    value = [left.since_ms, left.number, _text(left.removed), _text(left.rewritten), pages]
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def decode_left(value: bytes) -> Left:
+    """The other way round. Raises `ValueError` or `TypeError`: it is not that."""
+    since_ms, number, removed, rewritten, pages = json.loads(value)
+    found = Left(
+        LocationHashes(_bytes(removed)).packed,
+        LocationHashes(_bytes(rewritten)).packed,
+        count_of(since_ms),
+        SequenceNumber(count_of(number)),
+        tuple([_page(*page) for page in pages]),
+    )
+    if not found:
+        raise ValueError(f"{LEFT_KEY} is there, and says nothing")
+    return found
+
+
+def _page(digest: Any, size: Any, content: Any, since_ms: Any, number: Any) -> LeftSince:
+    digest = _bytes(digest)
+    if len(digest) != _DIGEST_BYTES:
+        raise ValueError("a digest is not 32 bytes long")
+    page = PageReference(page_location(digest.hex()), digest, count_of(size), count_of(content))
+    return LeftSince(page, count_of(since_ms), SequenceNumber(count_of(number)))
+
+
+def _text(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _bytes(value: Any) -> bytes:
+    return base64.b64decode(value, validate=True)

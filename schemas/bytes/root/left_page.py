@@ -1,0 +1,77 @@
+"""A page of locations that left the live set: an intent that brings one of them again must not double its rows.
+
+Owns: the rows' form. Does not own: the file around them (`page_codec`), what leaves and when it is forgotten
+(`rootline.tree.ledger.left_spill`), what it means for an intent (`rootline.tree.commit.arrival_rules`).
+Invariants: what is encoded decodes to an equal page; hostile bytes are `Corrupt` and nothing else.
+
+The hashes of each of the two sets go on from row to row, ascending; those that were rewritten come last.
+
+Source: format page, "Pages"; decision 0075.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+from typing import Final
+
+import fastavro
+
+from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes
+from rootline.schemas.bytes.root.page_codec import (
+    PageKind,
+    decode_page,
+    decode_values,
+    encode_page,
+    encode_value,
+    record_schema,
+)
+from rootline.schemas.bytes.values.avro_primitives import Unreadable
+from rootline.schemas.errors import Corrupt
+from rootline.schemas.root_header import PageReference
+
+_ROW_HASHES: Final = 32_768
+_SCHEMA: Final = record_schema("left", rewritten="boolean", hashes="bytes")
+LEFT_SCHEMA_JSON: Final = json.dumps(_SCHEMA, separators=(",", ":")).encode()
+_ROW: Final = fastavro.parse_schema(json.loads(LEFT_SCHEMA_JSON))
+
+
+@dataclass(frozen=True, slots=True)
+class LeftPage:
+    """`rewritten`: other files hold their rows now. `removed`: all else that left. No location is in both."""
+
+    reference: PageReference
+    removed: LocationHashes
+    rewritten: LocationHashes
+
+    def __len__(self) -> int:
+        """How many locations there are."""
+        return len(self.removed) + len(self.rewritten)
+
+
+def encode_left_page(
+    table_uuid: uuid.UUID, removed: LocationHashes, rewritten: LocationHashes, salt: bytes = b""
+) -> tuple[LeftPage, bytes]:
+    """(the page, its object's bytes) of at least one location; `salt` as in `encode_page`."""
+    step = _ROW_HASHES * HASH_BYTES
+    rows = [
+        encode_value(_ROW, {"rewritten": is_rewritten, "hashes": hashes.packed[at : at + step]})
+        for is_rewritten, hashes in ((False, removed), (True, rewritten))
+        for at in range(0, len(hashes.packed), step)
+    ]
+    reference, body = encode_page(PageKind.LEFT, LEFT_SCHEMA_JSON, table_uuid, rows, salt=salt)
+    return LeftPage(reference, removed, rewritten), body
+
+
+def decode_left_page(body: bytes, reference: PageReference, table_uuid: uuid.UUID, *, name: str) -> LeftPage:
+    """The page that `reference` names; `name` is what an error calls it. Raises `Corrupt` as `decode_page`."""
+    held: dict[bool, list[bytes]] = {False: [], True: []}
+    try:
+        for count, plain in decode_page(body, reference, PageKind.LEFT, LEFT_SCHEMA_JSON, table_uuid, name=name):
+            for row, _ in decode_values(_ROW, count, plain):
+                held[row["rewritten"]].append(row["hashes"])
+        removed, rewritten = (LocationHashes(b"".join(held[item])) for item in (False, True))
+    except (Unreadable, ValueError) as error:
+        raise Corrupt("page-corrupt", f"{name}: {error}") from None
+    return LeftPage(reference, removed, rewritten)

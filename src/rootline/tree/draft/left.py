@@ -1,0 +1,95 @@
+"""What was rewritten: as roots before remember it, and as the batch adds to it.
+
+Owns: noting what an accepted change lets leave for good, looking a location up. Does not own: until when it is known,
+pages (`rootline.tree.ledger.left_spill`), what it means for an intent (`rootline.tree.commit.arrival_rules`).
+Invariants: files of rows and equality deletes count, vectors and leaves do not; what only moves within the tree does
+not leave, and what an intent removes may come again; what was rewritten before a restore counts as removed for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from functools import cached_property
+from typing import Final
+
+from rootline.schemas.bytes.root.left_page import LeftPage
+from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes, location_hash
+from rootline.schemas.content_entry import ContentType
+from rootline.schemas.identifiers import SequenceNumber
+from rootline.schemas.root_header import NOTHING_LEFT, Left
+from rootline.tree.draft.carried import CarriedFields
+from rootline.tree.draft.change import Change
+from rootline.tree.ledger.left_spill import Leaving
+
+_FILES: Final = (ContentType.DATA, ContentType.EQUALITY_DELETE)
+
+
+class HowLeft(Enum):
+    """`REWRITTEN`: other files hold its rows. `REMOVED`: they are gone, or were before a restore."""
+
+    REMOVED = auto()
+    REWRITTEN = auto()
+
+
+def undone_at(carried: CarriedFields) -> SequenceNumber:
+    """The sequence number of the last intent that undid what was rewritten before it: of a restore."""
+    return carried.restored_at
+
+
+class LeftDraft:
+    """`header` and `pages` are the parent's; changed by `note` only."""
+
+    def __init__(self, header: Left = NOTHING_LEFT, pages: tuple[LeftPage, ...] = ()) -> None:
+        self.header, self.pages = header, pages
+        self._came: dict[bytes, SequenceNumber] = {}
+
+    def __bool__(self) -> bool:
+        """Whether anything left."""
+        return bool(self.header or self._came)
+
+    def note(self, change: Change, number: SequenceNumber) -> None:
+        """Other files hold the rows of what an accepted change replaces, or vectors delete what it deleted."""
+        for live in change.replaced:
+            if live.entry.content_type in _FILES:
+                self._came.setdefault(location_hash(live.entry.location), number)
+
+    def find(self, location: str, undone_at: int) -> HowLeft | None:
+        """How a location left; `None`: it did not, or it is forgotten. `undone_at`: as of the function."""
+        wanted = location_hash(location)
+        came = self._came.get(wanted)
+        is_rewritten = came is not None
+        if came is not None and came <= undone_at:
+            return HowLeft.REMOVED
+        late = self._late.get(wanted)
+        if late is not None:
+            if not (late and self.header.number > undone_at):
+                return HowLeft.REMOVED
+            is_rewritten = True
+        first_half = int.from_bytes(wanted[:8], "big")
+        for item, page in zip(self.header.pages, self.pages, strict=True):
+            if page.removed.may_hold(first_half) and wanted in page.removed:
+                return HowLeft.REMOVED
+            if page.rewritten.may_hold(first_half) and wanted in page.rewritten:
+                if item.number <= undone_at:
+                    return HowLeft.REMOVED
+                is_rewritten = True
+        return HowLeft.REWRITTEN if is_rewritten else None
+
+    def leaving(self, undone_at: int) -> Leaving | None:
+        """What the batch let leave; `None`: nothing."""
+        if not self._came:
+            return None
+        removed = LocationHashes.of(item for item, came in self._came.items() if came <= undone_at)
+        rewritten = LocationHashes.of(item for item, came in self._came.items() if came > undone_at)
+        return Leaving(removed, rewritten, max(self._came.values()))
+
+    @cached_property
+    def _late(self) -> Mapping[bytes, bool]:
+        """What the header itself names: hash → whether it was rewritten."""
+        header = self.header
+        return {
+            packed[at : at + HASH_BYTES]: is_rewritten
+            for packed, is_rewritten in ((header.removed, False), (header.rewritten, True))
+            for at in range(0, len(packed), HASH_BYTES)
+        }
