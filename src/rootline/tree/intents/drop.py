@@ -114,8 +114,8 @@ def beginning_violations(before: RootHeader, after: RootHeader) -> Iterator[str]
     yield from drop_violations(before, after)
     if after.snapshot.parent_id is not None:
         yield f"it is the first of its table, its parent snapshot is {after.snapshot.parent_id}"
-    if after.oldest_version != after.version or after.tags or after.restored_at:
-        yield "it can reach versions, tags or restores of the table that had the name before"
+    if after.oldest_version != after.version or after.tags or after.restored_at or after.replaced_at:
+        yield "it can reach versions, tags, restores or replaces of the table that had the name before"
     if after.expiry is None or after.expiry.given_up_bytes != after.earlier_bytes or after.expiry.kept is not None:
         yield f"it gives up {after.expiry}, of {after.earlier_bytes} bytes of roots before it"
     if after.drops != before.drops or after.table_uuid in {item.table_uuid for item in before.drops}:
