@@ -266,4 +266,10 @@ CODES_OF_DEFINITIONS: Final = (
         "schema they were made for: it may have been meant for what the table held before.",
         "Send `schema_id` with the intent: the id of the table's current schema when its files were written.",
     ),
+    ErrorCode(
+        "purge-stale",
+        "Invalid",
+        "A worker would purge a dropped table, and it came back, was dropped again, or is kept for longer.",
+        "Nothing needs to be done: workers look again. To purge it at once: `rootline table drop --purge --yes`.",
+    ),
 )

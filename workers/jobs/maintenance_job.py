@@ -34,7 +34,7 @@ from rootline.storage.metadata.store_object import store_object
 from rootline.tree.state.pending_object import PendingObject
 from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport
 
-_OF_NO_TABLES: Final = ("expiry", "sweep")
+_OF_NO_TABLES: Final = ("expiry", "sweep", "purge")
 """What is planned for a view too, and still for a table that was dropped."""
 LOOKS_AT_UNKNOWN_MAX: Final = 10
 """After so many looks without an answer a job plans again: safe, because what moved already is masked."""

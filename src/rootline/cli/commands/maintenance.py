@@ -54,7 +54,9 @@ def run(
 ) -> None:
     """Do what can be done now, whatever the thresholds are."""
     from rootline.cli import output
+    from rootline.client import checks
     from rootline.client.session.session import Session
+    from rootline.client.table_handle import TableHandle
     from rootline.connect import connect
     from rootline.hosting.rights import rights_of
     from rootline.workers.by_hand import maintain
@@ -68,8 +70,9 @@ def run(
             return await maintain(store, session.log, environment, handle.name, kind, dry_run=dry_run, rights=rights)
 
     with connect(required(warehouse), log=log) as lake:
-        handle = lake.table(name)
-        handle.head()  # there is no such table: say so
+        handle = TableHandle(lake, checks.table(name))
+        if kind.name != "purge":  # which is for tables that are not there any more
+            handle.head()  # there is no such table: say so
         report = lake.holder.run(carried_out)
     record: dict[str, Any] = {
         "table": name,
@@ -96,7 +99,7 @@ def run(
 def _told(name: str, what: str, outcome: str, record: dict[str, Any], message: str | None) -> str:
     if what == "expire":
         return _told_of_expiry(name, outcome, record, message)
-    if what == "sweep" and outcome in ("planned", "committed", "removed"):
+    if what in ("sweep", "purge") and outcome in ("planned", "committed", "removed"):
         return f"{name}: {what} {outcome}" + (f", version {record['version']}" if record["version"] else "")
     moved = f"{record['entries']} entries into {record['leaves']} leaves"
     match outcome:
