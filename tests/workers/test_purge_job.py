@@ -1,4 +1,4 @@
-"""Dropped tables are purged by workers, when the store's date says that their time is over."""
+"""Dropped tables are purged by workers when their time is over; it passes on `virtual_loop`, which takes none."""
 
 from __future__ import annotations
 
