@@ -32,6 +32,7 @@ class IntentKind(StrEnum):
     EXPIRE = "expire"
     SWEEP = "sweep"
     ALTER = "alter"
+    REPLACE = "replace"
     DROP = "drop"
     PURGE = "purge"
     CONVERT_EQUALITY_DELETES = "convert_equality_deletes"
@@ -126,6 +127,11 @@ SHAPES: Final[Mapping[IntentKind, KindShape]] = {
         is_maintenance=True,
     ),
     IntentKind.ALTER: KindShape(_carries("definition")),
+    IntentKind.REPLACE: KindShape(
+        _carries("add_data_files", "add_manifests", "definition"),
+        must_carry=_carries("definition"),
+        must_name=_WHICH_TABLE,
+    ),
     IntentKind.DROP: KindShape(_carries(), must_name=_WHICH_TABLE),
     IntentKind.PURGE: KindShape(_carries(), must_name=_WHICH_TABLE),
     IntentKind.CREATE_VIEW: KindShape(_carries("definition"), must_name={"table_uuid": "it is the view's uuid"}),
@@ -139,7 +145,9 @@ SHAPES: Final[Mapping[IntentKind, KindShape]] = {
         is_maintenance=True,
     ),
 }
-CHANGING_KINDS: Final = frozenset({IntentKind.ALTER, IntentKind.APPEND, IntentKind.OVERWRITE, IntentKind.ROW_DELTA})
+CHANGING_KINDS: Final = frozenset(
+    {IntentKind.ALTER, IntentKind.APPEND, IntentKind.OVERWRITE, IntentKind.ROW_DELTA, IntentKind.REPLACE}
+)
 """The kinds whose `definition` holds changes; another's is a definition."""
 VIEW_KINDS: Final = frozenset((IntentKind.CREATE_VIEW, IntentKind.REPLACE_VIEW, IntentKind.DROP_VIEW))
 BEGINNING_KINDS: Final = frozenset((IntentKind.CREATE, IntentKind.CREATE_VIEW))

@@ -337,6 +337,8 @@ class RootHeader:
 
     view: bytes | None = None
     """A view's metadata as JSON; `None`: the name is no view."""
+    replaced_at: SequenceNumber = SequenceNumber(0)
+    """The sequence number of the last replace, 0 without one: all that was live before it left then."""
 
     @property
     def is_tombstone(self) -> bool:

@@ -126,6 +126,8 @@ class TableDefinition:
     """Everything about a table that is not its files. `last_column_id` covers columns and expressions.
 
     `past_layouts`: what statistics were encoded under before; writers may not have heard of the change.
+    `oldest_schema_id`: the schema that the last replace of the table added, 0 without one. Rows that were written under
+    an earlier one were meant for what the table held before.
     """
 
     table_uuid: uuid.UUID
@@ -139,6 +141,7 @@ class TableDefinition:
     last_column_id: int
     properties: Mapping[str, str]
     past_layouts: tuple[PastLayout, ...] = ()
+    oldest_schema_id: int = 0
 
     @cached_property
     def schema(self) -> Schema:
@@ -242,6 +245,7 @@ class TableDefinition:
         past = [[each.schemas, each.current_schema_id, each.expressions] for each in self.past_layouts]
         return {
             **({"past-layouts": past} if past else {}),
+            **({"oldest-schema-id": self.oldest_schema_id} if self.oldest_schema_id else {}),
             "format-version": 4,
             "table-uuid": str(self.table_uuid),
             "last-column-id": self.last_column_id,
@@ -374,6 +378,7 @@ def _definition_from(body: dict[str, Any]) -> TableDefinition:
         last_column_id=body["last-column-id"],
         properties=body["properties"],
         past_layouts=tuple(PastLayout(*_counts(item)) for item in body.get("past-layouts", ())),
+        oldest_schema_id=body.get("oldest-schema-id", 0),
     )
 
 

@@ -107,7 +107,9 @@ class HeadWatcher:
         """Look at what a table no longer needs in so many seconds, even if its head stays the same."""
         watched = self._watched.get(table)
         if watched is not None:
-            watched.history_due_s = self._environment.monotonic_s() + after_s
+            due_s = self._environment.monotonic_s() + after_s
+            before_s = watched.history_due_s
+            watched.history_due_s = due_s if before_s is None else min(before_s, due_s)
 
     def failed(self, table: TableName, kind: str, why: str) -> None:
         """A task on `table` failed: look again even if its head stays the same, later than after a success."""

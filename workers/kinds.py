@@ -18,6 +18,7 @@ from rootline.workers.jobs.expiry_job import expiry_job
 from rootline.workers.jobs.flush_job import flush_job
 from rootline.workers.jobs.job import Job, JobContext
 from rootline.workers.jobs.leaf_compaction_job import leaf_compaction_job
+from rootline.workers.jobs.purge_job import purge_job
 from rootline.workers.jobs.sweep_job import sweep_job
 from rootline.workers.jobs.vector_compaction_job import vector_compaction_job
 
@@ -65,5 +66,9 @@ SWEEP: Final = MaintenanceKind(
     "What nothing references is condemned, and deleted later.",
 )
 
-KINDS: Final = (FLUSH, COMPACT, COMPACT_VECTORS, CONVERT, COMPACT_DATA, SWEEP, EXPIRE)
+PURGE: Final = MaintenanceKind(
+    "purge", "purge", TaskKind.HISTORY, purge_job, "A table that was dropped long enough ago is given up for good."
+)
+
+KINDS: Final = (FLUSH, COMPACT, COMPACT_VECTORS, CONVERT, COMPACT_DATA, PURGE, SWEEP, EXPIRE)
 """Those of one look are tried in this order, until one of them finds something to do; of `ROWS`, all of them."""

@@ -252,4 +252,25 @@ CODES_OF_DEFINITIONS: Final = (
         "The view's current version is not the one that the change was made for: another change came first.",
         "Load the view again, and decide again.",
     ),
+    ErrorCode(
+        "table-replaced",
+        "Invalid",
+        "The table was replaced since the change was made: the change names a schema of before, so it was meant for "
+        "what the table held then. Nothing of it was committed.",
+        "Open the table again, look at what it holds now, and write to that if you still want to.",
+        "Do not send the same files again under a newer schema id: their rows may not belong to what is there now.",
+    ),
+    ErrorCode(
+        "schema-id-missing",
+        "Invalid",
+        "A table of this name was replaced before, and the intent brings rows or equality deletes without saying which "
+        "schema they were made for: it may have been meant for what the table held before.",
+        "Send `schema_id` with the intent: the id of the table's current schema when its files were written.",
+    ),
+    ErrorCode(
+        "purge-stale",
+        "Invalid",
+        "A worker would purge a dropped table, and it came back, was dropped again, or is kept for longer.",
+        "Nothing needs to be done: workers look again. To purge it at once: `rootline table drop --purge --yes`.",
+    ),
 )

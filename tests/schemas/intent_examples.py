@@ -190,6 +190,17 @@ def intents() -> list[Intent]:
             ),
         ),
         Intent(
+            intent_id="i-replace",
+            table="db.events",
+            table_uuid=UUID(int=7),
+            kind=IntentKind.REPLACE,
+            add_data_files=(FILE,),
+            definition=(
+                '{"changes":[{"action":"set-current-schema","schema-id":0}],'
+                f'"replaces-definition":"{bytes(range(32)).hex()}"}}'
+            ),
+        ),
+        Intent(
             intent_id="i-adopt",
             table="db.events",
             kind=IntentKind.CREATE,

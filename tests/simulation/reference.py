@@ -52,7 +52,7 @@ class Reference:
         if intent.kind in (IntentKind.DROP, IntentKind.PURGE):
             self.is_dropped = True
             self.drops += 1
-        if intent.kind is IntentKind.CREATE or intent.kind is IntentKind.PURGE:
+        if intent.kind in (IntentKind.CREATE, IntentKind.PURGE, IntentKind.REPLACE):
             self.files = {}
         if intent.kind is IntentKind.CREATE:
             self.tags, self.definitions, self.is_dropped = {}, [], False

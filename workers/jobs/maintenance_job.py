@@ -34,9 +34,9 @@ from rootline.storage.metadata.store_object import store_object
 from rootline.tree.state.pending_object import PendingObject
 from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport
 
-_OF_NO_TABLES: Final = ("expiry", "sweep")
+_OF_NO_TABLES: Final = ("expiry", "sweep", "purge")
 """What is planned for a view too, and still for a table that was dropped."""
-OF_ANY_NAME: Final = ("expire", "sweep")
+OF_ANY_NAME: Final = ("expire", "sweep", "purge")
 """The kinds that plan these, by their names in `rootline.workers.kinds`."""
 LOOKS_AT_UNKNOWN_MAX: Final = 10
 """After so many looks without an answer a job plans again: safe, because what moved already is masked."""

@@ -62,6 +62,7 @@ PROFILE_KEY: Final = "rootline.profile"
 OUTCOME_PAGES_KEY: Final = "rootline.outcome-pages"
 LEDGER_PAGES_KEY: Final = "rootline.ledger-pages"
 RESTORED_AT_KEY: Final = "rootline.restored-at"
+REPLACED_AT_KEY: Final = "rootline.replaced-at"
 EARLIER_BYTES_KEY: Final = "rootline.earlier-bytes"
 REMOVALS_KEY: Final = "rootline.removals"
 LOG_TIME_KEY: Final = "rootline.log-time"
@@ -112,6 +113,8 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
         metadata[LEDGER_PAGES_KEY] = _json([_page_json(page) for page in header.ledger_pages])
     if header.restored_at:
         metadata[RESTORED_AT_KEY] = str(header.restored_at).encode()
+    if header.replaced_at:
+        metadata[REPLACED_AT_KEY] = str(header.replaced_at).encode()
     if header.earlier_bytes:
         metadata[EARLIER_BYTES_KEY] = str(header.earlier_bytes).encode()
     if header.removals is not None:
@@ -139,7 +142,12 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
 def profile_of(header: RootHeader) -> str:
     """The least profile that says all of a header: software that knows only less must refuse the root."""
     needs_it = (
-        header.expiry or header.horizon_ms or header.condemned or header.drops or header.name_is is not NameState.TABLE
+        header.expiry
+        or header.horizon_ms
+        or header.condemned
+        or header.drops
+        or header.name_is is not NameState.TABLE
+        or header.replaced_at
     )
     return PROFILE_OF_EXPIRY if needs_it else PROFILE
 
@@ -200,6 +208,7 @@ def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
         next_row_id=_decimal(metadata["rootline.next-row-id"]),
         totals=totals_of_list(_list(metadata, "rootline.totals")),
         restored_at=SequenceNumber(_decimal(metadata.get(RESTORED_AT_KEY, b"0"))),
+        replaced_at=SequenceNumber(_decimal(metadata.get(REPLACED_AT_KEY, b"0"))),
         earlier_bytes=_decimal(metadata.get(EARLIER_BYTES_KEY, b"0")),
         removals=_removals(*_list(metadata, REMOVALS_KEY)) if REMOVALS_KEY in metadata else None,
         log_time=_log_time(*_list(metadata, LOG_TIME_KEY)) if LOG_TIME_KEY in metadata else None,

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
 T = TypeVar("T")
+DEFAULT_TARGET_BYTES: Final = 256 * 1024 * 1024
+"""About how large a data file gets."""
 _CODE: Final = "setting-invalid"
 _LONGEST_WAIT_S: Final = 10 * 365 * 86_400.0
 

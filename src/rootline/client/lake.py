@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rootline.client import checks
+from rootline.client.checks import DEFAULT_TARGET_BYTES
 from rootline.client.lake_names import LakeNames
 from rootline.client.session.session import Session, SessionHolder
 from rootline.client.session.writer_stamp import WriterStamp
@@ -169,6 +170,59 @@ class Lake(LakeNames):
         checked = checks.table(name)
         self.holder.run(lambda session: check_there(session.store, checked))
         return TableHandle(self, checked)
+
+    def replace_table(
+        self,
+        name: str,
+        schema: Any = None,
+        data: Any = None,
+        *,
+        partition_by: Sequence[str] = (),
+        sort_by: SortBy = (),
+        properties: Mapping[str, str] | None = None,
+        create: bool = False,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        target_file_size_bytes: int = DEFAULT_TARGET_BYTES,
+    ) -> TableHandle:
+        """Empty the table `name`, and give it other columns and rows, in one commit; its uuid and history stay.
+
+        `table.replace` says what that means for other writers. Unlike there, what is not given is not there afterwards:
+        partitioning and sort order. Arguments are as in `create_table`, and:
+
+        Args:
+            name: of the table.
+            schema: its columns; None: those of `data`.
+            data: the new rows, as in `append`; None: it is empty.
+            partition_by: as in `create_table`.
+            sort_by: as in `create_table`.
+            properties: to set besides those that it has.
+            create: make the table if there is none. It is there, empty, before its rows are.
+            timeout_s: how many seconds to wait for the verdict.
+            target_file_size_bytes: about how large a data file gets.
+
+        Raises:
+            Invalid: `table-unknown`, `table-dropped` (without `create`), `name-is-view`, `definition-invalid`,
+                `evolution-illegal`, `rows-invalid`, `setting-invalid`.
+            OutcomeUnknown: `verdict-timeout`.
+
+        """
+        from rootline.client.change.replace_table import Replacement, create_or_replace, replace_table
+        from rootline.client.table_handle import TableHandle
+        from rootline.client.write.given_rows import GivenRows
+
+        rows = None if data is None else GivenRows.of(data)
+        if schema is None and rows is None:
+            raise Invalid("definition-invalid", f"{name}: give the columns as schema, or rows that have them as data")
+        columns = rows.own_columns if schema is None and rows is not None else schema
+        becomes = Replacement.of(columns, partition_by, sort_by, properties)
+        checked, options = checks.table(name), checks.write_options(timeout_s, target_file_size_bytes, None)
+        change = create_or_replace if checks.truth(create, "create") else replace_table
+        self.holder.run(lambda session: change(session, self.stamp, checked, becomes, rows, *options))
+        return TableHandle(self, checked)
+
+    def create_or_replace_table(self, name: str, schema: Any = None, data: Any = None, **options: Any) -> TableHandle:
+        """`replace_table` with `create`: make the table, or replace the one that there is."""
+        return self.replace_table(name, schema, data, **{**options, "create": True})
 
     def drop_table(self, name: str, *, purge: bool = False, timeout_s: float = DEFAULT_TIMEOUT_S) -> Commit:
         """Drop a table, and wait until its name is free.

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from rootline.client import checks
+from rootline.client.change.replan_policy import STALE_CODES
+from rootline.client.checks import DEFAULT_TARGET_BYTES
 from rootline.client.read.time_travel import Moment, PointInTime, read_head
 from rootline.client.session.commit import Commit
 from rootline.client.session.open_lake import OpenLake
@@ -33,9 +35,6 @@ if TYPE_CHECKING:
     from rootline.client.read.tree_view import TreeView
     from rootline.client.write.new_files import FileList
 
-DEFAULT_TARGET_BYTES: Final = 256 * 1024 * 1024
-_REFRESH_CODES: Final = {"table-uuid-mismatch", "table-dropped", "table-uuid-missing", "schema-unknown", "spec-unknown"}
-
 
 class TableHandle(TableHistory):
     """A table: made by `lake.table` and `lake.create_table`.
@@ -44,10 +43,6 @@ class TableHandle(TableHistory):
     waits for it so many seconds at the most. Beside the errors that each names, methods raise `Unavailable` (store or
     log cannot be reached) and `Corrupt` (an object is missing, or not what was written).
     """
-
-    def __init__(self, lake: OpenLake, name: TableName) -> None:
-        super().__init__(lake, name)
-        self._known: TableDefinition | None = None
 
     def append(
         self,
@@ -385,7 +380,7 @@ class TableHandle(TableHistory):
         try:
             return self._lake.holder.run(operation)
         except Invalid as error:
-            if error.code in _REFRESH_CODES:
+            if error.code in STALE_CODES:
                 self._known = None  # the table was changed or made again meanwhile; the next call reads its definition
             raise
 

@@ -1,16 +1,17 @@
 """A table and its past, as a program sees them.
 
-Owns: the public methods of a table that look back, name what was, and return to it. Does not own: how each is carried
-out (its neighbours in this folder), reading and changing rows (`table_handle`).
+Owns: the public methods of a table that look back, name what was, return to it, and leave it behind. Does not own: how
+each is carried out (its neighbours in this folder), reading and changing rows (`table_handle`).
 Invariants: holds no connection, only names one; every change waits for its verdict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rootline.client import checks
+from rootline.client.checks import DEFAULT_TARGET_BYTES
 from rootline.client.read.time_travel import Moment, PointInTime, read_head
 from rootline.client.session.commit import Commit
 from rootline.client.session.open_lake import OpenLake
@@ -19,9 +20,11 @@ from rootline.client.write.producer import DEFAULT_TIMEOUT_S
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.root_header import RootHeader
+from rootline.schemas.table_definition import TableDefinition
 
 if TYPE_CHECKING:
     from rootline.client.read.changes import TableChanges
+    from rootline.client.write.sort_terms import SortBy
     from rootline.storage.check.findings import CheckSummary, DataFiles, Finding, Progress
 
 
@@ -31,6 +34,8 @@ class TableHistory:
     def __init__(self, lake: OpenLake, name: TableName) -> None:
         self._lake = lake
         self.name = name
+        self._known: TableDefinition | None = None
+        """The definition as it was read last."""
 
     def history(self, *, limit: int = 20, everything: bool = False) -> list[RootHeader]:
         """The headers of the newest `limit` addressable versions, newest first: snapshot, totals, tags, ledger.
@@ -105,6 +110,51 @@ class TableHistory:
     def tags(self) -> dict[str, int]:
         """Tag → the version that it means."""
         return dict(self.head().tags)
+
+    def replace(
+        self,
+        data: Any = None,
+        *,
+        schema: Any = None,
+        partition_by: Sequence[str] | None = None,
+        sort_by: SortBy | None = None,
+        properties: Mapping[str, str] | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        target_file_size_bytes: int = DEFAULT_TARGET_BYTES,
+        summary: Mapping[str, str] | None = None,
+    ) -> Commit:
+        """Empty the table, and give it other rows and columns, in one commit; its name, uuid and history stay.
+
+        Whatever is in the table when this is committed leaves, also what another writer has just added. Who wrote for
+        the table before, and is late, is rejected (`table-replaced`). `restore` brings back what was.
+
+        Args:
+            data: the new rows, as in `append`; None: it is empty.
+            schema: its new columns, as `create_table` takes them; None: they stay. A column of the same name keeps its
+                id if its type stays or gets wider.
+            partition_by: as in `create_table`; None: as it is.
+            sort_by: as in `create_table`; None: as it is.
+            properties: to set besides those that it has.
+            timeout_s: how many seconds to wait for the verdict.
+            target_file_size_bytes: about how large a data file gets.
+            summary: text to text, kept in the snapshot.
+
+        Raises:
+            Invalid: `rows-invalid`, `definition-invalid`, `evolution-illegal`, `setting-invalid`, or the intent was
+                rejected.
+            OutcomeUnknown: `verdict-timeout`; `history` tells whether it was committed.
+
+        """
+        from rootline.client.change.replace_table import Replacement, replace_table
+        from rootline.client.write.given_rows import GivenRows
+
+        becomes = Replacement.of(schema, partition_by, sort_by, properties)
+        options = checks.write_options(timeout_s, target_file_size_bytes, summary)
+        rows = None if data is None else GivenRows.of(data)
+        self._known = None
+        return self._lake.holder.run(
+            lambda session: replace_table(session, self._lake.stamp, self.name, becomes, rows, *options)
+        )
 
     def restore(
         self,

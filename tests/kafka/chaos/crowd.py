@@ -1,5 +1,8 @@
 """Many writers: stable ids and sequences, every kind of intent, the same receipt again whenever no verdict comes.
 
+Some tables have a founder, who replaces them, drops them and makes them again all the time; most of their writers say
+which table and schema they mean, as they know them, and some do not.
+
 Owns: what is published, and what writers were told. Does not own: what becomes of it, faults.
 Invariants: what is published again is the identical intent; a file's location is used by one intent, unless it is meant
 to be rejected; a data file is stored before the intent that names it.
@@ -9,8 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+import uuid
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from aiokafka.errors import KafkaError
 
@@ -24,11 +30,17 @@ from rootline.schemas.identifiers import Location, TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind, RemovedFile
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.object_keys import key_of
+from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.storage.metadata.root_reader import read_definition
+from rootline.storage.metadata.table_head import table_root
+from rootline.tree.evolution.changes import DefinitionChanges, SetCurrentSchema
 from tests.kafka.hostile_batches import CODECS, MEBIBYTE, batch_of, compressed, put, record_of_zeros
 
 BODY = b"a coordinator never reads a data file"
 UNKNOWN_TABLE = "chaos.nowhere"
+FOUNDERS = 3
+"""So many of the tables are dropped and replaced."""
 _FOREIGN_KEYS = (b"chaos.t0", b"chaos.t1", b"no table at all", b"")
 _PASSING_EVERY = 5
 """Every fifth writer has a process's own id, which ledgers forget when it has long been idle."""
@@ -41,6 +53,13 @@ _FOREIGN_VALUES = (b"", b"\xc3\x01garbage", b'{"kind": "append"', b'{"intent_id"
 async def elapsed(seconds: float) -> None:
     """Chaos takes real time."""
     await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=seconds)
+
+
+class Incarnation(NamedTuple):
+    """What writers know of a table: which one it is, and the schema that they write under."""
+
+    table_uuid: uuid.UUID
+    schema_id: int
 
 
 @dataclass
@@ -68,6 +87,10 @@ class Crowd:
     writers: int
     kafka: KafkaSettings
     ledger: Ledger = field(default_factory=Ledger)
+    known: dict[str, Incarnation] = field(default_factory=dict)
+    """Of the tables that have a founder."""
+    founded: Counter[IntentKind] = field(default_factory=Counter)
+    """What founders did."""
     _enough: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -76,6 +99,9 @@ class Crowd:
         for number in range(self.writers):
             writer = _Writer(self, number, random.Random(f"{self.seed}/writer/{number}"))
             self._tasks.append(asyncio.create_task(writer.run(), name=f"writer {number}"))
+        for number, table in enumerate(self.tables[-FOUNDERS:]):
+            founder = _Founder(self, number, random.Random(f"{self.seed}/founder/{number}"), founds=table)
+            self._tasks.append(asyncio.create_task(founder.run(), name=f"founder {number}"))
         stranger = _Stranger(self, random.Random(f"{self.seed}/stranger"))
         self._tasks.append(asyncio.create_task(stranger.run(), name="stranger"))
 
@@ -222,7 +248,10 @@ class _Writer:
         return tuple(files)
 
     def _intent(self, kind: IntentKind, **cargo: object) -> Intent:
-        return Intent.model_validate({"intent_id": self._fresh("intent"), "table": self.table, "kind": kind, **cargo})
+        known = self.crowd.known.get(self.table)
+        named = {} if known is None or self.rng.random() < 0.1 else known._asdict()
+        own = {"intent_id": self._fresh("intent"), "table": self.table, "kind": kind}
+        return Intent.model_validate({**own, **named, **cargo})
 
     def _removed(self, of: list[str]) -> RemovedFile:
         return RemovedFile(location=self.rng.choice(of))
@@ -233,6 +262,54 @@ class _Writer:
     def _fresh(self, what: str) -> str:
         self.minted += 1
         return f"{what}-{self.name}-{self.minted}"
+
+
+@dataclass
+class _Founder(_Writer):
+    """Replaces a table, or drops it and makes another one of its name; never ends while there is none."""
+
+    founds: str = ""
+
+    def __post_init__(self) -> None:
+        self.name, self.table, self.is_passing = f"founder-{self.number}", self.founds, False
+        self.lake = self.crowd.lakes[self.number % len(self.crowd.lakes)]
+
+    async def run(self) -> None:
+        first, _ = await self._there()
+        async with self.lake.async_producer(self.name) as producer:
+            while not await self.crowd.pause(self.rng.expovariate(1 / 3.0)):
+                if self.rng.random() < 0.6:
+                    await self._found(producer, await self._replace())
+                    continue
+                which = {"table_uuid": self.crowd.known[self.table].table_uuid, "schema_id": None}
+                await self._found(producer, self._intent(IntentKind.DROP, **which))
+                await elapsed(self.rng.expovariate(1 / 0.5))
+                another = replace(first, table_uuid=uuid.UUID(int=self.rng.getrandbits(128), version=4))
+                text, unnamed = another.to_json().decode(), dict.fromkeys(Incarnation._fields)
+                await self._found(producer, self._intent(IntentKind.CREATE, definition=text, **unnamed))
+                await self._there()
+
+    async def _found(self, producer: AsyncProducer, intent: Intent) -> None:
+        verdict = await self._until_decided(producer, intent)
+        assert verdict.kind is not VerdictKind.REJECTED, f"{self.name}: {verdict}"
+        self.sequence += 1
+        self.crowd.founded[intent.kind] += 1
+        if intent.kind is IntentKind.REPLACE:
+            await self._there()
+
+    async def _replace(self) -> Intent:
+        definition, digest = await self._there()
+        keeps = DefinitionChanges(digest, (SetCurrentSchema(definition.current_schema_id),))
+        which = {"table_uuid": definition.table_uuid, "schema_id": None}
+        files = await self._files(self.rng.randint(0, 2))
+        return self._intent(IntentKind.REPLACE, definition=keeps.to_json(), add_data_files=files, **which)
+
+    async def _there(self) -> tuple[TableDefinition, bytes]:
+        """The table as it is; no one else changes its definition."""
+        root = await table_root(self.crowd.store, TableName(self.table))
+        definition = await read_definition(self.crowd.store, root.header)
+        self.crowd.known[self.table] = Incarnation(definition.table_uuid, definition.current_schema_id)
+        return definition, root.header.definition.digest
 
 
 @dataclass

@@ -31,3 +31,5 @@ async def test_nothing_is_lost_doubled_or_contradicted_whatever_happens_to_three
     assert summary.facts["asked PUTs"] > 0, "no reply was lost: the run was too calm"
     assert summary.faults["offsets and records expire"] > 0, "no offset expired: the run was too short"
     assert summary.facts["expiries"] > 0, "no version expired beside the faults"
+    assert summary.facts["drops"] > 0, "no table was dropped beside the faults"
+    assert summary.facts["replaces"] > 0, "no table was replaced beside the faults"

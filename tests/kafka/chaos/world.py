@@ -21,6 +21,7 @@ from rootline.adapters.kafka.topics import topic_identity
 from rootline.client.lake import Lake
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.intent_kinds import IntentKind
 from rootline.storage.metadata.root_reader import read_root
 from tests.kafka.chaos.crowd import Crowd, elapsed
 from tests.kafka.chaos.faults import Faults
@@ -240,6 +241,8 @@ class _World:
             "publish unknown": ledger.unknown,
             "live files": sum(live),
             "expiries": self._logged("expiry committed"),
+            "drops": self._crowd.founded[IntentKind.DROP],
+            "replaces": self._crowd.founded[IntentKind.REPLACE],
             "samples": self._watch.samples,
         }
         return Summary(dict(self._faults.counts), facts)

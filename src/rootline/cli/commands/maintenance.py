@@ -104,7 +104,7 @@ def run(
 def _told(name: str, what: str, outcome: str, record: dict[str, Any], message: str | None) -> str:
     if what == "expire":
         return _told_of_expiry(name, outcome, record, message)
-    if what == "sweep" and outcome in ("planned", "committed", "removed"):
+    if what in ("sweep", "purge") and outcome in ("planned", "committed", "removed"):
         return f"{name}: {what} {outcome}" + (f", version {record['version']}" if record["version"] else "")
     moved = f"{record['entries']} entries into {record['leaves']} leaves"
     match outcome:

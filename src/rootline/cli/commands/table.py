@@ -1,4 +1,4 @@
-"""`rootline table`: create, list, describe, accept; the others are in `table_alter` and `table_drop`.
+"""`rootline table`: create, list, describe, accept; the others are in `table_alter`, `table_drop` and `table_replace`.
 
 Owns: arguments and how definitions are shown. Does not own: definitions (`rootline.client`).
 Invariants: a change waits for its verdict; `accept` changes nothing without `--yes`, and ends with 1 while there is
@@ -14,6 +14,7 @@ import typer
 
 from rootline.cli.commands.table_alter import alter
 from rootline.cli.commands.table_drop import drop, restore
+from rootline.cli.commands.table_replace import replace
 from rootline.cli.definition_text import column_lines, layout_lines, members_text
 from rootline.cli.open_lake import lake_to_change, lake_to_read
 from rootline.cli.options import Json, Log, TableArgument, Timeout, Warehouse
@@ -22,6 +23,7 @@ app = typer.Typer(help="Create, change, list and describe tables.", no_args_is_h
 app.command("alter")(alter)
 app.command("drop")(drop)
 app.command("restore")(restore)
+app.command("replace")(replace)
 
 
 @app.command("create")

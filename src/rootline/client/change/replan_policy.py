@@ -1,6 +1,7 @@
 """Whether a rejected change is planned again.
 
-Owns: which rejections are worth another plan, how often, and how long to wait. Does not own: the change.
+Owns: which rejections are worth another plan, how often, how long to wait, and which say that what is known of the
+table is old. Does not own: the change.
 Invariants: a decision, no action; waits are jittered, so that writers that collided once do not keep colliding.
 """
 
@@ -14,6 +15,10 @@ REPLANS_MAX: Final = 8
 _REPLAN_CODES: Final = {"stale-source", "isolation-conflict", "file-not-live", "row-conflict", "definition-changed"}
 _MANY_REPLANS: Final = {"definition-changed": 100}
 """Of those that are cheap to plan: of many who change a definition at once, one comes through at a time."""
+STALE_CODES: Final = frozenset(
+    ("table-uuid-mismatch", "table-dropped", "table-uuid-missing", "table-replaced", "schema-unknown", "spec-unknown")
+)
+"""Rejections after which a table's definition is read again before the next change."""
 _FIRST_DELAY_S: Final = 0.02
 _LONGEST_DELAY_S: Final = 1.0
 

@@ -64,6 +64,11 @@ class GivenRows:
             return frozenset()
         return frozenset(name for name, column in self._given.items() if not _has_a_type(column))
 
+    @property
+    def own_columns(self) -> pa.Schema:
+        """The columns that the rows have by themselves. Raises `Invalid` (`rows-invalid`)."""
+        return self.for_schema(Schema()).schema
+
     def for_schema(self, schema: Schema) -> pa.Table:
         """The rows as Arrow, for a table of `schema`. Raises `Invalid` (`rows-invalid`)."""
         if isinstance(self._given, pa.Table):

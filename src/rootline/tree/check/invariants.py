@@ -21,7 +21,7 @@ from rootline.schemas.identifiers import snapshot_id_of
 from rootline.schemas.root_header import RootHeader
 from rootline.tree.check.page_rules import page_violations
 from rootline.tree.check.rewrite_rules import NO_REWRITES, faults_of_rewrites, rewrites_of
-from rootline.tree.draft.summary import RESTORED_VERSIONS
+from rootline.tree.draft.summary import REPLACED_TABLE, RESTORED_VERSIONS
 from rootline.tree.intents.drop import begins_anew, empties
 from rootline.tree.intents.kinds import carried_violations
 from rootline.tree.ledger.header_limits import HEADER_LIMITS, HeaderLimits
@@ -216,11 +216,12 @@ def _removed(entry: ContentEntry, new: TableState) -> Iterator[str]:
 
 
 def _remembered(header: RootHeader, first: int) -> Iterator[str]:
-    """A serializable intent must find this snapshot's removals, or the restore that made them."""
+    """A serializable intent must find this snapshot's removals, or the restore or replace that made them."""
     newest = 0
     if header.removals is not None:
         newest = max([header.removals.forgotten, *(item.sequence_number for item in header.removals.newest)])
-    if newest <= first and RESTORED_VERSIONS not in header.snapshot.summary:
+    has_number_of_its_own = not {RESTORED_VERSIONS, REPLACED_TABLE}.isdisjoint(header.snapshot.summary)
+    if newest <= first and not has_number_of_its_own:
         yield f"files leave after sequence number {first}, the newest removal remembered is {newest}"
 
 

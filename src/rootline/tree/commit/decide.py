@@ -41,6 +41,7 @@ from rootline.tree.intents.create import after_drop, create_again
 from rootline.tree.intents.fast_append import fast_append_row
 from rootline.tree.intents.kinds import KINDS
 from rootline.tree.intents.redefinition import redefinition
+from rootline.tree.intents.replace import check_meant_for_this
 from rootline.tree.intents.view import create_view
 from rootline.tree.ledger.contents import ContentDraft
 from rootline.tree.ledger.ledger import (
@@ -197,6 +198,7 @@ class Decisions:
                 return after_drop(draft, create_view(intent, self._fetched, record.appended_ms))
             return create_again(draft, intent, self._fetched)
         check_kind_of_name(draft, intent)
+        check_meant_for_this(draft, intent)
         draft.appended_ms = record.appended_ms
         redefined = redefinition(draft, intent)
         seen = draft if redefined is None else redefined.seen(draft)

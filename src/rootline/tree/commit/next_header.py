@@ -144,6 +144,7 @@ def next_header(
         expiry=draft.carried.expiry,
         name_is=draft.carried.name_is,
         view=draft.carried.view,
+        replaced_at=SequenceNumber(draft.carried.replaced_at),
         drops=tuple(
             [item if item.dropped_ms else item._replace(dropped_ms=timestamp_ms) for item in draft.carried.drops]
         ),

@@ -24,6 +24,8 @@ class CarriedFields:
     name_is: NameState = NameState.TABLE
     drops: tuple[Drop, ...] = ()
     view: bytes | None = None
+    replaced_at: SequenceNumber = SequenceNumber(0)
+    """The sequence number of the last replace."""
 
     @staticmethod
     def of(header: RootHeader) -> CarriedFields:
@@ -39,4 +41,5 @@ class CarriedFields:
             header.name_is,
             header.drops,
             header.view,
+            header.replaced_at,
         )

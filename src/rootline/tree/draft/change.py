@@ -108,6 +108,8 @@ class Change:
     """The table's from now on; `carried` and `objects` go with it. `None`: as it was."""
     restored: Version | None = None
     """The version that the table's content is now that of."""
+    new_schema_id: int | None = None
+    """The table was replaced: all that was live leaves, and this is the first schema that counts."""
     condemned: tuple[CondemnedPage, ...] | None = None
     """The pages that `carried.condemned` names; `None`: as they were."""
     kept: tuple[KeptPage, ...] | None = None

@@ -33,8 +33,8 @@ class HowLeft(Enum):
 
 
 def undone_at(carried: CarriedFields) -> SequenceNumber:
-    """The sequence number of the last intent that undid what was rewritten before it: of a restore."""
-    return carried.restored_at
+    """The sequence number of the last intent that undid what was rewritten before it: of a restore or a replace."""
+    return max(carried.restored_at, carried.replaced_at)
 
 
 class LeftDraft:

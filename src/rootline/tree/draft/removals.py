@@ -1,7 +1,8 @@
 """What a table remembers of removals, so that a serializable intent sees them.
 
 Owns: what counts as a removal, how much is remembered, what a filter makes of it. Does not own: the other rules of
-isolation (`rootline.tree.rules.isolation_rules`), restores, which have a number of their own, bytes (`header_codec`).
+isolation (`rootline.tree.rules.isolation_rules`), restores and replaces, which have numbers of their own, bytes
+(`header_codec`).
 Invariants: one-sided. Every removal after `forgotten` is remembered with the partition it was in; where something is
 not known, it may match. Maintenance removes nothing.
 
@@ -50,7 +51,7 @@ def removals_after(
     before: Removals, change: Change, number: SequenceNumber, definition: TableDefinition, codec: StatisticsCodec
 ) -> Removals:
     """`before` and what an accepted change removed with sequence number `number`."""
-    if change.restored is not None:
+    if change.restored is not None or change.new_schema_id is not None:
         return before
     found: dict[_Partition, tuple[SequenceNumber, ContentEntry]] = {}
     for entry, at in _removed(change, number):

@@ -109,9 +109,10 @@ def _faults(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
     now = placed_fields(before.schema)
     ever = known_fields(before)
     known = {schema.schema_id for schema in before.schemas}
+    is_emptied = after.oldest_schema_id > before.oldest_schema_id
     for schema in after.schemas:
         if schema.schema_id not in known or schema.schema_id == after.current_schema_id != before.current_schema_id:
-            yield from _of_schema(schema, now, ever, before.last_column_id)
+            yield from _of_schema(schema, now, ever, before.last_column_id, has_rows=not is_emptied)
     if _layout(after) != _layout(before):
         yield from _of_uses(before, after)
     yield from _of_statistics(before, after)
@@ -120,6 +121,8 @@ def _faults(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
 def _of_identity(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
     if after.table_uuid != before.table_uuid:
         yield f"the table's uuid {before.table_uuid} cannot become {after.table_uuid}"
+    if after.oldest_schema_id < before.oldest_schema_id:
+        yield f"oldest-schema-id falls from {before.oldest_schema_id} to {after.oldest_schema_id}"
     if after.last_column_id < before.last_column_id:
         yield f"last-column-id falls from {before.last_column_id} to {after.last_column_id}"
     for what, old, new in (
@@ -133,13 +136,13 @@ def _of_identity(before: TableDefinition, after: TableDefinition) -> Iterator[st
 
 
 def _of_schema(
-    schema: Schema, now: Mapping[int, Placed], ever: Mapping[int, Placed], last_column_id: int
+    schema: Schema, now: Mapping[int, Placed], ever: Mapping[int, Placed], last_column_id: int, *, has_rows: bool
 ) -> Iterator[str]:
     then = placed_fields(schema)
     for field_id, placed in then.items():
         name, known = f"column {placed.name!r} (id {field_id})", ever.get(field_id)
         if known is None:
-            yield from _of_new(name, placed, then, ever, last_column_id)
+            yield from _of_new(name, placed, then, ever, last_column_id, has_rows=has_rows)
         else:
             comes_alone = placed.parent == _TOP or placed.parent in now
             yield from _of_known(name, placed, known, is_back=field_id not in now and comes_alone)
@@ -149,7 +152,13 @@ def _of_schema(
 
 
 def _of_new(
-    name: str, placed: Placed, then: Mapping[int, Placed], ever: Mapping[int, Placed], last_column_id: int
+    name: str,
+    placed: Placed,
+    then: Mapping[int, Placed],
+    ever: Mapping[int, Placed],
+    last_column_id: int,
+    *,
+    has_rows: bool,
 ) -> Iterator[str]:
     field = placed.field
     if field.field_id <= last_column_id:
@@ -159,7 +168,8 @@ def _of_new(
     if placed.parent in ever and not placed.in_struct:
         yield f"{name} cannot take the place of another: a list keeps its element, a map its key and value"
     is_added_alone = placed.parent == _TOP or placed.parent in ever
-    if is_added_alone and placed.in_struct and field.required and None in (field.initial_default, field.write_default):
+    lacks_default = None in (field.initial_default, field.write_default)
+    if has_rows and is_added_alone and placed.in_struct and field.required and lacks_default:
         yield f"{name} is required, and rows that are there lack it: it needs an initial-default and a write-default"
 
 

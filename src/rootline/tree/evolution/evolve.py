@@ -1,7 +1,8 @@
 """What changes make of a definition.
 
-Owns: ids of schemas that come, and what a definition remembers of its past. Does not own: specs and sort orders that
-come (`added_layouts`), which steps are legal (`evolution_rules`), where the definition is stored.
+Owns: ids of schemas that come, what a definition remembers of its past, and what a replace makes of it. Does not own:
+specs and sort orders that come (`added_layouts`), which steps are legal (`evolution_rules`), where the definition is
+stored.
 Invariants: pure; schemas, specs, orders and expressions are added and never changed or removed; last ids never fall; a
 definition that comes out has passed every rule, of a definition by itself and of the step.
 
@@ -44,12 +45,38 @@ def evolved(before: TableDefinition, changes: DefinitionChanges) -> TableDefinit
         Invalid: `definition-invalid`, `column-untracked` or `evolution-illegal`, naming what is wrong.
 
     """
+    after = _changed(before, changes)
+    return before if after == before else _checked(before, after)
+
+
+def replaced_definition(before: TableDefinition, changes: DefinitionChanges) -> TableDefinition:
+    """The definition of a table that is replaced: after all of `changes`, always with a schema that is new.
+
+    No schema of before is found again. If `changes` add none, the one that is current then gets another id.
+
+    Raises:
+        Invalid: as `evolved`.
+
+    """
+    first = _next_schema_id(before)
+    after = _changed(replace(before, oldest_schema_id=first), changes)
+    if after.current_schema_id < first:
+        after, current = _with_schema(after, after.schema)
+        after = replace(after, current_schema_id=current)
+    return _checked(before, after)
+
+
+def _changed(definition: TableDefinition, changes: DefinitionChanges) -> TableDefinition:
+    """After each of `changes`, whether it may be or not."""
     columns = [change.schema.highest_field_id for change in changes.changes if isinstance(change, AddSchema)]
-    after, added = before, _Added(max(columns, default=0))
+    added = _Added(max(columns, default=0))
     for change in changes.changes:
-        after, added = _after(after, change, added)
-    if after == before:
-        return before
+        definition, added = _after(definition, change, added)
+    return definition
+
+
+def _checked(before: TableDefinition, after: TableDefinition) -> TableDefinition:
+    """`after`, which knows how statistics were laid out in `before`. Raises as `evolved`."""
     layout = PastLayout(len(before.schemas), before.current_schema_id, len(before.expressions))
     if after.tracked_fields != before.tracked_fields and layout not in before.past_layouts:
         after = replace(after, past_layouts=(*before.past_layouts, layout))
@@ -126,17 +153,22 @@ def _with_schema(definition: TableDefinition, schema: Schema) -> tuple[TableDefi
     known = _found_again(definition, schema)
     if known is not None:
         return definition, known
-    schema_id = max(found.schema_id for found in definition.schemas) + 1
+    schema_id = _next_schema_id(definition)
     numbered = Schema(*schema.fields, schema_id=schema_id, identifier_field_ids=schema.identifier_field_ids)
     highest = max(definition.last_column_id, numbered.highest_field_id)
     return replace(definition, schemas=(*definition.schemas, numbered), last_column_id=highest), schema_id
 
 
+def _next_schema_id(definition: TableDefinition) -> int:
+    return max(found.schema_id for found in definition.schemas) + 1
+
+
 def _found_again(definition: TableDefinition, schema: Schema) -> int | None:
-    """The id of an equal schema that the table has."""
+    """The id of an equal schema that the table has, and that counts."""
     wanted = schema.fields, frozenset(schema.identifier_field_ids)
     for known in definition.schemas:
-        if (known.fields, frozenset(known.identifier_field_ids)) == wanted:
+        counts = known.schema_id >= definition.oldest_schema_id
+        if counts and (known.fields, frozenset(known.identifier_field_ids)) == wanted:
             return known.schema_id
     return None
 

@@ -7,7 +7,7 @@ defaults are those of then, and so are types and what is required, unless files 
 Theory. Every row that is live afterwards was live then, so the schema of then would do for those. But writers who have
 not heard of the restore still bring rows of the schema before it, and these are taken. So a type that has become wider
 since stays wide, and what may be null since stays so. In most cases none of this happened, and the very schema of then
-is current again.
+is current again. A schema of before a replace is added once more, with an id that counts (`oldest_schema_id`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def _with_defaults(now: TableDefinition, then: TableDefinition) -> TableDefiniti
 def _restored_schema(now: TableDefinition, then: TableDefinition) -> Schema:
     """One of the table's own schemas where that will do."""
     made = _Fields(known_fields(now), placed_fields(now.schema)).struct(then.schema.as_struct(), 0)
-    for known in (now.schema, *now.schemas):
+    counting = [known for known in now.schemas if known.schema_id >= now.oldest_schema_id]
+    for known in (now.schema, *counting):
         if known.fields == made.fields and set(known.identifier_field_ids) == set(then.schema.identifier_field_ids):
             return known
     required = _always_there(made)

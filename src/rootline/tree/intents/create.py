@@ -135,6 +135,10 @@ def definition_of(intent: Intent) -> TableDefinition:
             "table-uuid-mismatch",
             f"the intent names table uuid {intent.table_uuid}, its definition {definition.table_uuid}",
         )
+    if definition.oldest_schema_id:
+        raise Invalid(
+            "definition-invalid", "definition: oldest-schema-id is for a table that was replaced; leave it out"
+        )
     check_definition(definition)
     return definition
 

@@ -19,6 +19,7 @@ from rootline.schemas.bytes.root.header_name import DROPS_MAX
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.root_header import Drop, Expiry, NameState, RootHeader, Totals
+from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.batch import FetchedObjects
 from rootline.tree.draft.carried import CarriedFields
 from rootline.tree.draft.change import Beginning, Change, Effect
@@ -27,6 +28,9 @@ from rootline.tree.state.name_state import dropped_words
 
 NAME_IS: Final = "rootline.name"
 """In a snapshot's summary: `dropped`, `purged`, `restored` or `created`, where its intents changed what the name is."""
+KEPT_PROPERTY: Final = "rootline.drop.retention-seconds"
+"""How long a dropped table can be brought back, before workers purge it."""
+KEPT_S_DEFAULT: Final = 7 * 24 * 3600
 _WORDS: Final = {
     (NameState.TABLE, NameState.TOMBSTONE): "dropped",
     (NameState.TOMBSTONE, NameState.TABLE): "restored",
@@ -40,12 +44,20 @@ def drop(draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Change:
     return Change(Effect.NOTHING, carried=dropped(draft, is_purged=False))
 
 
-def purge(draft: Draft, _intent: Intent, _fetched: FetchedObjects) -> Beginning:
-    """The table and its files go for good, dropped before or not. Raises `Invalid` (`table-dropped`): purged before.
+def purge(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Beginning:
+    """The table and its files go for good, dropped before or not.
 
     Every version before it is given up, tagged ones included: no one can read them any more.
+
+    `made_from_version`, which workers name: only what was dropped in that version, and only when its time is over.
+
+    Raises:
+        Invalid: `table-dropped`, it was purged before; `purge-stale`, what a worker saw is not so.
+
     """
     carried = draft.carried
+    if intent.made_from_version is not None:
+        _check_is_over(draft, intent.made_from_version)
     if not draft.is_tombstone:
         carried = dropped(draft, is_purged=True)
     elif carried.drops[-1].is_purged:
@@ -61,6 +73,29 @@ def without_past(draft: Draft, carried: CarriedFields) -> CarriedFields:
     assert draft.parent is not None, "a root that other intents made"
     given_up = Expiry(draft.parent.header.earlier_bytes + draft.parent.root.size_in_bytes)
     return replace(carried, oldest_version=draft.version, tags={}, expiry=given_up)
+
+
+def kept_until_ms(drop: Drop, definition: TableDefinition) -> int:
+    """Until when a dropped table can be brought back, if no one purges it (milliseconds, epoch).
+
+    A property that is no number counts as not set.
+    """
+    text = definition.properties.get(KEPT_PROPERTY, "")
+    is_number = text.isascii() and text.isdigit() and len(text) <= 10
+    return drop.dropped_ms + (int(text) if is_number else KEPT_S_DEFAULT) * 1000
+
+
+def _check_is_over(draft: Draft, made_from: int) -> None:
+    last = draft.carried.drops[-1] if draft.is_tombstone else None
+    if last is None or last.version != made_from or not last.dropped_ms:
+        raise Invalid("purge-stale", f"{draft.table} is not what was dropped in version {made_from}: look at it again")
+    until_ms = kept_until_ms(last, draft.definition)
+    if draft.appended_ms < until_ms:
+        raise Invalid(
+            "purge-stale",
+            f"{draft.table} was dropped in version {made_from} and is kept until {until_ms}; the intent was published "
+            f"at {draft.appended_ms}",
+        )
 
 
 def brought_back(draft: Draft, intent: Intent) -> Change:
@@ -127,8 +162,8 @@ def beginning_violations(before: RootHeader, after: RootHeader) -> Iterator[str]
     yield from drop_violations(before, after)
     if after.snapshot.parent_id is not None:
         yield f"it is the first of its table, its parent snapshot is {after.snapshot.parent_id}"
-    if after.oldest_version != after.version or after.tags or after.restored_at:
-        yield "it can reach versions, tags or restores of the table that had the name before"
+    if after.oldest_version != after.version or after.tags or after.restored_at or after.replaced_at:
+        yield "it can reach versions, tags, restores or replaces of the table that had the name before"
     if after.expiry is None or after.expiry.given_up_bytes != after.earlier_bytes or after.expiry.kept is not None:
         yield f"it gives up {after.expiry}, of {after.earlier_bytes} bytes of roots before it"
     if after.drops != before.drops or after.table_uuid in {item.table_uuid for item in before.drops}:

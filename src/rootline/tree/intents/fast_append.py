@@ -39,7 +39,10 @@ def fast_append_row(draft: Draft, intent: Intent) -> Row | None:
     encoded, statistics = file.content_stats, codec.statistics
     if (
         (intent.table_uuid is not None and intent.table_uuid.int != definition.table_uuid.int)
-        or (intent.schema_id is not None and intent.schema_id != definition.current_schema_id)
+        or (
+            intent.schema_id != definition.current_schema_id
+            and (intent.schema_id is not None or definition.oldest_schema_id)
+        )
         or (file.sort_order_id and file.sort_order_id not in definition.sort_order_ids)
         or file.file_format is FileFormat.PUFFIN
         or encoded is None

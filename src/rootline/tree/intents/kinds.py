@@ -32,6 +32,7 @@ from rootline.tree.intents.expire import expire, expiry_violations, says_of_expi
 from rootline.tree.intents.flush import flush
 from rootline.tree.intents.overwrite import overwrite
 from rootline.tree.intents.remove import remove
+from rootline.tree.intents.replace import replace, replace_violations, says_of_replaces
 from rootline.tree.intents.restore import restore, restore_violations, says_of_restores
 from rootline.tree.intents.rewrite import rewrite, says_of_rewrites
 from rootline.tree.intents.row_delta import row_delta
@@ -74,6 +75,7 @@ KINDS: Final[Mapping[IntentKind, Kind]] = {  # words of the summary come in this
     IntentKind.REWRITE: Kind(rewrite, says=says_of_rewrites),
     IntentKind.CONVERT_EQUALITY_DELETES: Kind(convert_equality_deletes, says=says_of_conversions),
     IntentKind.ALTER: Kind(alter, says=says_of_alters, rule=alter_violations),
+    IntentKind.REPLACE: Kind(replace, says=says_of_replaces, rule=replace_violations),
     IntentKind.EXPIRE: Kind(expire, says=says_of_expiry, rule=expiry_violations),
     IntentKind.SWEEP: Kind(sweep, says=says_of_sweeps, rule=sweep_violations),
     IntentKind.DROP: Kind(drop, says=says_of_drops, rule=drop_violations),

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
-from rootline.schemas.intent_kinds import CHANGING_KINDS
+from rootline.schemas.intent_kinds import CHANGING_KINDS, IntentKind
 from rootline.schemas.root_header import DefinitionReference
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.change import Change
 from rootline.tree.draft.draft import Draft
 from rootline.tree.evolution.changes import DefinitionChanges
-from rootline.tree.evolution.evolve import evolved
+from rootline.tree.evolution.evolve import evolved, replaced_definition
 from rootline.tree.intents.create import stored_definition
 from rootline.tree.state.pending_object import PendingObject
 
@@ -69,7 +69,7 @@ def redefinition(draft: Draft, intent: Intent) -> Redefinition | None:
             f"the changes were made for definition {changes.replaces.hex()[:16]}…, "
             f"the table's is {current.hex()[:16]}… by now: plan them on that one",
         )
-    after = evolved(before, changes)
+    after = (replaced_definition if intent.kind is IntentKind.REPLACE else evolved)(before, changes)
     if after is before:
         return None
     if changes.replaces is None and _numbered(after) != _numbered(before):

@@ -88,6 +88,14 @@ def _check_ids(definition: TableDefinition) -> None:
     _unique("sort order id", [order.order_id for order in definition.sort_orders])
     if definition.current_schema_id not in schema_ids:
         raise _invalid(f"current-schema-id {definition.current_schema_id} is no schema's")
+    oldest = definition.oldest_schema_id
+    if oldest and oldest not in schema_ids:
+        raise _invalid(f"oldest-schema-id {oldest} is no schema's")
+    if definition.current_schema_id < oldest:
+        raise _invalid(
+            f"schema {definition.current_schema_id} is of before the table was replaced, with schema {oldest}: add its "
+            "columns in a new schema"
+        )
     if definition.default_spec_id not in {spec.spec_id for spec in definition.partition_specs}:
         raise _invalid(f"default-spec-id {definition.default_spec_id} is no spec's")
     if not all(isinstance(key, str) and isinstance(value, str) for key, value in dict(definition.properties).items()):

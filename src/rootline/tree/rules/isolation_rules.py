@@ -40,6 +40,11 @@ def check_isolation(draft: Draft, intent: Intent) -> None:
             "isolation-conflict",
             f"an earlier version was restored at sequence number {draft.restored_at}; the writer read {read}",
         )
+    if draft.carried.replaced_at > read:
+        raise Invalid(
+            "isolation-conflict",
+            f"the table was replaced at sequence number {draft.carried.replaced_at}; the writer read {read}",
+        )
     if len(intent.filter or "") > FILTER_CHARS_MAX:
         raise Invalid(
             "filter-invalid",
