@@ -251,4 +251,11 @@ CODES_OF_DEFINITIONS: Final = (
         "The view's current version is not the one that the change was made for: another change came first.",
         "Load the view again, and decide again.",
     ),
+    ErrorCode(
+        "upgrade-needed",
+        "Invalid",
+        "Only newer versions of Rootline know what was asked for, and older ones may still be at work in this lake.",
+        "Stop all coordinators of older versions, run `rootline upgrade`, start the new ones, and send it again.",
+        "Do not run it while an older version is still needed: older coordinators cannot go on afterwards.",
+    ),
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Reread
+from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Reread, before_upgrade
 from rootline.ports.intent_log import IntentLog
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced
@@ -28,15 +28,21 @@ class EmbeddedFeed:
     """A coordinator's side of `log`; closing the feed leaves the log open.
 
     `mark`: a file that exists while a coordinator reads, so that the next one notices when this one crashed.
-    `pruning`: what keeps the log from growing; it runs from the first `next` until `close`.
+    `pruning`: what keeps the log from growing; it runs from the first `next` until `close`. `upgraded_from`: the first
+    offset that only newer versions have read; `None`: older ones may read all.
     """
 
     def __init__(
-        self, log: IntentLog, mark: Path | None = None, pruning: Callable[[], Coroutine[None, None, None]] | None = None
+        self,
+        log: IntentLog,
+        mark: Path | None = None,
+        pruning: Callable[[], Coroutine[None, None, None]] | None = None,
+        upgraded_from: Callable[[], int | None] = lambda: 0,
     ) -> None:
         self._log = log
         self._mark = mark
         self._pruning = pruning
+        self._upgraded_from = upgraded_from
         self._pruner: asyncio.Task[None] | None = None
         self._identity: LogId | None = None
         self._position = 0
@@ -57,7 +63,9 @@ class EmbeddedFeed:
             if self._pruning is not None:
                 self._pruner = asyncio.get_running_loop().create_task(self._pruning(), name="pruning of the log")
             poison_candidates = (PartitionOffset(identity, _PARTITION, self._end),) if self._left_mark() else ()
-            return Assigned((PartitionOffset(identity, _PARTITION, self._position),), poison_candidates)
+            shared = before_upgrade({(identity, _PARTITION): self._position}, {_PARTITION: self._upgraded_from()})
+            start = PartitionOffset(identity, _PARTITION, self._position)
+            return Assigned((start,), poison_candidates, before_upgrade=shared)
         if hold:
             await asyncio.sleep(wait_s)
             return Delivered((), at_end=False)
