@@ -1,4 +1,4 @@
-"""`rootline upgrade` of a lake in a folder that the released version wrote: what comes only after it, and who is kept out."""
+"""`rootline upgrade` of a folder that the released version wrote: what comes after it, and who is kept out."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Upgraded(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LakeUpgrade:
-    """`members`: coordinators that run now and must be stopped first."""
+    """`members`: coordinators that run now: to be stopped first, or, if it was upgraded now, to be started again."""
 
     log: LogId
     upgraded: Upgraded

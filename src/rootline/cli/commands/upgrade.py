@@ -1,4 +1,4 @@
-"""`rootline upgrade`: from then on older versions of Rootline cannot go on with a lake, and what they do not know may come.
+"""`rootline upgrade`: older versions of Rootline cannot go on with a lake, and what they do not know may come.
 
 Owns: how it is asked for and shown. Does not own: the steps (`rootline.adapters`).
 Invariants: nothing changes with `--dry-run` or `--status`; `--status` ends with 1 while the lake is not upgraded.
@@ -39,6 +39,8 @@ def upgrade(
     found = upgrade_lake(warehouse, log, apply=not (dry_run or status))
     record = {"log": found.log, "upgraded": found.upgraded, "members": list(found.members)}
     output.line(as_json, record, f"{found.log}: {_WORDS[found.upgraded]}")
+    if found.upgraded == "now" and found.members:
+        output.note(as_json, f"restart these, which started meanwhile: {', '.join(found.members)}")
     if found.upgraded == "not yet":
         if found.members:
             output.note(as_json, f"stop these first: {', '.join(found.members)}")

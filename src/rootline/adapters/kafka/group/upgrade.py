@@ -61,7 +61,7 @@ async def _upgrade(settings: KafkaSettings, apply: bool) -> LakeUpgrade:
         raise log_unavailable(settings, error, topic=settings.intents_topic) from None
     finally:
         await stop_consumer(consumer, patience_s=settings.request_timeout_s)
-    return LakeUpgrade(found.log, Upgraded.NOW)
+    return LakeUpgrade(found.log, Upgraded.NOW, await asyncio.to_thread(group_members, settings))
 
 
 async def _keep_older_ones_out(settings: KafkaSettings, consumer: AIOKafkaConsumer, found: TopicIdentity) -> None:
