@@ -16,8 +16,8 @@ from aiokafka.errors import IllegalGenerationError, KafkaError, RebalanceInProgr
 
 from rootline.adapters.kafka.clients import make_consumer, start_consumer, stop_consumer
 from rootline.adapters.kafka.frontier.records import frontier_publisher, read_frontiers, write_frontiers
+from rootline.adapters.kafka.frontier.upgrade_record import upgrade_outgoing
 from rootline.adapters.kafka.group.empty_group import check_group_empty, group_active
-from rootline.adapters.kafka.group.upgrade_record import upgrade_outgoing
 from rootline.adapters.kafka.group_offsets import Stage, commit_offsets, group_memory, membership_of, write_bookmark
 from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.parking.records import counting

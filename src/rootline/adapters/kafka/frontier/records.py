@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rootline.adapters.kafka.frontier.answers import AnswerRecord, answer_record_of
-from rootline.adapters.kafka.group.upgrade_record import upgrade_of
+from rootline.adapters.kafka.frontier.upgrade_record import upgrade_of
 from rootline.adapters.kafka.parking.records import ParkingRecord, lift_of, parking_record_of
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings

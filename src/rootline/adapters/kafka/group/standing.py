@@ -18,7 +18,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 
 from rootline.adapters.kafka.frontier.keeper import FrontierKeeper
 from rootline.adapters.kafka.frontier.records import Recorded
-from rootline.adapters.kafka.group.upgrade_record import upgrade_outgoing
+from rootline.adapters.kafka.frontier.upgrade_record import upgrade_outgoing
 from rootline.adapters.kafka.group_offsets import group_memory
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.schemas.log_position import LogId

@@ -1,6 +1,6 @@
 """The record in the frontiers' topic that says: this group's log is read by newer versions only, from these offsets on.
 
-Owns: its form. Does not own: when it is written (`upgrade`, `standing`), the topic (`frontier/records`).
+Owns: its form. Does not own: when it is written (`group/upgrade`, `group/standing`), the topic (`records`).
 Invariants: never removed; a record of another group or of another topic id is never used.
 """
 
