@@ -331,6 +331,8 @@ class RootHeader:
     """`next_row_id` of the root before, which may be gone; `None` in a root that is older than this field."""
     expiry: Expiry | None = None
     """`None`: every version since the first can be read."""
+    redefined_in: Version | None = None
+    """The version that changed the table's definition last; `None`: it is as it was made."""
     name_is: NameState = NameState.TABLE
     drops: tuple[Drop, ...] = ()
     """Of the tables that had the name, in order, the newest ones; a tombstone's own is the last."""

@@ -26,7 +26,13 @@ from rootline.coordinator.runtime.frontier import Frontier
 from rootline.coordinator.runtime.late_tables import LateTables
 from rootline.coordinator.runtime.parking import Parking
 from rootline.coordinator.runtime.parking_rules import ParkingLimits
-from rootline.coordinator.runtime.record_decoding import Rejection, decoded, poison_rejection, told_again
+from rootline.coordinator.runtime.record_decoding import (
+    Rejection,
+    before_upgrade,
+    decoded,
+    poison_rejection,
+    told_again,
+)
 from rootline.coordinator.runtime.rejection_outbox import RejectionOutbox
 from rootline.coordinator.runtime.table_loop import TableLoop, TableOwner
 from rootline.ports.environment import Environment
@@ -103,6 +109,7 @@ class PartitionAssignment:
     _looked_for_idle_s: float = 0.0
     _poison_candidates: Mapping[Partition, int] = field(init=False)
     _answered: dict[LogPosition, Answer] = field(init=False)
+    _shared_to: Mapping[Partition, int] = field(init=False)
     _poison: dict[LogPosition, str] = field(default_factory=dict)
     _trial: DecodingTrial = field(init=False)
 
@@ -113,6 +120,7 @@ class PartitionAssignment:
             (log, partition): offset for log, partition, offset in self.assigned.poison_candidates
         }
         self._answered = {answer.position: answer for answer in self.assigned.answered}
+        self._shared_to = {(log, partition): offset for log, partition, offset in self.assigned.before_upgrade}
         self._trial = DecodingTrial(self.settings.limits)
         self._outbox = RejectionOutbox(
             self.log,
@@ -125,7 +133,7 @@ class PartitionAssignment:
         )
         self.late = LateTables(self)
         lot, after_s = self.log.parking, self.settings.parking_after_s
-        if lot is not None:
+        if lot is not None and (self.assigned.parked or not self.assigned.may_be_shared):  # older ones ignore it
             limits = ParkingLimits(after_s, self.settings.parked_bytes_max, self.assigned.retention_s)
             self.parking = Parking(self, self.late, lot, limits, min(_LOOK_S, after_s / 10))
 
@@ -261,6 +269,8 @@ class PartitionAssignment:
         """The intent in `raw`, or the rejection that was told of it, or that takes its place."""
         how = self._poison.get(raw.position) if self._poison else None
         found = decoded(raw, self.settings.limits) if how is None else poison_rejection(raw, how)
+        if self._shared_to and raw.position.offset < self._shared_to.get(raw.position[:2], 0):
+            found = before_upgrade(raw, found)
         if self._answered and (answer := self._answered.get(raw.position)) is not None:
             return told_again(raw, found, answer.code, answer.message)
         return found

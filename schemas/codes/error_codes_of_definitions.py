@@ -273,4 +273,11 @@ CODES_OF_DEFINITIONS: Final = (
         "A worker would purge a dropped table, and it came back, was dropped again, or is kept for longer.",
         "Nothing needs to be done: workers look again. To purge it at once: `rootline table drop --purge --yes`.",
     ),
+    ErrorCode(
+        "upgrade-needed",
+        "Invalid",
+        "Only newer versions of Rootline know what was asked for, and older ones may still be at work in this lake.",
+        "Stop all coordinators of older versions, run `rootline upgrade`, start the new ones, and send it again.",
+        "Do not run it while an older version is still needed: older coordinators cannot go on afterwards.",
+    ),
 )

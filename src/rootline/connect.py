@@ -28,6 +28,7 @@ from rootline.adapters.open import open_stored_log as open_stored_log
 from rootline.adapters.open import open_topics as open_topics
 from rootline.adapters.open import store_settings as store_settings
 from rootline.adapters.system_environment import SystemEnvironment
+from rootline.adapters.upgraded import LakeUpgrade
 from rootline.client import checks
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session
@@ -95,6 +96,16 @@ def connect(
 def lake_folder(url: str) -> Path | None:
     """The folder that a warehouse's URL names; `None` if it is not a folder of this machine."""
     return local_folder(url)
+
+
+def upgrade_lake(warehouse: str | None, log: str | None, *, apply: bool) -> LakeUpgrade:
+    """As `rootline.adapters.upgrade.upgrade_lake`; the warehouse may be unnamed if the log is on Kafka."""
+    from rootline.adapters.upgrade import upgrade_lake as upgrade
+
+    if warehouse is None and not is_kafka(log):
+        raise Invalid("setting-invalid", "no warehouse is named: pass --warehouse, or set ROOTLINE_WAREHOUSE")
+    place = "" if warehouse is None else check_warehouse(warehouse)
+    return upgrade(place, check_log(log, place), apply=apply)
 
 
 def open_warehouse(url: str) -> ObjectStore:

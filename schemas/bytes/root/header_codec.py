@@ -70,6 +70,7 @@ CONTENTS_KEY: Final = "rootline.contents"
 HORIZON_KEY: Final = "rootline.horizon"
 PARENT_NEXT_ROW_ID_KEY: Final = "rootline.parent-next-row-id"
 EXPIRY_KEY: Final = "rootline.expiry"
+REDEFINED_IN_KEY: Final = "rootline.redefined-in"
 """Absent where there are no pages, as in roots that are older than pages."""
 _DIGEST_BYTES: Final = 32
 _KEPT_BYTES: Final = 16
@@ -133,6 +134,8 @@ def encode_header(header: RootHeader) -> dict[str, bytes]:
     if header.expiry is not None:
         kept = header.expiry.kept
         metadata[EXPIRY_KEY] = _json([header.expiry.given_up_bytes, None if kept is None else _page_json(kept)])
+    if header.redefined_in is not None:
+        metadata[REDEFINED_IN_KEY] = str(header.redefined_in).encode()
     metadata |= encode_name(header)
     if header.parent_digest is not None:
         metadata["rootline.parent-digest"] = header.parent_digest.hex().encode()
@@ -145,6 +148,7 @@ def profile_of(header: RootHeader) -> str:
         header.expiry
         or header.horizon_ms
         or header.condemned
+        or header.redefined_in is not None
         or header.drops
         or header.name_is is not NameState.TABLE
         or header.replaced_at
@@ -220,6 +224,7 @@ def _header_of(metadata: Mapping[str, bytes]) -> RootHeader:
         left=decode_left(metadata[LEFT_KEY]) if LEFT_KEY in metadata else NOTHING_LEFT,
         parent_next_row_id=(_decimal(metadata[PARENT_NEXT_ROW_ID_KEY]) if PARENT_NEXT_ROW_ID_KEY in metadata else None),
         expiry=_expiry(*_list(metadata, EXPIRY_KEY)) if EXPIRY_KEY in metadata else None,
+        redefined_in=Version(_decimal(metadata[REDEFINED_IN_KEY])) if REDEFINED_IN_KEY in metadata else None,
         name_is=name_is,
         drops=drops,
         view=view,

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Reread
+from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Reread, before_upgrade
 from rootline.ports.intent_log import IntentLog
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
@@ -32,6 +32,7 @@ class EmbeddedFeed:
     `mark`: a file that exists while a coordinator reads, so that the next one notices when this one crashed.
     `pruning`: what keeps the log from growing; it runs from the first `next` until `close`.
     `check_writable`: raises `Unavailable` while verdicts cannot be written; it is asked now and then, and `next` tells.
+    `upgraded_from`: the first offset that only newer versions have read; `None`: older ones may read all.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class EmbeddedFeed:
         pruning: Callable[[], Coroutine[None, None, None]] | None = None,
         check_writable: Callable[[], Awaitable[None]] | None = None,
         check_every_s: float = CHECK_EVERY_S,
+        upgraded_from: Callable[[], int | None] = lambda: 0,
     ) -> None:
         self._log = log
         self._mark = mark
@@ -48,6 +50,7 @@ class EmbeddedFeed:
         self._check_writable, self._check_every_s = check_writable, check_every_s
         self._beside: list[asyncio.Task[None]] = []
         self._unwritable: Unavailable | None = None
+        self._upgraded_from = upgraded_from
         self._identity: LogId | None = None
         self._position = 0
         self._end = 0
@@ -66,7 +69,9 @@ class EmbeddedFeed:
             self._identity = identity
             self._begin_beside()
             poison_candidates = (PartitionOffset(identity, _PARTITION, self._end),) if self._left_mark() else ()
-            return Assigned((PartitionOffset(identity, _PARTITION, self._position),), poison_candidates)
+            shared = before_upgrade({(identity, _PARTITION): self._position}, {_PARTITION: self._upgraded_from()})
+            start = PartitionOffset(identity, _PARTITION, self._position)
+            return Assigned((start,), poison_candidates, before_upgrade=shared)
         if self._unwritable is not None:
             raise Unavailable(self._unwritable.code, self._unwritable.message)
         if hold:

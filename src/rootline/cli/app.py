@@ -36,6 +36,7 @@ from rootline.cli.commands import (
     tag,
     topics,
     trace,
+    upgrade,
     view,
 )
 from rootline.cli.failure import describe, exit_code_of
@@ -67,6 +68,7 @@ for command in (
     check.check,
     trace.trace,
     explain.explain,
+    upgrade.upgrade,
 ):
     app.command(command.__name__)(command)
 app.add_typer(table.app, name="table")

@@ -13,17 +13,18 @@ from dataclasses import dataclass
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import IllegalGenerationError, KafkaError, RebalanceInProgressError, UnknownMemberIdError
-from confluent_kafka import KafkaException
 
-from rootline.adapters.kafka.clients import make_admin, make_consumer, start_consumer, stop_consumer
+from rootline.adapters.kafka.clients import make_consumer, start_consumer, stop_consumer
 from rootline.adapters.kafka.frontier.records import frontier_publisher, read_frontiers, write_frontiers
-from rootline.adapters.kafka.group_offsets import commit_offsets, group_memory, membership_of, write_bookmark
+from rootline.adapters.kafka.frontier.upgrade_record import upgrade_outgoing
+from rootline.adapters.kafka.group.empty_group import check_group_empty, group_active
+from rootline.adapters.kafka.group_offsets import Stage, commit_offsets, group_memory, membership_of, write_bookmark
 from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.parking.records import counting
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.start_rules import PartitionFacts, check_ranges, is_lost, known_offset
 from rootline.adapters.kafka.topics import TopicIdentity, complete_topics, topic_identity
-from rootline.schemas.errors import Invalid, OutcomeUnknown
+from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.log_position import LogId
 
 
@@ -84,11 +85,11 @@ async def _accept(settings: KafkaSettings, apply: bool) -> list[Acceptance]:
         async with asyncio.timeout(settings.request_timeout_s):
             accepted = await _found(settings, consumer, found)
             if apply and accepted:
-                await asyncio.to_thread(_check_empty, settings)
+                await asyncio.to_thread(check_group_empty, settings)
                 await _set(settings, consumer, found.log, accepted)
         return accepted
     except (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError):
-        raise _active(settings, "a coordinator has just started") from None
+        raise group_active(settings, "a coordinator has just started") from None
     except (KafkaError, TimeoutError) as error:
         raise log_unavailable(settings, error, topic=settings.intents_topic) from None
     finally:
@@ -138,17 +139,6 @@ async def _parked_of(settings: KafkaSettings, log: LogId | None) -> dict[int, st
     return found
 
 
-def _check_empty(settings: KafkaSettings) -> None:
-    admin = make_admin(settings)
-    asked = admin.describe_consumer_groups([settings.group_id], request_timeout=settings.request_timeout_s)
-    try:
-        members = asked[settings.group_id].result().members
-    except KafkaException as error:
-        raise log_unavailable(settings, error) from None
-    if members:
-        raise _active(settings, f"{len(members)} coordinators run: {', '.join(sorted({m.host for m in members}))}")
-
-
 async def _set(settings: KafkaSettings, consumer: AIOKafkaConsumer, log: LogId, accepted: list[Acceptance]) -> None:
     """The bookmark first: once it is written, a missing offset means the beginning of the new log.
 
@@ -156,17 +146,16 @@ async def _set(settings: KafkaSettings, consumer: AIOKafkaConsumer, log: LogId, 
     """
     offsets = {TopicPartition(settings.intents_topic, held.partition): held.next_offset for held in accepted}
     generation = membership_of(consumer)  # it has not joined: a broker accepts that while the group has no members
-    if not await write_bookmark(settings, consumer, log, generation=generation):
+    stage = (await group_memory(settings, consumer, ())).keeps_out
+    if not await write_bookmark(settings, consumer, log, generation=generation, stage=stage):
         raise KafkaError(f"the group's offset of {settings.dead_letters_topic} cannot be written")
     await commit_offsets(consumer, offsets, log, generation=generation)
     publisher = frontier_publisher(settings)
     try:
         await write_frontiers(settings, publisher, log, {held.partition: held.next_offset for held in accepted})
+        if stage is Stage.UPGRADED and any(held.is_anew for held in accepted):  # no older version has read this log
+            await publisher.publish([upgrade_outgoing(settings, log, {})])
     except OutcomeUnknown as error:  # the group remembers it, and the next coordinator writes it
         raise log_unavailable(settings, error.message, topic=settings.frontiers_topic) from None
     finally:
         await publisher.close()
-
-
-def _active(settings: KafkaSettings, who: str) -> Invalid:
-    return Invalid("group-active", f"{settings.url}: group {settings.group_id}: {who}; stop them first")

@@ -31,6 +31,8 @@ class Stage(StrEnum):
 
     READING = ""
     CONCLUDED = " concluded"  # it ended there normally
+    UPGRADED = " (upgraded: only newer versions of Rootline may read it; do not accept it with an older one)"
+    """Of the bookmark alone: the first release takes it for another log, and shows it in its refusal to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,14 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class GroupMemory:
-    """The offsets that are remembered of some partitions, and the topic's identity in the bookmark."""
+    """The offsets that are remembered of some partitions, and the topic's identity in the bookmark.
+
+    `keeps_out`: the bookmark's stage; `UPGRADED` keeps the first release out.
+    """
 
     offsets: Mapping[TopicPartition, Committed]
     bookmark: LogId | None
+    keeps_out: Stage = Stage.READING
 
 
 async def group_memory(
@@ -58,11 +64,11 @@ async def group_memory(
     librdkafka is not used for this: it returns metadata together with what follows it in memory, because it assumes a
     zero at the end, as in what it writes itself.
     """
-    place = _bookmark(settings)
+    place = bookmark_of(settings)
     found = await consumer._coordinator.fetch_committed_offsets([*partitions, place])
     known = {at: _committed(held) for at, held in found.items()}
     bookmark = known.pop(place, None)
-    return GroupMemory(known, None if bookmark is None else bookmark.log)
+    return GroupMemory(known, None) if bookmark is None else GroupMemory(known, bookmark.log, bookmark.stage)
 
 
 def membership_of(consumer: AIOKafkaConsumer) -> int:
@@ -94,11 +100,13 @@ async def commit_offsets(
         await coordinator._do_commit_offsets(None, held)
 
 
-async def write_bookmark(settings: KafkaSettings, consumer: AIOKafkaConsumer, log: LogId, *, generation: int) -> bool:
+async def write_bookmark(
+    settings: KafkaSettings, consumer: AIOKafkaConsumer, log: LogId, *, generation: int, stage: Stage = Stage.READING
+) -> bool:
     """Store `log` as the topic's identity; whether that succeeded. Only a diagnosis needs it."""
     try:
         async with asyncio.timeout(settings.request_timeout_s):
-            await commit_offsets(consumer, {_bookmark(settings): 0}, log, generation=generation)
+            await commit_offsets(consumer, {bookmark_of(settings): 0}, log, generation=generation, stage=stage)
     except (KafkaError, TimeoutError) as error:
         logger = structlog.get_logger("rootline.kafka")
         logger.info("the log's identity was not stored", action="bookmark", reason=repr(error))
@@ -106,11 +114,12 @@ async def write_bookmark(settings: KafkaSettings, consumer: AIOKafkaConsumer, lo
     return True
 
 
+def bookmark_of(settings: KafkaSettings) -> TopicPartition:
+    """Where the bookmark is."""
+    return TopicPartition(settings.dead_letters_topic, 0)
+
+
 def _committed(held: OffsetAndMetadata) -> Committed:
     said = held.metadata.rstrip("\0")
-    log = said.removesuffix(Stage.CONCLUDED.value)
-    return Committed(held.offset, LogId(log) or None, Stage.READING if said == log else Stage.CONCLUDED)
-
-
-def _bookmark(settings: KafkaSettings) -> TopicPartition:
-    return TopicPartition(settings.dead_letters_topic, 0)
+    stage = next((stage for stage in (Stage.CONCLUDED, Stage.UPGRADED) if said.endswith(stage.value)), Stage.READING)
+    return Committed(held.offset, LogId(said.removesuffix(stage.value)) or None, stage)

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import InvalidSessionTimeoutError, KafkaError
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
 
 from rootline.adapters.kafka.background_tasks import BackgroundTasks
 from rootline.adapters.kafka.clients import (
@@ -36,7 +36,10 @@ from rootline.adapters.kafka.frontier.keeper import FrontierKeeper
 from rootline.adapters.kafka.frontier.names_found_again import with_names_found_again
 from rootline.adapters.kafka.frontier.records import Recorded, read_frontiers
 from rootline.adapters.kafka.frontier.take_over import assigned_with, take_over
-from rootline.adapters.kafka.group_offsets import group_memory, membership_of, write_bookmark
+from rootline.adapters.kafka.group.errors_of_group import error_of_group
+from rootline.adapters.kafka.group.rebalance_listener import RebalanceListener
+from rootline.adapters.kafka.group.standing import Standing, join_as, standing_of, upgraded_from
+from rootline.adapters.kafka.group_offsets import Stage, group_memory, membership_of, write_bookmark
 from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.parking.records import ParkingRecord
 from rootline.adapters.kafka.settings import KafkaSettings
@@ -90,6 +93,8 @@ class KafkaMembership:
         self._doubted_at_s = 0.0
         self._sure_at_s = -1.0
         self._fenced: Fenced | None = None
+        self._standing = Standing.SHARED
+        self._partitions = 0
         self._closed = False
         self._has_checked = False
         self._logger = structlog.get_logger("rootline.kafka")
@@ -189,14 +194,7 @@ class KafkaMembership:
 
     def translated(self, error: KafkaError | TimeoutError) -> RootlineError:
         """An error of the library, or a missed deadline, as one of ours."""
-        if isinstance(error, InvalidSessionTimeoutError):
-            return Invalid(
-                "setting-invalid",
-                f"{self._settings.url}: session_timeout_s is {self._settings.session_timeout_s:g}, which the brokers "
-                "refuse: set it between their group.min.session.timeout.ms and group.max.session.timeout.ms (by "
-                "default 6 and 1800 seconds)",
-            )
-        return log_unavailable(self._settings, error, topic=self._topic)
+        return error_of_group(self._settings, error)
 
     # a rebalance
 
@@ -266,9 +264,23 @@ class KafkaMembership:
         await self._check_topics()
         consumer = make_consumer(self._settings, group_id=self._settings.group_id, reset="none")
         await start_consumer(consumer, patience_s=self._settings.request_timeout_s)
+        try:
+            await self._look_at_standing(consumer)
+        except BaseException:
+            await stop_consumer(consumer, patience_s=self._settings.request_timeout_s)
+            raise
         self.consumer = consumer
         on_cluster_change(consumer, self.doubt)
-        consumer.subscribe([self._topic], listener=_Listener(self, consumer))
+        consumer.subscribe([self._topic], listener=RebalanceListener(self, consumer))
+
+    async def _look_at_standing(self, consumer: AIOKafkaConsumer) -> None:
+        log = await self._ask_identity()
+        recorded = await self._recorded(log)
+        async with asyncio.timeout(self._settings.request_timeout_s):
+            self._standing = await standing_of(
+                self._settings, self.frontiers, consumer, log, recorded, self._partitions
+            )
+        join_as(consumer, self._standing)
 
     async def _check_topics(self) -> None:
         """Only once: refuse topics that would lose records before anything is read."""
@@ -296,6 +308,9 @@ class KafkaMembership:
         assert partitions is not None
         log = await self._ask_identity()
         recorded = await self._recorded(log)
+        if self._standing is Standing.SHARED and recorded.upgraded_from is not None:
+            self.start_anew("the lake was upgraded")
+            return
         async with asyncio.timeout(self._settings.request_timeout_s):
             memory, begins, ends = await asyncio.gather(
                 group_memory(self._settings, consumer, partitions),
@@ -310,8 +325,9 @@ class KafkaMembership:
         ]
         starts = starts_of(self._topic, log, memory.bookmark, facts)
         recorded = await with_names_found_again(self._settings, log, recorded, facts)
-        if memory.bookmark != log:
-            await write_bookmark(self._settings, consumer, log, generation=self.generation)
+        stage = memory.keeps_out if self._standing is Standing.SHARED else Stage.UPGRADED
+        if (memory.bookmark, memory.keeps_out) != (log, stage):
+            await write_bookmark(self._settings, consumer, log, generation=self.generation, stage=stage)
         poison_candidates = poison_candidates_of(facts)
         begun = {at: starts[at.partition] for at in partitions}
         taken = await take_over(self._settings, self.frontiers, consumer, self.generation, log, recorded, begun)
@@ -323,7 +339,8 @@ class KafkaMembership:
             consumer.seek(at, start)
         self.is_settled = True
         retention_s = self._settings.intents_retention_min_hours * 3600.0
-        self._events.append(assigned_with(log, starts, poison_candidates, taken, retention_s, self.generation))
+        since = upgraded_from(recorded, starts)
+        self._events.append(assigned_with(log, starts, poison_candidates, taken, retention_s, self.generation, since))
 
     async def _recorded(self, log: LogId) -> Recorded:
         """What the frontiers' topic says. A rebalance does not interrupt it: it closes its own connection."""
@@ -366,7 +383,7 @@ class KafkaMembership:
             raise
         check_log(self._topic, self.log, found.log)
         self.log = found.log
-        self._sure_at_s = max(self._sure_at_s, asked_at_s)
+        self._sure_at_s, self._partitions = max(self._sure_at_s, asked_at_s), found.partitions
         if self.consumer is not None:
             known = self.consumer.partitions_for_topic(self._topic)
             if known is not None and len(known) != found.partitions:
@@ -376,23 +393,3 @@ class KafkaMembership:
     def _needs_confirmation(self) -> bool:
         age_s = asyncio.get_running_loop().time() - self._sure_at_s
         return self._sure_at_s < self._doubted_at_s or self._is_odd or age_s > self._settings.identity_max_age_s
-
-
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Passes on the library's calls; the library would swallow what is raised."""
-
-    def __init__(self, membership: KafkaMembership, consumer: AIOKafkaConsumer) -> None:
-        self._membership = membership
-        self._consumer = consumer
-
-    async def on_partitions_revoked(self, revoked: Any) -> None:
-        try:
-            await self._membership.on_revoked(self._consumer)
-        except Exception as error:
-            self._membership.failed(error)
-
-    def on_partitions_assigned(self, assigned: Any) -> None:
-        try:
-            self._membership.on_assigned(self._consumer, assigned)
-        except Exception as error:
-            self._membership.failed(error)

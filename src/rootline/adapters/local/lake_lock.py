@@ -28,6 +28,11 @@ class LakeLock:
         self._path = folder / FILE_NAME
         self._file: int | None = None
 
+    @property
+    def folder(self) -> Path:
+        """The lake's own folder."""
+        return self._path.parent
+
     def try_acquire(self) -> bool:
         """Take the lock if it is free; whether this object holds it now.
 

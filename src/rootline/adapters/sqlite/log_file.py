@@ -21,6 +21,16 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from rootline.adapters.posix_files import make_durable_folder, sync_folder, wait_for_lock
+from rootline.adapters.sqlite.log_layout import (
+    CLAIMS,
+    DECIDED,
+    SAID,
+    check_layout,
+    complete,
+    has_column,
+    upgrade,
+    upgraded_from,
+)
 from rootline.adapters.sqlite.log_pruning import Pruned, prune_step, pruning_state
 from rootline.adapters.sqlite.open_file import OpenFile
 from rootline.adapters.sqlite.pruning_state import LogRetention, PruningState
@@ -33,8 +43,6 @@ from rootline.schemas.verdict import Verdict, newest_versions
 
 FILE_NAME: Final = "log.sqlite"
 _LOCK_NAME: Final = "log.lock"
-_LAYOUT: Final = "1"
-_CLAIMS: Final = "oldest_file_ms"
 _APPLICATION_ID: Final = 0x524F4F54  # "ROOT": so another program's database is not taken for an empty log
 _BUSY_WAIT_S: Final = 10.0
 _READ_BYTES_MAX: Final = 8_000_000
@@ -141,8 +149,7 @@ class LogWriter:
         return [self._decide(verdict) for verdict in verdicts]
 
     def _decide(self, verdict: Verdict) -> Verdict:
-        statement = "INSERT OR IGNORE INTO verdicts (log_offset, body) VALUES (?, ?)"
-        kept = self._connection.execute(statement, (verdict.offset, verdict.model_dump_json()))
+        kept = self._connection.execute(DECIDED, (verdict.offset, verdict.model_dump_json()))
         return verdict if kept.rowcount == 1 else _verdicts_at(self._connection, (verdict.offset,))[0]
 
     def accept_head(self, table: str, version: int | None) -> None:
@@ -163,6 +170,10 @@ class LogWriter:
         self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('decided-below', ?)", (str(offset),))
         return offset
 
+    def upgrade(self) -> None:
+        """Keep versions out that do not know the newest layout (`log_layout`)."""
+        upgrade(self._connection, _end_offset(self._connection))
+
     def prune(self, retention: LogRetention, *, now_ms: int, limit: int) -> Pruned:
         """One step of deleting what was decided longer ago than `retention`: at most `limit` records."""
         decided_below = self.first_undecided()
@@ -181,8 +192,8 @@ class LogReader:
         try:
             self._connection = _connect(path)
             self._identity = _identity_of(self._connection, path)
-            self._said = "content" if _says_contents(self._connection) else "NULL"
-            self._claims = _CLAIMS if _has_claims(self._connection) else "NULL"
+            self._said = SAID if has_column(self._connection, "intents", SAID) else "NULL"
+            self._claims = CLAIMS if has_column(self._connection, "intents", CLAIMS) else "NULL"
         except sqlite3.Error as error:
             raise _failed(path, error) from error
 
@@ -195,6 +206,11 @@ class LogReader:
         """The offset that the next record will get."""
         with self._failures():
             return _end_offset(self._connection)
+
+    def upgraded_from(self) -> int | None:
+        """The first offset that only newer versions have read; `None`: older ones may read all."""
+        with self._failures():
+            return upgraded_from(self._connection)
 
     def pruning_state(self) -> PruningState:
         """How far the log was pruned; every record from `records_below` on is still there."""
@@ -304,32 +320,14 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> LogId:
     connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
     for statement in _TABLES:
         connection.execute(statement)
-    if not _says_contents(connection):
-        connection.execute("ALTER TABLE intents ADD COLUMN content BLOB")  # as files of earlier versions lack it
-    if not _has_claims(connection):  # a file of an earlier version, which goes on without it
-        connection.execute(f"ALTER TABLE intents ADD COLUMN {_CLAIMS} INTEGER")
-    connection.execute("INSERT OR IGNORE INTO meta VALUES ('layout', ?)", (_LAYOUT,))
+    complete(connection)
     connection.execute("INSERT OR IGNORE INTO meta VALUES ('identity', ?)", (str(uuid.uuid4()),))
     connection.execute("COMMIT")
     return _identity_of(connection, path)
 
 
-def _says_contents(connection: sqlite3.Connection) -> bool:
-    return any(column[1] == "content" for column in connection.execute("PRAGMA table_info(intents)"))
-
-
 def _identity_of(connection: sqlite3.Connection, path: Path) -> LogId:
-    meta = dict(connection.execute("SELECT name, value FROM meta").fetchall())
-    if meta.get("layout") != _LAYOUT:
-        raise Corrupt(
-            "log-corrupt",
-            f"{path}: its layout is {meta.get('layout')}, this version of Rootline reads {_LAYOUT}: use another one",
-        )
-    return LogId(f"embedded/{uuid.UUID(meta['identity'])}")
-
-
-def _has_claims(connection: sqlite3.Connection) -> bool:
-    return any(column[1] == _CLAIMS for column in connection.execute("PRAGMA table_info(intents)"))
+    return LogId(f"embedded/{uuid.UUID(check_layout(connection, path)['identity'])}")
 
 
 def _begin(connection: sqlite3.Connection) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rootline.schemas.identifiers import SequenceNumber
+from rootline.schemas.identifiers import SequenceNumber, Version
 from rootline.schemas.root_header import Condemned, Outcomes, RootHeader, Snapshot
 from rootline.tree.commit.decide import Decisions
 from rootline.tree.draft.batch import Record, Stamp
@@ -142,6 +142,7 @@ def next_header(
         left=left.header,
         parent_next_row_id=0 if before is None else before.next_row_id,
         expiry=draft.carried.expiry,
+        redefined_in=_redefined_in(None if is_another else before, draft),
         name_is=draft.carried.name_is,
         view=draft.carried.view,
         replaced_at=SequenceNumber(draft.carried.replaced_at),
@@ -159,6 +160,13 @@ def _joined(newest: Outcomes, pages: TablePages, acknowledged: Acknowledged) -> 
     return Outcomes(
         tuple([run for part in parts for run in part.runs]), tuple([item for part in parts for item in part.exceptions])
     )
+
+
+def _redefined_in(before: RootHeader | None, draft: Draft) -> Version | None:
+    """The version that changed the definition of the table that goes on, this one included."""
+    if before is None:
+        return None
+    return before.redefined_in if draft.carried.definition == before.definition else draft.version
 
 
 def _dated(item: Condemned, draft: Draft, timestamp_ms: int) -> Condemned:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rootline.adapters.kafka.frontier.answers import AnswerRecord, answer_record_of
+from rootline.adapters.kafka.frontier.upgrade_record import upgrade_of
 from rootline.adapters.kafka.parking.records import ParkingRecord, lift_of, parking_record_of
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
@@ -55,6 +56,8 @@ class Recorded:
     answers: tuple[AnswerRecord, ...]
     parked: tuple[ParkingRecord, ...] = ()
     lifts: tuple[Lift, ...] = ()
+    upgraded_from: Mapping[int, int] | None = None
+    """As in `upgrade_record`; `None`: there is no such record, so older versions may be in the group."""
 
 
 async def read_frontiers(settings: KafkaSettings, log: LogId) -> Recorded:
@@ -68,12 +71,15 @@ async def read_frontiers(settings: KafkaSettings, log: LogId) -> Recorded:
     answers: dict[bytes, AnswerRecord | None] = {}
     parked: dict[bytes, ParkingRecord | None] = {}
     lifts: dict[bytes, Lift | None] = {}
+    upgrades: list[Mapping[int, int]] = []
 
     def take(record: Any) -> None:
         found = frontier_of(settings, log, record.key, record.value)
         if found is not None:
             partition, offset = found
             known[partition] = max(offset, known.get(partition, 0))
+        elif (upgraded := upgrade_of(settings, log, record.key, record.value)) is not None:
+            upgrades.append(upgraded)
         else:
             answers[record.key or b""] = answer_record_of(settings, log, record.key, record.value)
             parked[record.key or b""] = parking_record_of(settings, log, record.key, record.value)
@@ -86,6 +92,7 @@ async def read_frontiers(settings: KafkaSettings, log: LogId) -> Recorded:
         tuple(record for record in answers.values() if record is not None),
         tuple(record for record in parked.values() if record is not None),
         tuple(lift for lift in lifts.values() if lift is not None),
+        upgrades[-1] if upgrades else None,
     )
 
 

@@ -27,7 +27,7 @@ from rootline.adapters.kafka.parking.records import (
     parking_tombstone,
 )
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.ports.intent_feed import Assigned
+from rootline.ports.intent_feed import Assigned, before_upgrade
 from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import PartitionOffset
@@ -93,6 +93,7 @@ def assigned_with(
     taken: Mapping[TopicPartition, TakenOver],
     retention_s: float,
     term: int,
+    upgraded_from: Mapping[int, int | None],
 ) -> Assigned:
     """The event that tells of this assignment; partition → offset where it starts, and where suspects end."""
     return Assigned(
@@ -102,4 +103,5 @@ def assigned_with(
         tuple(parked for own in taken.values() for parked in own.parked.tables.values()),
         retention_s,
         term,
+        before_upgrade({(log, number): start for number, start in starts.items()}, upgraded_from),
     )

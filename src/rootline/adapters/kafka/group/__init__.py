@@ -1,0 +1,1 @@
+"""The group of coordinators: who may be in it, and who is."""
