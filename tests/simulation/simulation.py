@@ -9,10 +9,11 @@ Invariants: the same seed and steps give the same trace; safety is checked while
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,10 +117,22 @@ def simulate(
         world, published = _world(seed, keep_trace, patience_s, expires), Published()
         with decoded_once() if decode_once else nullcontext():
             processes = await _live(world, published, seed, steps, coordinators, writers, limits, expires, drops)
-        states = await judge(world, published, TABLES)
-        return await _outcome(seed, world, processes, states)
+            states = await judge(world, published, TABLES)
+            return await _outcome(seed, world, processes, states)
 
-    return run_virtually(whole())
+    with _cycles_found_later():
+        return run_virtually(whole())
+
+
+@contextmanager
+def _cycles_found_later() -> Iterator[None]:
+    """As in a service (`process_memory`): hardly anything here makes cycles, and a world is soon over."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(50_000, 20, 1_000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 def _world(seed: int, keep_trace: bool, patience_s: float | None, expires: bool) -> World:
