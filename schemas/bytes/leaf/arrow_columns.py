@@ -30,37 +30,43 @@ def picked(table: pa.Table, names: Sequence[str]) -> pa.Table:
     A name is a column, or a member of structs by its path. Columns are in the order of their first names, members in
     that of the table. A name that the table lacks is left out.
     """
-    wanted: dict[str, list[list[str]]] = {}
+    wanted: dict[int, list[list[str]]] = {}
     for name in names:
         top, *path = name.split(".")
-        wanted.setdefault(top, []).append(path)
+        index = table.schema.get_field_index(top)
+        if index >= 0 and _leads(table.schema.field(index).type, path):
+            wanted.setdefault(index, []).append(path)
     fields: list[pa.Field] = []
     columns: list[pa.ChunkedArray] = []
-    for name, paths in wanted.items():
-        index = table.schema.get_field_index(name)
-        if index < 0:
-            continue
+    for index, paths in wanted.items():
         field, column = table.schema.field(index), table.column(index)
-        if not all(paths):
-            fields.append(field)
-            columns.append(column)
-        elif (kept := _kept_type(field.type, paths)) is not None:
-            fields.append(field.with_type(kept))
-            columns.append(pa.chunked_array([_kept_members(chunk, kept) for chunk in column.chunks], kept))
+        if all(paths):
+            kept = _kept_type(field.type, paths)
+            field = field.with_type(kept)
+            column = pa.chunked_array([_kept_members(chunk, kept) for chunk in column.chunks], kept)
+        fields.append(field)
+        columns.append(column)
     return pa.Table.from_arrays(columns, schema=pa.schema(fields)) if columns else table.select([])
 
 
-def _kept_type(kind: pa.DataType, paths: Sequence[Sequence[str]]) -> pa.DataType | None:
-    """A struct of the members that `paths` lead to; `None` where they lead nowhere."""
-    if not pa.types.is_struct(kind):
-        return None
+def _leads(kind: pa.DataType, path: Sequence[str]) -> bool:
+    """Whether there is a member at `path`."""
+    for name in path:
+        index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
+        if index < 0:
+            return False
+        kind = kind.field(index).type
+    return True
+
+
+def _kept_type(kind: pa.StructType, paths: Sequence[Sequence[str]]) -> pa.StructType:
+    """A struct of the members that `paths` lead to."""
     kept: list[pa.Field] = []
     for field in kind:
         below = [path[1:] for path in paths if path[0] == field.name]
-        child = field.type if not all(below) else _kept_type(field.type, below) if below else None
-        if child is not None:
-            kept.append(field.with_type(child))
-    return pa.struct(kept) if kept else None
+        if below:
+            kept.append(field if not all(below) else field.with_type(_kept_type(field.type, below)))
+    return pa.struct(kept)
 
 
 def _kept_members(column: pa.StructArray, kept: pa.StructType) -> pa.StructArray:

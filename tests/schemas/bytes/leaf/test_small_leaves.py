@@ -7,7 +7,7 @@ import io
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rootline.schemas.bytes.leaf import leaf as leaf_module
@@ -49,10 +49,12 @@ def small_leaf(content: LeafContent, size: int | None) -> Leaf:
     return Leaf(location, content, body, FILES[content, size].metadata, len(body))
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(sorted(BODIES, key=str)),
     st.lists(st.sampled_from([*NAMES, "nothing", "version_info.nothing", "location.nothing"]), max_size=6),
 )
+@example((LeafContent.DELETE, 2), ["content_stats._1", "content_type", "content_stats"])
 def test_columns_are_those_that_the_reader_would_have_read(
     key: tuple[LeafContent, int | None], names: list[str]
 ) -> None:
