@@ -45,9 +45,9 @@ from rootline.schemas.statistics import ContentStats, FieldStatistics
 _CHUNK_ROWS: Final = 1024
 _NEAR_ROWS: Final = 16
 """Entries picked by ordinal whose statistics are decoded together: up to this many cost no more than one."""
-_WHOLE_BYTES: Final = 64 << 10
-"""A leaf up to this size, of one chunk of rows, is decoded whole, once: opening it takes longer than all its values."""
-_KEPT: Final = KeptColumns(["_ordinals", "_rows", "_written_rows", "_open_group", "_whole"])
+_SMALL_BYTES: Final = 64 << 10
+"""All but the statistics of a leaf up to this size, of one chunk of rows, is decoded once: opening it takes longer."""
+_KEPT: Final = KeptColumns(["_ordinals", "_rows", "_written_rows", "_open_group", "_small_rows"])
 _ROW_COLUMNS: Final = [field.name for field in ROW_FIELDS]
 _MEMBERS: Final = (
     "lower_bound",
@@ -133,7 +133,7 @@ class Leaf:
         other.inherited = inherited
         for name in ("table", "_rows", "_ordinals"):
             other.__dict__.pop(name, None)
-        if "_whole" in other.__dict__:
+        if "_small_rows" in other.__dict__:
             _KEPT.add(other)
         return other
 
@@ -269,19 +269,19 @@ class Leaf:
             raise Corrupt("leaf-corrupt", f"{self.location}: a column cannot be read: {error!s:.200}") from error
 
     def _opened(self, columns: list[str] | None, group: int | None) -> pa.Table:
-        if self.length <= _CHUNK_ROWS and len(self._body) <= _WHOLE_BYTES:
-            start, stop = (0, self.length) if group is None else self._group_starts[group : group + 2]
-            table = self._whole if stop - start == self.length else self._whole.slice(start, stop - start)
-            return table if columns is None else picked(table, columns)
+        is_small = self.length <= _CHUNK_ROWS and len(self._body) <= _SMALL_BYTES
+        if is_small and columns is not None and not any(name.startswith(CONTENT_STATS) for name in columns):
+            return picked(self._small_rows, columns)
         file = pq.ParquetFile(pa.BufferReader(self._body), metadata=self._metadata)
         if group is None:
             return file.read(columns=columns, use_threads=False)
         return file.read_row_group(group, columns=columns, use_threads=False)
 
     @cached_property
-    def _whole(self) -> pa.Table:
+    def _small_rows(self) -> pa.Table:
         _KEPT.add(self)
-        return pq.ParquetFile(pa.BufferReader(self._body), metadata=self._metadata).read(use_threads=False)
+        file = pq.ParquetFile(pa.BufferReader(self._body), metadata=self._metadata)
+        return file.read(columns=_ROW_COLUMNS, use_threads=False)
 
     def _group(self, group: int) -> pa.StructArray:
         opened = self._open_group
