@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rootline.maintenance.compaction_limits import CompactionLimits
 from rootline.maintenance.flush_limits import FlushLimits
 from rootline.maintenance.leaf_compaction_plan import LeafCompactionPlan
+from rootline.maintenance.leaf_load import LeafLoad, LoadedLeaf
 from rootline.maintenance.planned_leaf import InPlan, InRoot
 from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
-from rootline.schemas.content_entry import ContentType, Status
+from rootline.schemas.content_entry import ContentType, FileFormat, Status
 from rootline.schemas.errors import Invalid
 from tests.maintenance.table_builder import TableBuilder, location_of
+from tests.schemas.iceberg_manifests import leaf_row
 
 NOW = CompactionLimits().now
 
@@ -157,3 +161,17 @@ def test_limits_come_from_the_tables_properties() -> None:
         with pytest.raises(Invalid, match=f"rootline.compact.{name}"):
             CompactionLimits.of_properties({f"rootline.compact.{name}": value})
     assert FlushLimits.of_properties({}).leaf_entries == CompactionLimits().leaf_entries
+
+
+def _loose(number: int, spec_id: int) -> LoadedLeaf:
+    row = leaf_row(b"", 4, is_delete=True, location=f"deletes-{number}.parquet")
+    return LoadedLeaf(replace(row, file_format=FileFormat.PARQUET, partition_spec_id=spec_id), 4)
+
+
+def test_delete_leaves_of_different_specs_are_not_compacted_into_as_many_again_and_again() -> None:
+    limits = CompactionLimits(leaves=3)
+    apart = [_loose(number, number) for number in range(5)]
+    assert LeafLoad(tuple(apart)).chosen(limits) == ()
+    more = [_loose(5, 0), _loose(6, 0)]
+    chosen = LeafLoad((*apart, *more)).chosen(limits)
+    assert [leaf.location for leaf in chosen] == ["deletes-0.parquet", "deletes-5.parquet", "deletes-6.parquet"]

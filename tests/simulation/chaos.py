@@ -7,11 +7,13 @@ Invariants: every choice comes from the world's seed.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 
+from rootline.schemas.bytes.log.intent_codec import encode_intent
+from rootline.schemas.intent import DataFile, Intent, IntentKind
 from tests.simulation.faulty_world import World
 from tests.simulation.process import Process
-from tests.simulation.writers import nowhere
 
 _SECONDS = (0.02, 0.1, 0.5, 2.0, 15.0, 400.0)
 _LONG_S = 100.0
@@ -69,6 +71,14 @@ async def disturb_log(world: World, tables: list[str]) -> None:
         elif log.partitions < 4:
             world.trace.note("one partition more")
             log.add_partition()
+
+
+def nowhere(rng: random.Random) -> tuple[bytes, bytes]:
+    """Key and value of an intent for a table that does not exist."""
+    added = DataFile(location="data/stray.parquet", record_count=1, file_size_in_bytes=1)
+    name, table = f"stray-{rng.getrandbits(64):016x}", "nowhere.t"
+    intent = Intent(intent_id=name, table=table, kind=IntentKind.APPEND, add_data_files=(added,))
+    return table.encode(), encode_intent(intent)
 
 
 async def forget_and_cut_off(world: World, tables: list[str]) -> None:

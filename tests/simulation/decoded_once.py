@@ -1,9 +1,9 @@
 """Roots and leaves that a whole world decodes once.
 
-Owns: one proven root or leaf for each body, whichever simulated process reads it, and the rows that a leaf has shown.
-Does not own: when something is read, and what happens to the request (`faulty_world`); the judgement, which decodes
-everything itself.
-Invariants: what is decoded follows from the bytes alone, so a world comes to the same trace with this and without it.
+Owns: one proven root or leaf for each body, whoever reads it, and the rows that a leaf has shown. Does not own: when
+something is read, and what happens to the request (`faulty_world`); what is said of it (`judgement`).
+Invariants: what is decoded follows from the bytes alone, and other bytes under the same name are decoded again: a world
+comes to the same trace and the same judgement with this and without it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from unittest import mock
 import pyarrow as pa
 
 from rootline.coordinator.runtime import effect_runner, object_fetcher
+from rootline.maintenance import self_flush_plan
 from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.leaf.leaf_codec import decode_leaf
 from rootline.schemas.bytes.leaf.leaf_inheritance import Inherited
 from rootline.schemas.bytes.root.root_codec import Root, decode_root
 from rootline.schemas.content_entry import ContentEntry
+from rootline.storage.check import chain, objects
 from rootline.storage.metadata import leaf_reader, root_reader
 from rootline.tree.state import leaf_lookup
 from rootline.tree.state.leaf_keys import LeafKeys
 
 T = TypeVar("T")
-_KEPT_MAX: Final = 300
+_KEPT_MAX: Final = 3_000
 
 
 class _SharedLeaf(Leaf):
@@ -101,9 +103,9 @@ def decoded_once() -> Iterator[None]:
         return roots.get(name, body, lambda: decode_root(body, name=name, known=known))
 
     with ExitStack() as patches:
-        for module in (leaf_reader, object_fetcher):
+        for module in (leaf_reader, object_fetcher, self_flush_plan, objects):
             patches.enter_context(mock.patch.object(module, "decode_leaf", leaf))
-        for module in (root_reader, effect_runner):
+        for module in (root_reader, effect_runner, chain):
             patches.enter_context(mock.patch.object(module, "decode_root", root))
         patches.enter_context(mock.patch.object(leaf_lookup, "LeafKeys", _keys_of))
         yield

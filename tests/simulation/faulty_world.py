@@ -67,6 +67,7 @@ class World:
     unreachable: set[str] = field(default_factory=set)
     removed: int = 0
     swept: int = 0
+    read: int = 0
     late: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def chance(self, probability: float) -> bool:

@@ -22,9 +22,12 @@ from rootline.storage.metadata.table_head import newest_root
 from rootline.storage.metadata.table_loader import load_state
 from rootline.tree.evolution.changes import AddSchema, DefinitionChanges
 from rootline.tree.state.table_state import TableState
+from tests.simulation.evolving import Shape
 from tests.simulation.faulty_world import World
+from tests.simulation.names import check_name
+from tests.simulation.published import Published
 from tests.simulation.reference import replay
-from tests.simulation.writers import Published, live_data, stored_positions
+from tests.simulation.seen_files import live_data, stored_positions
 
 
 def is_drained(world: World) -> bool:
@@ -58,21 +61,29 @@ async def judge(world: World, published: Published, tables: Sequence[TableName])
 async def _compare(
     world: World, table: TableName, decided: Sequence[tuple[Verdict, Intent]], published: Published
 ) -> TableState:
-    reference = replay(decided, published.vectors, published.leaves)
+    reference = replay(decided, published.vectors, published.leaves, published.first[table], published.views)
     root = await newest_root(world.store, table)
     assert root is not None
-    assert root.header.is_tombstone == reference.is_dropped, f"{table}: there is one, or there is none"
+    check_name(root.header, reference.view, is_dropped=reference.is_dropped)
     state = await load_state(world.store, root)
     assert sorted(reference.files) == live_data(state), f"{table}: the live files are not those of the accepted intents"
     for name, deleted in reference.files.items():
         assert await stored_positions(world, table, state, name) == deleted, f"{name}: other rows are deleted"
     assert reference.tags == dict(state.header.tags), f"{table}: the tags are not those of the accepted intents"
-    wanted = [DefinitionChanges.from_json(text).changes[0] for text in reference.definitions]
-    added = [AddSchema(schema) for schema in state.definition.schemas[reference.first_schemas :]]
-    assert added == wanted, f"{table}: the definition is not what its accepted changes make"
+    wanted = [change.schema.fields for text in reference.definitions for change in _schemas_in(text)]
+    added = [schema.fields for schema in state.definition.schemas[reference.first_schemas :]]
+    made = [fields for at, fields in enumerate(wanted) if fields not in wanted[:at]]
+    first = [schema.fields for schema in state.definition.schemas[: reference.first_schemas]]
+    assert added == [fields for fields in made if fields not in first], f"{table}: other schemas than its changes make"
+    if reference.shape is not None:
+        assert Shape.of(state.definition) == reference.shape, f"{table}: the definition is not what its changes make"
     findings = [finding async for finding in check_table(world.store, table)]
     assert not findings, findings
     return state
+
+
+def _schemas_in(text: str) -> list[AddSchema]:
+    return [change for change in DefinitionChanges.from_json(text).changes if isinstance(change, AddSchema)]
 
 
 def _intent_of(record: LogRecord, published: Published) -> Intent | None:

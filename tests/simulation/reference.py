@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rootline.schemas.bytes.log.stated_content import content_of_intent
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind
+from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
+from tests.simulation.evolving import Shape
+from tests.simulation.names import ReferenceView, SeenVersions
 
-_OF_TOMBSTONES = (IntentKind.CREATE, IntentKind.RESTORE, IntentKind.PURGE)
+_OF_TOMBSTONES = (IntentKind.CREATE, IntentKind.CREATE_VIEW, IntentKind.RESTORE, IntentKind.PURGE)
+_OF_VIEWS = (IntentKind.REPLACE_VIEW, IntentKind.DROP_VIEW)
+_DROPS = (IntentKind.DROP, IntentKind.PURGE, IntentKind.DROP_VIEW)
+_EMPTIED = (IntentKind.CREATE, IntentKind.CREATE_VIEW, IntentKind.PURGE, IntentKind.REPLACE)
 _MAINTENANCE = (IntentKind.FLUSH, IntentKind.COMPACT_LEAVES, IntentKind.COMPACT_VECTORS)
 
 
@@ -20,14 +25,16 @@ class Reference:
     """`files`: location → deleted positions. `committed`: (writer, sequence) → the verdict that said so.
     `contents`: the same → what that intent does.
 
-    `past`: (version, its files), ascending, of the versions that changed them. `leaves`: leaf → the files in it.
+    `past`: (version, its files, its shape), ascending, of the versions that changed them. `leaves`: leaf → the files in
+    it. `shape`: what writers go by. `view`: what the name is, if it is no table. `views`: versions that were gone
+    back to.
     """
 
     files: dict[str, set[int]] = field(default_factory=dict)
     committed: dict[tuple[str, int], Verdict] = field(default_factory=dict)
     contents: dict[tuple[str, int], str] = field(default_factory=dict)
     tags: dict[str, int] = field(default_factory=dict)
-    past: list[tuple[int, dict[str, set[int]]]] = field(default_factory=lambda: [(0, {})])
+    past: list[tuple[int, dict[str, set[int]], Shape | None]] = field(default_factory=lambda: [(0, {}, None)])
     restores: int = 0
     definitions: list[str] = field(default_factory=list)
     """The changes that were accepted, in order."""
@@ -36,39 +43,57 @@ class Reference:
     drops: int = 0
     first_schemas: int = 1
     """That its table began with."""
+    shape: Shape | None = None
+    view: ReferenceView | None = None
+    views: SeenVersions = field(default_factory=dict)
 
     def commit(self, version: int, intent: Intent, vectors: Mapping[tuple[str, int], frozenset[int]]) -> None:
         """What an intent does that `version` committed."""
         self.apply(intent, vectors)
         if self.past[-1][0] == version:
             self.past.pop()
-        self.past.append((version, {name: set(deleted) for name, deleted in self.files.items()}))
+        self.past.append((version, {name: set(deleted) for name, deleted in self.files.items()}, self.shape))
 
     def apply(self, intent: Intent, vectors: Mapping[tuple[str, int], frozenset[int]]) -> None:
         """What an accepted intent does."""
         if intent.kind in _MAINTENANCE:
             return
         assert not self.is_dropped or intent.kind in _OF_TOMBSTONES, f"{intent.kind} of a table that is not there"
-        if intent.kind in (IntentKind.DROP, IntentKind.PURGE):
+        is_of_views = intent.kind in _OF_VIEWS
+        assert is_of_views is (self.view is not None), f"{intent.kind} of a {'table' if is_of_views else 'view'}"
+        if intent.kind in _DROPS:
             self.is_dropped = True
             self.drops += 1
-        if intent.kind in (IntentKind.CREATE, IntentKind.PURGE, IntentKind.REPLACE):
+        if intent.kind in _EMPTIED:
             self.files = {}
         if intent.kind is IntentKind.CREATE:
             self.tags, self.definitions, self.is_dropped = {}, [], False
-            self.first_schemas = len(json.loads(intent.definition or "")["schemas"])
+            definition = TableDefinition.from_json((intent.definition or "").encode())
+            self.first_schemas, self.shape = len(definition.schemas), Shape.of(definition)
+        if intent.kind is IntentKind.CREATE_VIEW:
+            self.tags, self.definitions, self.is_dropped = {}, [], False
+            self.first_schemas, self.shape, self.view = 1, None, ReferenceView.of(intent)
+        if intent.kind is IntentKind.REPLACE_VIEW and self.view is not None:
+            self.view.change(intent, self.views)
+        if intent.kind is IntentKind.DROP_VIEW:
+            self.view = None
+        if is_of_views:
+            return
         if intent.kind is IntentKind.RESTORE and intent.ref is not None:
             self.is_dropped = False
             wanted = intent.ref.version or 0
-            then = next(files for version, files in reversed(self.past) if version <= wanted)
+            then, self.shape = next(
+                (files, shape) for version, files, shape in reversed(self.past) if version <= wanted
+            )
             self.files = {name: set(deleted) for name, deleted in then.items()}
             self.restores += 1
         if intent.kind is IntentKind.TAG and intent.ref is not None:
             self.tags.pop(intent.ref.tag or "", None)
             if intent.ref.version is not None:
                 self.tags[intent.ref.tag or ""] = intent.ref.version
-        if intent.definition is not None and intent.kind is not IntentKind.CREATE:
+        if intent.definition is not None and intent.kind not in (IntentKind.CREATE, IntentKind.CREATE_VIEW):
             self.definitions.append(intent.definition)
+            self.shape = None if self.shape is None else self.shape.after(intent.definition)
         for removed in intent.remove_files:
             if removed.content_type is ContentType.DATA:
                 del self.files[removed.location]
@@ -89,6 +114,8 @@ def replay(
     decided: Iterable[tuple[Verdict, Intent]],
     vectors: Mapping[tuple[str, int], frozenset[int]],
     leaves: Mapping[str, Sequence[str]],
+    first: TableDefinition,
+    views: SeenVersions,
 ) -> Reference:
     """Apply a table's accepted intents in the order of their sequence numbers.
 
@@ -96,7 +123,8 @@ def replay(
         AssertionError: a (writer, sequence) was committed twice, a duplicate was called so without a commit, or
             an intent that was sent again was called another one.
     """
-    reference = Reference(leaves=leaves)
+    shape = Shape.of(first)
+    reference = Reference(leaves=leaves, views=views, shape=shape, past=[(0, {}, shape)])
     own = [
         (verdict, intent, (intent.writer_id, intent.writer_sequence))
         for verdict, intent in decided

@@ -9,10 +9,11 @@ Invariants: the same seed and steps give the same trace; safety is checked while
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +37,9 @@ from tests.simulation.decoded_once import decoded_once
 from tests.simulation.faulty_world import Trace, World
 from tests.simulation.judgement import is_drained, judge
 from tests.simulation.process import Process
-from tests.simulation.writers import Published, Writer
+from tests.simulation.published import Published
+from tests.simulation.readers import read_slowly
+from tests.simulation.writers import Writer
 from tests.support.group_log import GroupLog
 
 TABLES = tuple(TableName(name) for name in ("sim.events", "sim.clicks", "other.orders"))
@@ -51,8 +54,10 @@ _EXPIRING = {
     "rootline.expire.by-minute-seconds": "60",
     "rootline.sweep": "true",
     "rootline.sweep.interval-s": "1",
-    "rootline.sweep.scan-retention-s": "600",
+    "rootline.sweep.scan-retention-s": "1200",
 }
+_HOLD_S = 1.15
+"""How long readers take, at most, where dates run so fast: less than what scans read is kept for."""
 _KEEPING = {"rootline.expire": "false", "rootline.sweep": "false"}
 
 
@@ -87,6 +92,11 @@ class Outcome:
     creates: int
     sweeps: int
     swept: int
+    views: int
+    view_changes: int
+    changes: int
+    specs: int
+    read: int
 
 
 def simulate(
@@ -101,6 +111,7 @@ def simulate(
     patience_s: float | None = None,
     expires: bool = False,
     drops: bool = False,
+    evolves: bool = False,
 ) -> Outcome:
     """Run a world of about `steps` intents; raises `AssertionError` when something that must hold fails.
 
@@ -108,18 +119,59 @@ def simulate(
     `decode_once`: decode each root and leaf once for all processes, which changes nothing but the time it takes.
     `expires`: versions expire after a few commits, and the worker sweeps; the store's dates run a thousand times as
     fast as everything else, so that what is not needed goes and heads have to be confirmed, by its dates, within the
-    world's time.
-    `drops`: writers drop tables, make them again, and bring them back.
+    world's time. Writers then add files of long ago, and readers hold on to old versions.
+    `drops`: writers drop tables, make them again, bring them back, and make views of their names.
+    `evolves`: writers change columns, partitions and orders all the time.
     """
+    crowd = Crowd(writers, steps, expires=expires, drops=drops, evolves=evolves)
 
     async def whole() -> Outcome:
         world, published = _world(seed, keep_trace, patience_s, expires), Published()
         with decoded_once() if decode_once else nullcontext():
-            processes = await _live(world, published, seed, steps, coordinators, writers, limits, expires, drops)
-        states = await judge(world, published, TABLES)
-        return await _outcome(seed, world, processes, states)
+            processes = await _live(world, published, seed, coordinators, limits, crowd)
+            states = await judge(world, published, TABLES)
+            return await _outcome(seed, world, processes, states)
 
-    return run_virtually(whole())
+    with _cycles_found_later():
+        return run_virtually(whole())
+
+
+@contextmanager
+def _cycles_found_later() -> Iterator[None]:
+    """As in a service (`process_memory`): hardly anything here makes cycles, and a world is soon over."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(50_000, 20, 1_000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """The writers of a world: how many, how many intents they publish together, and what they do beside files."""
+
+    writers: int
+    steps: int
+    expires: bool
+    drops: bool
+    evolves: bool
+
+    def writer(self, world: World, number: int, published: Published, seed: int) -> Writer:
+        """Writers of one table do not agree on its partition, as clients in two languages do not."""
+        table = TABLES[number % len(TABLES)]
+        shift = number // len(TABLES) % 2
+        writer = Writer(
+            world,
+            f"writer-{number}",
+            table,
+            published,
+            random.Random(f"{seed}/{number}"),
+            max(1, self.steps // self.writers),
+            (world.log.partition_of(table.encode()) + 1) % PARTITIONS if shift else None,
+        )
+        writer.drops, writer.evolves, writer.stalls = self.drops, self.evolves, self.expires
+        return writer
 
 
 def _world(seed: int, keep_trace: bool, patience_s: float | None, expires: bool) -> World:
@@ -145,12 +197,9 @@ async def _live(
     world: World,
     published: Published,
     seed: int,
-    steps: int,
     coordinators: int,
-    writers: int,
     limits: HeaderLimits,
-    expires: bool,
-    drops: bool,
+    crowd: Crowd,
 ) -> list[Process]:
     """Everything happens, and comes to rest."""
     names = [f"coordinator-{number}" for number in range(coordinators)]
@@ -160,19 +209,18 @@ async def _live(
         process.start()
     try:
         for table in TABLES:
-            await _create(world, table, processes, _EXPIRING if expires else _KEEPING)
+            await _create(world, table, processes, _EXPIRING if crowd.expires else _KEEPING, published)
     except BaseException:
         await _end(*_tasks(processes))
         raise
-    crowd = [_writer(world, number, published, seed, max(1, steps // writers)) for number in range(writers)]
-    for writer in crowd:
-        writer.drops = drops
+    crowded = [crowd.writer(world, number, published, seed) for number in range(crowd.writers)]
     chaos = asyncio.gather(
         disturb_log(world, list(TABLES)),
         *(disturb_process(world, process) for process in processes),
         *([] if world.patience_s is None else [forget_and_cut_off(world, list(TABLES))]),
+        *(read_slowly(world, table, seed, _HOLD_S) for table in TABLES if crowd.expires),
     )
-    writing = asyncio.gather(*(writer.run() for writer in crowd))
+    writing = asyncio.gather(*(writer.run() for writer in crowded))
     done, _ = await asyncio.wait({writing, chaos}, return_when=asyncio.FIRST_COMPLETED, timeout=100_000.0)
     try:
         if chaos in done:
@@ -193,15 +241,13 @@ async def _live(
     return processes
 
 
-def _writer(world: World, number: int, published: Published, seed: int, steps: int) -> Writer:
-    """Writers of one table do not agree on its partition, as clients in two languages do not: its owners compete."""
-    table = TABLES[number % len(TABLES)]
-    shift = number // len(TABLES) % 2
-    partition = (world.log.partition_of(table.encode()) + 1) % PARTITIONS if shift else None
-    return Writer(world, f"writer-{number}", table, published, random.Random(f"{seed}/{number}"), steps, partition)
-
-
-async def _create(world: World, table: TableName, processes: Sequence[Process], properties: Mapping[str, str]) -> None:
+async def _create(
+    world: World,
+    table: TableName,
+    processes: Sequence[Process],
+    properties: Mapping[str, str],
+    published: Published,
+) -> None:
     definition = build_definition(
         _SCHEMA,
         partition_by=["k"],
@@ -216,6 +262,7 @@ async def _create(world: World, table: TableName, processes: Sequence[Process], 
             **properties,
         },
     )
+    published.first[table] = definition
     intent = Intent(
         intent_id=f"create-{table}", table=table, kind=IntentKind.CREATE, definition=definition.to_json().decode()
     )
@@ -291,6 +338,11 @@ async def _outcome(seed: int, world: World, processes: Sequence[Process], states
         creates=_committed(world, b"\x0ccreate"),
         sweeps=_committed(world, b"\x0asweep"),
         swept=world.swept,
+        views=_committed(world, b"\x16create_view"),
+        view_changes=_committed(world, b"\x18replace_view"),
+        changes=_committed(world, b'"replaces-definition"'),
+        specs=max(len(state.definition.partition_specs) for state in states),
+        read=world.read,
     )
 
 

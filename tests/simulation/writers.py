@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from struct import pack
+from typing import Final
 
-from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField
 from pyroaring import BitMap64
 
 from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, encode_leaf
@@ -34,20 +33,22 @@ from rootline.schemas.intent import (
     Intent,
     IntentKind,
     RemovedFile,
-    VectorReference,
     VersionReference,
 )
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.object_keys import key_of
+from rootline.schemas.root_header import NameState
+from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import VerdictKind
-from rootline.storage.metadata.root_reader import read_definition
 from rootline.storage.metadata.table_head import newest_root
 from rootline.storage.metadata.table_loader import load_table
-from rootline.storage.metadata.vector_reader import read_vector
-from rootline.tree.evolution.changes import DefinitionChanges, schema_changes
 from rootline.tree.state.table_state import TableState
 from tests.simulation.conversions import conversion, deletes_by_value
+from tests.simulation.evolving import column_more, partition_statistics, some_changes
 from tests.simulation.faulty_world import World
+from tests.simulation.names import for_a_view, for_nothing, new_view
+from tests.simulation.published import Published
+from tests.simulation.seen_files import live_data, seen_vector, stored_positions
 
 ROWS = 100
 _BODY = b"the coordinator never reads a data file"
@@ -57,15 +58,11 @@ _BY_VALUE = 0.2
 """How many of the appends delete by value as well; as many are conversions, where there is something to convert."""
 _LEAVES = 0.2
 """How many of the intents that add files name a leaf of them instead."""
-
-
-@dataclass(slots=True)
-class Published:
-    """What all writers published: intents by id, vectors by place, the files of leaves by the leaves' locations."""
-
-    intents: dict[str, Intent] = field(default_factory=dict)
-    vectors: dict[tuple[str, int], frozenset[int]] = field(default_factory=dict)
-    leaves: dict[str, tuple[str, ...]] = field(default_factory=dict)
+_CHANGES: Final = 0.2
+"""How many of the intents change the definition, where writers do so all the time; half of those bring files too."""
+_STALLS: Final = 0.15
+_AGAIN: Final = 0.1
+"""How many of the appends name a file of long ago, where writers stall."""
 
 
 @dataclass(slots=True)
@@ -73,7 +70,8 @@ class Writer:
     """One writer, counting its own sequence; with a supplied id, or with one of its process, which can be forgotten.
 
     `partition`: where it publishes, if its client has another idea of that than the log. `drops`: it drops tables,
-    makes them again, and brings them back; so it says in each intent which table it has seen.
+    makes them again, brings them back, and makes views of their names; so it says in each intent which table it has
+    seen. `evolves`: it changes columns, partitions and orders. `stalls`: it adds files that it uploaded long ago.
     """
 
     world: World
@@ -84,6 +82,10 @@ class Writer:
     steps: int
     partition: int | None = None
     drops: bool = False
+    evolves: bool = False
+    stalls: bool = False
+    definition: TableDefinition | None = None
+    """That it has seen last, if it goes by that."""
     sequence: int = 0
     minted: int = 0
 
@@ -98,13 +100,20 @@ class Writer:
         for _ in range(self.steps):
             if view is None or self.rng.random() < 0.4:
                 view = await load_table(self.world.store, self.table)
+            self.definition = view.definition if view is not None and self.evolves else None
             intent = await self._next_intent(view)
+            if view is not None and self.evolves:
+                intent = self._evolving(view, intent)
+            if view is not None and self.stalls:
+                intent = self._of_long_ago(view, intent)
             if self.drops:
                 intent = await self._of_name(view, intent)
             if view is not None and random.Random(f"leaf of {intent.intent_id}").random() < _LEAVES:
                 intent = await self._in_leaf(view, intent)
             elif view is not None:
                 intent = await self._by_value(view, intent)
+            if self.stalls:
+                await self._stall(intent)
             await self._until_decided(intent)
             last = intent
             if self.rng.random() < 0.3:
@@ -119,6 +128,14 @@ class Writer:
         other = last.model_copy(update={"intent_id": self._fresh("intent"), "add_data_files": (added,)})
         position = await self._publish(other)
         await self.world.log.wait_verdict(position, timeout_s=3_600.0)
+
+    async def _stall(self, intent: Intent) -> None:
+        """Now and then nothing happens for long, after the files are there and before anyone hears of them."""
+        rng = random.Random(f"stalls before {intent.intent_id}")
+        if rng.random() < _STALLS:
+            for added in intent.add_data_files:
+                await self._upload(added.location)
+            await asyncio.sleep(rng.uniform(0.5, 5.0))
 
     async def _until_decided(self, intent: Intent) -> None:
         position = await self._publish(intent)
@@ -137,8 +154,7 @@ class Writer:
 
     async def _publish(self, intent: Intent) -> LogPosition:
         for added in intent.add_data_files:
-            if ".." not in added.location:
-                await self.world.store.put_if_absent(key_of(self.table, added.location), _BODY)
+            await self._upload(added.location)
         self.published.intents[intent.intent_id] = intent
         self.world.trace.note(self.name, "publish", intent.kind.value, intent.intent_id)
         log, key = self.world.log, self.table.encode()
@@ -146,6 +162,12 @@ class Writer:
         named = key if self.rng.random() < 0.8 else None  # a key is good for order, and nobody is forced to have one
         said = content_headers(stated(content_of_intent(intent)))
         return log.append(named, encode_intent(intent), partition=partition, headers=said)
+
+    async def _upload(self, location: str) -> None:
+        """Once: a writer that publishes again does not know that its file has gone since."""
+        if ".." not in location and location not in self.published.files[self.table]:
+            self.published.files[self.table][location] = None
+            await self.world.store.put_if_absent(key_of(self.table, location), _BODY)
 
     async def _next_intent(self, view: TableState | None) -> Intent:
         live = [] if view is None else live_data(view)
@@ -178,17 +200,38 @@ class Writer:
         if view is not None:
             kind = IntentKind.PURGE if roll < 0.01 else IntentKind.DROP
             wanted = self._intent(kind) if roll < 0.06 else intent
+            if roll > 0.99:
+                return new_view(intent, self.rng)  # under the name of a table
             return wanted.model_copy(update={"table_uuid": view.header.table_uuid})
         root = await newest_root(self.world.store, self.table)
         if root is None or roll < 0.1:
             return intent
-        header = root.header
-        if roll < 0.5 and header.drops:
-            ref = VersionReference(version=header.drops[-1].version)
-            return self._intent(IntentKind.RESTORE, ref=ref).model_copy(update={"table_uuid": header.table_uuid})
-        definition = await read_definition(self.world.store, header)
-        again = replace(definition, table_uuid=uuid.UUID(int=self.rng.getrandbits(128)))
-        return self._intent(IntentKind.CREATE, definition=again.to_json().decode())
+        if root.header.name_is is NameState.VIEW:
+            return for_a_view(intent, root.header, self.rng, self.published.views)
+        if root.header.name_is is NameState.TOMBSTONE:
+            return for_nothing(intent, root.header, self.published.first[self.table], self.rng)
+        return intent
+
+    def _evolving(self, view: TableState, intent: Intent) -> Intent:
+        """Now and then a change of the definition, with what the same append would have brought or without."""
+        rng = random.Random(f"changes, {intent.intent_id}")
+        if rng.random() > _CHANGES:
+            return intent
+        text = some_changes(view.definition, view.header, f"column-{intent.intent_id}", rng).to_json()
+        if intent.kind is IntentKind.APPEND and rng.random() < 0.5:
+            return intent.model_copy(update={"definition": text})
+        return self._intent(IntentKind.ALTER, definition=text)
+
+    def _of_long_ago(self, view: TableState, intent: Intent) -> Intent:
+        """Now and then an append of a file that was uploaded long ago, and may have been live and left since."""
+        rng = random.Random(f"of long ago, {intent.intent_id}")
+        known = list(self.published.files[self.table])
+        if intent.kind is not IntentKind.APPEND or not known or rng.random() > _AGAIN:
+            return intent
+        [file] = self._files(1)
+        gone = sorted(set(known) - set(live_data(view)))
+        location = rng.choice(gone or known)
+        return intent.model_copy(update={"add_data_files": (file.model_copy(update={"location": location}),)})
 
     async def _by_value(self, view: TableState, intent: Intent) -> Intent:
         """Now and then the same append with an equality delete, or a conversion of such deletes instead."""
@@ -223,7 +266,7 @@ class Writer:
             for file in files
         ]
         for file in files:
-            await self.world.store.put_if_absent(key_of(self.table, file.location), _BODY)
+            await self._upload(file.location)
         leaf_uuid = uuid.uuid5(definition.table_uuid, intent.intent_id)
         leaf = encode_leaf(entries, definition, leaf_uuid=leaf_uuid, content=LeafContent.DATA)
         if leaf_uuid.int % 10:
@@ -234,7 +277,7 @@ class Writer:
             content_type=ContentType.DATA_MANIFEST,
             file_size_in_bytes=len(leaf.body),
             record_count=len(entries),
-            partition_spec_id=0,
+            partition_spec_id=files[0].partition_spec_id,
         )
         return intent.model_copy(update={"add_data_files": (), "add_manifests": (manifest,)})
 
@@ -299,9 +342,7 @@ class Writer:
 
     def _alter(self, view: TableState) -> Intent:
         """A column more, half of the time with files; a change of the definition since makes it a rejection."""
-        more = NestedField(view.definition.last_column_id + 1, self._fresh("column"), LongType(), required=False)
-        schema = Schema(*view.definition.schema.fields, more, schema_id=0)
-        changes = DefinitionChanges(view.header.definition.digest, tuple(schema_changes(schema)))
+        changes = column_more(view.definition, view.header, self._fresh("column"))
         if self.minted % 2:
             return self._intent(IntentKind.APPEND, add_data_files=self._files(1), definition=changes.to_json())
         return self._intent(IntentKind.ALTER, definition=changes.to_json())
@@ -319,12 +360,14 @@ class Writer:
         )
 
     def _files(self, count: int) -> tuple[DataFile, ...]:
+        """By the default spec of the table as the writer has seen it, or else the first one."""
+        seen = self.definition
         return tuple(
             DataFile(
                 location=f"data/{self._fresh('file')}.parquet",
                 record_count=ROWS,
                 file_size_in_bytes=len(_BODY),
-                partition_spec_id=0,
+                partition_spec_id=0 if seen is None else seen.default_spec_id,
                 statistics=(
                     GenericStatistics(
                         field_id=1,
@@ -333,7 +376,11 @@ class Writer:
                         value_count=ROWS,
                         null_value_count=0,
                     ),
-                    GenericStatistics(field_id=2, lower_bound=pack("<i", self.rng.randint(0, 3))),
+                    *(
+                        (GenericStatistics(field_id=2, lower_bound=pack("<i", self.rng.randint(0, 3))),)
+                        if seen is None
+                        else partition_statistics(seen, self.rng)
+                    ),
                 ),
             )
             for _ in range(count)
@@ -342,30 +389,3 @@ class Writer:
     def _fresh(self, what: str) -> str:
         self.minted += 1
         return f"{what}-{self.name}-{self.minted}"
-
-
-def live_data(view: TableState) -> list[str]:
-    """Locations of the live data files, in order."""
-    return sorted(live.entry.location for live in view.live.entries() if live.entry.content_type is ContentType.DATA)
-
-
-def seen_vector(view: TableState, name: str) -> VectorReference | None:
-    """The vector that a reader of `view` sees on a data file."""
-    entry = view.vector_of(name)
-    if entry is None or entry.deletion_vector is None or entry.deletion_vector.offset is None:
-        return None
-    return VectorReference(location=entry.location, offset=entry.deletion_vector.offset)
-
-
-async def stored_positions(world: World, table: TableName, view: TableState, name: str) -> frozenset[int]:
-    """The deleted positions of a data file as its stored vector has them."""
-    entry = view.vector_of(name)
-    return frozenset() if entry is None else frozenset(await read_vector(world.store, table, entry))
-
-
-def nowhere(rng: random.Random) -> tuple[bytes, bytes]:
-    """Key and value of an intent for a table that does not exist."""
-    added = DataFile(location="data/stray.parquet", record_count=1, file_size_in_bytes=1)
-    name, table = f"stray-{rng.getrandbits(64):016x}", "nowhere.t"
-    intent = Intent(intent_id=name, table=table, kind=IntentKind.APPEND, add_data_files=(added,))
-    return table.encode(), encode_intent(intent)

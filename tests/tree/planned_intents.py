@@ -5,6 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
 from rootline.schemas.bytes.leaf.leaf_codec import LeafContent
 from rootline.schemas.content_entry import (
     ContentEntry,
@@ -27,6 +30,7 @@ from rootline.schemas.intent import (
     VersionReference,
 )
 from rootline.schemas.statistics import ContentStats
+from rootline.tree.evolution.changes import DefinitionChanges, schema_changes
 from rootline.tree.proof.statistics_rules import partition_statistics
 from rootline.tree.state.table_state import TableState
 from tests.tree.reference_model import STALE
@@ -38,11 +42,14 @@ from tests.tree.tables import (
     UNPARTITIONED,
     Lake,
     data_file,
+    definition,
     equality_delete,
     intent,
     new_entry,
     seen_vector,
 )
+
+FIRST_COLUMNS = tuple(field.name for field in definition().schema.fields)
 
 
 def location(name: str) -> str:
@@ -83,6 +90,8 @@ def intent_of(plan: Plan, lake: Lake, view: TableState, written: DescribedFiles 
             made_from_version=view.header.version,
             **cargo,
         )
+    if plan.kind is IntentKind.ALTER:
+        return intent(plan.kind, plan.intent_id, definition=_changes(plan, view).to_json(), **cargo)
     if plan.kind is IntentKind.RESTORE:
         return intent(plan.kind, plan.intent_id, ref=VersionReference(version=view.header.version), **cargo)
     if plan.tags is not None:
@@ -126,6 +135,16 @@ def intent_of(plan: Plan, lake: Lake, view: TableState, written: DescribedFiles 
             **cargo,
         },
     )
+
+
+def _changes(plan: Plan, view: TableState) -> DefinitionChanges:
+    """To the columns of the plan: those that the view has not come last."""
+    known = {field.name: field for field in view.definition.schema.fields}
+    kept = [field for name, field in known.items() if name in FIRST_COLUMNS or name in plan.columns]
+    next_id = view.definition.last_column_id + 1
+    more = [name for name in plan.columns if name not in known]
+    kept += [NestedField(next_id + at, name, LongType(), required=False) for at, name in enumerate(more)]
+    return DefinitionChanges(view.header.definition.digest, tuple(schema_changes(Schema(*kept, schema_id=0))))
 
 
 def _written(plan: Plan, lake: Lake, files: list[DataFile]) -> list[AddedManifest]:

@@ -83,6 +83,13 @@ class ReferenceTable:
     kept: frozenset[int] = frozenset()
     rewritten: dict[FileName, int] = field(default_factory=dict)
     """Files and deletes that a rewrite or a conversion replaced, and the number of the first one that did."""
+    schemas: tuple[tuple[str, ...], ...] = ((),)
+    """The columns that each has beside the first ones; `schema`: which is current."""
+    schema: int = 0
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.schemas[self.schema]
 
     def apply(self, plan: Plan, view: ReferenceTable) -> Outcome:
         """What becomes of `plan`, whose writer read `view`."""
@@ -187,6 +194,15 @@ class ReferenceTable:
             raise Rejected("version-unknown")
         if any(moment < view.moment and moment not in plan.keeps for moment in self.tags.values()):
             raise Rejected("version-tagged")
+
+    def check_changes(self, _plan: Plan, view: ReferenceTable) -> None:
+        if (self.schemas, self.schema) != (view.schemas, view.schema):
+            raise Rejected("definition-changed")
+
+    def alter(self, plan: Plan, _view: ReferenceTable) -> None:
+        if plan.columns not in self.schemas:
+            self.schemas = (*self.schemas, plan.columns)
+        self.schema = self.schemas.index(plan.columns)
 
     def expire(self, plan: Plan, view: ReferenceTable) -> None:
         self.oldest, self.kept = view.moment, plan.keeps
@@ -355,6 +371,7 @@ class ReferenceTable:
             leaf, came = (known.leaf, known.came) if known is not None and stays else (None, self.number)
             equality[name] = replace(delete, leaf=leaf, came=came)
         self.files, self.equality = files, equality
+        self.schema = self.schemas.index(then.columns)
         assert self.rows() == then.rows()
 
 
@@ -386,6 +403,7 @@ RULES = {
     IntentKind.COMPACT_LEAVES: KindRules(ReferenceTable.change_places, last=ReferenceTable.check_moves),
     IntentKind.TAG: KindRules(ReferenceTable.change_tag, last=ReferenceTable.check_tag),
     IntentKind.RESTORE: KindRules(ReferenceTable.restore, first=ReferenceTable.check_addressable),
+    IntentKind.ALTER: KindRules(ReferenceTable.alter, first=ReferenceTable.check_changes),
     IntentKind.EXPIRE: KindRules(ReferenceTable.expire, first=ReferenceTable.check_expiry),
 }
 """A kind without a row adds, removes and deletes rows, and that is all."""

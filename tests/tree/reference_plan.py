@@ -43,3 +43,4 @@ class Plan:
     converts: tuple[FileName, ...] = ()  # equality deletes, for which `vectors` come
     clean: tuple[FileName, ...] = ()  # files that hold none of their rows
     keeps: frozenset[int] = frozenset()  # stays below the version that the writer read, when older ones expire
+    columns: tuple[str, ...] = ()  # that the table is to have beside the first ones

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rootline.schemas.bytes.leaf.arrow_columns import one_chunk
+from rootline.schemas.bytes.leaf.arrow_columns import one_chunk, picked
 from rootline.schemas.bytes.leaf.kept_columns import KeptColumns
 from rootline.schemas.bytes.leaf.leaf_inheritance import (
     Inherited,
@@ -45,7 +45,9 @@ from rootline.schemas.statistics import ContentStats, FieldStatistics
 _CHUNK_ROWS: Final = 1024
 _NEAR_ROWS: Final = 16
 """Entries picked by ordinal whose statistics are decoded together: up to this many cost no more than one."""
-_KEPT: Final = KeptColumns(["_ordinals", "_rows", "_written_rows", "_open_group"])
+_SMALL_BYTES: Final = 64 << 10
+"""All but the statistics of a leaf up to this size, of one chunk of rows, is decoded once: opening it takes longer."""
+_KEPT: Final = KeptColumns(["_ordinals", "_rows", "_written_rows", "_open_group", "_small_rows"])
 _ROW_COLUMNS: Final = [field.name for field in ROW_FIELDS]
 _MEMBERS: Final = (
     "lower_bound",
@@ -131,6 +133,8 @@ class Leaf:
         other.inherited = inherited
         for name in ("table", "_rows", "_ordinals"):
             other.__dict__.pop(name, None)
+        if "_small_rows" in other.__dict__:
+            _KEPT.add(other)
         return other
 
     @cached_property
@@ -139,7 +143,7 @@ class Leaf:
         return self._with_inherited(self._read(None))
 
     def columns(self, names: Sequence[str]) -> pa.Table:
-        """Only these columns, decoded each time; names as in Parquet paths, such as `content_stats._3.lower_bound`."""
+        """Only these columns; names as in Parquet paths, such as `content_stats._3.lower_bound`."""
         return self._with_inherited(self._read(list(names)))
 
     @cached_property
@@ -256,17 +260,28 @@ class Leaf:
         return {int(field.name[1:]): column for field, column in zip(whole.type, whole.flatten(), strict=True)}
 
     def _read(self, columns: list[str] | None, group: int | None = None) -> pa.Table:
-        """Decode columns of the whole leaf, or of one row group; bytes of another writer may still not be Parquet."""
+        """Columns of the whole leaf, or of one row group; bytes of another writer may still not be Parquet."""
         try:
-            file = pq.ParquetFile(pa.BufferReader(self._body), metadata=self._metadata)
-            if group is None:
-                table = file.read(columns=columns, use_threads=False)
-            else:
-                table = file.read_row_group(group, columns=columns, use_threads=False)
+            table = self._opened(columns, group)
             table.validate(full=True)  # text is UTF-8, decimals are in range
             return table
         except (pa.ArrowException, OSError, ValueError) as error:
             raise Corrupt("leaf-corrupt", f"{self.location}: a column cannot be read: {error!s:.200}") from error
+
+    def _opened(self, columns: list[str] | None, group: int | None) -> pa.Table:
+        is_small = self.length <= _CHUNK_ROWS and len(self._body) <= _SMALL_BYTES
+        if is_small and columns is not None and not any(name.startswith(CONTENT_STATS) for name in columns):
+            return picked(self._small_rows, columns)
+        file = pq.ParquetFile(pa.BufferReader(self._body), metadata=self._metadata)
+        if group is None:
+            return file.read(columns=columns, use_threads=False)
+        return file.read_row_group(group, columns=columns, use_threads=False)
+
+    @cached_property
+    def _small_rows(self) -> pa.Table:
+        _KEPT.add(self)
+        file = pq.ParquetFile(pa.BufferReader(self._body), metadata=self._metadata)
+        return file.read(columns=_ROW_COLUMNS, use_threads=False)
 
     def _group(self, group: int) -> pa.StructArray:
         opened = self._open_group

@@ -271,10 +271,11 @@ def decode_leaf(body: bytes, *, location: str) -> Leaf:
         if not 0 < file.metadata.num_rows <= MAX_ENTRIES:
             raise _corrupt(location, f"it has {file.metadata.num_rows} entries, 1 to {MAX_ENTRIES} are allowed")
         _prove_schema(file.schema_arrow, location)
-        _prove_rows(file, content, location)
+        leaf = Leaf(location, content, body, file.metadata, len(body))
+        _prove_rows(leaf.columns(RULED_COLUMNS), content, location)
     except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
         raise _corrupt(location, f"not a readable leaf: {error!s:.200}") from error
-    return Leaf(location, content, body, file.metadata, len(body))
+    return leaf
 
 
 def _name_of(location: str) -> tuple[LeafContent, str]:
@@ -316,8 +317,7 @@ def _shape_of(field: pa.Field) -> tuple[pa.DataType, bool, int | None]:
     return field.type, field.nullable, id_of(field)
 
 
-def _prove_rows(file: pq.ParquetFile, content: LeafContent, location: str) -> None:
-    table = file.read(columns=list(RULED_COLUMNS), use_threads=False)
+def _prove_rows(table: pa.Table, content: LeafContent, location: str) -> None:
     status = pc.struct_field(table.column("version_info"), "status")
     allowed = (
         ("content_type", table.column("content_type"), [int(item) for item in _TYPES_OF[content]]),

@@ -88,13 +88,13 @@ class LeafLoad:
         """Leaves that are to be replaced: data leaves first, each with the delete leaves that go along."""
         data = _bounded(_due([leaf for leaf in self.leaves if leaf.is_data], limits))
         owners = {leaf.location for leaf in data}
-        of_owner: dict[str | None, list[LoadedLeaf]] = defaultdict(list)
+        of_owner: dict[tuple[str | None, int], list[LoadedLeaf]] = defaultdict(list)
         for leaf in self.leaves:
             if not leaf.is_data and leaf.live:
-                of_owner[leaf.row.referenced_file].append(leaf)
-        following = sum(len(leaves) for owner, leaves in of_owner.items() if owner in owners)
+                of_owner[leaf.row.referenced_file, leaf.row.partition_spec_id].append(leaf)
+        following = sum(len(leaves) for (owner, _), leaves in of_owner.items() if owner in owners)
         deletes: list[LoadedLeaf] = []
-        for owner, leaves in of_owner.items():
+        for (owner, _), leaves in of_owner.items():  # a leaf is of one spec, so those of several never become one
             if owner is None:  # large ones would be large again
                 leaves = [leaf for leaf in leaves if leaf.live <= limits.small or leaf.is_mostly_dead(limits)]
             follows = owner in owners and (following > 1 or leaves[0].live < leaves[0].row.record_count)

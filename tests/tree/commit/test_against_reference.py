@@ -10,13 +10,14 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, settings
 
 from rootline.schemas.bytes.log.stated_content import content_headers
-from rootline.schemas.content_entry import ContentEntry, ContentType
+from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import Verdict
 from rootline.tree.check.state_rules import state_violations
 from rootline.tree.draft.batch import Record
 from tests.tree.kept_pages import expire
-from tests.tree.planned_intents import intent_of, location
+from tests.tree.lake_rows import ranked, rows_by_sequence
+from tests.tree.planned_intents import FIRST_COLUMNS, intent_of, location
 from tests.tree.range_changes import check_every_range
 from tests.tree.reference_conversions import conversion_of
 from tests.tree.reference_model import Outcome, ReferenceTable
@@ -62,6 +63,7 @@ draws = st.builds(
             IntentKind.RESTORE,
             IntentKind.TAG,
             IntentKind.EXPIRE,
+            IntentKind.ALTER,
             IntentKind.REWRITE,
             IntentKind.REWRITE,
             IntentKind.CONVERT_EQUALITY_DELETES,
@@ -127,6 +129,9 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
         tagged = view.tags.values() if picks[2] % 4 else ()
         keeps = frozenset(moment for moment in (*before, *tagged) if moment < view.moment)
         return replace(plan, serializable=None, keeps=keeps)
+    if draw.kind is IntentKind.ALTER:
+        fewer = tuple(name for name in view.columns if name != f"c{picks[0]}")
+        return replace(plan, serializable=None, columns=fewer if fewer != view.columns else (*fewer, f"c{number}"))
     if draw.kind is IntentKind.COMPACT_LEAVES:
         return _compaction(draw, view, replace(plan, serializable=None))
     if draw.kind is IntentKind.CONVERT_EQUALITY_DELETES:
@@ -296,6 +301,7 @@ class Trial:
     def compare(self, lake: Lake) -> None:
         state = lake.head
         assert state_violations(state) == []
+        assert tuple(field.name for field in state.definition.schema.fields) == (*FIRST_COLUMNS, *self.model.columns)
         live = lake.live().values()
         data = {entry.location: entry for entry in live if entry.content_type is ContentType.DATA}
         assert set(data) == {location(name) for name in self.model.files}
@@ -320,51 +326,6 @@ class Trial:
 
 def outcomes(verdicts: list[Verdict]) -> list[Outcome]:
     return [(verdict.kind, verdict.code) for verdict in verdicts]
-
-
-def ranked(lake: Lake) -> dict[tuple[ContentType, str], int]:
-    """Each live entry's rank by data sequence number: rejections take numbers of their own when they are alone.
-
-    Without what rewrites made: that is as old as a version, which may be as old as its last entry, or newer.
-    """
-    found = {
-        (entry.content_type, entry.referenced_file or entry.location): number(entry)
-        for entry in lake.live().values()
-        if not entry.location.startswith("data/r")
-    }
-    ranks = {value: rank for rank, value in enumerate(sorted(set(found.values())))}
-    return {key: ranks[value] for key, value in found.items()}
-
-
-def number(entry: ContentEntry) -> int:
-    assert entry.version_info.sequence_number is not None
-    return entry.version_info.sequence_number
-
-
-def rows_by_sequence(lake: Lake, model: ReferenceTable) -> dict[str, set[int]]:
-    """Live rows as a reader would find them: contents by name, deletes and numbers from the lake."""
-    live = lake.live().values()
-    deletes = [entry for entry in live if entry.content_type is ContentType.EQUALITY_DELETE]
-    deleted = lake.deleted_rows()
-    found: dict[str, set[int]] = {}
-    for entry in (entry for entry in live if entry.content_type is ContentType.DATA):
-        name = entry.location.removeprefix("data/").removesuffix(".parquet")
-        values = {
-            delete.content_stats[1].lower_bound
-            for delete in deletes
-            if number(delete) > number(entry)
-            and (delete.partition_spec_id == 1 or partition(delete) == partition(entry))
-        }
-        found[name] = {
-            position
-            for position, value in enumerate(model.files[name].ids)
-            if position not in deleted[entry.location] and value not in values
-        }
-    return found
-
-
-def partition(entry: ContentEntry) -> object:
-    return None if entry.partition_spec_id == 1 else entry.content_stats[2].lower_bound
 
 
 @settings(deadline=None, max_examples=EXAMPLES, suppress_health_check=SLOW)

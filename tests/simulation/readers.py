@@ -1,0 +1,52 @@
+"""Simulated readers, who take their time: what they have planned to read stays until they have read it.
+
+Owns: which versions are read, and for how long. Does not own: faults, of which a reader has none here.
+Invariants: every choice comes from the seed; a reader changes nothing, and takes no random number of the world.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from rootline.schemas.errors import Corrupt
+from rootline.schemas.identifiers import ObjectKey, TableName, Version
+from rootline.schemas.object_keys import table_prefix
+from rootline.schemas.root_header import NameState
+from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.stored_file import stored_key
+from rootline.storage.metadata.table_head import newest_root
+from rootline.storage.metadata.table_loader import load_state
+from tests.simulation.faulty_world import World
+
+
+async def read_slowly(world: World, table: TableName, seed: int, hold_s: float) -> None:
+    """Plan a scan of some version that can be read, and find its files there up to `hold_s` later; for ever."""
+    rng = random.Random(f"reader of {table}, {seed}")
+    while True:
+        await asyncio.sleep(rng.expovariate(1 / 0.2))
+        planned = await _planned(world, table, rng)
+        await asyncio.sleep(rng.uniform(0.5, 1.0) * hold_s)
+        present = set((await world.store.list(table_prefix(table))).keys)
+        lost = planned - present
+        assert not lost, f"{table}: deleted while it was read: {sorted(lost)[:5]}"
+        world.read += bool(planned)
+
+
+async def _planned(world: World, table: TableName, rng: random.Random) -> set[ObjectKey]:
+    """All that a scan of one version reads: no one waits in between, so none of it can have gone."""
+    head = await newest_root(world.store, table)
+    if head is None or head.header.name_is is not NameState.TABLE:
+        return set()
+    newest, oldest = head.header.version, head.header.oldest_version
+    version = rng.choice([newest, rng.randint(oldest, newest), *sorted(head.header.tags.values())])
+    try:
+        root = await read_root(world.store, table, Version(version))
+    except Corrupt:
+        assert version != newest, f"{table}: the head cannot be read"
+        raise
+    if root.header.name_is is not NameState.TABLE:
+        return set()
+    state = await load_state(world.store, root)
+    named = {row.entry.location for row in root.rows} | {live.entry.location for live in state.live.entries()}
+    return {stored_key(table, location) for location in named if location}
