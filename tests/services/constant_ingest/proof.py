@@ -36,6 +36,7 @@ _TELL_S: Final = 15.0
 _PROXY: Final = (sys.executable, "-m", "tests.services.constant_ingest.fast_dates")
 _LATE_MAX: Final = 20
 _PATIENCE_S: Final = 120.0
+_PATIENT: Final = {"request_timeout_s": 60.0, "delivery_timeout_s": 120.0, "session_timeout_s": 60.0}
 _UPKEEP: Final = {
     "rootline.expire": "true",
     "rootline.expire.every-commits": "30",
@@ -223,7 +224,7 @@ def proof(s3: S3Service, kafka: KafkaService, folder: Path, plan: Plan, tell: Ca
         load = Load(gate, plan.writers, plan.readers, plan.think_s, SCAN_RETENTION_S / plan.speed / 2)
         sides = []
         for name, properties in ((WITH_UPKEEP, _UPKEEP), (BARE, _NO_UPKEEP)):
-            lake = FastLake(fast, kafka.with_topics(partitions=2), clock=clock)
+            lake = FastLake(fast, kafka.with_topics(partitions=2, **_PATIENT), clock=clock)
             side = Side.of(name, lake, folder, s3.folder, properties, load)
             around.callback(side.stop)
             around.callback(side.close)

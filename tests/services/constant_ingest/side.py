@@ -33,10 +33,16 @@ from tests.services.service_process import ServiceProcess
 
 _SETTINGS: Final = {
     "ROOTLINE_COORDINATOR__VERDICTS_LOGGED_PER_S": "20",
+    "ROOTLINE_COORDINATOR__REQUEST_TIMEOUT_S": "60",
+    "ROOTLINE_S3__CONNECT_TIMEOUT_S": "60",
+    "ROOTLINE_S3__READ_TIMEOUT_S": "60",
+    "ROOTLINE_S3__REQUEST_TIMEOUT_S": "120",
     "ROOTLINE_WORKER__POLL_INTERVAL_S": "1",
     "ROOTLINE_WORKER__SWEEP_DELAY_S": "2",
     "ROOTLINE_WORKER__SWEEP_TIME_SHARE_MAX": "0.2",
 }
+_PATIENT: Final = {"connect_timeout_s": 60.0, "read_timeout_s": 60.0, "request_timeout_s": 120.0}
+"""No fault is injected, and no answer is late: a busy machine is no failure."""
 _CHECK_PATIENCE_S: Final = 600
 
 
@@ -49,7 +55,7 @@ class FastLake(KafkaLake):
     async def open(self) -> Session:
         """As `KafkaLake.open`."""
         assert self.clock is not None
-        store, log = self.store(), KafkaWriterLog(self.kafka)
+        store, log = self.s3.store(self.prefix, **_PATIENT), KafkaWriterLog(self.kafka)
 
         async def close() -> None:
             await log.close()
@@ -135,7 +141,7 @@ class Side:
     def check(self) -> str:
         """What `rootline check` says; empty: it is clean."""
         words = ("check", TABLE, "--data-files", "sizes")
-        checking = RootlineProcess(f"{self.name}-check", words, self.lake.environment(), self.folder)
+        checking = RootlineProcess(f"{self.name}-check", words, {**self.lake.environment(), **_SETTINGS}, self.folder)
         checking.start()
         with ending(checking):
             code = checking.wait(_CHECK_PATIENCE_S)
