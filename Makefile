@@ -14,6 +14,8 @@ ARGS ?=
 JOBS ?= 3
 
 export PYTHONUNBUFFERED := 1
+# empty: keep compiled files. The demos and tests start hundreds of processes; each would compile the library again
+export PYTHONDONTWRITEBYTECODE :=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 

@@ -14,7 +14,7 @@ import types
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
@@ -31,15 +31,16 @@ from rootline.adapters.system_environment import SystemEnvironment
 from rootline.client import checks
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session
-from rootline.coordinator.settings import CoordinatorSettings
-from rootline.hosting.embedded_host import EmbeddedHost
 from rootline.hosting.lake_parts import open_parts as open_parts
 from rootline.hosting.log_on_demand import LogOnDemand
-from rootline.hosting.missing_verdict import seen_from_outside
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.storage.metadata.read_cache import CACHE_BYTES_MAX, ReadCache
+
+if TYPE_CHECKING:
+    from rootline.coordinator.settings import CoordinatorSettings
+    from rootline.hosting.embedded_host import EmbeddedHost
 
 CoordinatorPlace = Literal["auto", "elsewhere"]
 """`auto`: hosted here, with its worker, if the log is embedded and no other process hosts it; `elsewhere`: never."""
@@ -82,6 +83,8 @@ def connect(
         raise Unavailable("store-unavailable", f"{folder}: there is no such folder: check the warehouse's URL")
     cached = checks.whole(cache_bytes, "cache_bytes", least=0)
     if settings is not None:
+        from rootline.coordinator.settings import CoordinatorSettings
+
         checks.one_of(settings, CoordinatorSettings, "settings", "coordinator settings, or None")
     given_log = None if log is None else checks.place(log, "log")
     _keep_logs_quiet()
@@ -121,6 +124,8 @@ class EmbeddableLake:
             host = None
             log = LogOnDemand(partial(open_writer_log, self.log, self.warehouse))
         else:
+            from rootline.hosting.embedded_host import EmbeddedHost  # the coordinator and the worker: only for a host
+
             host = EmbeddedHost(store, self.warehouse, self.log, self.settings)
             log = LogOnDemand(host.open_log)
             if self.log is None:
@@ -140,7 +145,11 @@ class EmbeddableLake:
 
     async def _seen(self, host: EmbeddedHost | None, table: TableName) -> str:
         known = None if host is None else host.trouble(table)
-        return known or await seen_from_outside(self.warehouse, self.log)
+        if known:
+            return known
+        from rootline.hosting.missing_verdict import seen_from_outside
+
+        return await seen_from_outside(self.warehouse, self.log)
 
 
 def _keep_logs_quiet() -> None:

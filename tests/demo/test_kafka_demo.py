@@ -33,6 +33,11 @@ def is_running(pid: int) -> bool:
     return True
 
 
+def test_make_demo_kafka_runs_the_program_that_is_tested_here() -> None:
+    told = subprocess.run(["make", "-n", "demo-kafka"], cwd=HOUSE, capture_output=True, text=True, check=True).stdout
+    assert f"python {' '.join(DEMO[1:])} --root demo-kafka" in told
+
+
 def test_the_demo_on_kafka_and_s3_agrees_with_pandas_and_stops_what_it_started(tmp_path: Path) -> None:
     command = [*DEMO, "--root", str(tmp_path), "--months", "1"]
     done = subprocess.run(command, cwd=HOUSE, capture_output=True, text=True, timeout=PATIENCE_S)

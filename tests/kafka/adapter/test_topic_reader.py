@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from rootline.adapters.kafka.settings import KafkaSettings
@@ -21,9 +21,18 @@ pytestmark = pytest.mark.services
 
 def produce(settings: KafkaSettings, *values: bytes, key: bytes = b"k", partition: int = -1) -> None:
     producer = Producer({"bootstrap.servers": settings.servers(), "partitioner": "murmur2_random", "log_level": 0})
-    for value in values:
-        producer.produce(settings.intents_topic, value, key, partition=partition)
-    assert producer.flush(30) == 0
+    left = list(values)
+    while left:  # a partition that was just added may be unknown to the broker
+        failed: list[bytes] = []
+
+        def told(error: KafkaError | None, message: Message, failed: list[bytes] = failed) -> None:
+            if error is not None:
+                failed.append(message.value() or b"")
+
+        for value in left:
+            producer.produce(settings.intents_topic, value, key, partition=partition, on_delivery=told)
+        assert producer.flush(30) == 0
+        left = failed
 
 
 def transaction(settings: KafkaSettings, *values: bytes, end: Callable[[Producer], None]) -> None:

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
 import pydantic
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema
-from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import Transform
 from pyiceberg.types import IcebergType
 
@@ -48,9 +47,12 @@ from rootline.tree.evolution.changes import (
 )
 from rootline.tree.evolution.evolve import evolved
 
+if TYPE_CHECKING:
+    from pyiceberg.table.update.schema import UpdateSchema
+
 ColumnPath = str | tuple[str, ...]
 """A column by name; a field of a struct as `struct.field`, or as a tuple where a name has a dot of its own."""
-_Step = Callable[[UpdateSchema], object]
+_Step: TypeAlias = "Callable[[UpdateSchema], object]"
 _LayoutStep = Callable[[Layout], Layout]
 _UNSET: Final = object()
 
@@ -240,6 +242,8 @@ class TableChange:
         return DefinitionChanges(digest if made else None, (*made, *self._properties))
 
     def _edited(self, before: Layout) -> Layout:
+        from pyiceberg.table.update.schema import UpdateSchema  # slow to import, and few programs alter
+
         layout, last_id = before, before.definition.last_column_id
         for step in self._steps:
             if isinstance(step, _LayoutOf):

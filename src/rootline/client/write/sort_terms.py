@@ -10,23 +10,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import SortOrder as IcebergOrder
 
 from rootline.client import checks
 from rootline.client.write.definition_terms import parsed_term
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import SortField
 
-SortBy = Sequence[str] | IcebergOrder
+if TYPE_CHECKING:
+    from pyiceberg.table.sorting import SortOrder as IcebergOrder
+
+SortBy: TypeAlias = "Sequence[str] | IcebergOrder"
 _TERM: Final = re.compile(r"\s*(?P<sign>[-+]?)(?P<term>.*?)(?:\s+nulls\s+(?P<nulls>first|last))?\s*\Z", re.DOTALL)
 
 
 def given_order(sort_by: SortBy) -> SortBy:
     """`sort_by` as a user gave it, checked for its type. Raises `Invalid`."""
-    return sort_by if isinstance(sort_by, IcebergOrder) else checks.texts(sort_by, "sort_by")
+    return sort_by if _is_icebergs(sort_by) else checks.texts(sort_by, "sort_by")
+
+
+def _is_icebergs(sort_by: SortBy) -> bool:
+    if isinstance(sort_by, str | list | tuple):
+        return False
+    from pyiceberg.table.sorting import SortOrder  # takes as long as the rest of this library
+
+    return isinstance(sort_by, SortOrder)
 
 
 def split_terms(text: str) -> list[str]:
@@ -48,7 +58,7 @@ def sort_fields(sort_by: SortBy, schema: Schema) -> tuple[SortField, ...]:
         Invalid: `definition-invalid`, naming the term.
 
     """
-    if isinstance(sort_by, IcebergOrder):
+    if not isinstance(sort_by, Sequence):
         return tuple(
             SortField(field.source_id, str(field.transform), field.direction.value, field.null_order.value)
             for field in sort_by.fields

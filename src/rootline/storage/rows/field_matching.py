@@ -8,17 +8,19 @@ dropped and re-added name is another column.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 from pydantic import ValidationError
-from pyiceberg.table.name_mapping import MappedField, NameMapping, parse_mapping_from_json
 from pyiceberg.types import NestedField
 
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import NAME_MAPPING_PROPERTY
 from rootline.storage.rows.arrow_types import FIELD_ID_KEY
 from rootline.storage.rows.row_projection import FindField
+
+if TYPE_CHECKING:
+    from pyiceberg.table.name_mapping import MappedField, NameMapping
 
 K = TypeVar("K")
 _ORC_ID_KEY: Final = b"iceberg.id"
@@ -55,6 +57,8 @@ def finder_for(schema: pa.Schema, properties: Mapping[str, str]) -> FindField:
     text = properties.get(NAME_MAPPING_PROPERTY)
     if text is None:
         return find_by_name
+    from pyiceberg.table.name_mapping import parse_mapping_from_json  # slow, and few tables have one
+
     try:
         mapping = parse_mapping_from_json(text)
     except (ValidationError, ValueError) as error:
