@@ -106,15 +106,15 @@ def test_a_writer_of_before_is_refused_once_and_then_writes_to_what_there_is(lak
 def test_create_or_replace_makes_the_table_replaces_it_and_makes_it_again(lake: Lake) -> None:
     name = "demo.either"
     assert refused(lambda: lake.replace_table(name, SCHEMA)) == "table-unknown"
-    first = lake.create_or_replace_table(name, data=ROWS)
+    first = lake.replace_table(name, data=ROWS, create=True)
     assert len(rows_of(first)) == 3
     uuid = first.definition().table_uuid
-    second = lake.create_or_replace_table(name, {"id": "long", "gate": "string"}, OTHERS, partition_by=["gate"])
+    second = lake.replace_table(name, {"id": "long", "gate": "string"}, OTHERS, partition_by=["gate"], create=True)
     assert [row["gate"] for row in rows_of(second)] == ["A", "B"]
     assert second.definition().table_uuid == uuid
     lake.drop_table(name)
     assert refused(lambda: lake.replace_table(name, SCHEMA)) == "table-dropped"
-    third = lake.create_or_replace_table(name, data=ROWS)
+    third = lake.replace_table(name, data=ROWS, create=True)
     assert third.definition().table_uuid != uuid
     assert len(rows_of(third)) == 3
 
@@ -122,7 +122,7 @@ def test_create_or_replace_makes_the_table_replaces_it_and_makes_it_again(lake: 
 def test_a_view_is_not_replaced_by_a_table(lake: Lake) -> None:
     lake.create_view("demo.late", "SELECT 1")
     assert refused(lambda: lake.replace_table("demo.late", SCHEMA)) == "name-is-view"
-    assert refused(lambda: lake.create_or_replace_table("demo.late", SCHEMA)) == "name-is-view"
+    assert refused(lambda: lake.replace_table("demo.late", SCHEMA, create=True)) == "name-is-view"
 
 
 def test_of_many_who_replace_at_once_each_lands_whole_and_the_last_one_stays(lake: Lake, flights: TableHandle) -> None:

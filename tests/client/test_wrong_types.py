@@ -63,6 +63,11 @@ WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
         "name": [*TEXT, None, "x", ""], "schema": SCHEMA, "partition_by": [*TEXTS, None], "expressions": [*TEXTS, None],
         "sort_by": [*TEXTS, None], "properties": TEXT_MAP, "if_not_exists": TRUTH, "timeout_s": SECONDS,
     },
+    Lake.replace_table: {
+        "name": [*TEXT, None, "x", ""], "schema": SCHEMA,
+        "data": [wrong for wrong in ROWS if wrong is not None and wrong != []], "partition_by": TEXTS,
+        "sort_by": TEXTS, "properties": TEXT_MAP, "create": TRUTH, "timeout_s": SECONDS, **SIZE,
+    },
     Lake.adopt: {
         "metadata_location": [*PLACE, None], "name": [*TEXT, None], "dry_run": TRUTH,
         "timeout_s": [wrong for wrong in SECONDS if wrong is not None],
@@ -102,6 +107,11 @@ WRONG: dict[Callable[..., Any], dict[str, list[Any]]] = {
         "data": [wrong for wrong in ROWS if wrong != []], "where": [*TEXT, "id >"],
         "isolation": [5, None, "x", [], ODD], "merge_schema": TRUTH,
         **SIZE, **SECONDS_AND_SUMMARY,
+    },
+    TableHandle.replace: {
+        "data": [wrong for wrong in ROWS if wrong is not None and wrong != []],
+        "schema": [wrong for wrong in SCHEMA if wrong is not None],
+        "partition_by": TEXTS, "sort_by": TEXTS, "properties": TEXT_MAP, **SIZE, **SECONDS_AND_SUMMARY,
     },
     TableHandle.delete_where: {
         "where": [*TEXT, None, ""], "isolation": [5, None, "x", [], ODD], **SECONDS_AND_SUMMARY,
@@ -148,6 +158,7 @@ INTENT = Intent(
 )
 RIGHT: dict[Callable[..., Any], dict[str, Any]] = {
     Lake.create_table: {"name": "demo.new", "schema": {"id": "long"}},
+    Lake.replace_table: {"name": "demo.flights", "schema": {"id": "long"}},
     Lake.adopt: {"metadata_location": "nowhere/metadata.json", "name": "demo.adopted"},
     Lake.table: {"name": "demo.flights"},
     Lake.drop_table: {"name": "demo.planes"},
@@ -166,6 +177,7 @@ RIGHT: dict[Callable[..., Any], dict[str, Any]] = {
     TableHandle.add_files: {"files": []},
     TableHandle.write_leaves: {"files": []},
     TableHandle.overwrite: {"data": {"id": [1]}},
+    TableHandle.replace: {"data": {"id": [1]}},
     TableHandle.delete_where: {"where": "id = -1"},
     TableHandle.changes: {"from_version": 0},
     TableHandle.tag: {"name": "release"},

@@ -46,7 +46,7 @@ async def asked(folder: Path) -> AsyncIterator[httpx.AsyncClient]:
 async def until(client: httpx.AsyncClient, status: int) -> str:
     """The reason that /readyz gives once it answers `status`."""
     while (answer := await client.get("/readyz")).status_code != status:  # noqa: ASYNC110 - no event tells of it
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
     return str(answer.json()["reason"])
 
 

@@ -1,4 +1,7 @@
-"""Stores that do not delete what they are asked to, and workers that come after one that ended."""
+"""Stores that do not delete what they are asked to, and workers that come after one that ended.
+
+All of it is on the loop of `virtual_loop`, where a sleep takes no time.
+"""
 
 from __future__ import annotations
 

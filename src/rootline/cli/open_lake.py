@@ -2,6 +2,7 @@
 
 Owns: that a command that only reads hosts no coordinator, and one that changes something may. Does not own: which
 adapters a lake has (`rootline.connect`), what the command does.
+Invariants: a lake that is opened to be read is never made.
 """
 
 from __future__ import annotations

@@ -220,10 +220,6 @@ class Lake(LakeNames):
         self.holder.run(lambda session: change(session, self.stamp, checked, becomes, rows, *options))
         return TableHandle(self, checked)
 
-    def create_or_replace_table(self, name: str, schema: Any = None, data: Any = None, **options: Any) -> TableHandle:
-        """`replace_table` with `create`: make the table, or replace the one that there is."""
-        return self.replace_table(name, schema, data, **{**options, "create": True})
-
     def drop_table(self, name: str, *, purge: bool = False, timeout_s: float = DEFAULT_TIMEOUT_S) -> Commit:
         """Drop a table, and wait until its name is free.
 

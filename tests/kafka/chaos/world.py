@@ -73,12 +73,16 @@ class Services:
 
 @dataclass(frozen=True)
 class Chaos:
-    """How wild, for how long. `kills_broker`: from time to time, if it is ours."""
+    """How wild, for how long at least. `kills_broker`: from time to time, if it is ours.
+
+    `sees_all`: it goes on, up to ten times as long, until versions and offsets have expired and a reply was lost.
+    """
 
     seed: int
     seconds: float
     writers: int = 32
     kills_broker: bool = False
+    sees_all: bool = False
 
 
 @dataclass(frozen=True)
@@ -180,7 +184,7 @@ class _World:
         until_s = time.monotonic() + self._chaos.seconds
         told_s = time.monotonic()
         try:
-            while time.monotonic() < until_s:
+            while time.monotonic() < until_s or (self._chaos.sees_all and not await self._saw_all(until_s)):
                 await elapsed(0.3)
                 self._crowd.raise_failure()
                 if striking.done():
@@ -192,6 +196,13 @@ class _World:
         finally:
             striking.cancel()
             await asyncio.gather(striking, return_exceptions=True)
+
+    async def _saw_all(self, until_s: float) -> bool:
+        """Whether everything happened that a run is for, or a slow machine had its time."""
+        if time.monotonic() > until_s + 9 * self._chaos.seconds:
+            return True
+        has_expired = self._faults.counts["offsets and records expire"] > 0 and self._logged("expiry committed") > 0
+        return has_expired and (await self._asked_puts())[0] > 0
 
     async def drain(self) -> None:
         """The faults stop; every writer is answered, and the group comes to the ends."""

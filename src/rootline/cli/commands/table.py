@@ -1,4 +1,4 @@
-"""`rootline table`: create, list, describe, accept; the others are in `table_alter`, `table_drop` and `table_replace`.
+"""`rootline table`: create, list, describe, accept; the others are in `table_changes`.
 
 Owns: arguments and how definitions are shown. Does not own: definitions (`rootline.client`).
 Invariants: a change waits for its verdict; `accept` changes nothing without `--yes`, and ends with 1 while there is
@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
-from rootline.cli.commands.table_alter import alter
-from rootline.cli.commands.table_drop import drop, restore
-from rootline.cli.commands.table_replace import replace
+from rootline.cli.commands.table_changes.alter import alter
+from rootline.cli.commands.table_changes.drop import drop, restore
+from rootline.cli.commands.table_changes.replace import replace
 from rootline.cli.definition_text import column_lines, layout_lines, members_text
 from rootline.cli.open_lake import lake_to_change, lake_to_read
 from rootline.cli.options import Json, Log, TableArgument, Timeout, Warehouse

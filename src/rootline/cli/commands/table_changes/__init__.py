@@ -1,0 +1,1 @@
+"""`rootline table alter`, `drop`, `restore`, `replace`."""
