@@ -14,6 +14,7 @@ from tests.simulation.evolving import Shape
 from tests.simulation.names import ReferenceView, SeenVersions
 
 _OF_TOMBSTONES = (IntentKind.CREATE, IntentKind.CREATE_VIEW, IntentKind.RESTORE, IntentKind.PURGE)
+_OF_ANY_NAME = (IntentKind.EXPIRE, IntentKind.SWEEP)
 _OF_VIEWS = (IntentKind.REPLACE_VIEW, IntentKind.DROP_VIEW)
 _DROPS = (IntentKind.DROP, IntentKind.PURGE, IntentKind.DROP_VIEW)
 _EMPTIED = (IntentKind.CREATE, IntentKind.CREATE_VIEW, IntentKind.PURGE, IntentKind.REPLACE)
@@ -56,7 +57,7 @@ class Reference:
 
     def apply(self, intent: Intent, vectors: Mapping[tuple[str, int], frozenset[int]]) -> None:
         """What an accepted intent does."""
-        if intent.kind in _MAINTENANCE:
+        if intent.kind in _MAINTENANCE or (intent.kind in _OF_ANY_NAME and (self.is_dropped or self.view)):
             return
         assert not self.is_dropped or intent.kind in _OF_TOMBSTONES, f"{intent.kind} of a table that is not there"
         is_of_views = intent.kind in _OF_VIEWS

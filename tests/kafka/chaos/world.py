@@ -182,14 +182,17 @@ class _World:
         self._crowd.start()
         striking = asyncio.create_task(self._faults.run())
         until_s = time.monotonic() + self._chaos.seconds
+        latest_s = until_s + 9 * self._chaos.seconds
         told_s = time.monotonic()
         try:
-            while time.monotonic() < until_s or (self._chaos.sees_all and not await self._saw_all(until_s)):
+            while time.monotonic() < until_s:
                 await elapsed(0.3)
                 self._crowd.raise_failure()
                 if striking.done():
                     striking.result()
                 await self._sample()
+                if self._chaos.sees_all and time.monotonic() >= until_s < latest_s and not self._saw_all():
+                    until_s += 5.0
                 if time.monotonic() - told_s > 10:
                     told_s = time.monotonic()
                     self._progress()
@@ -197,12 +200,20 @@ class _World:
             striking.cancel()
             await asyncio.gather(striking, return_exceptions=True)
 
-    async def _saw_all(self, until_s: float) -> bool:
-        """Whether everything happened that a run is for, or a slow machine had its time."""
-        if time.monotonic() > until_s + 9 * self._chaos.seconds:
-            return True
-        has_expired = self._faults.counts["offsets and records expire"] > 0 and self._logged("expiry committed") > 0
-        return has_expired and (await self._asked_puts())[0] > 0
+    def _saw_all(self) -> bool:
+        """Whether everything happened that a run is for."""
+        missing = [
+            what
+            for what, count in (
+                ("offsets that expired", self._faults.counts["offsets and records expire"]),
+                ("versions that expired", self._logged("expiry committed")),
+                ("PUTs whose replies were lost", len(self._asked())),
+            )
+            if not count
+        ]
+        if missing:
+            self._tell(f"goes on, for {', '.join(missing)}")
+        return not missing
 
     async def drain(self) -> None:
         """The faults stop; every writer is answered, and the group comes to the ends."""
@@ -284,14 +295,18 @@ class _World:
         processes = (*self._coordinators, self._extra, self._worker)
         return sum(line.get("event") == event for process in processes for line in process.lines())
 
-    async def _asked_puts(self) -> tuple[int, int]:
-        """PUTs whose outcome had to be asked for; those of them that had landed."""
-        asked = {
+    def _asked(self) -> set[tuple[str, str, int]]:
+        """Coordinator, table and version of each PUT whose outcome had to be asked for."""
+        return {
             (process.name, line["table"], line["version"])
             for process in (*self._coordinators, self._extra)
             for line in process.lines()
             if line.get("action") == "put_asked" and line.get("version") is not None
         }
+
+    async def _asked_puts(self) -> tuple[int, int]:
+        """PUTs whose outcome had to be asked for; those of them that had landed."""
+        asked = self._asked()
         landed = 0
         for name, table, version in asked:
             try:
