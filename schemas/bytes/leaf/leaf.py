@@ -269,13 +269,17 @@ class Leaf:
             raise Corrupt("leaf-corrupt", f"{self.location}: a column cannot be read: {error!s:.200}") from error
 
     def _opened(self, columns: list[str] | None, group: int | None) -> pa.Table:
-        is_small = self.length <= _CHUNK_ROWS and len(self._body) <= _SMALL_BYTES
-        if is_small and columns is not None and not any(name.startswith(CONTENT_STATS) for name in columns):
+        if self.is_small and columns is not None and not any(name.startswith(CONTENT_STATS) for name in columns):
             return picked(self._small_rows, columns)
         file = pq.ParquetFile(pa.BufferReader(self._body), metadata=self._metadata)
         if group is None:
             return file.read(columns=columns, use_threads=False)
         return file.read_row_group(group, columns=columns, use_threads=False)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether all of it but the statistics is decoded once, and kept."""
+        return self.length <= _CHUNK_ROWS and len(self._body) <= _SMALL_BYTES
 
     @cached_property
     def _small_rows(self) -> pa.Table:

@@ -272,7 +272,9 @@ def decode_leaf(body: bytes, *, location: str) -> Leaf:
             raise _corrupt(location, f"it has {file.metadata.num_rows} entries, 1 to {MAX_ENTRIES} are allowed")
         _prove_schema(file.schema_arrow, location)
         leaf = Leaf(location, content, body, file.metadata, len(body))
-        _prove_rows(leaf.columns(RULED_COLUMNS), content, location)
+        names = list(RULED_COLUMNS)
+        ruled = leaf.columns(names) if leaf.is_small else file.read(columns=names, use_threads=False)
+        _prove_rows(ruled, content, location)
     except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
         raise _corrupt(location, f"not a readable leaf: {error!s:.200}") from error
     return leaf
