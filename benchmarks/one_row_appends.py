@@ -130,7 +130,7 @@ def _held(folder: Path) -> tuple[int, int]:
 def main() -> None:
     """Beside other formats, which need not be installed for anything else."""
     from benchmarks.one_row_beside import compare
-    from benchmarks.one_row_peers import SUBJECTS
+    from benchmarks.one_row_peers import SUBJECTS, missing_for
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--beside", default="pyiceberg,ducklake", help=f"of {', '.join(SUBJECTS)}, with commas")
@@ -142,6 +142,10 @@ def main() -> None:
     unknown = set(names) - SUBJECTS.keys()
     if unknown:
         parser.error(f"{', '.join(sorted(unknown))}: known are {', '.join(SUBJECTS)}")
+    for name in names:
+        packages = missing_for(name)
+        if packages is not None:
+            parser.error(f"{name} is not installed: pip install {packages}; or leave it out of --beside")
     compare(
         ["rootline", *(name for name in names if name != "rootline")], options.appends, options.minutes, options.keep
     )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.resources
+import importlib.util
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -180,6 +181,20 @@ SUBJECTS: Final[dict[str, Callable[[Path, int], Subject]]] = {
     "ducklake-files": _without_inlining,
     "delta": Delta,
 }
+
+
+_NEEDS: Final = {
+    "pyiceberg": ("sqlalchemy", "'pyiceberg[sql-sqlite]'"),
+    "ducklake": ("duckdb_extension_ducklake", "duckdb==1.5.5 duckdb-extension-ducklake==1.5.5"),
+    "ducklake-files": ("duckdb_extension_ducklake", "duckdb==1.5.5 duckdb-extension-ducklake==1.5.5"),
+    "delta": ("deltalake", "deltalake"),
+}
+
+
+def missing_for(name: str) -> str | None:
+    """What to install for a format first, as arguments of `pip install`; `None`: nothing."""
+    module, packages = _NEEDS.get(name, ("pyarrow", ""))
+    return packages if importlib.util.find_spec(module) is None else None
 
 
 def timed(subject: Subject, numbers: range) -> list[float]:
