@@ -142,6 +142,8 @@ def main() -> None:
     unknown = set(names) - SUBJECTS.keys()
     if unknown:
         parser.error(f"{', '.join(sorted(unknown))}: known are {', '.join(SUBJECTS)}")
+    if options.appends < 100:
+        parser.error(f"--appends {options.appends}: 100 at least, so that a tenth of them is something")
     for name in names:
         packages = missing_for(name)
         if packages is not None:
