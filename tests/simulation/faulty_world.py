@@ -51,13 +51,15 @@ class Trace:
 class World:
     """The one true store and log, the seed's random numbers, and how rough things are (`roughness` 0 = calm).
 
-    `unreachable`: folders whose objects cannot be read now; `patience_s`: after which coordinators park a table.
+    `dates`: the store's clock. `unreachable`: folders whose objects cannot be read now. `patience_s`: after which
+    coordinators park a table.
     """
 
     rng: random.Random
     store: MemoryObjectStore
     log: GroupLog
     trace: Trace
+    dates: Callable[[], int]
     roughness: float = 1.0
     is_one_away_for_long: bool = False
     rereads: int = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from rootline.coordinator.app import CoordinatorService
@@ -48,6 +49,17 @@ class SlowEncoder:
         self._world.trace.note(self._name, "leaves are ready", head.header.table, head.header.version)
         self._world.encoded += 1
         return own_flush(head)
+
+
+@dataclass(slots=True)
+class _WorkersEnvironment(SeededEnvironment):
+    """Its wall clock runs as fast as the store's dates: removal counts by the earlier of the two."""
+
+    dates: Callable[[], int] = lambda: 0
+
+    def now_ms(self) -> int:
+        """Skewed, as of any process."""
+        return self.dates() + self.skew_ms
 
 
 @dataclass(slots=True)
@@ -96,7 +108,7 @@ class Process:
             self._service = WorkerService(
                 store=store,
                 log=WorkersLog(world),
-                environment=environment,
+                environment=_WorkersEnvironment(environment.seed, skew_ms=skew_ms, dates=world.dates),
                 remover=store,
                 keeps=_keeps,
                 settings=WorkerSettings(

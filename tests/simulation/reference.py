@@ -18,6 +18,8 @@ _OF_ANY_NAME = (IntentKind.EXPIRE, IntentKind.SWEEP)
 _OF_VIEWS = (IntentKind.REPLACE_VIEW, IntentKind.DROP_VIEW)
 _DROPS = (IntentKind.DROP, IntentKind.PURGE, IntentKind.DROP_VIEW)
 _EMPTIED = (IntentKind.CREATE, IntentKind.CREATE_VIEW, IntentKind.PURGE, IntentKind.REPLACE)
+_GIVES_UP = (IntentKind.PURGE, IntentKind.DROP_VIEW)
+_REWRITES = (IntentKind.REWRITE, IntentKind.CONVERT_EQUALITY_DELETES)
 _MAINTENANCE = (IntentKind.FLUSH, IntentKind.COMPACT_LEAVES, IntentKind.COMPACT_VECTORS)
 
 
@@ -35,6 +37,8 @@ class Reference:
     committed: dict[tuple[str, int], Verdict] = field(default_factory=dict)
     contents: dict[tuple[str, int], str] = field(default_factory=dict)
     tags: dict[str, int] = field(default_factory=dict)
+    rewritten: set[str] = field(default_factory=set)
+    """Files and equality deletes that others took the place of: who brings them again hears `duplicate`."""
     past: list[tuple[int, dict[str, set[int]], Shape | None]] = field(default_factory=lambda: [(0, {}, None)])
     restores: int = 0
     definitions: list[str] = field(default_factory=list)
@@ -47,6 +51,11 @@ class Reference:
     shape: Shape | None = None
     view: ReferenceView | None = None
     views: SeenVersions = field(default_factory=dict)
+
+    def brought_by(self, intent: Intent) -> list[str]:
+        """The data files of an intent, those in its leaves included."""
+        named = [added.location for added in intent.add_data_files]
+        return [*named, *(name for leaf in intent.add_manifests for name in self.leaves[leaf.location])]
 
     def commit(self, version: int, intent: Intent, vectors: Mapping[tuple[str, int], frozenset[int]]) -> None:
         """What an intent does that `version` committed."""
@@ -67,6 +76,8 @@ class Reference:
             self.drops += 1
         if intent.kind in _EMPTIED:
             self.files = {}
+        if intent.kind in _GIVES_UP:
+            self.tags = {}
         if intent.kind is IntentKind.CREATE:
             self.tags, self.definitions, self.is_dropped = {}, [], False
             definition = TableDefinition.from_json((intent.definition or "").encode())
@@ -95,6 +106,8 @@ class Reference:
         if intent.definition is not None and intent.kind not in (IntentKind.CREATE, IntentKind.CREATE_VIEW):
             self.definitions.append(intent.definition)
             self.shape = None if self.shape is None else self.shape.after(intent.definition)
+        if intent.kind in _REWRITES:
+            self.rewritten |= {removed.location for removed in intent.remove_files}
         for removed in intent.remove_files:
             if removed.content_type is ContentType.DATA:
                 del self.files[removed.location]
@@ -104,8 +117,7 @@ class Reference:
             read = vector.replaces_vector
             base = frozenset() if read is None else vectors[read.location, read.offset]
             self.files[vector.referenced_file] |= vectors[vector.location, vector.offset] - base
-        named = [added.location for added in intent.add_data_files]
-        for location in [*named, *(name for leaf in intent.add_manifests for name in self.leaves[leaf.location])]:
+        for location in self.brought_by(intent):
             if location in self.files:
                 raise AssertionError(f"{location} was added while it was live")
             self.files[location] = set()
@@ -148,7 +160,11 @@ def replay(
             assert reference.contents[place] != content_of_intent(intent), f"{place} was sent again, and called reused"
         if verdict.kind is VerdictKind.DUPLICATE:
             first = reference.committed.get(place)
-            assert first is not None, f"{place} was called a duplicate, but never committed"
+            if first is None:
+                names = {*reference.brought_by(intent), *(item.location for item in intent.add_equality_deletes)}
+                was_here = bool(names) and names <= reference.rewritten
+                assert was_here, f"{place} was called a duplicate, but never committed, and its files not rewritten"
+                continue
             is_later = first.partition != verdict.partition or first.offset < verdict.offset
             assert is_later, f"{place} was called a duplicate before it was committed"
     return reference

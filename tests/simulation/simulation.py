@@ -190,7 +190,7 @@ def _world(seed: int, keep_trace: bool, patience_s: float | None, expires: bool)
     def store_ms() -> int:
         return began_ms + (clock.now_ms() - began_ms) * speed
 
-    return World(rng, MemoryObjectStore(store_ms), log, Trace(keep_trace), patience_s=patience_s)
+    return World(rng, MemoryObjectStore(store_ms), log, Trace(keep_trace), store_ms, patience_s=patience_s)
 
 
 async def _live(
