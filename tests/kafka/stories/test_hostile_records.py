@@ -14,7 +14,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.verdict import VerdictKind
 from tests.coordinator.running_service import TABLE, append_intent
-from tests.kafka.coordinating import SharedTable, coordinating, sharing
+from tests.kafka.coordinating import SharedTable, coordinating, sharing, until
 from tests.kafka.feeding import append, set_limit
 from tests.kafka.hostile_batches import (
     CODECS,
@@ -137,6 +137,11 @@ async def test_a_record_that_the_client_library_cannot_read_costs_its_batch_and_
         odd = batch_of(0, record_with_a_header_name(b"\xff\xfe") + record_with_a_header_name(b"fine", 1), 2)
         [offset] = await put(settings, (odd, 2))
         await committed_on_all(shared)
+
+        async def has_letters() -> bool:
+            return len(await dead_letters_on(settings)) >= 2
+
+        await until(has_letters, "the letters of both records of the batch")
         letters = await dead_letters_on(settings)
         assert [(letter.offset, letter.code) for letter in letters] == [
             (offset, "batch-unreadable"),

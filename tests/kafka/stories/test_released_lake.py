@@ -89,6 +89,8 @@ async def test_every_record_of_the_first_release_is_told_what_it_was_told(
     log = (await asyncio.to_thread(topic_identity, settings, settings.intents_topic)).log
     store, writer = released.store(), KafkaWriterLog(settings)
     try:
+        # this begins to read: it sees the verdicts that come from now on
+        assert await writer.wait_verdict(LogPosition(log, 0, 0), timeout_s=0.01) is None
         async with coordinating(settings, store) as service:
             await ready(service)
             for record in records():
