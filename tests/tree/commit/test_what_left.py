@@ -119,7 +119,31 @@ def test_what_a_restore_brought_back_is_live_and_may_be_rewritten_again() -> Non
     lake.put(intent(IntentKind.RESTORE, "back", **restore(version)))
     assert codes(lake.put(append("sent again", data_file("a")))) == ["file-already-live"]
     assert codes(lake.put(rewrite(lake, "r2", A, B, adds=(data_file("newer", rows=20),)))) == [None]
-    assert codes(lake.put(append("sent again", data_file("a")))) == ["file-removed"]
+    assert is_duplicate(lake.put(append("sent again", data_file("a")))), "its rows are in the table"
+    assert is_duplicate(lake.reloaded_lake().put(append("sent again", data_file("a"))))
+
+
+@pytest.mark.parametrize("more", [0, 40])
+def test_what_became_of_a_file_last_counts_wherever_each_time_is_noted(more: int) -> None:
+    """`more`: files that are rewritten in between, so that each time is noted in another page."""
+    lake = new_lake(append("z"))
+    empty = lake.head.header.version
+    lake.put(append("a"), append("b"))
+    there = lake.head.header.version
+
+    def merge_and_restore(name: str, version: int) -> None:
+        assert codes(lake.put(rewrite(lake, name, A, B, adds=(data_file(name, rows=20),)))) == [None]
+        if more:
+            compact(lake, f"more {name}", more)
+        assert codes(lake.put(intent(IntentKind.RESTORE, f"undo {name}", **restore(version)))) == [None]
+
+    merge_and_restore("r1", there)
+    merge_and_restore("r2", there)
+    assert codes(lake.put(append("sent again", data_file("a")))) == ["file-already-live"]
+    lake.put(rewrite(lake, "r3", A, B, adds=(data_file("r3", rows=20),)))
+    assert is_duplicate(lake.reloaded_lake().put(append("sent again", data_file("a"))))
+    lake.put(intent(IntentKind.RESTORE, "before", **restore(empty)))
+    assert codes(lake.reloaded_lake().put(append("sent again", data_file("a")))) == ["file-removed"]
 
 
 def test_a_file_that_was_removed_may_still_come_back() -> None:

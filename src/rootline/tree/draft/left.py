@@ -3,7 +3,8 @@
 Owns: noting what an accepted change lets leave for good, looking a location up. Does not own: until when it is known,
 pages (`rootline.tree.ledger.left_spill`), what it means for an intent (`rootline.tree.commit.arrival_rules`).
 Invariants: files of rows and equality deletes count, vectors and leaves do not; what only moves within the tree does
-not leave, and what an intent removes may come again; what was rewritten before a restore counts as removed for good.
+not leave, and what an intent removes may come again; what was rewritten before a restore counts as removed, unless it
+came back and was rewritten again: the last time counts.
 """
 
 from __future__ import annotations
@@ -52,29 +53,24 @@ class LeftDraft:
         """Other files hold the rows of what an accepted change replaces, or vectors delete what it deleted."""
         for live in change.replaced:
             if live.entry.content_type in _FILES:
-                self._came.setdefault(location_hash(live.entry.location), number)
+                self._came[location_hash(live.entry.location)] = number
 
     def find(self, location: str, undone_at: int) -> HowLeft | None:
         """How a location left; `None`: it did not, or it is forgotten. `undone_at`: as of the function."""
         wanted = location_hash(location)
         came = self._came.get(wanted)
-        is_rewritten = came is not None
-        if came is not None and came <= undone_at:
-            return HowLeft.REMOVED
+        if came is not None:
+            return _how(True, came, undone_at)
         late = self._late.get(wanted)
         if late is not None:
-            if not (late and self.header.number > undone_at):
-                return HowLeft.REMOVED
-            is_rewritten = True
+            return _how(late, self.header.number, undone_at)
         first_half = int.from_bytes(wanted[:8], "big")
-        for item, page in zip(self.header.pages, self.pages, strict=True):
+        for item, page in zip(reversed(self.header.pages), reversed(self.pages), strict=True):
+            if page.rewritten.may_hold(first_half) and wanted in page.rewritten:
+                return _how(True, item.number, undone_at)
             if page.removed.may_hold(first_half) and wanted in page.removed:
                 return HowLeft.REMOVED
-            if page.rewritten.may_hold(first_half) and wanted in page.rewritten:
-                if item.number <= undone_at:
-                    return HowLeft.REMOVED
-                is_rewritten = True
-        return HowLeft.REWRITTEN if is_rewritten else None
+        return None
 
     def leaving(self, undone_at: int) -> Leaving | None:
         """What the batch let leave; `None`: nothing."""
@@ -93,3 +89,8 @@ class LeftDraft:
             for packed, is_rewritten in ((header.removed, False), (header.rewritten, True))
             for at in range(0, len(packed), HASH_BYTES)
         }
+
+
+def _how(is_rewritten: bool, number: int, undone_at: int) -> HowLeft:
+    """What a record up to sequence number `number` says by now."""
+    return HowLeft.REWRITTEN if is_rewritten and number > undone_at else HowLeft.REMOVED

@@ -110,7 +110,7 @@ def fit_left(
         return FittedLeft(fresh, pages)
     first = _first_to_merge(header.pages, len(removed.packed) + len(rewritten.packed), forgetting)
     since_ms = max([forgetting.now_ms, *(item.since_ms for item in header.pages[first:])])
-    for item, page in zip(header.pages[first:], pages[first:], strict=True):
+    for item, page in zip(reversed(header.pages[first:]), reversed(pages[first:]), strict=True):
         removed, rewritten = _joined((removed, rewritten), _as_of(page.removed, page.rewritten, item.number, undone_at))
     page, body = encode_left_page(table_uuid, removed, rewritten, salt)
     kept = [*zip(header.pages[:first], pages[:first], strict=True)]
@@ -142,6 +142,7 @@ def _as_of(
 def _joined(
     late: tuple[LocationHashes, LocationHashes], early: tuple[LocationHashes, LocationHashes]
 ) -> tuple[LocationHashes, LocationHashes]:
-    """Both; what was removed once counts as removed."""
-    removed, rewritten = late[0].union(early[0]), late[1].union(early[1])
-    return removed, rewritten.without(removed) if len(removed) and len(rewritten) else rewritten
+    """Both; of a location that is in both, what became of it late: a restore brought it back in between."""
+    removed = early[0].without(late[1]) if len(early[0]) and len(late[1]) else early[0]
+    rewritten = early[1].without(late[0]) if len(early[1]) and len(late[0]) else early[1]
+    return late[0].union(removed), late[1].union(rewritten)
