@@ -216,7 +216,9 @@ class Parking:
                     if not await self._is_stored_or_rejected(where, item):
                         return False
         if over:
-            self._reject(table, over)
+            self._reject(
+                table, over, f"as many of its intents are parked as may be ({self.limits.table_bytes_max} bytes)"
+            )
         frontier.parked(place, table, end)
         return True
 
@@ -227,14 +229,16 @@ class Parking:
         self.owner.frontier.parked(where[1], where[0], next_offset)
 
     async def _is_stored_or_rejected(self, where: Where, item: _Own) -> bool:
-        table, _ = where
+        table, place = where
+        offset = item[0].position.offset
         try:
             await self._stored(where, [item])
         except Invalid as error:
-            if item[0].position.offset < self._may_be_decided_to(where):
+            if offset < self._may_be_decided_to(where):
                 structlog.get_logger().error("record not parked", action="retry", table=table, reason=str(error))
                 return False
-            self._reject(table, [item])
+            self._reject(table, [item], f"this intent is too large to be parked ({error.message})")
+            self.owner.frontier.parked(place, table, offset + 1)  # or it would be rejected again with what follows
         return True
 
     def _split(self, where: Where, mine: Sequence[_Own]) -> tuple[list[_Own], list[_Own]]:
@@ -251,11 +255,8 @@ class Parking:
         table, place = where
         return max(self._given_to.get(where, 0), self.owner.frontier.handed_over_to(place, table))
 
-    def _reject(self, table: TableName, over: Sequence[_Own]) -> None:
-        said = (
-            f"{table} cannot go on, and as many of its intents are parked as may be ({self.limits.table_bytes_max} "
-            f"bytes): mend it, run `rootline quarantine lift {table}`, and publish again"
-        )
+    def _reject(self, table: TableName, over: Sequence[_Own], why: str) -> None:
+        said = f"{table} cannot go on, and {why}: mend it, run `rootline quarantine lift {table}`, and publish again"
         for raw, record in over:
             self.owner.reject(told_again(raw, record, "table-parked", said))
 

@@ -14,6 +14,7 @@ from tests.coordinator.hooked_ports import HookedStore
 from tests.coordinator.running_service import append_intent
 from tests.coordinator.test_consumer_loop import Outage
 from tests.coordinator.test_parking import FREE, STUCK, WEEK_S, Damage, quarantined, until_passed
+from tests.coordinator.test_verdict_account import TOLD, counted
 from tests.support.group_log import GroupLog
 from tests.support.partitioned_log import LogPosition
 
@@ -159,5 +160,30 @@ def test_a_record_that_is_too_large_to_be_parked_is_rejected_alone_and_holds_no_
             codes = [verdict.code for verdict in await group.decided(stuck)]
             assert codes == [None, None, None, "table-parked", None, None]
             await group.until_settled()
+
+    run_virtually(main())
+
+
+def test_a_record_that_is_too_large_to_be_parked_is_rejected_once_however_often_the_next_one_is_tried() -> None:
+    async def main() -> None:
+        log, store = GroupLog(1, retention_s=WEEK_S), HookedStore()
+        damage = Damage(store)
+        async with coordinating("a", log=log, store=store) as group:
+            await quarantined(group, damage)
+            stuck = group.publish(append_intent("first", STUCK))
+            await until_passed(group, stuck[0].offset)
+            stuck += group.publish(*(append_intent(f"stuck-{number}", STUCK) for number in range(4)))
+            log.group.parked.too_large.add(stuck[2].offset)
+            log.group.parked.unanswered[stuck[3].offset] = 3
+            await until_passed(group, stuck[-1].offset)
+            await group.until(lambda: not +log.group.parked.unanswered)
+            damage.mend()
+            log.group.parked.lift(STUCK)
+            verdicts = await group.decided(stuck)
+            await group.until_settled()
+            assert [verdict.code for verdict in verdicts] == [None, None, "table-parked", None, None]
+            assert "too large to be parked" in (verdicts[2].message or "")
+            assert counted(group.services["a"], TOLD)["rejected", "table-parked"] == 1
+            assert [letter.offset for letter in log.letters] == [stuck[2].offset]
 
     run_virtually(main())

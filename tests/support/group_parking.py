@@ -7,6 +7,7 @@ the order of the log; nothing is forgotten that is not settled, which fails the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -29,6 +30,8 @@ class ParkedRecords:
     history: list[str] = field(default_factory=list)
     too_large: set[int] = field(default_factory=set)
     """Offsets of records that the lot does not take; those that are sent with one of them may or may not be there."""
+    unanswered: Counter[int] = field(default_factory=Counter)
+    """Offset of a record → how often the lot does not answer when that one is sent first."""
 
     def of(self, log: LogId, partition: int) -> list[ParkedTable]:
         """What is parked of a partition."""
@@ -67,6 +70,9 @@ class GroupParking:
         """As the port says."""
         await self.hook("park")
         self._check(parked)
+        if records and self.parked.unanswered[records[0].position.offset]:
+            self.parked.unanswered[records[0].position.offset] -= 1
+            raise Unavailable("log-unavailable", "no answer")
         if any(record.position.offset in self.parked.too_large for record in records):
             if len(records) > 1:
                 raise OutcomeUnknown("publish-unknown", "one is too large, and the others are out of order")
