@@ -14,8 +14,8 @@ from rootline.maintenance.compaction_limits import CompactionLimits
 from rootline.maintenance.conversion_plan import ConversionLimits
 from rootline.maintenance.data_compaction_plan import DataCompactionLimits
 from rootline.maintenance.expiry_limits import ExpiryLimits
-from rootline.maintenance.property_values import whole_number
-from rootline.maintenance.sweep_limits import LOG_RETENTION_S_MIN, SweepLimits
+from rootline.maintenance.property_values import switch, whole_number
+from rootline.maintenance.sweep_limits import LOG_RETENTION_S_MIN, SWEEP_PROPERTY, SweepLimits
 from rootline.tree.intents.drop import KEPT_PROPERTY, KEPT_S_DEFAULT
 
 
@@ -28,6 +28,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
     ConversionLimits.of_properties(properties)
     DataCompactionLimits.of_properties(properties)
     ExpiryLimits.of_properties(properties)
+    switch(properties, SWEEP_PROPERTY, default=False)
     SweepLimits.of_properties(properties, LOG_RETENTION_S_MIN)
     whole_number(properties, KEPT_PROPERTY, KEPT_S_DEFAULT)
     check_export_properties(properties)
