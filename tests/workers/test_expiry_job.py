@@ -65,7 +65,7 @@ class Lake:
     def __init__(self, *, dated: bool = True, **properties: str) -> None:
         self.environment = SeededEnvironment(1)
         self.store = MemoryObjectStore(self.environment.now_ms if dated else None)
-        self.log = MemoryIntentLog()
+        self.log = MemoryIntentLog(clock_ms=self.environment.now_ms)
         self.builder = TableBuilder(self.store, **(PROPERTIES | properties))
         self.table = self.builder.table
         self.files = 0

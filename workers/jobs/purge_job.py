@@ -1,9 +1,9 @@
 """Purges of tables that were dropped some time ago: their files go for good.
 
-Owns: which clock is asked. Does not own: what is due (`rootline.maintenance.purge_plan`), the steps of publishing
-(`maintenance_job`), deletion (`expiry_job`, `sweep_job`).
-Invariants: a worker whose clock is wrong purges nothing early, because the coordinator compares the log's time with the
-drop's; one that comes late hits no table that came back.
+Owns: which clocks are asked: the earlier one of the store's and the worker's. Does not own: what is due
+(`rootline.maintenance.purge_plan`), the steps of publishing (`maintenance_job`), deletion (`expiry_job`, `sweep_job`).
+Invariants: a worker or a store whose clock is wrong purges nothing early, because the coordinator compares the log's
+time with the drop's; one that comes late hits no table that came back.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class PurgePlanner:
             return None
         head = await find_head(self._reads, table)
         stated_ms = None if head is None else head.store_ms
-        now_ms = self._environment.now_ms() if stated_ms is None else stated_ms
+        now_ms = self._environment.now_ms()
+        if stated_ms is not None:
+            now_ms = min(stated_ms, now_ms)
         if now_ms < due_ms:
             self.waits_s[table] = (due_ms - now_ms) / 1000
         return plan_purge(root.header, definition, now_ms)

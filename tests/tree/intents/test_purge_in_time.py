@@ -72,6 +72,17 @@ def test_a_property_says_for_how_long() -> None:
     assert codes(put_at(lake, dropped_ms(lake) + 60_000, in_time(2))) == [None]
 
 
+def test_a_drop_by_a_coordinator_whose_clock_is_behind_is_as_young_as_the_log_says() -> None:
+    """Else a table that was idle for a week is purged the moment after it was dropped."""
+    lake = Lake()
+    lake.put(create(text=definition(SWEPT).to_json().decode()))
+    log_ms = lake.now_ms + 5 * WEEK_MS
+    assert codes(put_at(lake, log_ms, drop())) == [None]
+    assert dropped_ms(lake) == log_ms
+    assert plan_purge(lake.head.header, lake.head.definition, log_ms + 1_000) is None
+    assert codes(put_at(lake, log_ms + 1_000, in_time(1, "early"))) == ["purge-stale"]
+
+
 @pytest.mark.parametrize("value", ["soon", "-1", "1" * 40])
 def test_a_property_that_is_no_number_counts_as_not_set(value: str) -> None:
     lake = dropped_lake(**{KEPT_PROPERTY: value})

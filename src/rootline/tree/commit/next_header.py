@@ -100,12 +100,13 @@ def next_header(
         salt=draft.salt,
     )
     undone = undone_at(draft.carried)
+    latest_ms = max([timestamp_ms, *(record.appended_ms for record in records)])
     left = fit_left(
         draft.left.header,
         draft.left.pages,
         draft.left.leaving(undone),
         Forgetting(
-            now_ms=max([timestamp_ms, *(record.appended_ms for record in records)]),
+            now_ms=latest_ms,
             horizon_ms=draft.carried.horizon_ms,
             counted_ms=counted_ms(log_time),
             orphan_age_ms=1000 * orphan_age_s(draft.definition.properties, draft.log_retention_s),
@@ -146,9 +147,7 @@ def next_header(
         name_is=draft.carried.name_is,
         view=draft.carried.view,
         replaced_at=SequenceNumber(draft.carried.replaced_at),
-        drops=tuple(
-            [item if item.dropped_ms else item._replace(dropped_ms=timestamp_ms) for item in draft.carried.drops]
-        ),
+        drops=tuple([item if item.dropped_ms else item._replace(dropped_ms=latest_ms) for item in draft.carried.drops]),
     )
     pages = TablePages(ledger.pages, outcomes.pages, draft.condemned, draft.kept, left.pages)
     return NextHeader(header, pages, (*outcomes.objects, *ledger.objects, *left.objects))
