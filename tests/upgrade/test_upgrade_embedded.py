@@ -17,7 +17,7 @@ from rootline.adapters.upgraded import Upgraded
 from rootline.cli.app import app
 from rootline.client.lake import Lake
 from rootline.connect import connect, upgrade_lake
-from rootline.schemas.errors import Invalid
+from rootline.schemas.errors import Invalid, Unavailable
 from tests.upgrade.released_lake import FLIGHTS, PLAIN, unpack
 
 TELLS_A_VERDICT = "INSERT OR IGNORE INTO verdicts (log_offset, body) VALUES (?, ?)"
@@ -160,3 +160,14 @@ def test_a_folder_without_a_log_is_named_and_not_made(tmp_path: Path) -> None:
     run = CliRunner().invoke(app, ["upgrade", "--warehouse", str(tmp_path / "none")])
     assert run.exit_code != 0
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("apply", [True, False])
+def test_a_folder_that_is_not_the_logs_is_told_so_and_gets_none(tmp_path: Path, folder: Path, apply: bool) -> None:
+    """Else a wrong path reads "was upgraded before", and the lake is still shared."""
+    mistaken = tmp_path / "mistaken"
+    mistaken.mkdir()
+    with pytest.raises(Unavailable, match=r"mistaken.*there is no log") as caught:
+        upgrade_lake(str(folder), f"sqlite://{mistaken}", apply=apply)
+    assert caught.value.code == "log-unavailable"
+    assert list(mistaken.iterdir()) == []

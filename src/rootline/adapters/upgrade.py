@@ -12,6 +12,7 @@ import asyncio
 from rootline.adapters.local.lake_lock import LakeLock
 from rootline.adapters.open import is_kafka, open_lock, open_log, open_topics
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
+from rootline.adapters.sqlite.log_file import FILE_NAME
 from rootline.adapters.upgraded import LakeUpgrade, Upgraded
 from rootline.schemas.errors import Invalid, Unavailable
 
@@ -31,8 +32,11 @@ def upgrade_lake(warehouse: str, log: str | None, *, apply: bool) -> LakeUpgrade
 
 async def _upgrade_embedded(warehouse: str, log: str | None, apply: bool) -> LakeUpgrade:
     lock = open_lock(warehouse, log)
-    if lock is not None and not lock.folder.is_dir():
-        raise Unavailable("log-unavailable", f"{lock.folder}: there is no log; a new one needs no upgrade")
+    if lock is not None and not (lock.folder / FILE_NAME).is_file():
+        raise Unavailable(
+            "log-unavailable",
+            f"{lock.folder / FILE_NAME}: there is no log: check the folder; a log that is new needs no upgrade",
+        )
     opened = open_log(log, warehouse)
     if not isinstance(opened, SqliteIntentLog):
         raise Invalid("setting-invalid", f"the log {log} is in memory and needs no upgrade; name another one")
