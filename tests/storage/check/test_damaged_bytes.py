@@ -19,6 +19,7 @@ from tests.storage.check.damaged_table import (
     memory_of,
     metadata_objects,
 )
+from tests.support.examples import examples
 
 SEED = 20_261_121
 
@@ -68,7 +69,7 @@ async def test_a_check_names_the_object_that_is_damaged() -> None:
 
 @pytest.mark.slow
 async def test_a_check_names_the_object_whichever_of_many_bits_is_flipped() -> None:
-    await check_names_damages(3, SEED + 1)
+    await check_names_damages(examples(3), SEED + 1)
 
 
 @pytest.mark.slow
@@ -78,7 +79,7 @@ async def test_a_reader_refuses_a_damaged_table_or_answers_as_before() -> None:
     before = await answer_of(store, builder.table)
     head = root_key(builder.table, builder.state.header.version)
     refused = 0
-    for key, body, done, bad in await damaged(builder, 12, SEED + 2):
+    for key, body, done, bad in await damaged(builder, examples(12), SEED + 2):
         if "/roots/" in key and key != head:
             continue  # a reader reads the head only
         store.place(key, bad)
@@ -87,7 +88,7 @@ async def test_a_reader_refuses_a_damaged_table_or_answers_as_before() -> None:
         except Corrupt as error:
             refused += error.code in {"root-corrupt", "leaf-corrupt", "vector-corrupt", "definition-unreadable"}
         store.place(key, body)
-    assert refused > 90
+    assert refused > 7 * examples(12)
 
 
 async def test_a_check_of_a_missing_object_names_it() -> None:
