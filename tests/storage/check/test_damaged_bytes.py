@@ -13,11 +13,12 @@ from rootline.schemas.object_keys import root_key
 from tests.maintenance.table_builder import TableBuilder
 from tests.storage.check.damaged_table import (
     answer_of,
-    damages,
     everything_table,
     findings_of,
+    flips,
     memory_of,
     metadata_objects,
+    tails,
 )
 from tests.support.examples import examples
 
@@ -30,12 +31,14 @@ def random_bits(seed: int) -> Iterator[int]:
         yield source.getrandbits(40)
 
 
-async def damaged(builder: TableBuilder, each: int, seed: int) -> list[tuple[ObjectKey, bytes, str, bytes]]:
+async def damaged(
+    builder: TableBuilder, each: int, seed: int, *, with_tails: bool = True
+) -> list[tuple[ObjectKey, bytes, str, bytes]]:
     bits = random_bits(seed)
     return [
         (key, body, done, bad)
         for key, body in (await metadata_objects(builder)).items()
-        for done, bad in damages(body, bits, each)
+        for done, bad in (*flips(body, bits, each), *(tails(body, bits) if with_tails else ()))
     ]
 
 
@@ -54,7 +57,7 @@ async def check_names_damages(each: int, seed: int, *, one_a_folder: bool = Fals
     builder = await everything_table()
     store = memory_of(builder)
     chosen = {key.rsplit("/", 1)[0]: key for key in await metadata_objects(builder)}.values()
-    for key, body, done, bad in await damaged(builder, each, seed):
+    for key, body, done, bad in await damaged(builder, each, seed, with_tails=one_a_folder):
         if one_a_folder and key not in chosen:
             continue
         store.place(key, bad)
