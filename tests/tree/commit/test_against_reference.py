@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from dataclasses import dataclass, field, replace
 
 import hypothesis.strategies as st
@@ -16,6 +15,7 @@ from rootline.schemas.root_header import NameState
 from rootline.schemas.verdict import Verdict
 from rootline.tree.check.state_rules import state_violations
 from rootline.tree.draft.batch import Record
+from tests.support.examples import examples
 from tests.tree.drawn_plans import Draw, draws, late_readers, of_names, plan_of
 from tests.tree.kept_pages import expire
 from tests.tree.lake_rows import ranked, rows_by_sequence
@@ -26,8 +26,8 @@ from tests.tree.reference_plan import Plan
 from tests.tree.shown_rows import shown_rows
 from tests.tree.tables import Lake, new_lake
 
-EXAMPLES = int(os.environ.get("ROOTLINE_EXAMPLES", "120"))
-"""Of about sixteen intents each; `make properties EXAMPLES=5000` tries more."""
+EXAMPLES = examples(300)
+"""Of about sixteen intents each."""
 
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -176,7 +176,7 @@ def try_all(sequence: list[Draw]) -> None:
         assert live_places(trial.batched.reloaded_lake()) == live_places(trial.batched)
 
 
-@settings(deadline=None, max_examples=EXAMPLES // 2, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=examples(150), suppress_health_check=SLOW)
 @given(st.lists(late_readers, min_size=12, max_size=24))
 def test_serializable_intents_see_what_came_and_what_left_since_they_read(sequence: list[Draw]) -> None:
     trial = Trial()
