@@ -21,6 +21,21 @@ Seen = Mapping[str, int | None]
 """Intent → the version that its writer had loaded when it made it; `None`: no table was there."""
 _MAKES = {IntentKind.CREATE: NameState.TABLE, IntentKind.CREATE_VIEW: NameState.VIEW}
 _ENDS = (IntentKind.DROP, IntentKind.PURGE, IntentKind.DROP_VIEW)
+_OF_NAMES = frozenset(
+    (
+        "table-exists",
+        "view-exists",
+        "name-is-view",
+        "name-is-table",
+        "table-dropped",
+        "table-uuid-mismatch",
+        "table-uuid-missing",
+        "table-replaced",
+        "schema-id-missing",
+        "table-unknown",
+    )
+)
+"""Codes of rejections that say what a name is."""
 _OF_ANY_SCHEMA = (IntentKind.REPLACE, IntentKind.CONVERT_EQUALITY_DELETES, *_MAKES, IntentKind.DROP_VIEW)
 
 
@@ -85,19 +100,20 @@ class NameHistory:
         before = 0
         for at, (verdict, intent) in enumerate(decided):
             before = numbers[at] if is_in[at] else before
-            if verdict.kind is not VerdictKind.REJECTED or (intent.intent_id, verdict.code or "") in said:
-                continue  # what was said before is said again
+            code = verdict.code or ""
+            if code not in _OF_NAMES or (intent.intent_id, code) in said:
+                continue  # it is about something else, or what was said before is said again
             after = next((numbers[later] for later in range(at, len(decided)) if is_in[later]), end)
             past = max(index for index, state in enumerate(self.states) if state.number <= before)
             states = [state for index, state in enumerate(self.states) if index >= past and state.number < after]
             assert _explains(states, verdict, intent, seen.get(intent.intent_id)), (
                 f"{intent.intent_id} heard {verdict.code} between {before} and {after}, where the name was {states}"
             )
-            said.add((intent.intent_id, verdict.code or ""))
+            said.add((intent.intent_id, code))
 
 
 def _explains(states: Sequence[NameAt], verdict: Verdict, intent: Intent, seen: int | None) -> bool:
-    """Whether one of them is what the code says; other codes say nothing of a name."""
+    """Whether one of them is what the code says."""
     match verdict.code:
         case "table-exists":
             return any(state.what is NameState.TABLE for state in states)
@@ -116,4 +132,4 @@ def _explains(states: Sequence[NameAt], verdict: Verdict, intent: Intent, seen: 
         case "schema-id-missing":
             return intent.schema_id is None and any(state.replaced_in >= 0 for state in states)
         case _:
-            return verdict.code != "table-unknown"
+            return False  # there was a table before the first writer came
