@@ -75,6 +75,7 @@ async def conversion(
     return Intent(
         intent_id=intent.intent_id,
         table=intent.table,
+        table_uuid=intent.table_uuid,
         kind=IntentKind.CONVERT_EQUALITY_DELETES,
         writer_id=intent.writer_id,
         writer_sequence=intent.writer_sequence,

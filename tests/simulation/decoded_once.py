@@ -95,12 +95,20 @@ class _Kept(Generic[T]):
 def decoded_once() -> Iterator[None]:
     """The product's readers are handed what was decoded from those bytes before."""
     leaves, roots = _Kept[Leaf](), _Kept[Root]()
+    newest: dict[str, Root] = {}
+    """Of each folder the root that was decoded last: most blocks of the next one are in it."""
 
     def leaf(body: bytes, *, location: str) -> Leaf:
         return leaves.get(location, body, lambda: _SharedLeaf(decode_leaf(body, location=location)))
 
     def root(body: bytes, *, name: str, known: Root | None = None) -> Root:
-        return roots.get(name, body, lambda: decode_root(body, name=name, known=known))
+        folder = name[: name.rfind("/")]
+
+        def decode() -> Root:
+            newest[folder] = decode_root(body, name=name, known=known or newest.get(folder))
+            return newest[folder]
+
+        return roots.get(name, body, decode)
 
     with ExitStack() as patches:
         for module in (leaf_reader, object_fetcher, self_flush_plan, objects):

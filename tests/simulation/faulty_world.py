@@ -19,8 +19,9 @@ from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.ports.object_remover import DatedObject
 from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.identifiers import ObjectKey
-from rootline.schemas.object_keys import version_of_root_key
+from rootline.schemas.identifiers import ObjectKey, TableName
+from rootline.schemas.object_keys import table_prefix, version_of_root_key
+from tests.simulation.needed import NeededObjects
 from tests.support.group_log import GroupLog
 
 T = TypeVar("T")
@@ -71,12 +72,20 @@ class World:
     swept: int = 0
     read: int = 0
     late: set[asyncio.Task[Any]] = field(default_factory=set)
+    needed: dict[TableName, NeededObjects] = field(default_factory=dict)
+    """By table, where versions expire."""
 
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability * self.roughness
 
     def is_cut_off(self, key: str) -> bool:
         return any(key.startswith(folder) for folder in self.unreachable)
+
+    def needed_of(self, key: str) -> NeededObjects | None:
+        """What is needed of the table whose object `key` is."""
+        if not self.needed:
+            return None
+        return next((needed for table, needed in self.needed.items() if key.startswith(table_prefix(table))), None)
 
     def delay_s(self) -> float:
         return self.rng.expovariate(1 / 0.004)
@@ -134,6 +143,9 @@ class ProcessStore:
 
         async def arrive() -> PutReply:
             reply = await world.store.put_if_absent(key, body, after=after)
+            needed = world.needed_of(key)
+            if needed is not None and reply.answer is PutAnswer.CREATED:
+                await needed.landed(key, world.dates())
             world.trace.note(self.name, "put", key, hashlib.sha256(body).hexdigest()[:8], reply.answer.value)
             return reply
 
@@ -178,6 +190,9 @@ class ProcessStore:
         async def arrive() -> None:
             for key in keys:
                 world.trace.note(self.name, "remove", key)
+                needed = world.needed_of(key)
+                if needed is not None and await world.store.stored_ms(key) is not None:
+                    needed.going(key, world.dates())
                 world.store.discard(key)
             world.removed += len(keys)
             world.swept += sum(version_of_root_key(key) is None for key in keys)

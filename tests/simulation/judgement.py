@@ -12,12 +12,14 @@ from itertools import pairwise
 
 from rootline.schemas.bytes.log.intent_codec import decode_intent
 from rootline.schemas.errors import RootlineError
-from rootline.schemas.identifiers import TableName
+from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogRecord, by_name
+from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.chain import check_table
+from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.table_head import newest_root
 from rootline.storage.metadata.table_loader import load_state
 from rootline.tree.evolution.changes import AddSchema, DefinitionChanges
@@ -26,7 +28,7 @@ from tests.simulation.evolving import Shape
 from tests.simulation.faulty_world import World
 from tests.simulation.names import check_name
 from tests.simulation.published import Published
-from tests.simulation.reference import replay
+from tests.simulation.reference import Reference, replay
 from tests.simulation.seen_files import live_data, stored_positions
 
 
@@ -41,6 +43,8 @@ async def judge(world: World, published: Published, tables: Sequence[TableName])
     """Raise `AssertionError` unless everything holds; the tables' states."""
     log = world.log
     assert log.violations == []
+    faults = [fault for needed in world.needed.values() for fault in needed.faults]
+    assert not faults, f"deleted: {faults[:5]}"
     assert is_drained(world), f"liveness: undecided {log.undecided()[:10]}"
     records = list(log.records())
     verdicts = [log.verdicts[record.position] for record in records]
@@ -61,9 +65,12 @@ async def judge(world: World, published: Published, tables: Sequence[TableName])
 async def _compare(
     world: World, table: TableName, decided: Sequence[tuple[Verdict, Intent]], published: Published
 ) -> TableState:
-    reference = replay(decided, published.vectors, published.leaves, published.first[table], published.views)
+    reference = replay(
+        decided, published.vectors, published.leaves, published.first[table], published.views, published.seen
+    )
     root = await newest_root(world.store, table)
     assert root is not None
+    await _compare_turns(world, table, reference, root.header)
     check_name(root.header, reference.view, is_dropped=reference.is_dropped)
     state = await load_state(world.store, root)
     assert sorted(reference.files) == live_data(state), f"{table}: the live files are not those of the accepted intents"
@@ -74,12 +81,27 @@ async def _compare(
     added = [schema.fields for schema in state.definition.schemas[reference.first_schemas :]]
     made = [fields for at, fields in enumerate(wanted) if fields not in wanted[:at]]
     first = [schema.fields for schema in state.definition.schemas[: reference.first_schemas]]
-    assert added == [fields for fields in made if fields not in first], f"{table}: other schemas than its changes make"
+    if reference.replaces:  # which add equal schemas, and so do restores of what was before
+        assert all(fields in first or fields in wanted for fields in added), f"{table}: a schema that no change makes"
+    else:
+        was_made = [fields for fields in made if fields not in first]
+        assert added == was_made, f"{table}: other schemas than its changes make"
     if reference.shape is not None:
         assert Shape.of(state.definition) == reference.shape, f"{table}: the definition is not what its changes make"
     findings = [finding async for finding in check_table(world.store, table)]
     assert not findings, findings
     return state
+
+
+async def _compare_turns(world: World, table: TableName, reference: Reference, head: RootHeader) -> None:
+    """Where all that a table is changed at once, it is what the accepted intents had made of it by then."""
+    for version, files, shape in reference.past:
+        if version not in reference.turns or not head.oldest_version <= version:
+            continue
+        state = await load_state(world.store, await read_root(world.store, table, Version(version)))
+        assert sorted(files) == live_data(state), f"{table}: other live files than accepted intents made of {version}"
+        if shape is not None:
+            assert Shape.of(state.definition) == shape, f"{table}: version {version} has another definition"
 
 
 def _schemas_in(text: str) -> list[AddSchema]:

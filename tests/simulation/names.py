@@ -1,4 +1,4 @@
-"""What simulated writers do to a name that is a view now, or nothing.
+"""What simulated writers do to a name that is a view now, or nothing; and to one whose table is replaced.
 
 They make a table or a view of it, change the view, end it, or bring the table back.
 
@@ -20,6 +20,9 @@ from rootline.schemas.root_header import NameState, RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.views.view_metadata import SqlRepresentation, ViewMetadata
 from rootline.schemas.views.view_request import AskedVersion, ViewChange, ViewToCreate, text_of
+from rootline.tree.evolution.changes import DefinitionChanges, SetCurrentSchema
+from rootline.tree.state.table_state import TableState
+from tests.simulation.evolving import column_more
 
 SeenVersions = dict[tuple[uuid.UUID, int], str]
 """View and version id → its SQL, of the versions that a writer went back to."""
@@ -63,6 +66,17 @@ def for_nothing(intent: Intent, header: RootHeader, first: TableDefinition, rng:
         return new_view(intent, rng)
     again = replace(first, table_uuid=uuid.UUID(int=rng.getrandbits(128)))
     return _instead(intent, IntentKind.CREATE, None, again.to_json().decode())
+
+
+def replacing(intent: Intent, view: TableState, rng: random.Random) -> Intent:
+    """In place of `intent`: the table goes on with its files alone; now and then with a column more."""
+    changes = column_more(view.definition, view.header, f"column-{intent.intent_id}")
+    if rng.random() < 0.5:
+        changes = DefinitionChanges(changes.replaces, (SetCurrentSchema(view.definition.current_schema_id),))
+    text = changes.to_json()
+    made = _instead(intent, IntentKind.REPLACE, view.header.table_uuid, text)
+    files = intent.add_data_files if intent.kind in (IntentKind.APPEND, IntentKind.OVERWRITE) else ()
+    return made.model_copy(update={"add_data_files": files, "schema_id": intent.schema_id})
 
 
 def sql_of(view: ViewMetadata, version_id: int | None = None) -> str:

@@ -30,6 +30,17 @@ _EIGHT_DAYS_MS = 8 * 24 * 3600 * 1000
 """Longer than an idle writer stays in the ledger."""
 
 
+_COORDINATORS = CoordinatorSettings(probe_rounds=0, batch_intents_max=16, offsets_commit_interval_s=0.05)
+"""Read once: a process starts often, and reading takes longer than its start."""
+_WORKERS = WorkerSettings(
+    poll_interval_s=0.2,
+    poll_interval_s_max=1.0,
+    verdict_timeout_s=5.0,
+    sweep_delay_s=0.1,
+    sweep_time_share_max=1.0,
+)
+
+
 async def _keeps() -> LogKeeps:
     """As long as coordinators hold every horizon to."""
     return LogKeeps(7 * 24 * 3600)
@@ -91,13 +102,12 @@ class Process:
             skew_ms += world.rng.choice((-_EIGHT_DAYS_MS, _EIGHT_DAYS_MS))
         environment = SeededEnvironment(f"{name}/{world.rng.random()}", skew_ms=skew_ms)
         if self.is_coordinator:
-            settings = CoordinatorSettings(
-                coordinator_id=name,
-                probe_rounds=0,
-                batch_intents_max=16,
-                table_queue_intents_max=world.rng.choice((2, 4, 4_096)),
-                offsets_commit_interval_s=0.05,
-                parking_after_s=world.patience_s or 600.0,
+            settings = _COORDINATORS.model_copy(
+                update={
+                    "coordinator_id": name,
+                    "table_queue_intents_max": world.rng.choice((2, 4, 4_096)),
+                    "parking_after_s": world.patience_s or 600.0,
+                }
             )
             log = CoordinatorsLog(world, name, self.running, world.log.member(self.name))
             coordinator = CoordinatorService(store=store, log=log, environment=environment, settings=settings)
@@ -111,13 +121,7 @@ class Process:
                 environment=_WorkersEnvironment(environment.seed, skew_ms=skew_ms, dates=world.dates),
                 remover=store,
                 keeps=_keeps,
-                settings=WorkerSettings(
-                    poll_interval_s=0.2,
-                    poll_interval_s_max=1.0,
-                    verdict_timeout_s=5.0,
-                    sweep_delay_s=0.1,
-                    sweep_time_share_max=1.0,
-                ),
+                settings=_WORKERS,
             )
         world.trace.note(name, "starts")
         self.task = asyncio.ensure_future(self._service.run())

@@ -16,7 +16,7 @@ class Published:
     """What all writers published: intents by id, vectors by place, the files of leaves by the leaves' locations.
 
     `views`: the versions that they went back to. `files`: what was uploaded, by table; nothing is uploaded twice.
-    `first`: what each table was created with.
+    `first`: what each table was created with. `seen`: the version that the writer of each intent had loaded.
     """
 
     intents: dict[str, Intent] = field(default_factory=dict)
@@ -25,3 +25,4 @@ class Published:
     views: SeenVersions = field(default_factory=dict)
     files: dict[TableName, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
     first: dict[TableName, TableDefinition] = field(default_factory=dict)
+    seen: dict[str, int | None] = field(default_factory=dict)

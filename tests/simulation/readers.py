@@ -14,13 +14,12 @@ from rootline.schemas.identifiers import ObjectKey, TableName, Version
 from rootline.schemas.object_keys import table_prefix
 from rootline.schemas.root_header import NameState
 from rootline.storage.metadata.root_reader import read_root
-from rootline.storage.metadata.stored_file import stored_key
 from rootline.storage.metadata.table_head import newest_root
-from rootline.storage.metadata.table_loader import load_state
 from tests.simulation.faulty_world import World
+from tests.simulation.needed import read_by_scans
 
 
-async def read_slowly(world: World, table: TableName, seed: int, hold_s: float) -> None:
+async def read_slowly(world: World, table: TableName, seed: str, hold_s: float) -> None:
     """Plan a scan of some version that can be read, and find its files there up to `hold_s` later; for ever."""
     rng = random.Random(f"reader of {table}, {seed}")
     while True:
@@ -45,8 +44,4 @@ async def _planned(world: World, table: TableName, rng: random.Random) -> set[Ob
     except Corrupt:
         assert version != newest, f"{table}: the head cannot be read"
         raise
-    if root.header.name_is is not NameState.TABLE:
-        return set()
-    state = await load_state(world.store, root)
-    named = {row.entry.location for row in root.rows} | {live.entry.location for live in state.live.entries()}
-    return {stored_key(table, location) for location in named if location}
+    return set() if root.header.name_is is not NameState.TABLE else set(await read_by_scans(world.store, table, root))

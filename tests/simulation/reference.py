@@ -11,6 +11,7 @@ from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from tests.simulation.evolving import Shape
+from tests.simulation.name_history import NameAt, NameHistory, Seen
 from tests.simulation.names import ReferenceView, SeenVersions
 
 _OF_TOMBSTONES = (IntentKind.CREATE, IntentKind.CREATE_VIEW, IntentKind.RESTORE, IntentKind.PURGE)
@@ -19,6 +20,7 @@ _OF_VIEWS = (IntentKind.REPLACE_VIEW, IntentKind.DROP_VIEW)
 _DROPS = (IntentKind.DROP, IntentKind.PURGE, IntentKind.DROP_VIEW)
 _EMPTIED = (IntentKind.CREATE, IntentKind.CREATE_VIEW, IntentKind.PURGE, IntentKind.REPLACE)
 _GIVES_UP = (IntentKind.PURGE, IntentKind.DROP_VIEW)
+_TURNS = (*_OF_TOMBSTONES, *_DROPS, IntentKind.REPLACE, IntentKind.ALTER)
 _REWRITES = (IntentKind.REWRITE, IntentKind.CONVERT_EQUALITY_DELETES)
 _MAINTENANCE = (IntentKind.FLUSH, IntentKind.COMPACT_LEAVES, IntentKind.COMPACT_VECTORS)
 
@@ -40,7 +42,10 @@ class Reference:
     rewritten: set[str] = field(default_factory=set)
     """Files and equality deletes that others took the place of: who brings them again hears `duplicate`."""
     past: list[tuple[int, dict[str, set[int]], Shape | None]] = field(default_factory=lambda: [(0, {}, None)])
+    turns: set[int] = field(default_factory=set)
+    """The versions in which all that the name is may have become something else."""
     restores: int = 0
+    replaces: int = 0
     definitions: list[str] = field(default_factory=list)
     """The changes that were accepted, in order."""
     leaves: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -63,6 +68,8 @@ class Reference:
         if self.past[-1][0] == version:
             self.past.pop()
         self.past.append((version, {name: set(deleted) for name, deleted in self.files.items()}, self.shape))
+        if intent.kind in _TURNS:
+            self.turns.add(version)
 
     def apply(self, intent: Intent, vectors: Mapping[tuple[str, int], frozenset[int]]) -> None:
         """What an accepted intent does."""
@@ -79,7 +86,7 @@ class Reference:
         if intent.kind in _GIVES_UP:
             self.tags = {}
         if intent.kind is IntentKind.CREATE:
-            self.tags, self.definitions, self.is_dropped = {}, [], False
+            self.tags, self.definitions, self.is_dropped, self.replaces = {}, [], False, 0
             definition = TableDefinition.from_json((intent.definition or "").encode())
             self.first_schemas, self.shape = len(definition.schemas), Shape.of(definition)
         if intent.kind is IntentKind.CREATE_VIEW:
@@ -99,6 +106,8 @@ class Reference:
             )
             self.files = {name: set(deleted) for name, deleted in then.items()}
             self.restores += 1
+        if intent.kind is IntentKind.REPLACE:
+            self.replaces += 1
         if intent.kind is IntentKind.TAG and intent.ref is not None:
             self.tags.pop(intent.ref.tag or "", None)
             if intent.ref.version is not None:
@@ -129,15 +138,18 @@ def replay(
     leaves: Mapping[str, Sequence[str]],
     first: TableDefinition,
     views: SeenVersions,
+    seen: Seen,
 ) -> Reference:
     """Apply a table's accepted intents in the order of their sequence numbers.
 
     Raises:
         AssertionError: a (writer, sequence) was committed twice, a duplicate was called so without a commit, or
-            an intent that was sent again was called another one.
+            an intent that was sent again was called another one, or one was for another table than took it, or for
+            what was there before the table was replaced, or heard of its name what was not so.
     """
     shape = Shape.of(first)
     reference = Reference(leaves=leaves, views=views, shape=shape, past=[(0, {}, shape)])
+    names = NameHistory([NameAt(0, first.table_uuid)])
     own = [
         (verdict, intent, (intent.writer_id, intent.writer_sequence))
         for verdict, intent in decided
@@ -149,7 +161,10 @@ def replay(
         reference.committed[place] = verdict
         reference.contents[place] = content_of_intent(intent)
         assert verdict.version is not None
+        names.accept(verdict, intent, seen)
         reference.commit(verdict.version, intent, vectors)
+    for partition in {verdict.partition for verdict, _, _ in own}:
+        names.check_rejections([item[:2] for item in own if item[0].partition == partition], seen)
     for verdict, intent, place in own:
         first = reference.committed.get(place)
         if verdict.kind is VerdictKind.REJECTED and first is not None and first.intent_id == intent.intent_id:
@@ -159,10 +174,11 @@ def replay(
             assert place in reference.contents, f"{place} was called used, but never committed"
             assert reference.contents[place] != content_of_intent(intent), f"{place} was sent again, and called reused"
         if verdict.kind is VerdictKind.DUPLICATE:
+            names.check_duplicate(intent)
             first = reference.committed.get(place)
             if first is None:
-                names = {*reference.brought_by(intent), *(item.location for item in intent.add_equality_deletes)}
-                was_here = bool(names) and names <= reference.rewritten
+                brought = {*reference.brought_by(intent), *(item.location for item in intent.add_equality_deletes)}
+                was_here = bool(brought) and brought <= reference.rewritten
                 assert was_here, f"{place} was called a duplicate, but never committed, and its files not rewritten"
                 continue
             is_later = first.partition != verdict.partition or first.offset < verdict.offset

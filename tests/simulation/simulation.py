@@ -36,6 +36,7 @@ from tests.simulation.chaos import disturb_log, disturb_process, forget_and_cut_
 from tests.simulation.decoded_once import decoded_once
 from tests.simulation.faulty_world import Trace, World
 from tests.simulation.judgement import is_drained, judge
+from tests.simulation.needed import NeededObjects
 from tests.simulation.process import Process
 from tests.simulation.published import Published
 from tests.simulation.readers import read_slowly
@@ -47,6 +48,10 @@ PARTITIONS = 3
 _SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("k", pa.int32())])
 _LIVENESS_S = 3_600.0
 _DATES_SPEED = 1_000
+SCAN_RETENTION_S = 4_000
+"""Longer than it takes to give a version up, remove its root and look twice: a sweep that does not wait is seen."""
+ROOT_RETENTION_MS = 600_000
+"""What tables have that say nothing else."""
 _EXPIRING = {
     "rootline.expire": "true",
     "rootline.expire.every-commits": "3",
@@ -54,9 +59,9 @@ _EXPIRING = {
     "rootline.expire.by-minute-seconds": "60",
     "rootline.sweep": "true",
     "rootline.sweep.interval-s": "1",
-    "rootline.sweep.scan-retention-s": "1200",
+    "rootline.sweep.scan-retention-s": str(SCAN_RETENTION_S),
 }
-_HOLD_S = 1.15
+_HOLD_S = 3.85
 """How long readers take, at most, where dates run so fast: less than what scans read is kept for."""
 _KEEPING = {"rootline.expire": "false", "rootline.sweep": "false"}
 
@@ -97,6 +102,7 @@ class Outcome:
     changes: int
     specs: int
     read: int
+    replaces: int
 
 
 def simulate(
@@ -120,7 +126,7 @@ def simulate(
     `expires`: versions expire after a few commits, and the worker sweeps; the store's dates run a thousand times as
     fast as everything else, so that what is not needed goes and heads have to be confirmed, by its dates, within the
     world's time. Writers then add files of long ago, and readers hold on to old versions.
-    `drops`: writers drop tables, make them again, bring them back, and make views of their names.
+    `drops`: writers drop tables, make them again, bring them back, replace them, and make views of their names.
     `evolves`: writers change columns, partitions and orders all the time.
     """
     crowd = Crowd(writers, steps, expires=expires, drops=drops, evolves=evolves)
@@ -208,6 +214,8 @@ async def _live(
     for process in processes:
         process.start()
     try:
+        for table in TABLES if crowd.expires else ():
+            world.needed[table] = NeededObjects(world.store, table, 1_000 * SCAN_RETENTION_S, ROOT_RETENTION_MS)
         for table in TABLES:
             await _create(world, table, processes, _EXPIRING if crowd.expires else _KEEPING, published)
     except BaseException:
@@ -218,7 +226,7 @@ async def _live(
         disturb_log(world, list(TABLES)),
         *(disturb_process(world, process) for process in processes),
         *([] if world.patience_s is None else [forget_and_cut_off(world, list(TABLES))]),
-        *(read_slowly(world, table, seed, _HOLD_S) for table in TABLES if crowd.expires),
+        *(read_slowly(world, table, f"{seed}/{at}", _HOLD_S) for at in range(4) for table in TABLES if crowd.expires),
     )
     writing = asyncio.gather(*(writer.run() for writer in crowded))
     done, _ = await asyncio.wait({writing, chaos}, return_when=asyncio.FIRST_COMPLETED, timeout=100_000.0)
@@ -343,6 +351,7 @@ async def _outcome(seed: int, world: World, processes: Sequence[Process], states
         changes=_committed(world, b'"replaces-definition"'),
         specs=max(len(state.definition.partition_specs) for state in states),
         read=world.read,
+        replaces=_committed(world, b"\x0ereplace"),
     )
 
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import pytest
 
 from rootline.coordinator.protocol import machine_handlers
 from rootline.coordinator.protocol.put_rules import Outcome, outcome_of_put
 from rootline.coordinator.runtime.frontier import Frontier
+from rootline.maintenance.expiry_limits import ExpiryLimits
+from rootline.maintenance.sweep_limits import SweepLimits
 from rootline.ports.intent_feed import Reread
 from rootline.ports.object_store import PutAnswer
 from rootline.schemas.identifiers import CommitId
+from rootline.schemas.intent import Intent
+from rootline.schemas.intent_kinds import BEGINNING_KINDS
 from rootline.schemas.root_header import PartitionOffset
+from rootline.tree.commit import decide
 from rootline.tree.draft import version_difference
+from rootline.tree.draft.draft import Draft
 from rootline.tree.ledger.header_limits import HeaderLimits
 from tests.simulation.simulation import simulate
 from tests.support.group_member import GroupMember
@@ -80,6 +89,7 @@ def test_tables_that_are_dropped_made_again_and_brought_back_are_what_the_accept
     assert sum(outcome.drops for outcome in outcomes) >= 10
     assert sum(outcome.creates for outcome in outcomes) - 3 * len(outcomes) >= 3, "no name was used twice"
     assert sum(outcome.restores for outcome in outcomes) >= 5
+    assert sum(outcome.replaces for outcome in outcomes) >= 10
     assert sum(outcome.views for outcome in outcomes) >= 5
     assert sum(outcome.view_changes for outcome in outcomes) >= 5
     assert outcomes[3].changes >= 10
@@ -155,6 +165,48 @@ def test_a_reader_of_a_table_that_is_behind_and_stops_one_record_early_is_found(
     monkeypatch.setattr(GroupMember, "read_again", skips)
     with pytest.raises(BaseException, match=SOMETHING_BROKE):
         _until_it_fails()
+
+
+def test_a_sweep_that_does_not_wait_for_scans_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = SweepLimits.of_properties
+
+    def wrong(properties: Mapping[str, str], records_s: int, dead_letters_s: int = 0) -> SweepLimits:
+        return replace(right(properties, records_s, dead_letters_s), scan_retention_ms=0)
+
+    monkeypatch.setattr(SweepLimits, "of_properties", wrong)
+    with pytest.raises(AssertionError, match="after a reader could plan to read it"):
+        simulate(18, 150, expires=True)
+
+
+def test_a_worker_that_removes_roots_at_once_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = ExpiryLimits.of_properties
+
+    def wrong(properties: Mapping[str, str], *, every_commits: int = 500) -> ExpiryLimits:
+        return replace(right(properties, every_commits=every_commits), root_retention_s=0)
+
+    monkeypatch.setattr(ExpiryLimits, "of_properties", wrong)
+    with pytest.raises(AssertionError, match="after a reader could plan to read it"):
+        simulate(8, 150, expires=True)
+
+
+def test_a_table_that_takes_what_was_meant_for_one_that_was_dropped_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = decide.is_of_this_table
+
+    def wrong(draft: Draft, intent: Intent) -> bool:
+        return right(draft, intent) if intent.kind in BEGINNING_KINDS else True
+
+    monkeypatch.setattr(decide, "is_of_this_table", wrong)
+    with pytest.raises(AssertionError, match="took it"):
+        simulate(9, 150, drops=True)
+
+
+def test_a_table_that_takes_what_was_made_before_it_was_replaced_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(_draft: Draft, _intent: Intent) -> None:
+        """Any schema will do."""
+
+    monkeypatch.setattr(decide, "check_meant_for_this", wrong)
+    with pytest.raises(AssertionError, match="before the table was replaced"):
+        simulate(7, 150, drops=True)
 
 
 def _until_it_fails() -> None:

@@ -46,7 +46,7 @@ from rootline.tree.state.table_state import TableState
 from tests.simulation.conversions import conversion, deletes_by_value
 from tests.simulation.evolving import column_more, partition_statistics, some_changes
 from tests.simulation.faulty_world import World
-from tests.simulation.names import for_a_view, for_nothing, new_view
+from tests.simulation.names import for_a_view, for_nothing, new_view, replacing
 from tests.simulation.published import Published
 from tests.simulation.seen_files import live_data, seen_vector, stored_positions
 
@@ -86,6 +86,8 @@ class Writer:
     stalls: bool = False
     definition: TableDefinition | None = None
     """That it has seen last, if it goes by that."""
+    seen: int | None = None
+    """The version that it has loaded last."""
     sequence: int = 0
     minted: int = 0
 
@@ -100,6 +102,7 @@ class Writer:
         for _ in range(self.steps):
             if view is None or self.rng.random() < 0.4:
                 view = await load_table(self.world.store, self.table)
+            self.seen = None if view is None else int(view.header.version)
             self.definition = view.definition if view is not None and self.evolves else None
             intent = await self._next_intent(view)
             if view is not None and self.evolves:
@@ -156,6 +159,7 @@ class Writer:
         for added in intent.add_data_files:
             await self._upload(added.location)
         self.published.intents[intent.intent_id] = intent
+        self.published.seen.setdefault(intent.intent_id, self.seen)
         self.world.trace.note(self.name, "publish", intent.kind.value, intent.intent_id)
         log, key = self.world.log, self.table.encode()
         partition = log.partition_of(key) if self.partition is None else self.partition
@@ -202,7 +206,10 @@ class Writer:
             wanted = self._intent(kind) if roll < 0.06 else intent
             if roll > 0.99:
                 return new_view(intent, self.rng)  # under the name of a table
-            return wanted.model_copy(update={"table_uuid": view.header.table_uuid})
+            schema_id = view.definition.current_schema_id if roll < 0.95 else None
+            named = {"table_uuid": view.header.table_uuid, "schema_id": schema_id}
+            wanted = wanted.model_copy(update=named)
+            return replacing(wanted, view, self.rng) if 0.06 <= roll < 0.1 else wanted
         root = await newest_root(self.world.store, self.table)
         if root is None or roll < 0.1:
             return intent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from dataclasses import replace
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
@@ -30,6 +31,7 @@ from rootline.schemas.intent import (
     VersionReference,
 )
 from rootline.schemas.statistics import ContentStats
+from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.evolution.changes import DefinitionChanges, schema_changes
 from rootline.tree.proof.statistics_rules import partition_statistics
 from rootline.tree.state.table_state import TableState
@@ -39,6 +41,7 @@ from tests.tree.reference_rules import leaf_of
 from tests.tree.tables import (
     BY_CARRIER,
     CARRIER,
+    DEFINITION,
     UNPARTITIONED,
     Lake,
     data_file,
@@ -54,6 +57,13 @@ FIRST_COLUMNS = tuple(field.name for field in definition().schema.fields)
 
 def location(name: str) -> str:
     return f"data/{name}.parquet"
+
+
+def made_by(intent_id: str) -> TableDefinition:
+    """What a table begins with that a `create` makes; empty: the one that the name had first."""
+    if not intent_id:
+        return DEFINITION
+    return replace(DEFINITION, table_uuid=uuid.uuid5(uuid.NAMESPACE_OID, f"table of {intent_id}"))
 
 
 class DescribedFiles:
@@ -76,6 +86,16 @@ def intent_of(plan: Plan, lake: Lake, view: TableState, written: DescribedFiles 
     cargo: dict[str, object] = {}
     if plan.writer is not None:
         cargo |= {"writer_id": plan.writer, "writer_sequence": plan.sequence}
+    if plan.names_table:
+        cargo |= {"table_uuid": view.header.table_uuid}
+    if plan.names_schema:
+        cargo |= {"schema_id": view.definition.current_schema_id}
+    if plan.kind in (IntentKind.DROP, IntentKind.PURGE):
+        return intent(plan.kind, plan.intent_id, **cargo)
+    if plan.kind is IntentKind.CREATE:
+        again = made_by(plan.intent_id)
+        cargo |= {"table_uuid": again.table_uuid if plan.names_table else None, "schema_id": None}
+        return intent(plan.kind, plan.intent_id, definition=again.to_json().decode(), **cargo)
     if plan.serializable is not None:
         cargo |= {"isolation": Isolation.SERIALIZABLE, "filter": f"id = {plan.serializable}"}
     if plan.kind in STALE:
@@ -93,7 +113,11 @@ def intent_of(plan: Plan, lake: Lake, view: TableState, written: DescribedFiles 
     if plan.kind is IntentKind.ALTER:
         return intent(plan.kind, plan.intent_id, definition=_changes(plan, view).to_json(), **cargo)
     if plan.kind is IntentKind.RESTORE:
-        return intent(plan.kind, plan.intent_id, ref=VersionReference(version=view.header.version), **cargo)
+        is_back = view.header.is_tombstone
+        ref = VersionReference(version=view.header.drops[-1].version if is_back else view.header.version)
+        return intent(plan.kind, plan.intent_id, ref=ref, **cargo)
+    if plan.kind is IntentKind.REPLACE:
+        cargo |= {"definition": _changes(plan, view).to_json()}
     if plan.tags is not None:
         version = None if plan.untags else view.header.version
         ref = VersionReference(version=version, tag=plan.tags, seen_version=view.header.tags.get(plan.tags))
@@ -123,7 +147,7 @@ def intent_of(plan: Plan, lake: Lake, view: TableState, written: DescribedFiles 
         read_sequence_number=view.header.snapshot.sequence_number,
         add_data_files=[] if plan.adds_in_leaf else files,
         add_manifests=[
-            *(_written(plan, lake, files) if plan.adds_in_leaf else []),
+            *(_written(plan, lake, view, files) if plan.adds_in_leaf else []),
             *(_written_vectors(plan, lake, view, vectors) if plan.vectors_in_leaf else []),
         ],
         add_equality_deletes=[described.equality(name, carrier, value) for name, carrier, value in plan.equality],
@@ -147,10 +171,16 @@ def _changes(plan: Plan, view: TableState) -> DefinitionChanges:
     return DefinitionChanges(view.header.definition.digest, tuple(schema_changes(Schema(*kept, schema_id=0))))
 
 
-def _written(plan: Plan, lake: Lake, files: list[DataFile]) -> list[AddedManifest]:
+def _written(plan: Plan, lake: Lake, view: TableState, files: list[DataFile]) -> list[AddedManifest]:
     """The files of the plan in leaves of the writer's own."""
-    entries = [new_entry(file) for file in files]
-    return [lake.written_leaf(*one, leaf_uuid=_uuid(plan, "adds", spec)) for spec, one in _by_spec(entries)]
+    entries, under = [new_entry(file) for file in files], _under(view)
+    specs = _by_spec(entries)
+    return [lake.written_leaf(*one, leaf_uuid=_uuid(plan, "adds", spec), under=under) for spec, one in specs]
+
+
+def _under(view: TableState) -> TableDefinition:
+    """What the leaves of a writer say: columns that came later are not in them."""
+    return replace(DEFINITION, table_uuid=view.header.table_uuid)
 
 
 def _written_vectors(plan: Plan, lake: Lake, view: TableState, vectors: list[AddedVector]) -> list[AddedManifest]:
@@ -171,7 +201,8 @@ def _written_vectors(plan: Plan, lake: Lake, view: TableState, vectors: list[Add
         )
         for vector, target in zip(vectors, targets, strict=True)
     ]
-    return [lake.written_leaf(*one, leaf_uuid=_uuid(plan, "deletes", spec)) for spec, one in _by_spec(entries)]
+    specs, under = _by_spec(entries), _under(view)
+    return [lake.written_leaf(*one, leaf_uuid=_uuid(plan, "deletes", spec), under=under) for spec, one in specs]
 
 
 def _partition_of(entry: ContentEntry) -> ContentStats:
@@ -189,20 +220,22 @@ def _by_spec(entries: Iterable[ContentEntry]) -> list[tuple[int, list[ContentEnt
 def _leaves(plan: Plan, lake: Lake, view: TableState) -> list[AddedManifest]:
     """The leaves of maintenance: of each spec one of data files, one of vectors, one of equality deletes."""
     manifests: list[AddedManifest] = []
+    under = _under(view)
     owners: dict[int, str] = {}
     files = [_row(view, EntryPlace(ContentType.DATA, location(name))) for name in plan.flushed_files]
     for spec, of_spec in _by_spec(files):
-        manifests.append(lake.leaf(of_spec, leaf_uuid=_uuid(plan, "data", spec)))
+        manifests.append(lake.leaf(of_spec, leaf_uuid=_uuid(plan, "data", spec), under=under))
         owners[spec] = manifests[-1].location
     vectors = [vector for name in plan.flushed_vectors if (vector := view.vector_of(location(name))) is not None]
     for spec, of_spec in _by_spec(vectors):
         owner = owners[spec] if plan.affiliated else None
         leaf_uuid = _uuid(plan, "vectors", spec)
-        manifests.append(lake.leaf(of_spec, content=LeafContent.DELETE, leaf_uuid=leaf_uuid, belongs_to=owner))
+        content = LeafContent.DELETE
+        manifests.append(lake.leaf(of_spec, content=content, leaf_uuid=leaf_uuid, belongs_to=owner, under=under))
     deletes = [_row(view, EntryPlace(ContentType.EQUALITY_DELETE, location(name))) for name in plan.flushed_equality]
     for spec, of_spec in _by_spec(deletes):
         leaf_uuid = _uuid(plan, "equality", spec)
-        manifests.append(lake.leaf(of_spec, content=LeafContent.DELETE, leaf_uuid=leaf_uuid))
+        manifests.append(lake.leaf(of_spec, content=LeafContent.DELETE, leaf_uuid=leaf_uuid, under=under))
     return manifests
 
 

@@ -9,8 +9,19 @@ from rootline.schemas.intent import IntentKind
 from rootline.schemas.verdict import VerdictKind
 from tests.tree.reference_conversions import check_conversion, convert
 from tests.tree.reference_files import EqualityDelete, File
+from tests.tree.reference_names import (
+    begin,
+    check_drop,
+    check_name,
+    check_purge,
+    drop,
+    is_of_this,
+    purge,
+    replace_all,
+)
 from tests.tree.reference_plan import FileName, Plan, PlannedVector
 from tests.tree.reference_rules import Rejected, leaf_of
+from tests.tree.reference_versions import change_tag, check_expiry, check_restore, check_tag, expire
 
 Outcome = tuple[VerdictKind, str | None]
 STALE = {IntentKind.FLUSH: "flush-stale", IntentKind.COMPACT_LEAVES: "compaction-stale"}
@@ -25,7 +36,8 @@ class ReferenceTable:
     rejected: dict[tuple[str, str], str] = field(default_factory=dict)
     number: int = 0
     next_row_id: int = 0
-    restored_at: int = 0
+    undone_at: int = 0
+    """When an earlier version was last restored, or the table replaced."""
     removed_at: int = 0
     """When rows last left, or came back because a delete left, that no live file or delete shows any more."""
     moment: int = 0  # names this version, while it is one
@@ -37,6 +49,18 @@ class ReferenceTable:
     schemas: tuple[tuple[str, ...], ...] = ((),)
     """The columns that each has beside the first ones; `schema`: which is current."""
     schema: int = 0
+    first_schema: int = 0
+    """That counts: those before it are of what the table held before it was replaced."""
+    made_by: str = ""
+    """The `create` that made it; empty: of the table that the name had first."""
+    drops: tuple[str, ...] = ()
+    """The tables of the name that were dropped, by what made them."""
+    is_dropped: bool = False
+    is_purged: bool = False
+    dropped_in: int = 0
+    """The moment that the last drop ends in."""
+    tombstones: frozenset[int] = frozenset()
+    """The moments at which there was no table."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -44,7 +68,11 @@ class ReferenceTable:
 
     def apply(self, plan: Plan, view: ReferenceTable) -> Outcome:
         """What becomes of `plan`, whose writer read `view`."""
-        if plan.writer is not None:
+        try:
+            is_of_this_table = is_of_this(self, plan, view)
+        except Rejected as error:
+            return VerdictKind.REJECTED, error.code  # which is said of another table: nothing is remembered
+        if is_of_this_table and plan.writer is not None:
             known = self.rejected.get((plan.writer, plan.intent_id))
             if known is not None:
                 return VerdictKind.REJECTED, known
@@ -62,9 +90,9 @@ class ReferenceTable:
             if plan.writer is not None:
                 self.rejected[plan.writer, plan.intent_id] = error.code
             return VerdictKind.REJECTED, error.code
+        self._change(plan, view)
         if plan.writer is not None:
             self.committed[plan.writer, plan.sequence] = plan.says
-        self._change(plan, view)
         return VerdictKind.COMMITTED, None
 
     def rows(self) -> dict[FileName, set[int]]:
@@ -87,6 +115,7 @@ class ReferenceTable:
         return sorted(self.files[name].ids[position] for name, rows in self.rows().items() for position in rows)
 
     def _check(self, plan: Plan, view: ReferenceTable) -> None:
+        check_name(self, plan, view)
         if plan.serializable is not None:
             self._check_isolation(plan.serializable, view.number)
         rules = RULES.get(plan.kind, KindRules())
@@ -119,51 +148,36 @@ class ReferenceTable:
     def _repeats(self, plan: Plan) -> bool:
         """Whether all that it brings has been here, and is in other files since."""
         left = [self.rewritten.get(name) for name, _, _ in (*plan.adds, *plan.equality)]
-        if any(number is not None and number <= self.restored_at for number in left):
+        if any(number is not None and number <= self.undone_at for number in left):
             raise Rejected("file-removed")
-        if left and None not in left and not (plan.removes or plan.vectors):
+        is_all = not (plan.removes or plan.vectors or plan.kind is IntentKind.REPLACE)
+        if left and None not in left and is_all:
             return True
         if any(left):
             raise Rejected("file-removed")
         return False
 
-    def check_tag(self, plan: Plan, view: ReferenceTable) -> None:
-        wanted, now = None if plan.untags else view.moment, self.tags.get(plan.tags or "")
-        if now not in (wanted, view.tags.get(plan.tags or "")):
-            raise Rejected("tag-conflict")
-        if wanted not in (None, now):
-            self.check_addressable(plan, view)
-
-    def check_addressable(self, _plan: Plan, view: ReferenceTable) -> None:
-        if view.moment < self.oldest and view.moment not in self.kept:
-            raise Rejected("version-unknown")
-
-    def check_expiry(self, plan: Plan, view: ReferenceTable) -> None:
-        if view.moment < self.oldest:
-            raise Rejected("expiry-stale")
-        if any(moment < self.oldest and moment not in self.kept for moment in plan.keeps):
-            raise Rejected("version-unknown")
-        if any(moment < view.moment and moment not in plan.keeps for moment in self.tags.values()):
-            raise Rejected("version-tagged")
-
     def check_changes(self, _plan: Plan, view: ReferenceTable) -> None:
-        if (self.schemas, self.schema) != (view.schemas, view.schema):
+        if (self.schemas, self.schema, self.first_schema) != (view.schemas, view.schema, view.first_schema):
             raise Rejected("definition-changed")
 
     def alter(self, plan: Plan, _view: ReferenceTable) -> None:
-        if plan.columns not in self.schemas:
-            self.schemas = (*self.schemas, plan.columns)
-        self.schema = self.schemas.index(plan.columns)
+        self._go_on_with(plan.columns)
 
-    def expire(self, plan: Plan, view: ReferenceTable) -> None:
-        self.oldest, self.kept = view.moment, plan.keeps
+    def _go_on_with(self, columns: tuple[str, ...]) -> None:
+        """A schema of these columns that the table has is current again, if it counts."""
+        if columns == self.columns:
+            return
+        if columns not in self.schemas[self.first_schema :]:
+            self.schemas = (*self.schemas, columns)
+        self.schema = self.schemas.index(columns, self.first_schema)
 
     def check_moves(self, plan: Plan, view: ReferenceTable) -> None:
         if not any(self._moving(plan, view)):
             raise Rejected(STALE[plan.kind])
 
     def _check_isolation(self, value: int, read: int) -> None:
-        if max(self.restored_at, self.removed_at) > read:
+        if max(self.undone_at, self.removed_at) > read:
             raise Rejected("isolation-conflict")
         for file in self.files.values():
             if max(file.number, file.rows_left) > read and min(file.ids) <= value <= max(file.ids):
@@ -173,7 +187,7 @@ class ReferenceTable:
 
     def check_sources(self, plan: Plan, view: ReferenceTable) -> None:
         """Files and vectors are the very ones that were read, and nothing was brought back since."""
-        if self.restored_at > view.number:
+        if self.undone_at > view.number:
             raise Rejected("stale-source")
         for name in plan.removes:
             if name not in self.files or max(self.files[name].came, self.files[name].vector_number) > view.number:
@@ -215,7 +229,7 @@ class ReferenceTable:
                 raise Rejected("file-not-live")
             file = self.files[vector.target]
             number = file.vector_number if file.vector is not None else 0
-            if max(file.came, number, self.restored_at) > read:
+            if max(file.came, number, self.undone_at) > read:
                 raise Rejected("row-conflict")
 
     def _check_rows(self, plan: Plan, vector: PlannedVector, view: ReferenceTable) -> None:
@@ -255,11 +269,6 @@ class ReferenceTable:
     def _change(self, plan: Plan, view: ReferenceTable) -> None:
         self.number += 1
         RULES.get(plan.kind, KindRules()).change(self, plan, view)
-
-    def change_tag(self, plan: Plan, view: ReferenceTable) -> None:
-        self.tags.pop(plan.tags or "", None)
-        if not plan.untags:
-            self.tags[plan.tags or ""] = view.moment
 
     def change_places(self, plan: Plan, view: ReferenceTable) -> None:
         files, vectors, equality = self._moving(plan, view)
@@ -302,8 +311,14 @@ class ReferenceTable:
             self.equality[name] = EqualityDelete(value, carrier_of_delete, self.number)
 
     def restore(self, _plan: Plan, then: ReferenceTable) -> None:
-        """The files and deletes of `then`, as old as they were; where they still are they stay where they are."""
-        self.restored_at = self.number
+        """The files and deletes of `then`, as old as they were; where they still are they stay where they are.
+
+        A table that was dropped is there again, and that is all.
+        """
+        if self.is_dropped:
+            self.is_dropped = False
+            return
+        self.undone_at = self.number
         files: dict[FileName, File] = {}
         for name, old in then.files.items():
             now = self.files.get(name)
@@ -322,7 +337,7 @@ class ReferenceTable:
             leaf, came = (known.leaf, known.came) if known is not None and stays else (None, self.number)
             equality[name] = replace(delete, leaf=leaf, came=came)
         self.files, self.equality = files, equality
-        self.schema = self.schemas.index(then.columns)
+        self._go_on_with(then.columns)
         assert self.rows() == then.rows()
 
 
@@ -352,9 +367,13 @@ RULES = {
     IntentKind.CONVERT_EQUALITY_DELETES: KindRules(convert, first=check_conversion),
     IntentKind.FLUSH: KindRules(ReferenceTable.change_places, last=ReferenceTable.check_moves),
     IntentKind.COMPACT_LEAVES: KindRules(ReferenceTable.change_places, last=ReferenceTable.check_moves),
-    IntentKind.TAG: KindRules(ReferenceTable.change_tag, last=ReferenceTable.check_tag),
-    IntentKind.RESTORE: KindRules(ReferenceTable.restore, first=ReferenceTable.check_addressable),
+    IntentKind.TAG: KindRules(change_tag, last=check_tag),
+    IntentKind.RESTORE: KindRules(ReferenceTable.restore, first=check_restore),
     IntentKind.ALTER: KindRules(ReferenceTable.alter, first=ReferenceTable.check_changes),
-    IntentKind.EXPIRE: KindRules(ReferenceTable.expire, first=ReferenceTable.check_expiry),
+    IntentKind.EXPIRE: KindRules(expire, first=check_expiry),
+    IntentKind.REPLACE: KindRules(replace_all, first=ReferenceTable.check_changes),
+    IntentKind.DROP: KindRules(drop, first=check_drop),
+    IntentKind.PURGE: KindRules(purge, first=check_purge),
+    IntentKind.CREATE: KindRules(begin),
 }
 """A kind without a row adds, removes and deletes rows, and that is all."""

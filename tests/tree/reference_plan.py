@@ -44,3 +44,5 @@ class Plan:
     clean: tuple[FileName, ...] = ()  # files that hold none of their rows
     keeps: frozenset[int] = frozenset()  # stays below the version that the writer read, when older ones expire
     columns: tuple[str, ...] = ()  # that the table is to have beside the first ones
+    names_table: bool = False  # that the writer saw: it may be another by now
+    names_schema: bool = False

@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from pyroaring import BitMap, BitMap64
 
-from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf, encode_leaf
+from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, Leaf, LeafContent, decode_leaf, encode_leaf
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.kept_page import KeptPage
 from rootline.schemas.bytes.root.ledger_page import decode_ledger_page
@@ -274,37 +274,36 @@ class Lake:
         content: LeafContent = LeafContent.DATA,
         leaf_uuid: uuid.UUID | None = None,
         belongs_to: str | None = None,
+        under: TableDefinition = DEFINITION,
     ) -> AddedManifest:
         """Store a leaf as the flush job would, and name it."""
         existing = [as_existing(entry) for entry in entries]
         number = leaf_uuid or uuid.UUID(int=len(self.leaves) + 1)
-        encoded = encode_leaf(existing, DEFINITION, leaf_uuid=number, content=content)
-        self.leaves[encoded.location] = decode_leaf(encoded.body, location=encoded.location)
-        self.objects[encoded.location] = encoded.body
-        kind = ContentType.DATA_MANIFEST if content is LeafContent.DATA else ContentType.DELETE_MANIFEST
-        return AddedManifest(
-            location=encoded.location,
-            content_type=kind,
-            file_size_in_bytes=len(encoded.body),
-            record_count=len(existing),
-            partition_spec_id=existing[0].partition_spec_id,
-            referenced_file=belongs_to,
-        )
+        encoded = encode_leaf(existing, under, leaf_uuid=number, content=content)
+        return self._stored_leaf(encoded, content, existing, belongs_to)
 
     def written_leaf(
-        self, *entries: ContentEntry, leaf_uuid: uuid.UUID | None = None, belongs_to: str | None = None
+        self,
+        *entries: ContentEntry,
+        leaf_uuid: uuid.UUID | None = None,
+        belongs_to: str | None = None,
+        under: TableDefinition = DEFINITION,
     ) -> AddedManifest:
         """Store a leaf as a writer would, and name it."""
-        kind = entries[0].content_type
-        content = LeafContent.DATA if kind is ContentType.DATA else LeafContent.DELETE
+        content = LeafContent.DATA if entries[0].content_type is ContentType.DATA else LeafContent.DELETE
         number = leaf_uuid or uuid.UUID(int=1_000 + len(self.leaves))
-        encoded = encode_leaf(entries, DEFINITION, leaf_uuid=number, content=content)
-        self.leaves[encoded.location] = decode_leaf(encoded.body, location=encoded.location)
-        self.objects[encoded.location] = encoded.body
+        encoded = encode_leaf(entries, under, leaf_uuid=number, content=content)
+        return self._stored_leaf(encoded, content, entries, belongs_to)
+
+    def _stored_leaf(
+        self, leaf: EncodedLeaf, content: LeafContent, entries: Sequence[ContentEntry], belongs_to: str | None
+    ) -> AddedManifest:
+        self.leaves[leaf.location] = decode_leaf(leaf.body, location=leaf.location)
+        self.objects[leaf.location] = leaf.body
         return AddedManifest(
-            location=encoded.location,
-            content_type=ContentType.DATA_MANIFEST if kind is ContentType.DATA else ContentType.DELETE_MANIFEST,
-            file_size_in_bytes=len(encoded.body),
+            location=leaf.location,
+            content_type=ContentType.DATA_MANIFEST if content is LeafContent.DATA else ContentType.DELETE_MANIFEST,
+            file_size_in_bytes=len(leaf.body),
             record_count=len(entries),
             partition_spec_id=entries[0].partition_spec_id,
             referenced_file=belongs_to,
@@ -361,7 +360,8 @@ class Lake:
         """The head, read back from its bytes."""
         root, leaves = decode_root(self.bodies[-1], name="head"), {name: self.leaves[name] for name in self.head.leaves}
         stored = {(at.location, at.offset): BitMap(held) for at, held in self.vectors.items()}
-        return TableState.of(root, DEFINITION, leaves, self.pages_of(root.header), stored)
+        under = TableDefinition.from_json(self.objects[root.header.definition.location])
+        return TableState.of(root, under, leaves, self.pages_of(root.header), stored)
 
     def pages_of(self, header: RootHeader) -> TablePages:
         """The pages that a header names, read back from their bytes."""

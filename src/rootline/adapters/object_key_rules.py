@@ -7,6 +7,7 @@ belong to the adapters (temporary files, locks, the embedded log) and are never 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from rootline.schemas.absolute_locations import is_absolute
@@ -43,6 +44,7 @@ def check_prefix(prefix: str) -> None:
         raise Invalid("location-invalid", f"prefix {prefix[:200]!r} {reason}")
 
 
+@lru_cache(maxsize=4_096)
 def _fault_of(key: str) -> str | None:
     if not key:
         return "is empty"

@@ -11,209 +11,26 @@ from hypothesis import HealthCheck, given, settings
 from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind
+from rootline.schemas.root_header import NameState
 from rootline.schemas.verdict import Verdict
 from rootline.tree.check.state_rules import state_violations
 from rootline.tree.draft.batch import Record
 from tests.support.examples import examples
+from tests.tree.drawn_plans import Draw, draws, late_readers, of_names, plan_of
 from tests.tree.kept_pages import expire
 from tests.tree.lake_rows import ranked, rows_by_sequence
-from tests.tree.planned_intents import FIRST_COLUMNS, intent_of, location
+from tests.tree.planned_intents import FIRST_COLUMNS, intent_of, location, made_by
 from tests.tree.range_changes import check_every_range
-from tests.tree.reference_conversions import conversion_of
 from tests.tree.reference_model import Outcome, ReferenceTable
-from tests.tree.reference_plan import Plan, PlannedVector
+from tests.tree.reference_plan import Plan
 from tests.tree.shown_rows import shown_rows
 from tests.tree.tables import Lake, new_lake
 
-CARRIERS = ("AA", "UA", None)
 EXAMPLES = examples(300)
 """Of about sixteen intents each."""
 
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
-
-
-@dataclass(frozen=True)
-class Draw:
-    """Small numbers that a plan is made from; `lag`: how many batches ago the writer read."""
-
-    kind: IntentKind
-    lag: int
-    picks: tuple[int, ...]
-    closes_batch: bool
-    writer: int
-    resend: int
-    flag: bool
-    narrow: int | None
-    leaf: bool
-
-
-draws = st.builds(
-    Draw,
-    kind=st.sampled_from(
-        [
-            IntentKind.APPEND,
-            IntentKind.APPEND,
-            IntentKind.REMOVE,
-            IntentKind.OVERWRITE,
-            IntentKind.ROW_DELTA,
-            IntentKind.ROW_DELTA,
-            IntentKind.FLUSH,
-            IntentKind.COMPACT_LEAVES,
-            IntentKind.RESTORE,
-            IntentKind.TAG,
-            IntentKind.EXPIRE,
-            IntentKind.ALTER,
-            IntentKind.REWRITE,
-            IntentKind.REWRITE,
-            IntentKind.CONVERT_EQUALITY_DELETES,
-            IntentKind.CONVERT_EQUALITY_DELETES,
-        ]
-    ),
-    lag=st.integers(0, 3),
-    picks=st.lists(st.integers(0, 11), min_size=6, max_size=6).map(tuple),
-    closes_batch=st.booleans(),
-    writer=st.integers(0, 3),
-    resend=st.integers(0, 9),
-    flag=st.booleans(),
-    narrow=st.one_of(st.none(), st.none(), st.integers(0, 6)),
-    leaf=st.booleans(),
-)
-
-
-late_readers = st.builds(
-    Draw,
-    kind=st.sampled_from(
-        [
-            IntentKind.APPEND,
-            IntentKind.REMOVE,
-            IntentKind.OVERWRITE,
-            IntentKind.ROW_DELTA,
-            IntentKind.REWRITE,
-            IntentKind.CONVERT_EQUALITY_DELETES,
-        ]
-    ),
-    lag=st.integers(0, 3),
-    picks=st.lists(st.integers(0, 11), min_size=6, max_size=6).map(tuple),
-    closes_batch=st.booleans(),
-    writer=st.just(0),
-    resend=st.just(1),
-    flag=st.booleans(),
-    narrow=st.one_of(st.none(), st.integers(0, 6)),
-    leaf=st.just(False),
-)
-"""Writers who read some versions ago, half of them serializable, while rows leave."""
-
-
-def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
-    """A plan of a writer who read `view`; `None` where there is nothing to do it to."""
-    files = sorted(view.files)
-    picks = draw.picks
-    writer = f"writer-{draw.writer}" if draw.writer else None
-    says = (None, b"one", b"two")[picks[0] % 3]
-    plan = Plan(f"i{number}", draw.kind, writer, number // 2, serializable=draw.narrow, says=says)
-    chosen = [files[pick % len(files)] for pick in picks[:2]] if files else []
-    names = (f"f{picks[2]}", f"f{picks[3]}")
-    adds = tuple((name, CARRIERS[picks[4] % 3], _ids(name)) for name in dict.fromkeys(names))
-    if draw.kind is IntentKind.APPEND:
-        return replace(plan, adds=adds[: 1 + draw.flag])
-    if draw.kind is IntentKind.FLUSH:
-        return _flush(draw, view, replace(plan, serializable=None))
-    if draw.kind is IntentKind.TAG:
-        name = f"t{picks[2] % 2}"
-        return replace(plan, serializable=None, tags=name, untags=draw.flag and name in view.tags)
-    if draw.kind is IntentKind.RESTORE:
-        return replace(plan, serializable=None)
-    if draw.kind is IntentKind.EXPIRE:
-        before = range(max(0, view.moment - picks[0] % 4), view.moment)
-        tagged = view.tags.values() if picks[2] % 4 else ()
-        keeps = frozenset(moment for moment in (*before, *tagged) if moment < view.moment)
-        return replace(plan, serializable=None, keeps=keeps)
-    if draw.kind is IntentKind.ALTER:
-        fewer = tuple(name for name in view.columns if name != f"c{picks[0]}")
-        return replace(plan, serializable=None, columns=fewer if fewer != view.columns else (*fewer, f"c{number}"))
-    if draw.kind is IntentKind.COMPACT_LEAVES:
-        return _compaction(draw, view, replace(plan, serializable=None))
-    if draw.kind is IntentKind.CONVERT_EQUALITY_DELETES:
-        return conversion_of(picks, draw.flag, view, replace(plan, serializable=None))
-    if not chosen:
-        return None
-    if draw.kind is IntentKind.REMOVE:
-        return replace(plan, removes=tuple(dict.fromkeys(chosen)))
-    if draw.kind is IntentKind.OVERWRITE:
-        kept = tuple(add for add in adds if add[0] not in chosen)
-        return replace(plan, removes=(chosen[0],), adds=kept)
-    if draw.kind is IntentKind.REWRITE:
-        return _rewrite(chosen, number, view, plan)
-    vectors = tuple(
-        PlannedVector(name, frozenset(view.files[name].deleted | {pick % len(view.files[name].ids)}))
-        for name, pick in dict(zip(chosen, picks[4:], strict=True)).items()
-    )
-    equality = ((f"e{picks[5]}", CARRIERS[picks[3] % 3], picks[4] % 7),) if picks[2] % 3 == 0 else ()
-    return replace(
-        plan,
-        vectors=vectors if picks[2] % 4 or not equality else (),
-        adds=tuple(add for add in adds[:1] if draw.flag and add[0] not in chosen),
-        equality=equality,
-    )
-
-
-def _rewrite(chosen: list[str], number: int, view: ReferenceTable, plan: Plan) -> Plan:
-    """One file of the rows that are left in one or two of a carrier; no file if none are."""
-    carrier = view.files[chosen[0]].carrier
-    sources = tuple(name for name in dict.fromkeys(chosen) if view.files[name].carrier == carrier)
-    rows = view.rows()
-    ids = tuple(view.files[name].ids[position] for name in sources for position in sorted(rows[name]))
-    return replace(plan, removes=sources, adds=((f"r{number}", carrier, ids),) if ids else ())
-
-
-def _flush(draw: Draw, view: ReferenceTable, plan: Plan) -> Plan | None:
-    share = draw.picks[0] % 3
-    files = [name for name in sorted(view.files) if view.files[name].in_root][share:]
-    vectors = [name for name, file in sorted(view.files.items()) if file.vector and file.vector_leaf is None]
-    affiliated = draw.flag and bool(files)
-    if affiliated:
-        vectors = [name for name in vectors if name in files]
-    equality = [name for name in sorted(view.equality) if view.equality[name].leaf is None]
-    if not (files or vectors or equality):
-        return None
-    return replace(
-        plan,
-        flushed_files=tuple(files),
-        flushed_vectors=tuple(vectors),
-        flushed_equality=tuple(equality),
-        affiliated=affiliated,
-    )
-
-
-def _compaction(draw: Draw, view: ReferenceTable, plan: Plan) -> Plan | None:
-    """Some of the view's leaves become one of each sort; some root rows go along."""
-    vectors = {name: file.vector_leaf for name, file in sorted(view.files.items()) if file.vector is not None}
-    files = {name: file.leaf for name, file in sorted(view.files.items())}
-    equality = {name: delete.leaf for name, delete in sorted(view.equality.items())}
-    leaves = sorted({leaf for held in (files, vectors, equality) for leaf in held.values() if leaf is not None})
-    chosen = leaves[draw.picks[0] % 3 :]
-    if not chosen:
-        return None
-    places = {*chosen, None} if draw.picks[1] % 2 else set(chosen)
-    moving = tuple(name for name, leaf in files.items() if leaf in places)
-    if not moving and not any(leaf in places for leaf in (*vectors.values(), *equality.values())):
-        return None
-    return replace(
-        plan,
-        flushed_files=moving,
-        flushed_vectors=tuple(
-            name for name, leaf in vectors.items() if leaf in places and (name in moving or not (draw.flag and moving))
-        ),
-        flushed_equality=tuple(name for name, leaf in equality.items() if leaf in places),
-        affiliated=draw.flag and bool(moving),
-        replaces=tuple(chosen),
-    )
-
-
-def _ids(name: str) -> tuple[int, ...]:
-    number = int(name[1:])
-    return tuple((number * 3 + row) % 7 for row in range(1 + number % 4))
 
 
 @dataclass
@@ -233,6 +50,8 @@ class Trial:
 
     def remember(self) -> None:
         self.model.moment = len(self.views)
+        if self.model.is_dropped:
+            self.model.tombstones |= {self.model.moment}
         self.views.append((copy.deepcopy(self.model), len(self.batched.states) - 1, len(self.single.states) - 1))
 
     def plan(self, draw: Draw, number: int) -> None:
@@ -295,12 +114,17 @@ class Trial:
         if plan.kind is IntentKind.EXPIRE:
             versions = sorted(self.views[moment][1 if lake is self.batched else 2] for moment in plan.keeps)
             writer = {} if plan.writer is None else {"writer_id": plan.writer, "writer_sequence": plan.sequence}
-            return expire(lake, at, versions, named=plan.intent_id, **writer)
+            names = {"table_uuid": lake.states[at].header.table_uuid} if plan.names_table else {}
+            return expire(lake, at, versions, named=plan.intent_id, **writer, **names)
         return intent_of(plan, lake, lake.states[at])
 
     def compare(self, lake: Lake) -> None:
         state = lake.head
         assert state_violations(state) == []
+        assert state.header.table_uuid == made_by(self.model.made_by).table_uuid
+        assert state.header.name_is is (NameState.TOMBSTONE if self.model.is_dropped else NameState.TABLE)
+        assert state.definition.oldest_schema_id == self.model.first_schema
+        assert state.definition.current_schema_id == self.model.schema
         assert tuple(field.name for field in state.definition.schema.fields) == (*FIRST_COLUMNS, *self.model.columns)
         live = lake.live().values()
         data = {entry.location: entry for entry in live if entry.content_type is ContentType.DATA}
@@ -329,8 +153,18 @@ def outcomes(verdicts: list[Verdict]) -> list[Outcome]:
 
 
 @settings(deadline=None, max_examples=EXAMPLES, suppress_health_check=SLOW)
+@given(st.lists(of_names, min_size=12, max_size=26))
+def test_names_that_are_dropped_taken_again_and_replaced_do_what_the_model_does(sequence: list[Draw]) -> None:
+    try_all(sequence)
+
+
+@settings(deadline=None, max_examples=EXAMPLES, suppress_health_check=SLOW)
 @given(st.lists(draws, min_size=4, max_size=30))
 def test_batches_do_what_the_model_does_and_what_their_intents_do_one_by_one(sequence: list[Draw]) -> None:
+    try_all(sequence)
+
+
+def try_all(sequence: list[Draw]) -> None:
     trial = Trial()
     for index, draw in enumerate(sequence):
         trial.plan(draw, index)

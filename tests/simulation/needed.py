@@ -1,0 +1,88 @@
+"""What versions that can be read need, as their roots land; what is deleted is held against it when it goes.
+
+Owns: which versions can be read by the newest root, what a reader of each reads, until when. Does not own: deletion,
+and anything that chooses it: nothing of the plans of workers is asked here.
+Invariants: a version counts from the moment that its root is stored; what a root needs is there when it lands, and
+stays until its retention has passed since no version that can be read needs it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.identifiers import ObjectKey, TableName, Version
+from rootline.schemas.object_keys import root_key, version_of_root_key
+from rootline.schemas.root_header import NameState
+from rootline.storage.metadata.page_reader import read_kept
+from rootline.storage.metadata.root_reader import read_root
+from rootline.storage.metadata.stored_file import stored_key
+from rootline.storage.metadata.table_loader import load_state
+
+
+async def read_by_scans(store: MemoryObjectStore, table: TableName, root: Root) -> frozenset[ObjectKey]:
+    """All that a scan of one version reads: no one waits in between, so none of it can have gone."""
+    if root.header.name_is is NameState.VIEW:
+        return frozenset()
+    state = await load_state(store, root)
+    named = {row.entry.location for row in root.rows} | {live.entry.location for live in state.live.entries()}
+    return frozenset(stored_key(table, location) for location in named if location)
+
+
+@dataclass(slots=True)
+class NeededObjects:
+    """Of one table. `scans_ms`, `roots_ms`: for how long what scans read, and roots, stay when no one needs them."""
+
+    store: MemoryObjectStore
+    table: TableName
+    scans_ms: int
+    roots_ms: int
+    faults: list[str] = field(default_factory=list)
+    _newest: int = -1
+    _reads: dict[int, frozenset[ObjectKey]] = field(default_factory=dict)
+    """Version that can be read → what its scans read."""
+    _readers: Counter[ObjectKey] = field(default_factory=Counter)
+    """Object → by how many versions that can be read."""
+    _since: dict[ObjectKey, int] = field(default_factory=dict)
+    """Object → since when no version needs it, milliseconds; of roots too."""
+
+    async def landed(self, key: ObjectKey, now_ms: int) -> None:
+        """A root of the table was stored just now."""
+        version = version_of_root_key(key)
+        if version is None or key != root_key(self.table, version) or version <= self._newest:
+            return  # a PUT that comes very late may make a root again that was removed: no one looks below the head
+        self._newest = version
+        root = await read_root(self.store, self.table, Version(version))
+        reads = await read_by_scans(self.store, self.table, root)
+        missing = [item for item in reads if await self.store.stored_ms(item) is None]
+        if missing:
+            self.faults.append(f"{key} needs what is not there: {sorted(missing)[:3]}")
+        self._reads[version] = reads
+        self._readers.update(reads)
+        header = root.header
+        kept = await read_kept(self.store, header)
+        readable = set(header.tags.values()).union(() if kept is None else (item.version for item in kept.versions))
+        for old in [old for old in self._reads if old < header.oldest_version and old not in readable]:
+            self._give_up(old, now_ms)
+
+    def going(self, key: ObjectKey, now_ms: int) -> None:
+        """An object is deleted now."""
+        version = version_of_root_key(key)
+        if version is not None and key == root_key(self.table, version):
+            if version in self._reads:
+                self.faults.append(f"{key} is deleted, and version {version} can be read")
+        elif self._readers[key]:
+            self.faults.append(f"{key} is deleted, and {self._readers[key]} versions that can be read need it")
+        stays_ms = self.scans_ms if version is None else self.roots_ms
+        gone_ms = now_ms - self._since.get(key, now_ms - stays_ms)
+        if gone_ms < stays_ms:
+            self.faults.append(f"{key} is deleted {gone_ms} ms after a reader could plan to read it, of {stays_ms} ms")
+
+    def _give_up(self, version: int, now_ms: int) -> None:
+        self._since[root_key(self.table, Version(version))] = now_ms
+        for key in self._reads.pop(version):
+            self._readers[key] -= 1
+            if not self._readers[key]:
+                self._since[key] = now_ms
