@@ -12,6 +12,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
@@ -39,11 +40,22 @@ class _Portion:
     is_last: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """An opened file and, if all of it is at hand, its first portion."""
+
+    opened: OpenedFile
+    rows: Iterator[pa.RecordBatch]
+    first: _Portion
+
+
 class DecodingAhead:
     """Starts at once; `decoders` bounds how many files are decoded at the same moment. Stop it when it is done with."""
 
-    def __init__(self, opening: Callable[[], Awaitable[OpenedFile]], decoders: asyncio.Semaphore, room: int) -> None:
-        self._opening, self._decoders = opening, decoders
+    def __init__(
+        self, finding: Callable[[], Awaitable[Callable[[], OpenedFile]]], decoders: asyncio.Semaphore, room: int
+    ) -> None:
+        self._finding, self._decoders = finding, decoders
         self._room = asyncio.Semaphore(room)
         self._decoded: asyncio.Queue[list[pa.RecordBatch] | None] = asyncio.Queue()
         self._task = asyncio.ensure_future(self._decode())
@@ -63,20 +75,32 @@ class DecodingAhead:
 
     async def _decode(self) -> None:
         try:
-            opened = await self._opening()
-            stored, reading = opened.stored, opened.reading
-            async with _FetchingAhead(stored, reading) as fetching:
-                for run in reading.runs:
-                    stored.hold(await fetching.next())
-                    rows, is_last = reading.rows(run), False
-                    while not is_last:
-                        await self._room.acquire()
-                        async with self._decoders:
-                            portion = await asyncio.to_thread(_next_portion, rows)
-                        self._decoded.put_nowait(portion.batches)
-                        is_last = portion.is_last
+            opening = await self._finding()
+            await self._room.acquire()
+            async with self._decoders:
+                begun = await asyncio.to_thread(_begun, opening)
+            self._decoded.put_nowait(begun.first.batches)
+            if begun.opened.stored.is_at_hand:
+                await self._decode_rest(begun.rows, is_over=begun.first.is_last)
+            else:
+                await self._decode_in_parts(begun.opened)
         finally:
             self._decoded.put_nowait(None)
+
+    async def _decode_in_parts(self, opened: OpenedFile) -> None:
+        stored, reading = opened.stored, opened.reading
+        async with _FetchingAhead(stored, reading) as fetching:
+            for run in reading.runs:
+                stored.hold(await fetching.next())
+                await self._decode_rest(reading.rows(run))
+
+    async def _decode_rest(self, rows: Iterator[pa.RecordBatch], *, is_over: bool = False) -> None:
+        while not is_over:
+            await self._room.acquire()
+            async with self._decoders:
+                portion = await asyncio.to_thread(_next_portion, rows)
+            self._decoded.put_nowait(portion.batches)
+            is_over = portion.is_last
 
 
 class _FetchingAhead:
@@ -98,15 +122,24 @@ class _FetchingAhead:
 
     async def next(self) -> list[HeldPart]:
         """The parts of the next run."""
-        if self._coming is None:
-            return []
+        assert self._coming is not None, "asked once for each run"
         found = await self._coming
         self._begin()
         return found
 
     def _begin(self) -> None:
-        run = None if self._stored.is_at_hand else next(self._left, None)
+        run = next(self._left, None)
         self._coming = None if run is None else asyncio.ensure_future(self._stored.fetch(run, self._reading.names))
+
+
+def _begun(opening: Callable[[], OpenedFile]) -> _Begun:
+    """On a thread: one handing over for a small file."""
+    opened = opening()
+    reading = opened.reading
+    if not opened.stored.is_at_hand:
+        return _Begun(opened, iter(()), _Portion([], is_last=True))
+    rows = chain.from_iterable(map(reading.rows, reading.runs))
+    return _Begun(opened, rows, _next_portion(rows))
 
 
 def _next_portion(batches: Iterator[pa.RecordBatch]) -> _Portion:

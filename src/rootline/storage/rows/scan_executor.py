@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -27,7 +27,7 @@ from rootline.storage.rows.data_file_reader import FileReading, RowsWanted, outp
 from rootline.storage.rows.decoding_ahead import UNLIMITED, DecodingAhead, OpenedFile
 from rootline.storage.rows.parquet_file import BATCH_ROWS, KEPT
 from rootline.storage.rows.row_deletes import DeletesOfScan
-from rootline.storage.rows.stored_rows import PART_READS, PartReads, open_stored
+from rootline.storage.rows.stored_rows import PART_READS, PartReads, find_stored
 from rootline.tree.filter.filters import BoundFilter
 from rootline.tree.filter.prune import PruningFilter
 from rootline.tree.scan.file_task import FileTask
@@ -66,19 +66,22 @@ class _FilesOfScan:
     def __post_init__(self) -> None:
         self.deletes = DeletesOfScan(self.store, self.table, self.wanted.definition)
 
-    async def open(self, task: FileTask) -> OpenedFile:
-        """The task's file, and all that deletes rows of it."""
+    async def find(self, task: FileTask) -> Callable[[], OpenedFile]:
+        """What opens the task's file, on a thread, with all that deletes rows of it."""
         entry, residual = task.data, task.residual
         refuse_unreadable(entry)
         found = await self.deletes.of_task(task)
         every_column = residual is None and len(self.wanted.own_fields) >= len(self.wanted.schema.fields)
         reads = self.part_reads
-        stored = await open_stored(self.store, self.table, entry, every_column=every_column, reads=reads)
+        open_stored = await find_stored(self.store, self.table, entry, every_column=every_column, reads=reads)
         pruning = None if residual is None else self._pruning_of(residual)
-        of = partial(FileReading.of, handed_rows_max=self.pace.handed_rows_max)
-        return OpenedFile(
-            stored, await asyncio.to_thread(of, stored.file, entry, self.wanted, found, residual, pruning)
-        )
+
+        def opened() -> OpenedFile:
+            stored = open_stored()
+            handed = self.pace.handed_rows_max
+            return OpenedFile(stored, FileReading.of(stored.file, entry, self.wanted, found, residual, pruning, handed))
+
+        return opened
 
     def _pruning_of(self, residual: BoundFilter) -> PruningFilter:
         """Made once for files whose statistics leave the same of the filter."""
@@ -123,7 +126,7 @@ async def _batches(
             task = next(source, None)
             if task is None:
                 return
-            ahead.append((task, DecodingAhead(partial(files.open, task), decoders, files.pace.room)))
+            ahead.append((task, DecodingAhead(partial(files.find, task), decoders, files.pace.room)))
 
     try:
         open_ahead()

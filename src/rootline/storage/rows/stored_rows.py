@@ -8,9 +8,9 @@ the footer and the columns of the run being read, and of the next one, are in me
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -93,12 +93,12 @@ class StoredRows:
             self._parts.held.hold(parts)
 
 
-async def open_stored(
+async def find_stored(
     store: ObjectStore, table: TableName, entry: ContentEntry, *, every_column: bool, reads: PartReads = PART_READS
-) -> StoredRows:
-    """The data file of `entry`; `every_column`: all of it will be read.
+) -> Callable[[], StoredRows]:
+    """What opens the data file of `entry`, on a thread; `every_column`: all of it will be read.
 
-    Raises:
+    Both raise:
         Corrupt: `object-missing`; `data-file-corrupt`, its length or its number of rows is not what its entry says.
         Invalid: `file-unreadable`.
         Unavailable: `store-unavailable`.
@@ -112,12 +112,12 @@ async def open_stored(
             path = await store.path_of(key)
             if path is None:
                 raise _missing(key)
-            return await asyncio.to_thread(_opened_on_disk, path, key, size, entry)
+            return partial(_opened_on_disk, path, key, size, entry)
         least = reads.every_column_bytes if every_column else reads.some_columns_bytes
         if isinstance(store, ObjectParts) and size >= least:
-            return await _opened_in_parts(store, key, size, entry)
+            return await _found_in_parts(store, key, size, entry)
     body = await read_file(store, table, entry, code=_CODE)
-    return StoredRows(await asyncio.to_thread(open_data_file, body, entry))
+    return lambda: StoredRows(open_data_file(body, entry))
 
 
 def _opened_on_disk(path: str, key: ObjectKey, size: int, entry: ContentEntry) -> StoredRows:
@@ -132,7 +132,9 @@ def _opened_on_disk(path: str, key: ObjectKey, size: int, entry: ContentEntry) -
     return StoredRows(open_data_file(file, entry))
 
 
-async def _opened_in_parts(store: ObjectParts, key: ObjectKey, size: int, entry: ContentEntry) -> StoredRows:
+async def _found_in_parts(
+    store: ObjectParts, key: ObjectKey, size: int, entry: ContentEntry
+) -> Callable[[], StoredRows]:
     start = max(0, size - _FOOTER_BYTES)
     tail = await store.part_of(key, start, size - start + 1)  # one more than there should be
     if tail is None:
@@ -147,7 +149,7 @@ async def _opened_in_parts(store: ObjectParts, key: ObjectKey, size: int, entry:
         start = size - footer_bytes
         tail = await _whole_part(store, key, ByteRange(start, size))
     held = HeldParts(size, HeldPart(start, tail))
-    return StoredRows(await asyncio.to_thread(open_data_file, held, entry), _Parts(store, key, held, size))
+    return lambda: StoredRows(open_data_file(held, entry), _Parts(store, key, held, size))
 
 
 async def _whole_part(store: ObjectParts, key: ObjectKey, wanted: ByteRange) -> bytes:
