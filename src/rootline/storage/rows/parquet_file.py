@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -42,7 +42,7 @@ STREAMED: Final = Portion(131_072, 32 * 1024 * 1024)
 KEPT: Final = Portion(1_048_576, 128 * 1024 * 1024)
 """For rows that stay in memory anyway."""
 
-Source = bytes | pa.Buffer | pa.NativeFile | HeldParts
+Source: TypeAlias = bytes | pa.Buffer | pa.NativeFile | HeldParts
 """A whole file in memory, one that Arrow reads itself, or parts of one."""
 
 
@@ -60,7 +60,7 @@ def open_parquet(source: Source, name: str) -> pq.ParquetFile:
         if file.read(len(_ENCRYPTED_MAGIC)) == _ENCRYPTED_MAGIC:
             raise Invalid("file-unreadable", f"{name}: encrypted files are not read")
         return pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=False)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         fault = Invalid("file-unreadable", f"{name}: is not a Parquet file: {error}")
         raise _of_disk(error, name) or fault from error
 
