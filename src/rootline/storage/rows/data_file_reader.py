@@ -1,7 +1,7 @@
 """Rows of one data file, as the table's schema has them.
 
 Owns: projection to the schema, deleted rows, the residual filter, the metadata columns' place among the others. Does
-not own: fetching (`scan_executor`), file formats (`data_file_formats`), which rows are deleted (`row_deletes`).
+not own: fetching (`stored_rows`), file formats (`data_file_formats`), which rows are deleted (`row_deletes`).
 Invariants: a position is a row number of the file, whatever row groups or filters there are; a deleted row is handed
 out only where `_deleted` is asked for, and then says so; columns by which rows are deleted are read whether or not the
 scan, or the current schema, has them.
