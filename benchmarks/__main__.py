@@ -24,6 +24,7 @@ from benchmarks import (
     many_files,
     next_root,
     one_row_appends,
+    scan_speed,
     self_flush,
     simulation,
     takeover,
@@ -86,6 +87,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "many-files": many_files.measure,
     "export": export_cost.measure,
     "one-row-appends": one_row_appends.measure,
+    "scan": scan_speed.measure,
     "simulation": simulation.measure,
 }
 

@@ -92,6 +92,10 @@ class LocalObjectStore:
         """`length` bytes from `start` on, fewer where the object ends."""
         return await self._calls.run(partial(_part_at, key, self._path_of(key), start, length))
 
+    async def path_of(self, key: ObjectKey) -> str | None:
+        """The path of the file that holds the object, or `None` when there is no such object."""
+        return await self._calls.run(partial(self._found_at, key, self._path_of(key)))
+
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
         """Create `key` with `body` unless it exists; with `after`, only while that is the first key of the folder."""
         check_key(key)
@@ -133,6 +137,14 @@ class LocalObjectStore:
         except OSError as error:
             raise _unavailable(path, error) from error
         return StoredObject(key, body, None, None)
+
+    def _found_at(self, key: ObjectKey, path: Path) -> str | None:
+        if _length_at(key, path) is None:
+            return None
+        if path.parent in self._unsynced_folders:
+            with _read_anywhere(key, path):
+                sync_folder(path.parent)
+        return str(path)
 
     def _list(self, prefix: str, limit: int | None) -> Listing:
         try:

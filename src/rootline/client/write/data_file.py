@@ -24,8 +24,8 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.statistics import Bound
 from rootline.schemas.table_definition import PartitionSpec, TableDefinition
 from rootline.storage.rows.arrow_types import arrow_schema_of
-from rootline.storage.rows.data_file_formats import open_parquet
 from rootline.storage.rows.field_matching import finder_for
+from rootline.storage.rows.parquet_file import open_parquet
 from rootline.storage.rows.row_projection import RowProjection, initial_default
 
 

@@ -27,8 +27,9 @@ from rootline.storage.check.column_facts import ColumnFacts
 from rootline.storage.check.findings import CheckSummary, DataFiles, Fault, FindingBook
 from rootline.storage.check.object_file import ObjectFile
 from rootline.storage.few_at_once import few_at_once
-from rootline.storage.rows.data_file_formats import OpenFile, ParquetRows, all_rows, open_data_file, refuse_unreadable
+from rootline.storage.rows.data_file_formats import OpenFile, all_rows, open_data_file, refuse_unreadable
 from rootline.storage.rows.field_matching import field_id_of, finder_for
+from rootline.storage.rows.parquet_file import ParquetRows
 from rootline.storage.rows.partition_constants import constants_of
 from rootline.storage.rows.row_projection import RowProjection, initial_default
 from rootline.storage.whole_objects import parts_of

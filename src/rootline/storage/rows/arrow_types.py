@@ -109,7 +109,7 @@ def repeated(one: pa.Array, length: int) -> pa.Array:
 
 def rows_without_columns(count: int) -> pa.RecordBatch:
     """`count` rows of which only their number is known."""
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), count, [None]))
 
 
 def storage_of(array: pa.Array) -> pa.Array:

@@ -1,7 +1,7 @@
 """Rows of one data file, as the table's schema has them.
 
 Owns: projection to the schema, deleted rows, the residual filter, the metadata columns' place among the others. Does
-not own: fetching (`scan_executor`), file formats (`data_file_formats`), which rows are deleted (`row_deletes`).
+not own: fetching (`stored_rows`), file formats (`data_file_formats`), which rows are deleted (`row_deletes`).
 Invariants: a position is a row number of the file, whatever row groups or filters there are; a deleted row is handed
 out only where `_deleted` is asked for, and then says so; columns by which rows are deleted are read whether or not the
 scan, or the current schema, has them.
@@ -26,8 +26,8 @@ from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Corrupt, Invalid
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.arrow_types import arrow_field_of, rows_without_columns
-from rootline.storage.rows.data_file_formats import BATCH_ROWS, all_rows, open_data_file
-from rootline.storage.rows.equality_keys import innermost, key_field
+from rootline.storage.rows.data_file_formats import OpenFile, open_data_file, rows_of_run, stored_names
+from rootline.storage.rows.equality_keys import EqualityKeys, innermost, key_field
 from rootline.storage.rows.field_matching import finder_for
 from rootline.storage.rows.metadata_columns import (
     LINEAGE_IDS,
@@ -36,11 +36,14 @@ from rootline.storage.rows.metadata_columns import (
     FileColumns,
     metadata_field,
 )
+from rootline.storage.rows.parquet_file import BATCH_ROWS, KEPT, STREAMED, ParquetRows
 from rootline.storage.rows.partition_constants import constants_of
 from rootline.storage.rows.row_deletes import RowDeletes
+from rootline.storage.rows.row_groups import Run, group_check, runs_of
 from rootline.storage.rows.row_projection import RowProjection, initial_default
 from rootline.tree.filter.column_predicates import rows_matching
 from rootline.tree.filter.filters import BoundFilter
+from rootline.tree.filter.prune import PruningFilter
 
 _Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -113,77 +116,181 @@ def read_rows(
         Invalid: `file-unreadable`.
 
     """
-    file = open_data_file(body, entry)
-    marked = _marked_rows(deletes.positions, file.row_count, entry.location)
-    fields = wanted.fields_with(residual)
-    keys = [(key, [key_field(wanted.definition, field_id) for field_id in key.ids]) for key in deletes.keys]
-    before_keys = (*fields, *wanted.lineage_fields)
-    every = (*before_keys, *(field for _, of_key in keys for field in of_key))
-    find = finder_for(file.schema, wanted.definition.properties)
-    constants = constants_of(entry, wanted.definition)
-    projection = RowProjection(find, initial_default, "file-unreadable", entry.location, constants)
-    at_once = max((len(key) for key in deletes.keys), default=0)
-    start = 0
-    for batch in _gathered(all_rows(file, entry, every, find(list(file.schema))), at_once):
-        end = start + batch.num_rows
-        projected = projection.columns(batch, every)
-        gone = np.zeros(batch.num_rows, dtype=np.bool_) if marked is None else marked[start:end].copy()
-        at = len(before_keys)
-        for key, of_key in keys:
-            columns = [innermost(projected.column(at + index)) for index in range(len(of_key))]
-            gone |= key.holds(columns)
-            at += len(of_key)
-        chosen = _chosen(gone, wanted, residual, projected, fields)
-        if chosen.any():
-            lineage = projected.columns[len(fields) : len(before_keys)]
-            found = _handed_out(projected, lineage, entry, wanted, start, chosen, gone)
-            yield from (found.slice(offset, BATCH_ROWS) for offset in range(0, found.num_rows, BATCH_ROWS))
-        start = end
+    reading = FileReading.of(open_data_file(body, entry), entry, wanted, deletes, residual)
+    for run in reading.runs:
+        yield from reading.rows(run)
 
 
-def _chosen(
-    gone: _Flags,
-    wanted: RowsWanted,
-    residual: BoundFilter | None,
-    projected: pa.RecordBatch,
-    fields: Sequence[NestedField],
-) -> _Flags:
-    chosen = np.ones(len(gone), dtype=np.bool_) if wanted.shows_deleted else ~gone
-    if residual is not None:
-        matching = rows_matching(residual.condition, column_of(projected, fields), projected.num_rows)
-        chosen &= matching.to_numpy(zero_copy_only=False)
-    return chosen
+@dataclass(frozen=True)
+class FileReading:
+    """How the rows of one open file are read: `runs` of it, which have to be read, of the columns `names`.
+
+    `every`: the columns to hand out and those of the filter (the first `own_count`), of lineage, and by which `keys`
+    delete rows (from `keys_at` on).
+    """
+
+    file: OpenFile
+    entry: ContentEntry
+    wanted: RowsWanted
+    residual: BoundFilter | None
+    marked: _Flags | None
+    keys: tuple[tuple[EqualityKeys, int], ...]
+    every: tuple[NestedField, ...]
+    own_count: int
+    keys_at: int
+    projection: RowProjection
+    names: tuple[str, ...]
+    runs: tuple[Run, ...]
+    handed_rows_max: int
+
+    @staticmethod
+    def of(
+        file: OpenFile,
+        entry: ContentEntry,
+        wanted: RowsWanted,
+        deletes: RowDeletes,
+        residual: BoundFilter | None,
+        pruning: PruningFilter | None = None,
+        handed_rows_max: int = BATCH_ROWS,
+    ) -> FileReading:
+        """`pruning`, made of `residual`, leaves row groups out by their statistics.
+
+        Raises:
+            Corrupt: `data-file-corrupt` or `vector-corrupt`.
+
+        """
+        marked = _marked_rows(deletes.positions, file.row_count, entry.location)
+        fields = wanted.fields_with(residual)
+        keys = [(key, [key_field(wanted.definition, field_id) for field_id in key.ids]) for key in deletes.keys]
+        before_keys = (*fields, *wanted.lineage_fields)
+        every = (*before_keys, *(field for _, of_key in keys for field in of_key))
+        find = finder_for(file.schema, wanted.definition.properties)
+        constants = constants_of(entry, wanted.definition)
+        place_of = find(list(file.schema))
+        rows_min = max((len(key) for key in deletes.keys), default=0)
+        return FileReading(
+            file,
+            entry,
+            wanted,
+            residual,
+            marked,
+            tuple((key, len(of_key)) for key, of_key in keys),
+            every,
+            len(fields),
+            len(before_keys),
+            RowProjection(find, initial_default, "file-unreadable", entry.location, constants),
+            tuple(stored_names(file, every, place_of)),
+            _runs(file, entry, residual, pruning, place_of, rows_min),
+            handed_rows_max,
+        )
+
+    def rows(self, run: Run) -> Iterator[pa.RecordBatch]:
+        """Batches of the live, matching rows of `run`, in the file's order. Raises as `read_rows`."""
+        is_kept = self.handed_rows_max > BATCH_ROWS and self.residual is None and not self.deletes_rows
+        batches = rows_of_run(self.file, self.entry, run, self.names, KEPT if is_kept else STREAMED)
+        start, size = run.start, self.handed_rows_max
+        for batch in _gathered(batches, max((len(key) for key, _ in self.keys), default=0)):
+            found = self._handed_out(self._projected(batch), start)
+            start += batch.num_rows
+            if found is not None:
+                yield from (found.slice(offset, size) for offset in range(0, found.num_rows, size))
+
+    @property
+    def deletes_rows(self) -> bool:
+        """Whether rows of the file may be deleted."""
+        return self.marked is not None or bool(self.keys)
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return pa.schema([arrow_field_of(field) for field in self.every])
+
+    def _projected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns `every`: as they are stored, where the file has all of them just as the table."""
+        schema, stored = self._schema, batch.schema
+        place_of = self.projection.find(list(stored))
+        places = [at for field in self.every if (at := place_of(field)) is not None]
+        if len(places) != len(schema) or not places:
+            return self.projection.columns(batch, self.every)
+        if not all(
+            stored.field(at).equals(field, check_metadata=True) for at, field in zip(places, schema, strict=True)
+        ):
+            return self.projection.columns(batch, self.every)
+        return pa.RecordBatch.from_arrays([batch.column(at) for at in places], schema=schema)
+
+    def _handed_out(self, rows: pa.RecordBatch, start: int) -> pa.RecordBatch | None:
+        """The rows to hand out of `rows`, which begin at row `start` of the file; `None` for none."""
+        gone = self._gone(rows, start)
+        chosen = None if gone is None or self.wanted.shows_deleted else ~gone
+        if self.residual is not None:
+            matching = rows_matching(self.residual.condition, column_of(rows, self.every[: self.own_count]), len(rows))
+            flags: _Flags = matching.to_numpy(zero_copy_only=False)
+            chosen = flags if chosen is None else chosen & flags
+        if not self.wanted.fields:
+            count = rows.num_rows if chosen is None else int(np.count_nonzero(chosen))
+            return rows_without_columns(count) if count else None
+        if chosen is not None:
+            count = int(np.count_nonzero(chosen))
+            if not count:
+                return None
+            chosen = None if count == rows.num_rows else chosen
+        own = rows.select(list(range(len(self.wanted.own_fields))))
+        kept = None if chosen is None else pa.array(chosen)
+        if kept is not None and own.num_columns:
+            own = own.filter(kept)
+        if len(self.wanted.own_fields) == len(self.wanted.fields):
+            return own
+        return self._with_metadata(rows, own, start, chosen, gone)
+
+    def _gone(self, rows: pa.RecordBatch, start: int) -> _Flags | None:
+        """Which rows are deleted; `None`: none of them."""
+        if not self.deletes_rows:
+            return None
+        gone = np.zeros(len(rows), dtype=np.bool_)
+        if self.marked is not None:
+            gone |= self.marked[start : start + len(rows)]
+        at = self.keys_at
+        for key, count in self.keys:
+            gone |= key.holds([innermost(rows.column(at + index)) for index in range(count)])
+            at += count
+        return gone if gone.any() else None
+
+    def _with_metadata(
+        self, rows: pa.RecordBatch, own: pa.RecordBatch, start: int, chosen: _Flags | None, gone: _Flags | None
+    ) -> pa.RecordBatch:
+        about = FileColumns(self.entry, self.wanted.definition)
+        at = np.arange(len(rows)) if chosen is None else np.flatnonzero(chosen)
+        deleted = np.zeros(len(at), dtype=np.bool_) if gone is None else gone[at]
+        kept = None if chosen is None else pa.array(chosen)
+        lineage = (column if kept is None else column.filter(kept) for column in rows.columns[self.own_count :])
+        positions = at.astype(np.int64) + start
+        columns = iter(own.columns)
+        found: list[pa.Array] = []
+        for field in self.wanted.fields:
+            if field.field_id in LINEAGE_IDS:
+                found.append(about.lineage(field, positions, next(lineage)))
+            elif field.field_id in METADATA_IDS:
+                found.append(about.column(field, positions, deleted))
+            else:
+                found.append(next(columns))
+        return pa.RecordBatch.from_arrays(found, schema=output_schema(self.wanted))
 
 
-def _handed_out(
-    projected: pa.RecordBatch,
-    lineage: Sequence[pa.Array],
+def _runs(
+    file: OpenFile,
     entry: ContentEntry,
-    wanted: RowsWanted,
-    start: int,
-    chosen: _Flags,
-    gone: _Flags,
-) -> pa.RecordBatch:
-    count = int(chosen.sum())
-    if not wanted.fields:
-        return rows_without_columns(count)
-    own = projected.select(list(range(len(wanted.own_fields))))
-    if count < projected.num_rows and own.num_columns:
-        own = own.filter(pa.array(chosen))
-    if len(wanted.own_fields) == len(wanted.fields):
-        return own
-    about = FileColumns(entry, wanted.definition)
-    positions = np.flatnonzero(chosen).astype(np.int64) + start
-    columns, stored = iter(own.columns), (column.filter(pa.array(chosen)) for column in lineage)
-    found: list[pa.Array] = []
-    for field in wanted.fields:
-        if field.field_id in LINEAGE_IDS:
-            found.append(about.lineage(field, positions, next(stored)))
-        elif field.field_id in METADATA_IDS:
-            found.append(about.column(field, positions, gone[chosen]))
-        else:
-            found.append(next(columns))
-    return pa.RecordBatch.from_arrays(found, schema=output_schema(wanted))
+    residual: BoundFilter | None,
+    pruning: PruningFilter | None,
+    place_of: Callable[[NestedField], int | None],
+    rows_min: int,
+) -> tuple[Run, ...]:
+    if not isinstance(file, ParquetRows):
+        return (Run(0, file.row_count),) if file.row_count else ()
+    may_match = None
+    # of a file that is one row group, its entry says as much as the footer
+    is_told_more = len(file.group_rows) > 1 or residual is None or not residual.field_ids <= entry.content_stats.keys()
+    if residual is not None and pruning is not None and is_told_more:
+        may_match = group_check(file, residual, pruning, place_of)
+    return tuple(runs_of(file, rows_min=max(rows_min, BATCH_ROWS), may_match=may_match))
 
 
 def output_schema(wanted: RowsWanted) -> pa.Schema:

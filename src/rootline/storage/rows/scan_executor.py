@@ -1,8 +1,9 @@
 """Carries a scan out: tasks in, Arrow batches out.
 
-Owns: fetching files a little ahead of the reader, and keeping memory bounded. Does not own: planning
-(`rootline.tree.scan.scan_plan`), what deletes rows (`row_deletes`), decoding (`data_file_reader`).
-Invariants: batches come in the tasks' order; at most `look_ahead` files beyond the one being read are held; a file is
+Owns: reading several files side by side, a little ahead of the reader, and keeping memory bounded. Does not own:
+planning (`rootline.tree.scan.scan_plan`), what deletes rows (`row_deletes`), fetching (`stored_rows`), decoding
+(`decoding_ahead`, `data_file_reader`).
+Invariants: batches come in the tasks' order; at most `look_ahead` files beyond the one being read are open; a file is
 never read without all that deletes rows of it; nothing is left running when the reader stops early; with a limit, no
 file is fetched beyond those that are sure to have enough rows.
 """
@@ -12,32 +13,84 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
 
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import TableName
-from rootline.storage.metadata.stored_file import read_file
 from rootline.storage.rows.data_file_formats import refuse_unreadable
-from rootline.storage.rows.data_file_reader import RowsWanted, output_schema, read_rows
-from rootline.storage.rows.row_deletes import DeletesOfScan, RowDeletes
+from rootline.storage.rows.data_file_reader import FileReading, RowsWanted, output_schema
+from rootline.storage.rows.decoding_ahead import UNLIMITED, DecodingAhead, OpenedFile
+from rootline.storage.rows.parquet_file import BATCH_ROWS, KEPT
+from rootline.storage.rows.row_deletes import DeletesOfScan
+from rootline.storage.rows.stored_rows import PART_READS, PartReads, find_stored
+from rootline.tree.filter.filters import BoundFilter
+from rootline.tree.filter.prune import PruningFilter
 from rootline.tree.scan.file_task import FileTask
 from rootline.tree.scan.scan_plan import ScanPlan
 
 LOOK_AHEAD: Final = 2
+_DECODERS: Final = max(2, pa.cpu_count())
 
 
 @dataclass(frozen=True, slots=True)
-class _Fetched:
-    task: FileTask
-    body: bytes
-    deletes: RowDeletes
+class _Pace:
+    """How far decoding goes ahead of the reader: `room` portions of each file; and how large batches are."""
+
+    room: int
+    handed_rows_max: int
 
 
-async def scan_batches(
+_STREAM: Final = _Pace(room=2, handed_rows_max=BATCH_ROWS)
+_LIMITED: Final = _Pace(room=1, handed_rows_max=BATCH_ROWS)
+_WHOLE: Final = _Pace(room=UNLIMITED, handed_rows_max=KEPT.rows_max)
+"""For rows that stay in memory anyway."""
+
+
+@dataclass
+class _FilesOfScan:
+    """Opens the files of one scan."""
+
+    store: ObjectStore
+    table: TableName
+    wanted: RowsWanted
+    pace: _Pace
+    part_reads: PartReads
+    deletes: DeletesOfScan = field(init=False)
+    _pruning: tuple[BoundFilter, PruningFilter] | None = None
+
+    def __post_init__(self) -> None:
+        self.deletes = DeletesOfScan(self.store, self.table, self.wanted.definition)
+
+    async def find(self, task: FileTask) -> Callable[[], OpenedFile]:
+        """What opens the task's file, on a thread, with all that deletes rows of it."""
+        entry, residual = task.data, task.residual
+        refuse_unreadable(entry)
+        found = await self.deletes.of_task(task)
+        every_column = residual is None and len(self.wanted.own_fields) >= len(self.wanted.schema.fields)
+        reads = self.part_reads
+        open_stored = await find_stored(self.store, self.table, entry, every_column=every_column, reads=reads)
+        pruning = None if residual is None else self._pruning_of(residual)
+
+        def opened() -> OpenedFile:
+            stored = open_stored()
+            handed = self.pace.handed_rows_max
+            return OpenedFile(stored, FileReading.of(stored.file, entry, self.wanted, found, residual, pruning, handed))
+
+        return opened
+
+    def _pruning_of(self, residual: BoundFilter) -> PruningFilter:
+        """Made once for files whose statistics leave the same of the filter."""
+        if self._pruning is None or self._pruning[0] is not residual:
+            self._pruning = residual, PruningFilter.of(residual, self.wanted.definition)
+        return self._pruning[1]
+
+
+def scan_batches(
     store: ObjectStore,
     table: TableName,
     tasks: Iterable[FileTask],
@@ -45,6 +98,7 @@ async def scan_batches(
     *,
     look_ahead: int = LOOK_AHEAD,
     limit: int | None = None,
+    part_reads: PartReads = PART_READS,
 ) -> AsyncIterator[pa.RecordBatch]:
     """The rows of `tasks` that live and match, in batches of at most 65,536; at most `limit` rows.
 
@@ -54,64 +108,59 @@ async def scan_batches(
         Unavailable: `store-unavailable`.
 
     """
+    files = _FilesOfScan(store, table, wanted, _STREAM if limit is None else _LIMITED, part_reads)
+    return _batches(files, tasks, look_ahead, limit)
+
+
+async def _batches(
+    files: _FilesOfScan, tasks: Iterable[FileTask], look_ahead: int, limit: int | None
+) -> AsyncIterator[pa.RecordBatch]:
     source = iter(tasks)
-    deletes = DeletesOfScan(store, table, wanted.definition)
-    ahead: deque[tuple[FileTask, asyncio.Task[_Fetched]]] = deque()
+    ahead: deque[tuple[FileTask, DecodingAhead]] = deque()
+    decoders = asyncio.Semaphore(_DECODERS)
     left = math.inf if limit is None else limit
 
-    def fetch_ahead(being_read: FileTask | None = None) -> None:
-        """Fetch as many files as may be held, but none beyond those that are sure to have all rows that are left."""
-        while len(ahead) <= look_ahead and (
-            limit is None or _sure_rows(being_read, *(task for task, _ in ahead)) < left
-        ):
+    def open_ahead() -> None:
+        """Open as many files as may be, but none beyond those that are sure to have all rows that are left."""
+        while len(ahead) <= look_ahead and (limit is None or _sure_rows(task for task, _ in ahead) < left):
             task = next(source, None)
             if task is None:
                 return
-            ahead.append((task, asyncio.ensure_future(_fetch(store, table, task, deletes))))
+            ahead.append((task, DecodingAhead(partial(files.find, task), decoders, files.pace.room)))
 
     try:
-        fetch_ahead()
+        open_ahead()
         while ahead:
-            fetched = await ahead[0][1]
-            ahead.popleft()
-            fetch_ahead(fetched.task)
-            batches = read_rows(fetched.body, fetched.task.data, wanted, fetched.deletes, fetched.task.residual)
-            while (batch := await asyncio.to_thread(_next_batch, batches)) is not None:
+            async for batch in ahead[0][1].batches():
                 if batch.num_rows >= left:
                     yield batch.slice(0, int(left))
                     return
                 left -= batch.num_rows
                 yield batch
-            fetch_ahead()
+            ahead.popleft()
+            open_ahead()
     finally:
-        for _, future in ahead:
-            future.cancel()
-        await asyncio.gather(*(future for _, future in ahead), return_exceptions=True)
-        await deletes.close()
+        await asyncio.gather(*(decoding.stop() for _, decoding in ahead), return_exceptions=True)
+        await files.deletes.close()
 
 
-def _sure_rows(*tasks: FileTask | None) -> int:
+def _sure_rows(tasks: Iterable[FileTask]) -> int:
     """At least so many rows come of `tasks`."""
-    return sum(task.row_count() or 0 for task in tasks if task is not None)
-
-
-def _next_batch(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-    return next(batches, None)
-
-
-async def _fetch(store: ObjectStore, table: TableName, task: FileTask, deletes: DeletesOfScan) -> _Fetched:
-    entry = task.data
-    refuse_unreadable(entry)
-    found = await deletes.of_task(task)
-    body = await read_file(store, table, entry, code="data-file-corrupt")
-    return _Fetched(task, body, found)
+    return sum(task.row_count() or 0 for task in tasks)
 
 
 async def scan_table(
-    store: ObjectStore, table: TableName, tasks: Iterable[FileTask], wanted: RowsWanted, *, limit: int | None = None
+    store: ObjectStore,
+    table: TableName,
+    tasks: Iterable[FileTask],
+    wanted: RowsWanted,
+    *,
+    limit: int | None = None,
+    part_reads: PartReads = PART_READS,
 ) -> pa.Table:
     """The rows of `tasks` as one table; `limit` and errors as of `scan_batches`."""
-    batches = [batch async for batch in scan_batches(store, table, tasks, wanted, limit=limit)]
+    files = _FilesOfScan(store, table, wanted, _WHOLE if limit is None else _LIMITED, part_reads)
+    batches = [batch async for batch in _batches(files, tasks, max(LOOK_AHEAD, _DECODERS), limit)]
     return pa.Table.from_batches(batches, output_schema(wanted))
 
 

@@ -1,0 +1,19 @@
+"""Objects that are files of this machine, for the reader that need not have them in memory: beside `ObjectStore`.
+
+A store that has no such files lacks the method, and is asked for objects or for parts of them (`object_parts`).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from rootline.schemas.identifiers import ObjectKey
+
+
+@runtime_checkable
+class ObjectFiles(Protocol):
+    """One warehouse in a folder. Raises as `ObjectStore.get` does."""
+
+    async def path_of(self, key: ObjectKey) -> str | None:
+        """The path of the regular file that holds the object, to be read only; `None` when there is no such object."""
+        ...

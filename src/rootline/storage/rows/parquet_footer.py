@@ -1,0 +1,246 @@
+"""What the footer of a Parquet file says of its column chunks: where their bytes are, and their statistics.
+
+Owns: the walk through the footer's Thrift (compact protocol). Does not own: rows and schema, which Arrow reads
+(`parquet_file`), what statistics mean (`row_groups`).
+Invariants: damaged or hostile bytes are a `ValueError` and nothing else. That is why this is not asked of Arrow, whose
+metadata of a column chunk ends the process for some of them.
+
+Source: `parquet.thrift` of the Parquet format; the Thrift compact protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+_DEPTH_MAX: Final = 32
+_VARINT_BITS_MAX: Final = 70
+
+
+class Physical(IntEnum):
+    """How values are stored; the numbers are Parquet's."""
+
+    BOOLEAN = 0
+    INT32 = 1
+    INT64 = 2
+    INT96 = 3
+    FLOAT = 4
+    DOUBLE = 5
+    BYTE_ARRAY = 6
+    FIXED = 7
+
+
+class _Kind(IntEnum):
+    TRUE = 1
+    FALSE = 2
+    BYTE = 3
+    I16 = 4
+    I32 = 5
+    I64 = 6
+    DOUBLE = 7
+    BINARY = 8
+    LIST = 9
+    SET = 10
+    MAP = 11
+    STRUCT = 12
+
+
+@dataclass(slots=True)
+class ColumnChunk:
+    """One primitive column of one row group. Offsets and sizes in bytes; bounds as they are stored, `None`: unknown."""
+
+    physical: int = -1
+    data_offset: int = -1
+    dictionary_offset: int = 0
+    size: int = -1
+    null_count: int | None = None
+    lower: bytes | None = None
+    upper: bytes | None = None
+
+    @property
+    def start(self) -> int:
+        """Where its first page begins."""
+        return self.dictionary_offset if 0 < self.dictionary_offset < self.data_offset else self.data_offset
+
+
+def column_chunks(footer: bytes) -> list[list[ColumnChunk]]:
+    """The column chunks of each row group, in the order of the file's primitive columns.
+
+    Raises:
+        ValueError: the footer cannot be read.
+
+    """
+    found: list[list[ColumnChunk]] = []
+    try:
+        reader = _Compact(footer)
+        for number, kind in reader.fields():
+            if number == 4 and kind == _Kind.LIST:
+                found = reader.items(lambda: _row_group(reader))
+            else:
+                reader.skip(kind)
+    except (IndexError, RecursionError) as error:
+        raise ValueError(f"it ends early or goes too deep ({type(error).__name__})") from error
+    return found
+
+
+def _row_group(reader: _Compact) -> list[ColumnChunk]:
+    found: list[ColumnChunk] = []
+    for number, kind in reader.fields():
+        if number == 1 and kind == _Kind.LIST:
+            found = reader.items(lambda: _column_chunk(reader))
+        else:
+            reader.skip(kind)
+    return found
+
+
+def _column_chunk(reader: _Compact) -> ColumnChunk:
+    found = ColumnChunk()
+    for number, kind in reader.fields():
+        if number == 3 and kind == _Kind.STRUCT:
+            _column_metadata(reader, found)
+        else:
+            reader.skip(kind)
+    return found
+
+
+def _column_metadata(reader: _Compact, found: ColumnChunk) -> None:
+    for number, kind in reader.fields():
+        if number == 1 and kind == _Kind.I32:
+            found.physical = reader.integer()
+        elif number == 7 and kind == _Kind.I64:
+            found.size = reader.integer()
+        elif number == 9 and kind == _Kind.I64:
+            found.data_offset = reader.integer()
+        elif number == 11 and kind == _Kind.I64:
+            found.dictionary_offset = reader.integer()
+        elif number == 12 and kind == _Kind.STRUCT:
+            _statistics(reader, found)
+        else:
+            reader.skip(kind)
+
+
+def _statistics(reader: _Compact, found: ColumnChunk) -> None:
+    """Without the bounds of old writers (fields 1 and 2), whose order was not defined."""
+    for number, kind in reader.fields():
+        if number == 3 and kind == _Kind.I64:
+            found.null_count = reader.integer()
+        elif number == 5 and kind == _Kind.BINARY:
+            found.upper = reader.binary()
+        elif number == 6 and kind == _Kind.BINARY:
+            found.lower = reader.binary()
+        else:
+            reader.skip(kind)
+
+
+class _Compact:
+    """Reads values of the compact protocol, one after the other. Raises `IndexError` at the end of the bytes."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body, self._at, self._depth = body, 0, 0
+
+    def fields(self) -> _Fields:
+        """The fields of a struct that begins here; the caller reads or skips each of them."""
+        return _Fields(self)
+
+    def items(self, read: Callable[[], T]) -> list[T]:
+        """A list of structs."""
+        count, kind = self._list_header()
+        if kind != _Kind.STRUCT:
+            raise ValueError("a list holds something else than it should")
+        return [read() for _ in range(count)]
+
+    def integer(self) -> int:
+        """A signed number of any width."""
+        found = self._unsigned()
+        return (found >> 1) ^ -(found & 1)
+
+    def binary(self) -> bytes:
+        """Bytes."""
+        length = self._unsigned()
+        end = self._at + length
+        if end > len(self._body):
+            raise IndexError
+        found = self._body[self._at : end]
+        self._at = end
+        return found
+
+    def byte(self) -> int:
+        """One byte."""
+        found = self._body[self._at]
+        self._at += 1
+        return found
+
+    def skip(self, kind: int) -> None:
+        """Pass over a field's value."""
+        if kind in (_Kind.TRUE, _Kind.FALSE):
+            return  # a flag is in its header
+        self._skip_value(kind)
+
+    def _skip_value(self, kind: int) -> None:
+        self._depth += 1
+        if self._depth > _DEPTH_MAX:
+            raise ValueError("it goes too deep")
+        if kind in (_Kind.I16, _Kind.I32, _Kind.I64):
+            self._unsigned()
+        elif kind == _Kind.BINARY:
+            self.binary()
+        elif kind == _Kind.STRUCT:
+            for _, inner in self.fields():
+                self.skip(inner)
+        elif kind in (_Kind.LIST, _Kind.SET):
+            count, inner = self._list_header()
+            for _ in range(count):
+                self._skip_value(inner)
+        elif kind in (_Kind.BYTE, _Kind.TRUE, _Kind.FALSE):
+            self.byte()
+        elif kind == _Kind.DOUBLE:
+            self._at += 8
+        elif kind == _Kind.MAP:
+            self._skip_map()
+        else:
+            raise ValueError(f"there is no type {kind}")
+        self._depth -= 1
+
+    def _skip_map(self) -> None:
+        count = self._unsigned()
+        kinds = self.byte() if count else 0
+        for _ in range(count):
+            self._skip_value(kinds >> 4)
+            self._skip_value(kinds & 15)
+
+    def _list_header(self) -> tuple[int, int]:
+        header = self.byte()
+        count = header >> 4
+        return (self._unsigned() if count == 15 else count), header & 15
+
+    def _unsigned(self) -> int:
+        found = shift = 0
+        while True:
+            byte = self.byte()
+            found |= (byte & 127) << shift
+            if byte < 128:
+                return found
+            shift += 7
+            if shift >= _VARINT_BITS_MAX:
+                raise ValueError("a number is too long")
+
+
+class _Fields:
+    """(number, kind) of each field of a struct."""
+
+    def __init__(self, reader: _Compact) -> None:
+        self._reader, self._number = reader, 0
+
+    def __iter__(self) -> _Fields:
+        return self
+
+    def __next__(self) -> tuple[int, int]:
+        header = self._reader.byte()
+        if not header:
+            raise StopIteration
+        step = header >> 4
+        self._number = self._number + step if step else self._reader.integer()
+        return self._number, header & 15

@@ -1,0 +1,174 @@
+"""A file of rows in the store, opened with as little of it as its reader needs.
+
+Owns: whether a file is read from the disk, whole, or in parts; fetching the parts. Does not own: formats
+(`data_file_formats`), which columns and row groups are wanted (`data_file_reader`), the store's requests.
+Invariants: a file of another length than its entry says is corrupt, however it is read; of a file read in parts only
+the footer and the columns of the run being read, and of the next one, are in memory; every part is whole or an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+
+from rootline.ports.object_files import ObjectFiles
+from rootline.ports.object_parts import ObjectParts
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.content_entry import ContentEntry, FileFormat
+from rootline.schemas.errors import Corrupt, Unavailable
+from rootline.schemas.identifiers import ObjectKey, TableName
+from rootline.storage.few_at_once import few_at_once
+from rootline.storage.metadata.stored_file import read_file, stored_key
+from rootline.storage.rows.data_file_formats import OpenFile, open_data_file, refuse_unreadable
+from rootline.storage.rows.held_parts import ByteRange, HeldPart, HeldParts, joined
+from rootline.storage.rows.parquet_file import ParquetRows
+from rootline.storage.rows.row_groups import Run
+
+_CODE: Final = "data-file-corrupt"
+_FOOTER_BYTES: Final = 64 * 1024
+"""Read at first, from the end: the footer of most files is in them, and Arrow asks for as many."""
+_END_BYTES: Final = 8
+_REQUESTS_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PartReads:
+    """From which length on files are read in parts: if all of their columns are wanted, and if some are."""
+
+    every_column_bytes: int = 16 * 1024 * 1024
+    some_columns_bytes: int = 256 * 1024
+
+
+PART_READS: Final = PartReads()
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Where the bytes of a file that is read in parts come from, and where they are held."""
+
+    store: ObjectParts
+    key: ObjectKey
+    held: HeldParts
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """An open file. Before a run is decoded, `fetch` its parts and `hold` them."""
+
+    file: OpenFile
+    _parts: _Parts | None = None
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether nothing has to be fetched."""
+        return self._parts is None
+
+    async def fetch(self, run: Run, names: Sequence[str]) -> list[HeldPart]:
+        """The parts that have the columns `names` of `run`.
+
+        Raises:
+            Corrupt: `data-file-corrupt`, `object-missing`.
+            Unavailable: `store-unavailable`.
+
+        """
+        parts = self._parts
+        if parts is None or not isinstance(self.file, ParquetRows):
+            return []
+        wanted = self.file.ranges(run.groups, names, parts.length)
+        asked = joined(one for one in wanted if not parts.held.holds(one))
+
+        async def fetched(one: ByteRange) -> HeldPart:
+            return HeldPart(one.start, await _whole_part(parts.store, parts.key, one))
+
+        return await few_at_once(asked, fetched, _REQUESTS_AT_ONCE)
+
+    def hold(self, parts: Sequence[HeldPart]) -> None:
+        """Decode from these from now on."""
+        if self._parts is not None:
+            self._parts.held.hold(parts)
+
+
+async def find_stored(
+    store: ObjectStore, table: TableName, entry: ContentEntry, *, every_column: bool, reads: PartReads = PART_READS
+) -> Callable[[], StoredRows]:
+    """What opens the data file of `entry`, on a thread; `every_column`: all of it will be read.
+
+    Both raise:
+        Corrupt: `object-missing`; `data-file-corrupt`, its length or its number of rows is not what its entry says.
+        Invalid: `file-unreadable`.
+        Unavailable: `store-unavailable`.
+
+    """
+    refuse_unreadable(entry)
+    size = entry.file_size_in_bytes
+    if entry.file_format is FileFormat.PARQUET and size is not None:
+        key = stored_key(table, entry.location)
+        if isinstance(store, ObjectFiles):
+            path = await store.path_of(key)
+            if path is None:
+                raise _missing(key)
+            return partial(_opened_on_disk, path, key, size, entry)
+        least = reads.every_column_bytes if every_column else reads.some_columns_bytes
+        if isinstance(store, ObjectParts) and size >= least:
+            return await _found_in_parts(store, key, size, entry)
+    body = await read_file(store, table, entry, code=_CODE)
+    return lambda: StoredRows(open_data_file(body, entry))
+
+
+def _opened_on_disk(path: str, key: ObjectKey, size: int, entry: ContentEntry) -> StoredRows:
+    try:
+        file = pa.OSFile(path)
+    except FileNotFoundError:
+        raise _missing(key) from None
+    except OSError as error:
+        raise Unavailable("store-unavailable", f"{path}: {error.strerror or error}") from error
+    if file.size() != size:
+        raise _of_other_length(key, f"{file.size()} bytes are stored", size)
+    return StoredRows(open_data_file(file, entry))
+
+
+async def _found_in_parts(
+    store: ObjectParts, key: ObjectKey, size: int, entry: ContentEntry
+) -> Callable[[], StoredRows]:
+    start = max(0, size - _FOOTER_BYTES)
+    tail = await store.part_of(key, start, size - start + 1)  # one more than there should be
+    if tail is None:
+        raise _missing(key)
+    if len(tail) != size - start:
+        stored = await store.length_of(key)
+        if stored != size:
+            raise _of_other_length(key, f"{stored} bytes are stored", size)
+        tail = await _whole_part(store, key, ByteRange(start, size))
+    footer_bytes = int.from_bytes(tail[-_END_BYTES:-4], "little") + _END_BYTES
+    if len(tail) < footer_bytes <= size:
+        start = size - footer_bytes
+        tail = await _whole_part(store, key, ByteRange(start, size))
+    held = HeldParts(size, HeldPart(start, tail))
+    return lambda: StoredRows(open_data_file(held, entry), _Parts(store, key, held, size))
+
+
+async def _whole_part(store: ObjectParts, key: ObjectKey, wanted: ByteRange) -> bytes:
+    """Raises `Corrupt` where the object ends before."""
+    body = b""
+    for _ in range(2):  # an answer that was cut off looks like a short object
+        found = await store.part_of(key, wanted.start, len(wanted))
+        if found is None:
+            raise _missing(key)
+        if len(found) == len(wanted):
+            return found
+        body = found
+    raise _of_other_length(key, f"it ends at byte {wanted.start + len(body)}", None)
+
+
+def _missing(key: ObjectKey) -> Corrupt:
+    return Corrupt("object-missing", f"{key}: the table names this object, but it does not exist")
+
+
+def _of_other_length(key: ObjectKey, found: str, size: int | None) -> Corrupt:
+    said = "its footer names bytes after that" if size is None else f"its entry says {size}"
+    return Corrupt(_CODE, f"{key}: {found}, {said}")
