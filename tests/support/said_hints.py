@@ -1,4 +1,4 @@
-"""Hints that say what a test wants."""
+"""Hints that say what a test wants, when it wants it, on a virtual clock (`rootline.testing.virtual_loop`)."""
 
 from __future__ import annotations
 

@@ -27,10 +27,11 @@ def worker(store: MemoryObjectStore, log: MemoryIntentLog, peer: Peer) -> Worker
     return WorkerService(store=store, log=log, settings=settings, queue=queue)
 
 
-async def flushed(*builders: TableBuilder) -> None:
-    """Until no table has rows in its root."""
-    while any(builder.rows_of(ContentType.DATA) for builder in builders):  # noqa: ASYNC110
-        await asyncio.sleep(0.02)
+async def flushed(running: list[asyncio.Task[None]], *builders: TableBuilder) -> None:
+    """Until no table has rows in its root, or a worker ends."""
+    while any(builder.rows_of(ContentType.DATA) for builder in builders):
+        ended, _ = await asyncio.wait(running, timeout=0.02)
+        assert not ended
 
 
 async def test_every_table_is_flushed_while_redis_is_there_hangs_is_gone_and_comes_back(
@@ -53,7 +54,7 @@ async def test_every_table_is_flushed_while_redis_is_there_hangs_is_gone_and_com
                 line.down()
             for builder in builders:
                 await builder.append(*range(10 * number, 10 * number + 3))
-            await flushed(*builders)
+            await flushed(running, *builders)
         assert all(service.counters.failures == 0 for service in workers)
         assert sum(peer.count("calls", "queue", "answered") for peer in peers) > 0
         assert sum(peer.count("calls", "queue", "failed") for peer in peers) > 0
