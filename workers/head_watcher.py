@@ -166,6 +166,9 @@ class HeadWatcher:
         watched.newest, watched.hurry = head.version, min(max(1.0, moved / VERSIONS_A_LOOK), HURRY_MAX)
         if offer in (Offer.QUEUED, Offer.DONE):
             watched.seen, watched.offered_s = head.version, self._environment.monotonic_s()
+            if offer is Offer.DONE:  # by another worker, and nothing failed there since
+                watched.undone.clear()
+                watched.failed = 0
         elif offer is Offer.GIVEN_UP:
             watched.unseen = (
                 "its task was taken too often and never ended, as if it killed workers; it is tried again later: see "

@@ -95,6 +95,27 @@ def test_what_another_worker_has_done_is_not_offered_at_every_look() -> None:
     run_virtually(story())
 
 
+def test_a_table_that_another_worker_could_maintain_is_not_failing_here_any_more() -> None:
+    async def story() -> None:
+        store, queue = MemoryObjectStore(), SharedQueue()
+        builder = await table(store)
+        root = store.dated("demo/flights/metadata/roots/")[0].key
+        found = await store.get(root)
+        assert found is not None
+        store.place(root, b"damaged")
+        service = service_of(store, queue)
+        await service.look_once()
+        assert await service.carry_out_one() is None
+        assert builder.table in service.readiness().failing
+        store.place(root, found.body)
+        queue.answers = [Offer.DONE]
+        while queue.answers:  # noqa: ASYNC110
+            await asyncio.sleep(await service.look_once())
+        assert service.readiness().failing == {}
+
+    run_virtually(story())
+
+
 def test_a_table_whose_task_was_given_up_is_shown_as_failing_until_it_is_taken_again() -> None:
     async def story() -> None:
         store, queue = MemoryObjectStore(), SharedQueue()

@@ -88,6 +88,29 @@ async def test_telling_a_hint_never_waits_for_a_redis_that_hangs(valkey_service:
         assert peer.count("calls", "hint", "failed") == 1, "only the latest of a table is sent, once"
 
 
+async def test_an_answer_to_a_question_that_was_given_up_is_no_answer_to_the_next(
+    valkey_service: ValkeyService,
+) -> None:
+    async with redis_world(valkey_service) as world:
+        peer = world.peer()
+        peer.hints.tell(FLIGHTS, Version(12))
+        await peer.hints.told()
+        for turns in range(60):
+            asking = asyncio.create_task(peer.queue.waiting())
+            for _ in range(turns % 20):
+                await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.wait({asking})
+            assert await peer.hints.newest(FLIGHTS) == 12
+
+
+async def test_many_questions_at_once_are_no_failure(valkey_service: ValkeyService) -> None:
+    async with redis_world(valkey_service) as world:
+        peer = world.peer()
+        await asyncio.gather(*(peer.hints.newest(TableName(f"demo.t{number}")) for number in range(300)))
+        assert peer.count("calls", "hint", "answered") == 300
+
+
 async def test_an_offer_whose_answer_is_lost_is_done_twice_at_worst(valkey_service: ValkeyService) -> None:
     async with redis_world(valkey_service) as world, faulty_line(world.url) as line:
         peer, other = world.peer(line.url), world.peer()

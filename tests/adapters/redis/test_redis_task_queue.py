@@ -62,6 +62,17 @@ async def test_what_failed_can_be_offered_again_and_so_can_a_look_at_history(val
             await one.queue.finish(await taken(one), Ending.DONE)
 
 
+async def test_what_failed_after_a_look_at_the_root_makes_that_look_due_again(valkey_service: ValkeyService) -> None:
+    async with redis_world(valkey_service) as world:
+        one = world.peer()
+        await one.queue.offer(task_of())
+        await one.queue.finish(await taken(one), Ending.DONE)
+        for ending, offer in ((Ending.DONE, Offer.DONE), (Ending.FAILED, Offer.QUEUED)):
+            await one.queue.offer(task_of(kind=TaskKind.ROWS))
+            await one.queue.finish(await taken(one), ending)
+            assert await one.queue.offer(task_of()) is offer
+
+
 async def test_what_a_stopping_worker_cuts_off_another_takes_at_once(valkey_service: ValkeyService) -> None:
     async with redis_world(valkey_service) as world:
         one, other = world.peer(), world.peer()

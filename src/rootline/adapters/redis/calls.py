@@ -25,7 +25,7 @@ from rootline.ports.environment import Environment
 from rootline.schemas.errors import Invalid, Unavailable
 
 FAILURES_MAX: Final = 3
-_CONNECTIONS_MAX: Final = 32
+_AT_ONCE: Final = 16
 _REASON_MAX: Final = 300
 _log = structlog.get_logger("rootline.redis")
 
@@ -59,13 +59,13 @@ class RedisCalls:
                 retry=Retry(NoBackoff(), 0),  # one attempt: the circuit judges
                 socket_timeout=None,  # the deadline is around the whole call
                 socket_connect_timeout=None,
-                max_connections=_CONNECTIONS_MAX,
                 protocol=2,
             )
         except (ValueError, TypeError) as error:
             raise Invalid(
                 "setting-invalid", f"ROOTLINE_REDIS__URL: {error}: write redis://host:port/0 or rediss://host:port/0"
             ) from None
+        self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._failures = 0
         self._silent_until_s = float("-inf")
 
@@ -89,7 +89,8 @@ class RedisCalls:
             self._silent_until_s = now_s + self.settings.silence_s  # only this one call finds out whether it is back
         try:
             async with asyncio.timeout(self._timeout_s):
-                answer = await self._client.execute_command(*command)
+                async with self._at_once:
+                    answer = await self._client.execute_command(*command)
         except TimeoutError:
             raise self._failed(use, f"no answer within {self.settings.timeout_ms:g} ms") from None
         except NoConnection as error:

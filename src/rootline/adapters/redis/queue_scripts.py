@@ -140,13 +140,19 @@ local _, owner = string.match(redis.call('HGET', KEYS[3], like) or '', '^(%d+) (
 if owner and owner ~= token then return 0 end
 redis.call('HDEL', KEYS[3], like)
 forget(id, like)
-if ending == 'done' then redis.call('HSET', KEYS[4], like, version .. ' ' .. string.format('%d', now)) end
+if ending == 'failed' then redis.call('HDEL', KEYS[4], 'root ' .. name) end
+if ending == 'done' and kind == 'root' then
+  redis.call('HSET', KEYS[4], like, version .. ' ' .. string.format('%d', now))
+end
 if ending == 'cut_off' and not standing(like) then add(kind, name, version) end
 keep()
 return 1
 """
 )
-"""ARGV: token, entry, kind, table, version, the name of an `Ending`. 0: it is another worker's by now."""
+"""ARGV: token, entry, kind, table, version, the name of an `Ending`. 0: it is another worker's by now.
+
+What follows a look at a root is offered with it, so a failure makes that look due again.
+"""
 
 WAITING: Final = (
     _CLOCK

@@ -68,8 +68,6 @@ class RedisTaskQueue:
         entry = self._in_hand.pop(task, None)
         if entry is None:
             return
-        if ending is Ending.DONE and task.kind is not TaskKind.ROOT:
-            ending = Ending.FAILED  # the others are offered when they are due, whatever the version is
         try:
             await self._run(FINISH, self._token, entry, *_told(task), ending.value)
         except Unavailable:
