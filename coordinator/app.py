@@ -30,6 +30,7 @@ from rootline.coordinator.runtime.verdict_lines import VerdictLines
 from rootline.coordinator.runtime.verdict_outbox import Publication
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.ports.environment import Environment
+from rootline.ports.head_hints import NO_HINTS, HeadHints
 from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Fenced, Unavailable
@@ -62,8 +63,10 @@ class CoordinatorService:
         settings: CoordinatorSettings | None = None,
         environment: Environment | None = None,
         limits: IntentLimits | None = None,
+        hints: HeadHints = NO_HINTS,
     ) -> None:
         self._store = store
+        self._hints = hints
         self._log = log
         self._settings = settings or coordinator_settings()
         self._environment = environment or SystemEnvironment()
@@ -214,6 +217,7 @@ class CoordinatorService:
             self._encoder,
             self._confirmed,
             owner.confirm,
+            self._hints,
         )
         context = TableContext(
             table=table,
@@ -258,6 +262,8 @@ class CoordinatorService:
                 if len(self._newest) > _TABLES_KNOWN_MAX:
                     del self._newest[next(iter(self._newest))]
             return
+        if note.noted is Noted.ROOT_LANDED and note.version is not None:
+            self._hints.tell(table, note.version)
         self.metrics.report(table, note)
         if note.noted in (Noted.STORE_FAILED, Noted.YIELDED, Noted.PUT_ASKED):
             self._delays.setdefault(table, {})[note.noted] = note.detail

@@ -10,6 +10,7 @@ running jobs end, and cancels them after `stop_timeout_s`: what they stored by t
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -23,7 +24,7 @@ from rootline.ports.environment import Environment
 from rootline.ports.log_keeps import AskLogKeeps
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
-from rootline.ports.task_queue import Task, TaskKind, TaskQueue
+from rootline.ports.task_queue import Ending, Task, TaskKind, TaskQueue
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.workers.counters import WorkerCounters
 from rootline.workers.head_watcher import HeadWatcher
@@ -37,6 +38,7 @@ _log = structlog.get_logger("rootline.workers")
 HISTORY_AGAIN_S: Final = 60.0
 """After a failure; it is also tried when the table changes."""
 _TAKE_WAIT_S: Final = 5.0
+_FINE: Final = (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED, JobOutcome.REMOVED)
 _Result = TypeVar("_Result")
 
 
@@ -105,9 +107,10 @@ class WorkerService:
                 group.create_task(self._work(), name=f"rootline worker {number}")
                 for number in range(self.settings.jobs_at_once)
             ]
+            renewing = group.create_task(self._renew(), name="rootline worker leases")
             await self._stopping.wait()
             _, late = await asyncio.wait(tasks, timeout=self.settings.stop_timeout_s)
-            for task in late:
+            for task in (*late, renewing):
                 task.cancel()
         await self._queue.close()
         _log.info("worker stopped", action="worker-stopped", cancelled=len(late))
@@ -141,14 +144,28 @@ class WorkerService:
             if task is not None:
                 await self._carry_out(task)
 
+    async def _renew(self) -> None:
+        """Keep other workers from what is in hand, while jobs run."""
+        while True:
+            try:
+                wait_s = await self._queue.renew()
+            except Unavailable:
+                wait_s = self.settings.poll_interval_s
+            if wait_s == math.inf:
+                return
+            await asyncio.sleep(wait_s)
+
     async def _carry_out(self, task: Task) -> JobReport | None:
         self.counters.jobs_running += 1
+        ending = Ending.CUT_OFF
         try:
-            return await self._look(task)
+            report = await self._look(task)
+            ending = Ending.DONE if report is not None and report.outcome in _FINE else Ending.FAILED
+            return report
         finally:
             self.counters.jobs_running -= 1
             self.counters.jobs_done += 1
-            await self._queue.finish(task)
+            await self._queue.finish(task, ending)
 
     async def _look(self, task: Task) -> JobReport | None:
         """Try the kinds of the task until one finds something to do; `None` when one fails."""
@@ -213,8 +230,7 @@ class WorkerService:
             _log.exception(f"{label} failed", exc_info=error, **facts)
 
     def _record(self, name: str, label: str, task: Task, report: JobReport) -> None:
-        is_fine = report.outcome in (JobOutcome.NOTHING_DUE, JobOutcome.COMMITTED, JobOutcome.REMOVED)
-        if is_fine and task.kind is not TaskKind.HISTORY:
+        if report.outcome in _FINE and task.kind is not TaskKind.HISTORY:
             self._watcher.succeeded(task.table, name)
         self._record_removed(label, task, report)
         if report.outcome is JobOutcome.NOTHING_DUE:

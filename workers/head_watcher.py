@@ -17,7 +17,7 @@ import structlog
 
 from rootline.ports.environment import Environment
 from rootline.ports.object_store import ObjectStore
-from rootline.ports.task_queue import Offer, Task, TaskKind, TaskQueue
+from rootline.ports.task_queue import OFFERED_AGAIN_S, Offer, Task, TaskKind, TaskQueue
 from rootline.schemas.identifiers import TableName, Version
 from rootline.storage.metadata.head_finder import find_head
 from rootline.storage.metadata.table_names import list_names
@@ -36,7 +36,8 @@ class _Watched:
 
     `hurry`: how many times as soon as usual it is looked at, because many versions came since the one before `newest`.
     `history_due_s`: when something of the table's past is due, even if it does not change.
-    `unseen`: why its head could not be found; `undone`: kind of maintenance → why it failed.
+    `offered_s`: when its root was offered last.
+    `unseen`: why no one looks at it; `undone`: kind of maintenance → why it failed.
     """
 
     due_s: float
@@ -46,6 +47,7 @@ class _Watched:
     history_due_s: float | None = None
     newest: Version | None = None
     hurry: float = 1.0
+    offered_s: float = 0.0
     unseen: str = ""
     undone: dict[str, str] = field(default_factory=dict)
 
@@ -143,7 +145,8 @@ class HeadWatcher:
             async with asyncio.timeout(self._settings.request_timeout_s):
                 head = await find_head(self._store, table)
             watched.unseen = ""
-            if head is None or head.version == watched.seen:
+            is_known = head is not None and head.version == watched.seen
+            if head is None or (is_known and not self._may_be_lost(watched)):
                 watched.quiet += 1
                 watched.hurry = 1.0
                 if head is not None:
@@ -161,13 +164,25 @@ class HeadWatcher:
             return
         moved = 0 if watched.newest is None else head.version - watched.newest
         watched.newest, watched.hurry = head.version, min(max(1.0, moved / VERSIONS_A_LOOK), HURRY_MAX)
-        if offer is Offer.QUEUED:
-            watched.seen = head.version
+        if offer in (Offer.QUEUED, Offer.DONE):
+            watched.seen, watched.offered_s = head.version, self._environment.monotonic_s()
+            if offer is Offer.DONE:  # by another worker, and nothing failed there since
+                watched.undone.clear()
+                watched.failed = 0
+        elif offer is Offer.GIVEN_UP:
+            watched.unseen = (
+                "its task was taken too often and never ended, as if it killed workers; it is tried again later: see "
+                "`rootline tasks list`"
+            )
         elif offer is Offer.FULL:
             self._counters.tasks_refused += 1
             _log.warning("the task queue is full", action="task-refused", table=table, version=head.version)
-        watched.quiet = 0
+        watched.quiet = watched.quiet + 1 if is_known or (offer is Offer.GIVEN_UP and not moved) else 0
         self._plan_next(watched)
+
+    def _may_be_lost(self, watched: _Watched) -> bool:
+        """Whether a shared queue has had the time to lose what was offered, or a worker what it wanted to do later."""
+        return self._queue.is_shared and self._environment.monotonic_s() - watched.offered_s > OFFERED_AGAIN_S
 
     async def _offer_history(self, table: TableName, watched: _Watched, version: Version) -> None:
         due_s = watched.history_due_s

@@ -39,6 +39,7 @@ from rootline.coordinator.protocol.events import (
 )
 from rootline.coordinator.runtime.leaf_encoder import LeafEncoder, ThreadLeafEncoder
 from rootline.coordinator.runtime.object_fetcher import LeavesAhead, fetch_objects
+from rootline.ports.head_hints import NO_HINTS, HeadHints
 from rootline.ports.object_store import ObjectStore, PutAnswer, PutReply
 from rootline.schemas.bytes.root.root_codec import decode_root
 from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, RootlineError, Unavailable
@@ -46,6 +47,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.metadata.head_finder import HeadKey, at_head, find_head
+from rootline.storage.metadata.hinted_reads import hinted_reads
 from rootline.storage.metadata.store_object import store_object
 from rootline.storage.metadata.table_loader import load_to_build_on
 from rootline.storage.metadata.timed_reads import TimedReads
@@ -88,6 +90,7 @@ class EffectRunner:
     encoder: LeafEncoder = field(default_factory=ThreadLeafEncoder)
     confirmed_version: ConfirmedVersion = nothing_confirmed
     still_owner: StillOwner = always_owner
+    hints: HeadHints = NO_HINTS
 
     async def run(self, effect: StoreEffect, ahead: LeavesAhead | None = None) -> Event:
         """The event that answers `effect`; `ahead`: leaves that were read already. Only cancellation escapes."""
@@ -136,20 +139,24 @@ class EffectRunner:
                 return HeadListed(None, None) if head is None else HeadListed(head.version, head.store_ms)
 
     async def _load_head(self, effect: LoadHead) -> Event:
+        async with hinted_reads(self._timed, self.table, self.hints if effect.known is None else NO_HINTS) as reads:
+            return await self._load_head_of(reads, effect)
+
+    async def _load_head_of(self, reads: ObjectStore, effect: LoadHead) -> Event:
         confirmed = None
         if effect.known is None:  # asked before the store, which is therefore not behind it
             async with asyncio.timeout(self.timeout_s):
                 confirmed = await self.confirmed_version(self.table)
-        head = await find_head(self._timed, self.table)
+        head = await find_head(reads, self.table)
         if confirmed is not None and (head is None or head.version < confirmed):
             raise head_lost(self.table, None if head is None else head.version, confirmed)
         if head is None:
             return HeadLoaded(None, None)
 
         async def load(at: HeadKey) -> tuple[TableState, HeadKey]:
-            return await load_to_build_on(self._timed, self.table, at.version, effect.known), at
+            return await load_to_build_on(reads, self.table, at.version, effect.known), at
 
-        loaded = await at_head(self._timed, self.table, load, head)
+        loaded = await at_head(reads, self.table, load, head)
         assert loaded is not None, "there was a head"
         state, head = loaded
         if effect.known is None:

@@ -386,6 +386,12 @@ _CODES_OF_THE_REST: Final = (
         "Bring the topic back. If they are gone, `rootline quarantine lift --without-missing` goes on without them; "
         "ask writers without a verdict to publish again.",
     ),
+    ErrorCode(
+        "redis-unavailable",
+        "Unavailable",
+        "Redis does not answer in time, or refuses. Every process works for itself meanwhile; commits do not need it.",
+        "Check the server and `ROOTLINE_REDIS__URL`.",
+    ),
 )
 
 CODES: Final = {item.code: item for item in (*CODES_OF_INTENTS, *CODES_OF_DEFINITIONS, *_CODES_OF_THE_REST)}

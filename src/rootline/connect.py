@@ -27,6 +27,8 @@ from rootline.adapters.open import open_archive as open_archive
 from rootline.adapters.open import open_stored_log as open_stored_log
 from rootline.adapters.open import open_topics as open_topics
 from rootline.adapters.open import store_settings as store_settings
+from rootline.adapters.open_redis import open_dead_tasks as open_dead_tasks
+from rootline.adapters.open_redis import open_redis
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.adapters.upgraded import LakeUpgrade
 from rootline.client import checks
@@ -34,6 +36,7 @@ from rootline.client.lake import Lake
 from rootline.client.session.session import Session
 from rootline.hosting.lake_parts import open_parts as open_parts
 from rootline.hosting.log_on_demand import LogOnDemand
+from rootline.ports.head_hints import NO_HINTS
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -143,8 +146,12 @@ class EmbeddableLake:
                 with contextlib.suppress(RootlineError):  # who only reads needs no log; the first record tries again
                     log.opened()
 
+        shared = open_redis(self.warehouse, self.log)
+
         async def close() -> None:
             async with contextlib.AsyncExitStack() as closing:
+                if shared is not None:
+                    closing.push_async_callback(shared.close)
                 closing.push_async_callback(store.close)
                 closing.push_async_callback(log.close)
                 if host is not None:
@@ -152,7 +159,8 @@ class EmbeddableLake:
 
         trouble = partial(self._seen, host)
         cache, base_url = ReadCache(self.cache_bytes), warehouse_url(self.warehouse)
-        return Session(store, log, SystemEnvironment(), close, trouble, cache, base_url)
+        hints = NO_HINTS if shared is None else shared.hints
+        return Session(store, log, SystemEnvironment(), close, trouble, cache, base_url, hints=hints)
 
     async def _seen(self, host: EmbeddedHost | None, table: TableName) -> str:
         known = None if host is None else host.trouble(table)

@@ -16,6 +16,8 @@ from pydantic.fields import FieldInfo
 
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.open import StoreSettings
+from rootline.adapters.redis.metrics import RedisMetrics
+from rootline.adapters.redis.settings import RedisSettings
 from rootline.adapters.s3.settings import S3Settings
 from rootline.adapters.sqlite.settings import EmbeddedLogSettings
 from rootline.catalog.rest.metrics import CatalogMetrics
@@ -42,7 +44,7 @@ print` shows the values in force, with secrets masked.
 | `ROOTLINE_WAREHOUSE` | The warehouse: a path, `file:///dir`, or `s3://bucket/prefix`. `--warehouse` says the same. |
 | `ROOTLINE_LOG` | The intent log: `kafka://host:port`, `sqlite:///dir` or a path; none: the warehouse's own. |
 | `ROOTLINE_ABSOLUTE_READS` | {_ABSOLUTE_READS} |
-| `ROOTLINE_SECRETS_DIR` | A folder whose files are settings of S3, Kafka or the catalog, named in small letters. |
+| `ROOTLINE_SECRETS_DIR` | A folder whose files are settings of S3, Kafka, Redis or the catalog, in small letters. |
 
 A log on Kafka may name several servers, `kafka://host:port,host:port`; [operations.md](operations.md) tells how to run
 it.
@@ -56,6 +58,9 @@ registry (`python -m tests.coordinator.generated_pages`); a test keeps it in ste
 Those that begin with `rootline_worker_` are the worker's. `rootline worker` shows them alone, `rootline up` beside the
 coordinator's; in a program that hosts an embedded lake both are in one registry. `kind` is the name of a kind of
 maintenance, as `rootline maintenance run` takes it.
+
+`rootline_redis_…`, `rootline_head_hints_total`, `rootline_worker_shared_tasks_total` and `rootline_worker_dead_tasks`
+are there only where a Redis is named.
 
 Those of exports and of the catalog (`rootline_export_…`, `rootline_catalog_…`) are also all that
 `rootline catalog serve` shows.
@@ -88,6 +93,7 @@ def settings_page() -> str:
         ("An S3 store", "ROOTLINE_S3__", S3Settings),
         ("An embedded log", "ROOTLINE_EMBEDDED_LOG__", EmbeddedLogSettings),
         ("A log on Kafka", "ROOTLINE_KAFKA__", KafkaSettings),
+        ("Redis or Valkey", "ROOTLINE_REDIS__", RedisSettings),
     ]
     return _SETTINGS_HEADER + "".join(
         f"\n## {title}\n\n| variable | default | bounds | what it says |\n|---|---|---|---|\n"
@@ -132,6 +138,7 @@ def metrics() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
     """(name as it is scraped, type, labels, text) of every metric."""
     registry = CatalogMetrics(CoordinatorMetrics().registry).registry
     WorkerMetrics(registry, ())
+    RedisMetrics().show_in(registry)
     for collector in registry._collector_to_names:
         described: Any = collector
         [metric] = described.describe()

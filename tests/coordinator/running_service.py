@@ -18,6 +18,7 @@ from rootline.client.write.definition_builder import build_definition
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.environment import Environment
+from rootline.ports.head_hints import NO_HINTS, HeadHints
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.identifiers import TableName
@@ -61,12 +62,15 @@ async def running(
     store: ObjectStore | None = None,
     log: MemoryIntentLog | None = None,
     environment: Environment | None = None,
+    hints: HeadHints = NO_HINTS,
     **settings: Any,
 ) -> AsyncIterator[Running]:
     """Start, hand over, stop cleanly."""
     store, log = store or MemoryObjectStore(), log or MemoryIntentLog()
     chosen = CoordinatorSettings(**{"probe_rounds": 0, "poll_wait_s": 0.05, **settings})
-    service = CoordinatorService(store=store, log=EmbeddedFeed(log), settings=chosen, environment=environment)
+    service = CoordinatorService(
+        store=store, log=EmbeddedFeed(log), settings=chosen, environment=environment, hints=hints
+    )
     task = asyncio.ensure_future(service.run())
     try:
         yield Running(service, store, log)

@@ -20,6 +20,7 @@ BASE = "base"
 DEV = "dev"
 EXTRAS_OF = {
     "rootline.adapters.kafka": ("kafka",),
+    "rootline.adapters.redis": ("redis",),
     "rootline.adapters.s3": ("s3",),
     "rootline.catalog.rest": ("server",),
     "rootline.client.read.frames": ("pandas", "polars"),
@@ -39,7 +40,6 @@ NOT_IMPORTED = {
     "mypy": "`make types`",
     "pytest-asyncio": "pytest loads it: asyncio_mode",
     "pytest-timeout": "pytest loads it: timeout",
-    "redis": "for the task queue on Redis or Valkey, which is not built yet; its service is in the tests already",
     "ruff": "`make format` and `make lint`",
 }
 STANDARD = {*sys.stdlib_module_names, "compression"}  # compression: from Python 3.14 on

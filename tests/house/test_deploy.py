@@ -11,6 +11,7 @@ import typer.main
 import yaml
 
 from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.redis.settings import RedisSettings
 from rootline.adapters.s3.settings import S3Settings
 from rootline.catalog.rest.settings import CatalogSettings
 from rootline.cli.app import app
@@ -22,6 +23,7 @@ KNOWN_SETTINGS = {
     "ROOTLINE_LOG",
     "ROOTLINE_SECRETS_DIR",
     *(f"ROOTLINE_KAFKA__{name.upper()}" for name in KafkaSettings.model_fields),
+    *(f"ROOTLINE_REDIS__{name.upper()}" for name in RedisSettings.model_fields),
     *(f"ROOTLINE_S3__{name.upper()}" for name in S3Settings.model_fields),
     *(f"ROOTLINE_COORDINATOR__{name.upper()}" for name in CoordinatorSettings.model_fields),
     *(f"ROOTLINE_WORKER__{name.upper()}" for name in WorkerSettings.model_fields),

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.ports.object_store import Listing
-from rootline.ports.task_queue import Task, TaskKind
+from rootline.ports.task_queue import Ending, Task, TaskKind
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import Version
 from rootline.schemas.object_keys import root_key
@@ -177,13 +177,18 @@ async def test_it_listens_on_loopback_on_a_port_of_the_systems_choice() -> None:
 
 def test_a_queue_that_cannot_be_reached_is_told() -> None:
     class Away:
+        is_shared = False
+
         async def offer(self, task: Task) -> Any:
             raise Unavailable("queue-unavailable", "no queue")
 
         async def take(self, *, wait_s: float) -> Task | None:
             raise Unavailable("queue-unavailable", "no queue")
 
-        async def finish(self, task: Task) -> None: ...
+        async def finish(self, task: Task, ending: Ending = Ending.DONE) -> None: ...
+
+        async def renew(self) -> float:
+            raise Unavailable("queue-unavailable", "no queue")
 
         async def waiting(self) -> Mapping[TaskKind, int]:
             raise Unavailable("queue-unavailable", "no queue")

@@ -30,6 +30,7 @@ from rootline.adapters.local.object_store import LocalObjectStore
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.memory.object_remover import MemoryObjectRemover
 from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.adapters.redis.settings import RedisSettings
 from rootline.adapters.s3.settings import S3Settings
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.adapters.sqlite.log_archive import SqliteLogArchive, confirmed_in
@@ -83,6 +84,7 @@ class StoreSettings(BaseSettings):
     )
     s3: S3Settings = Field(default_factory=S3Settings, description="How an s3:// warehouse is reached.")
     kafka: KafkaSettings = Field(default_factory=KafkaSettings, description="How a kafka:// log is reached.")
+    redis: RedisSettings = Field(default_factory=RedisSettings, description="Where processes tell each other things.")
     embedded_log: EmbeddedLogSettings = Field(
         default_factory=EmbeddedLogSettings, description="How long an embedded log keeps what was decided."
     )

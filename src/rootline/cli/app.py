@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from rootline.cli import task_commands
 from rootline.cli.commands import (
     adopt,
     catalog,
@@ -80,6 +81,7 @@ app.add_typer(store.app, name="store")
 app.add_typer(topics.app, name="topics")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(quarantine.app, name="quarantine")
+app.add_typer(task_commands.app, name="tasks")
 app.add_typer(config.app, name="config")
 
 

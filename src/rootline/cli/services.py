@@ -25,7 +25,9 @@ from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.hosting.lake_parts import LakeParts, embedded_settings, open_parts
+from rootline.ports.head_hints import NO_HINTS
 from rootline.workers.app import WorkerService
+from rootline.workers.settings import worker_settings
 
 
 class Role(Flag):
@@ -65,17 +67,27 @@ async def _run(
     async with contextlib.AsyncExitStack() as around:
         listens = None
         if Role.COORDINATOR in roles:
-            coordinator = CoordinatorService(store=parts.store, log=parts.coordinator_log(), settings=settings)
+            hints = NO_HINTS if parts.shared is None else parts.shared.hints
+            coordinator = CoordinatorService(
+                store=parts.store, log=parts.coordinator_log(), settings=settings, hints=hints
+            )
         if Role.WORKER in roles:
             registry = None if coordinator is None else coordinator.metrics.registry
+            limits = worker_settings()
             worker = WorkerService(
                 store=parts.store,
                 log=parts.log,
+                settings=limits,
+                queue=None if parts.shared is None else parts.shared.queue(limits.tasks_max),
                 registry=registry,
                 remover=parts.remover,
                 keeps=parts.keeps,
                 write_rows=write_rewritten_files,
             )
+        for service in (coordinator, worker):
+            if parts.shared is not None and service is not None:
+                parts.shared.metrics.show_in(service.metrics.registry)
+                break  # they share one registry
         if coordinator is not None:
             listens = await _serve_coordinator(around, warehouse, coordinator, worker, settings, http_port)
             running.append(asyncio.ensure_future(coordinator.run()))

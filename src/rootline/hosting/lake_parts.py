@@ -25,6 +25,7 @@ from rootline.adapters.open import (
     open_store,
     open_writer_log,
 )
+from rootline.adapters.open_redis import SharedRedis, open_redis
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.log_keeps import AskLogKeeps
@@ -46,11 +47,15 @@ class LakeParts:
     remover: ObjectRemover | None = None
     """For the worker, and no one else."""
     keeps: AskLogKeeps | None = None
+    shared: SharedRedis | None = None
+    """What the processes of a lake on Kafka tell each other, if a Redis is named."""
 
     async def close(self) -> None:
         """Close the store and the log, and give the lock back."""
         async with contextlib.AsyncExitStack() as closing:
             closing.push_async_callback(self.store.close)
+            if self.shared is not None:
+                closing.push_async_callback(self.shared.close)
             if self.remover is not None:
                 closing.push_async_callback(self.remover.close)
             closing.push_async_callback(self.close_log)
@@ -75,6 +80,7 @@ async def open_parts(warehouse: str, log: str | None) -> LakeParts:
                 None,
                 remover,
                 open_log_keeps(log),
+                open_redis(warehouse, log),
             )
         return embedded_parts(store, warehouse, log)
     except BaseException:

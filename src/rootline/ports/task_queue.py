@@ -2,8 +2,8 @@
 
 Owns: the port and the task that it carries. Does not own: when a task is due (`rootline.workers.head_watcher`), what
 kinds of maintenance it stands for (`rootline.workers.kinds`).
-Invariants: bounded; at most one task of a kind for a table is queued or in hand at a time; losing a task loses work,
-never data.
+Invariants: bounded; at most one task of a kind for a table is queued or in hand at a time, as far as the queue knows: a
+shared one may forget, and then work is done twice; losing a task loses work, never data.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from rootline.schemas.identifiers import TableName, Version
+
+OFFERED_AGAIN_S: Final = 600.0
+"""A shared queue can lose a task that one worker offered, and another one took: so a quiet table is offered again."""
 
 
 class TaskKind(StrEnum):
@@ -40,10 +43,25 @@ class Offer(Enum):
     QUEUED = "queued"
     ALREADY_THERE = "already_there"  # one of this kind and table is queued or in hand
     FULL = "full"  # offer it again later
+    DONE = "done"  # a worker has looked at this version a short time ago
+    GIVEN_UP = "given_up"  # too many workers took it and never ended it
+
+
+class Ending(Enum):
+    """How a task ended."""
+
+    DONE = "done"
+    FAILED = "failed"  # the one who noticed it offers it again
+    CUT_OFF = "cut_off"  # this worker stops: another may take it
 
 
 class TaskQueue(Protocol):
     """Every method raises `Unavailable` when the queue cannot be reached."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes take from it too."""
+        ...
 
     async def offer(self, task: Task) -> Offer:
         """Queue `task`, unless one of its kind and table is there or the queue is full; never waits for room."""
@@ -53,8 +71,12 @@ class TaskQueue(Protocol):
         """The oldest task; waits up to `wait_s` seconds for one. It stays in hand until `finish`."""
         ...
 
-    async def finish(self, task: Task) -> None:
-        """Let go of a task in hand, however it ended; from now on the same task can be offered again."""
+    async def finish(self, task: Task, ending: Ending = Ending.DONE) -> None:
+        """Let go of a task in hand; from now on the same task can be offered again. Never raises `Unavailable`."""
+        ...
+
+    async def renew(self) -> float:
+        """Say that the tasks in hand are still worked on; the seconds until it should be said again."""
         ...
 
     async def waiting(self) -> Mapping[TaskKind, int]:

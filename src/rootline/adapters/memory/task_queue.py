@@ -7,15 +7,18 @@ Invariants: those of `rootline.ports.task_queue`; used from one event loop only.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Mapping
 
-from rootline.ports.task_queue import Offer, Task, TaskKind
+from rootline.ports.task_queue import Ending, Offer, Task, TaskKind
 from rootline.schemas.identifiers import TableName
 
 
 class MemoryTaskQueue:
     """Holds up to `tasks_max` tasks that were not taken yet."""
+
+    is_shared: bool = False
 
     def __init__(self, *, tasks_max: int = 1_024) -> None:
         self._waiting: asyncio.Queue[Task] = asyncio.Queue(maxsize=tasks_max)
@@ -45,9 +48,13 @@ class MemoryTaskQueue:
         self._counts[task.kind] -= 1
         return task
 
-    async def finish(self, task: Task) -> None:
+    async def finish(self, task: Task, ending: Ending = Ending.DONE) -> None:
         """Let go of `task`."""
         self._held.discard((task.kind, task.table))
+
+    async def renew(self) -> float:
+        """No one else could take what is in hand."""
+        return math.inf
 
     async def waiting(self) -> Mapping[TaskKind, int]:
         """How many tasks of each kind were not taken yet."""

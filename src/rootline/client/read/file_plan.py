@@ -15,9 +15,11 @@ from pyiceberg.expressions import BooleanExpression
 
 from rootline.client.read.time_travel import HEAD, PointInTime, read_root_at
 from rootline.client.session.session import Session
+from rootline.ports.head_hints import NO_HINTS
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.metadata.hinted_reads import hinted_reads
 from rootline.storage.metadata.planning_reads import PlanningReads, PlanRequests
 from rootline.storage.metadata.root_reader import read_definition
 from rootline.storage.metadata.table_loader import plan_scan
@@ -96,8 +98,20 @@ async def plan_files(
         Corrupt: an object is not what was written.
 
     """
-    reads = PlanningReads(session.store, session.cache)
-    root = await read_root_at(reads, table, point, session.cache.root(table))
+    known = session.cache.root(table)
+    async with hinted_reads(session.store, table, session.hints if known is None else NO_HINTS) as store:
+        reads = PlanningReads(store, session.cache)
+        root = await read_root_at(reads, table, point, known)
+        return await _planned(session, reads, root, where, deletes_for)
+
+
+async def _planned(
+    session: Session,
+    reads: PlanningReads,
+    root: Root,
+    where: str | BooleanExpression | BoundFilter | None,
+    deletes_for: DeletesFor,
+) -> FilePlan:
     definition = await read_definition(reads, root.header)
     pruning = PruningFilter.of(where, definition)
     found = await plan_scan(reads, root, definition, pruning, cache=session.cache, deletes_for=deletes_for)

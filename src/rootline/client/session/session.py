@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from rootline.client.session.loop_thread import LoopThread
 from rootline.client.session.upload_dates import UploadDates
 from rootline.ports.environment import Environment
+from rootline.ports.head_hints import NO_HINTS, HeadHints
 from rootline.ports.intent_log import IntentSink, VerdictSource
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, OutcomeUnknown
@@ -58,6 +59,8 @@ class Session:
     uploads: UploadDates = field(default_factory=UploadDates)
     exporters: list[TableExporter] = field(default_factory=list)
     """The one exporter of this session, once an export was asked for."""
+    hints: HeadHints = NO_HINTS
+    """Where a table's newest root may be."""
 
 
 Opener = Callable[[], Awaitable[Session]]

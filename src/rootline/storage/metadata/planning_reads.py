@@ -3,7 +3,8 @@
 Owns: which objects may be kept as bytes, and the count. Does not own: the cache (`read_cache`), leaves, which are kept
 decoded (`table_loader`), what is read (`rootline.client.read.file_plan`).
 Invariants: a listing always goes to the store; an object is kept only if its key says that it never changes, and only
-after all of the plan was proven: a damaged answer is asked for again; a request is counted exactly if it was sent.
+after all of the plan was proven: a damaged answer is asked for again; a request is counted exactly if it was sent (but
+not what was read ahead because of a wrong hint).
 """
 
 from __future__ import annotations

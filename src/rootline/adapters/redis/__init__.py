@@ -1,0 +1,1 @@
+"""Redis, or Valkey: what several processes tell each other to save work, and nothing that decides anything."""
