@@ -19,6 +19,7 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.open import StoreSettings
 from rootline.adapters.s3.settings import S3Settings
 from rootline.adapters.sqlite.settings import EmbeddedLogSettings
+from rootline.catalog.rest.http_settings import HttpSettings
 from rootline.catalog.rest.metrics import CatalogMetrics
 from rootline.catalog.rest.settings import CatalogSettings
 from rootline.coordinator.runtime.metrics import TABLES_MAX, CoordinatorMetrics
@@ -45,7 +46,7 @@ print` shows the values in force, with secrets masked.
 | `ROOTLINE_WAREHOUSE` | The warehouse: a path, `file:///dir`, or `s3://bucket/prefix`. `--warehouse` says the same. |
 | `ROOTLINE_LOG` | The intent log: `kafka://host:port`, `sqlite:///dir` or a path; none: the warehouse's own. |
 | `ROOTLINE_ABSOLUTE_READS` | {_ABSOLUTE_READS} |
-| `ROOTLINE_SECRETS_DIR` | A folder whose files are settings of S3, Kafka or the catalog, named in small letters. |
+| `ROOTLINE_SECRETS_DIR` | A folder whose files are settings of S3, Kafka, HTTP or the catalog, in small letters. |
 
 A log on Kafka may name several servers, `kafka://host:port,host:port`; [operations.md](operations.md) tells how to run
 it.
@@ -96,6 +97,7 @@ def settings_page() -> str:
         ("The coordinator", "ROOTLINE_COORDINATOR__", CoordinatorSettings),
         ("The worker", "ROOTLINE_WORKER__", WorkerSettings),
         ("The catalog for other engines", "ROOTLINE_CATALOG__", CatalogSettings),
+        ("Every HTTP server", "ROOTLINE_HTTP__", HttpSettings),
         ("An S3 store", "ROOTLINE_S3__", S3Settings),
         ("An embedded log", "ROOTLINE_EMBEDDED_LOG__", EmbeddedLogSettings),
         ("A log on Kafka", "ROOTLINE_KAFKA__", KafkaSettings),
