@@ -140,12 +140,14 @@ class CoordinatorService:
             return Readiness(False, "the service is stopping")
         if not self._started:
             return Readiness(False, "the store has not passed its probe yet")
+        if self._consumer.paused and not self._consumer.trouble:
+            return Readiness(True, self._consumer.paused)
         if not self._consumer.caught_up.is_set():
             return Readiness(False, self._consumer.trouble or "the log has not been read to its end yet")
         return Readiness(not self._consumer.trouble, self._consumer.trouble)
 
     def tables(self) -> dict[TableName, tuple[Phase, str]]:
-        """The phase of every table that this process has met, and why it is quarantined if it is."""
+        """The phase of every table that this process has met, and why it is quarantined or paused if it is."""
         return {table: (loop.phase, loop.why) for table, loop in self._consumer.tables.items()}
 
     def trouble_of(self, table: TableName) -> str:
@@ -182,7 +184,7 @@ class CoordinatorService:
         for table, loop in self._consumer.tables.items():
             machine = loop.machine
             oldest = min(oldest, loop.pending_since_ms or now_ms)
-            if machine.head is not None or machine.phase is Phase.QUARANTINED:
+            if machine.head is not None or loop.is_stuck:
                 self.metrics.state(table, machine.phase)
             if machine.head is not None:
                 header, totals = machine.head.header, machine.head.header.totals

@@ -166,7 +166,7 @@ AT_REST: Final = frozenset({Phase.COLD, Phase.IDLE})
 IN_FLIGHT: Final = frozenset(
     {Phase.LOADING, Phase.FETCHING, Phase.STAGING, Phase.PUTTING, Phase.READING_BACK, Phase.CONFIRMING}
 )
-ENDED: Final = frozenset({Phase.QUARANTINED, Phase.STOPPED})
+ENDED: Final = frozenset({Phase.QUARANTINED, Phase.PAUSED, Phase.STOPPED})
 _ALL: Final = frozenset(Phase)
 _ANSWERS: Final = (
     HeadLoaded,
@@ -278,7 +278,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, type[Event]], Transition]] = {
     **_staying(_ALL - {Phase.GATHERING, Phase.WAITING}, TimerFired, handlers.ignore),
     # the end
     **_rows(
-        AT_REST | {Phase.GATHERING, Phase.QUARANTINED, Phase.STOPPED},
+        AT_REST | {Phase.GATHERING, Phase.QUARANTINED, Phase.PAUSED, Phase.STOPPED},
         StopRequested,
         handlers.stop_now,
         Phase.STOPPED,

@@ -35,6 +35,7 @@ class Phase(StrEnum):
     CONFIRMING = "confirming"  # it landed late after the last answer: a LIST is out
     WAITING = "waiting"  # a delay before trying again
     QUARANTINED = "quarantined"  # stored bytes are corrupt, or a rule of our own broke: nothing more is committed
+    PAUSED = "paused"  # an operator said so, before anything was done: nothing is committed
     STOPPED = "stopped"  # the end
 
 

@@ -71,6 +71,12 @@ class ConsumerLoop:
         """What is being done with the present partitions, if there are any."""
         return self._assignment
 
+    @property
+    def paused(self) -> str:
+        """Why no more records are read, if an operator said so."""
+        pause = None if self._assignment is None else self._assignment.pausing.of_all
+        return "" if pause is None else pause.reason
+
     async def run(self) -> None:
         """Until `request_stop`; then every table finishes what it has in flight.
 
@@ -134,9 +140,9 @@ class ConsumerLoop:
 
     async def _next(self) -> FeedEvent | None:
         """The next event; `None` when there is no answer. A log that never answered ends the service."""
-        hold = self._assignment is not None and self._assignment.is_full
+        is_full = self._assignment is not None and self._assignment.is_full
         try:
-            event = await self.log.next(wait_s=_HOLD_S if hold else self.wait_s, hold=hold)
+            event = await self.log.next(wait_s=_HOLD_S if is_full else self.wait_s, hold=is_full or bool(self.paused))
         except (Unavailable, OutcomeUnknown) as error:
             if not self._has_answered:
                 raise

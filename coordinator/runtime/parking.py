@@ -52,6 +52,10 @@ class ParkingOwner(LateOwner, Protocol):
         """
         ...
 
+    def try_again(self, table: TableName) -> None:
+        """Give the table a loop that knows nothing, and all its undecided records again."""
+        ...
+
 
 @dataclass(slots=True)
 class Parking:
@@ -124,20 +128,20 @@ class Parking:
                 others_s=self.went_on.other_than(table),
                 oldest_age_s=None if oldest_ms is None else (now_ms - oldest_ms) / 1000,
             )
-            is_quarantined = loop.phase is Phase.QUARANTINED
+            is_stuck = loop.is_stuck
             since_ms = now_ms - int(1000 * (now_s - since[where]))
             if parked is not None:
-                why = self.late.missing.get(where, _why(loop) if is_quarantined else parked.why)
+                why = self.late.missing.get(where, _why(loop) if is_stuck else parked.why)
                 if why != parked.why:  # an operator mended one thing, and there is another
                     self.late.parked[where] = await self.lot.park(replace(parked, why=why), ())
-                if due or is_quarantined or where in self.late.missing:
+                if due or is_stuck or where in self.late.missing:
                     to_park.setdefault(place, []).append(table)
                 elif offset >= parked.next_offset and not self.owner.frontier.rejects_before(place, parked.next_offset):
                     await self._unpark(where, parked)
             elif due:
                 self._begin(where, loop, offset, since_ms)
                 to_park.setdefault(place, []).append(table)
-            elif is_quarantined and notice is None:
+            elif is_stuck and notice is None:
                 self.noticed[where] = await self.lot.park(_empty(where, offset, since_ms, _why(loop)), ())
         for where, notice in list(self.noticed.items()):
             if self._is_over(where, notice, where in offsets):
@@ -156,7 +160,7 @@ class Parking:
         loop = self.owner.tables.get(where[0])
         if loop is None:
             return not has_undecided and self.owner.frontier.next_offset(where[1]) > notice.next_offset
-        return loop.phase is not Phase.QUARANTINED and (not has_undecided or not loop.is_unknown)
+        return not loop.is_stuck and (not has_undecided or not loop.is_unknown)
 
     def _begin(self, where: Where, loop: TableLoop, offset: int, since_ms: int) -> None:
         table, place = where
@@ -278,7 +282,7 @@ class Parking:
             loop = self.owner.tables.get(lift.table)
             if loop is not None and (is_stopped or loop.phase is Phase.QUARANTINED):
                 structlog.get_logger().info("quarantine lifted", action="lift", table=lift.table)
-                self._try_again(lift.table)
+                self.owner.try_again(lift.table)
             await self.lot.lifted(lift)
 
     def _is_about(self, lift: Lift, where: Where) -> bool:
@@ -288,15 +292,9 @@ class Parking:
             return where in self.late.missing
         return lift.first_offset == parked.first_offset
 
-    def _try_again(self, table: TableName) -> None:
-        """A loop that knows nothing; it gets the undecided records again, the parked ones first."""
-        frontier = self.owner.frontier
-        own = {place: offset for (name, place), offset in frontier.undecided().items() if name == table}
-        self.owner.open_table(table, [PartitionOffset(*place, offset) for place, offset in own.items()])
-        for place, offset in own.items():
-            self._goes_on_at.pop((table, place), None)
-            self.late.leave(table, place, offset, frontier.next_offset(place))
-            self.late.read(table, place)
+    def is_given_again(self, where: Where) -> None:
+        """The table has a loop that knows nothing, and gets the undecided records again, the parked ones first."""
+        self._goes_on_at.pop(where, None)
 
 
 def _empty(where: Where, offset: int, since_ms: int, why: str) -> ParkedTable:
@@ -305,6 +303,8 @@ def _empty(where: Where, offset: int, since_ms: int, why: str) -> ParkedTable:
 
 
 def _why(loop: TableLoop) -> str:
+    if loop.phase is Phase.PAUSED:
+        return loop.why[:_WHY_CHARS_MAX]
     if loop.phase is Phase.QUARANTINED:
         return f"quarantined: {loop.why}"[:_WHY_CHARS_MAX]
     if loop.is_unlistable:

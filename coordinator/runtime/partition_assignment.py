@@ -26,6 +26,7 @@ from rootline.coordinator.runtime.frontier import Frontier
 from rootline.coordinator.runtime.late_tables import LateTables
 from rootline.coordinator.runtime.parking import Parking
 from rootline.coordinator.runtime.parking_rules import ParkingLimits
+from rootline.coordinator.runtime.pausing import Pausing
 from rootline.coordinator.runtime.record_decoding import (
     Rejection,
     before_upgrade,
@@ -101,10 +102,11 @@ class PartitionAssignment:
     frontier: Frontier = field(init=False)
     late: LateTables = field(init=False)
     parking: Parking | None = None
+    pausing: Pausing = field(init=False)
     _acknowledged: Mapping[Partition, int] = field(init=False)
     _outbox: RejectionOutbox = field(init=False)
     _own: set[asyncio.Task[None]] = field(default_factory=set)
-    _parker: asyncio.Task[None] | None = None
+    _looking: list[asyncio.Task[None]] = field(default_factory=list)
     _new: set[TableName] = field(default_factory=set)
     _looked_for_idle_s: float = 0.0
     _poison_candidates: Mapping[Partition, int] = field(init=False)
@@ -132,6 +134,8 @@ class PartitionAssignment:
             self.settings.retry_s,
         )
         self.late = LateTables(self)
+        self.pausing = Pausing(self, _LOOK_S)
+        self.pausing.take(self.assigned.paused)
         lot, after_s = self.log.parking, self.settings.parking_after_s
         if lot is not None and (self.assigned.parked or not self.assigned.may_be_shared):  # older ones ignore it
             limits = ParkingLimits(after_s, self.settings.parked_bytes_max, self.assigned.retention_s)
@@ -143,11 +147,12 @@ class PartitionAssignment:
         return self.late.places
 
     def begin(self) -> None:
-        """Start what publishes rejections, what parks, and the tables that have parked records."""
+        """Start what publishes rejections, parks, looks for pauses, and the tables that have parked records."""
         self.start(self._outbox.run(), "rejections")
         if self.parking is not None:
             self.parking.take(self.assigned.parked, self.assigned.starts)
-            self._parker = self.start(self.parking.run(), "parking")
+            self._looking.append(self.start(self.parking.run(), "parking"))
+        self._looking.append(self.start(self.pausing.run(), "pauses"))
 
     async def examine(self, records: Sequence[LogRecord]) -> None:
         """Try the records that may have ended a reader, and note which ones do; for `hand_out`."""
@@ -234,8 +239,8 @@ class PartitionAssignment:
         What is cut off is left for the next owner, who finds out by the head what became of it.
         """
         self.late.stop()
-        if self._parker is not None:
-            self._parker.cancel()
+        for task in self._looking:
+            task.cancel()
         self._outbox.request_stop()
         for loop in self.tables.values():
             loop.request_stop()
@@ -258,7 +263,25 @@ class PartitionAssignment:
         acknowledged = dict(self._acknowledged)
         for log, partition, offset in undecided:
             acknowledged[log, partition] = min(offset, acknowledged.get((log, partition), offset))
-        self._open(table, acknowledged)
+        self._open(table, acknowledged, None if old is None else old.pending_since_ms)
+
+    def hold_table(self, table: TableName) -> None:
+        """As `PausingOwner.hold_table`."""
+        self.open_table(table, self._undecided_of(table))
+        for name, place in list(self.late.places):
+            if name == table:
+                self.late.read(table, place)  # the reader may wait for room in the loop that is gone
+
+    def try_again(self, table: TableName) -> None:
+        """As `ParkingOwner.try_again`."""
+        undecided = self._undecided_of(table)
+        self.open_table(table, undecided)
+        for log, partition, offset in undecided:
+            place = (log, partition)
+            if self.parking is not None:
+                self.parking.is_given_again((table, place))
+            self.late.leave(table, place, offset, self.frontier.next_offset(place))
+            self.late.read(table, place)
 
     def hand_over(self, loop: TableLoop, table: TableName, place: Partition, records: tuple[Record, ...]) -> None:
         """Give a table records that it has room for."""
@@ -308,8 +331,15 @@ class PartitionAssignment:
         self.late.leave(table, place, records[0].position.offset, read_to)
         self.late.read(table, place)
 
-    def _open(self, table: TableName, acknowledged: Acknowledged) -> TableLoop:
+    def _undecided_of(self, table: TableName) -> list[PartitionOffset]:
+        undecided = self.frontier.undecided().items()
+        return [PartitionOffset(*place, offset) for (name, place), offset in undecided if name == table]
+
+    def _open(self, table: TableName, acknowledged: Acknowledged, pending_since_ms: int | None = None) -> TableLoop:
         loop = self.tables[table] = self.make_loop(table, acknowledged, self)
+        why = self.pausing.why(table)
+        if why is not None:
+            loop.hold(why, pending_since_ms=pending_since_ms)
         self.start(loop.run(), f"table {table}")
         return loop
 

@@ -122,7 +122,7 @@ class TableLoop:
 
     @property
     def why(self) -> str:
-        """Why the table is quarantined, if it is."""
+        """Why the table is quarantined or paused, if it is."""
         return self._machine.why
 
     @property
@@ -139,7 +139,7 @@ class TableLoop:
     @property
     def is_unknown(self) -> bool:
         """Whether the table's head has yet to be found."""
-        return self._machine.head is None and self._machine.phase is not Phase.QUARANTINED
+        return self._machine.head is None and not self.is_stuck
 
     @property
     def is_unlistable(self) -> bool:
@@ -147,9 +147,14 @@ class TableLoop:
         return self.is_unknown and self._machine.failures > 0
 
     @property
+    def is_stuck(self) -> bool:
+        """Whether the table commits nothing until someone helps: it is quarantined, or paused."""
+        return self._machine.phase in (Phase.QUARANTINED, Phase.PAUSED)
+
+    @property
     def takes_records(self) -> bool:
-        """Whether a record that is handed over may be decided; a quarantined table ignores them."""
-        return self._machine.phase not in (Phase.QUARANTINED, Phase.STOPPED)
+        """Whether a record that is handed over may be decided; a quarantined or paused table ignores them."""
+        return not self.is_stuck and self._machine.phase is not Phase.STOPPED
 
     @property
     def has_room(self) -> bool:
@@ -188,6 +193,11 @@ class TableLoop:
         while not self.has_room:
             self._handled.clear()
             await self._handled.wait()
+
+    def hold(self, why: str, *, pending_since_ms: int | None) -> None:
+        """Commit nothing, ever; call it before `run`. `pending_since_ms`: since when a record of the table waits."""
+        self._machine = self._machine._replace(phase=Phase.PAUSED, why=why)
+        self._held_since_ms = pending_since_ms
 
     def request_stop(self) -> None:
         """Finish what is in flight, begin nothing new; `run` returns soon after."""
@@ -245,7 +255,7 @@ class TableLoop:
             self._delivered_bytes -= sum(record.held_bytes for record in event.records)
         before = self._machine
         self._machine, effects = stepped
-        if self._machine.phase is Phase.QUARANTINED and self._held_since_ms is None:
+        if self.is_stuck and self._held_since_ms is None:
             arrived = event.records if isinstance(event, Arrived) else ()
             dropped = (*before.batch, *before.queue, *arrived)
             self._held_since_ms = min((record.appended_ms for record in dropped), default=None)

@@ -20,6 +20,8 @@ import structlog
 
 from rootline.adapters.engine_access import engine_storage as engine_storage
 from rootline.adapters.engine_access import warehouse_url as warehouse_url
+from rootline.adapters.log_state import LogState as LogState
+from rootline.adapters.log_state import look_at_log as look_at_log
 from rootline.adapters.open import check_log, check_warehouse, local_folder, open_store, open_writer_log
 from rootline.adapters.open import confirmed_version as confirmed_version
 from rootline.adapters.open import is_kafka as is_kafka
@@ -29,6 +31,8 @@ from rootline.adapters.open import open_topics as open_topics
 from rootline.adapters.open import store_settings as store_settings
 from rootline.adapters.open_redis import open_dead_tasks as open_dead_tasks
 from rootline.adapters.open_redis import open_redis
+from rootline.adapters.pausing import pause_table as pause_table
+from rootline.adapters.pausing import resume_table as resume_table
 from rootline.adapters.system_environment import SystemEnvironment
 from rootline.adapters.upgraded import LakeUpgrade
 from rootline.client import checks

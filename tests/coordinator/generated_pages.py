@@ -1,7 +1,8 @@
-"""`python -m tests.coordinator.generated_pages`: write docs/settings.md and docs/metrics.md from the code.
+"""`python -m tests.coordinator.generated_pages`: write docs/settings.md, docs/metrics.md and docs/codes from the code.
 
-Owns: the pages' form. Does not own: what they say (the settings' descriptions, the metrics' texts).
-Invariants: every setting of every class and every metric of the registry is on its page; tests keep them in step.
+Owns: the pages' form. Does not own: what they say (the settings' descriptions, the metrics' texts, `explanation`).
+Invariants: every setting of every class, every metric of the registry and every error code has its place; tests keep
+the pages in step.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ from rootline.adapters.redis.metrics import RedisMetrics
 from rootline.adapters.redis.settings import RedisSettings
 from rootline.adapters.s3.settings import S3Settings
 from rootline.adapters.sqlite.settings import EmbeddedLogSettings
+from rootline.catalog.rest.http_settings import HttpSettings
 from rootline.catalog.rest.metrics import CatalogMetrics
 from rootline.catalog.rest.settings import CatalogSettings
 from rootline.coordinator.runtime.metrics import TABLES_MAX, CoordinatorMetrics
 from rootline.coordinator.settings import CoordinatorSettings
+from rootline.schemas.codes.error_codes import CODES
+from rootline.schemas.codes.explanation import CATEGORIES, Explanation, explained
 from rootline.workers.metrics import WorkerMetrics
 from rootline.workers.settings import WorkerSettings
 
@@ -44,7 +48,7 @@ print` shows the values in force, with secrets masked.
 | `ROOTLINE_WAREHOUSE` | The warehouse: a path, `file:///dir`, or `s3://bucket/prefix`. `--warehouse` says the same. |
 | `ROOTLINE_LOG` | The intent log: `kafka://host:port`, `sqlite:///dir` or a path; none: the warehouse's own. |
 | `ROOTLINE_ABSOLUTE_READS` | {_ABSOLUTE_READS} |
-| `ROOTLINE_SECRETS_DIR` | A folder whose files are settings of S3, Kafka, Redis or the catalog, in small letters. |
+| `ROOTLINE_SECRETS_DIR` | A folder whose files are settings of S3, Kafka, Redis, HTTP or the catalog, in small letters. |
 
 A log on Kafka may name several servers, `kafka://host:port,host:port`; [operations.md](operations.md) tells how to run
 it.
@@ -84,12 +88,21 @@ seconds.
 """
 
 
+_CODES_HEADER: Final = """# Error codes
+
+Every error and every rejection names one of these codes. A code keeps its meaning for ever. Each has a page: the cause,
+what to do, what not to do; `rootline explain CODE` prints the same. These pages are generated from the code
+(`python -m tests.coordinator.generated_pages`); a test keeps them in step.
+"""
+
+
 def settings_page() -> str:
     """docs/settings.md."""
     sections: list[tuple[str, str, type[BaseModel]]] = [
         ("The coordinator", "ROOTLINE_COORDINATOR__", CoordinatorSettings),
         ("The worker", "ROOTLINE_WORKER__", WorkerSettings),
         ("The catalog for other engines", "ROOTLINE_CATALOG__", CatalogSettings),
+        ("Every HTTP server", "ROOTLINE_HTTP__", HttpSettings),
         ("An S3 store", "ROOTLINE_S3__", S3Settings),
         ("An embedded log", "ROOTLINE_EMBEDDED_LOG__", EmbeddedLogSettings),
         ("A log on Kafka", "ROOTLINE_KAFKA__", KafkaSettings),
@@ -146,6 +159,33 @@ def metrics() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
         yield name, metric.type, tuple(described._labelnames), metric.documentation
 
 
+def code_pages() -> dict[str, str]:
+    """docs/codes: name of a file → what is in it."""
+    by_category: dict[str, list[Explanation]] = {}
+    for code in CODES.values():
+        by_category.setdefault(code.category, []).append(explained(code))
+    index = _CODES_HEADER
+    for category, said in CATEGORIES.items():
+        known = sorted(by_category.get(category, ()), key=lambda explanation: explanation.code)
+        if known:
+            index += f"\n## {category}: {said.says}\n\n| code | cause |\n|---|---|\n"
+            index += "".join(f"| [`{each.code}`]({each.code}.md) | {each.cause} |\n" for each in known)
+    pages = {f"{code.code}.md": explained(code).page() for code in CODES.values()}
+    return {"README.md": index, **pages}
+
+
+def _write_codes() -> None:
+    folder = DOCS / "codes"
+    folder.mkdir(exist_ok=True)
+    pages = code_pages()
+    for old in folder.iterdir():
+        if old.name not in pages:
+            old.unlink()
+    for name, text in pages.items():
+        (folder / name).write_text(text)
+
+
 if __name__ == "__main__":
+    _write_codes()
     (DOCS / "settings.md").write_text(settings_page())
     (DOCS / "metrics.md").write_text(metrics_page())

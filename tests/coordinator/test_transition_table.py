@@ -162,7 +162,9 @@ def arrows_taken(world: World) -> set[Arrow]:
     idle = TableMachine(TABLE, POLICY, head=world.young, base_ms=1_000, phase=Phase.IDLE, put_s=0.1)
     # the head is far past a limit of one row, and its leaves are being encoded: commits wait for them
     held = idle._replace(head=world.long, flush=SelfFlush(is_encoding=True))
-    return Explorer([None, world.old, world.young]).explore((cold, 0), (idle, world.offset), (held, world.offset))
+    paused = idle._replace(phase=Phase.PAUSED)  # a loop that is paused begins there
+    starts = [(cold, 0), (idle, world.offset), (held, world.offset), (paused, world.offset)]
+    return Explorer([None, world.old, world.young]).explore(*starts)
 
 
 def stated() -> set[Arrow]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from rootline.ports.intent_feed import Answer, Assigned, FeedEvent, Partition, Reread, Revoked
 from rootline.ports.intent_log import NewRecord
 from rootline.ports.parking import Lift, ParkedTable
+from rootline.ports.pausing import Pause
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -86,6 +87,9 @@ class CoordinatorsLog:
 
     def paused(self) -> Sequence[Partition]:
         return self.member.paused()
+
+    async def pauses(self) -> Sequence[Pause]:
+        return await self.member.pauses()
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         await self._travel()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.ports.intent_feed import Answer
+from rootline.ports.pausing import Pause
 from rootline.schemas.log_position import LogId
 from tests.support.group_parking import ParkedRecords
 
@@ -57,6 +58,7 @@ class ConsumerGroup:
         self.answered: dict[tuple[LogId, int], dict[int, Answer]] = {}
         """Rejections that no root records, by offset; they outlive the group as well."""
         self.parked = ParkedRecords()
+        self.paused: list[Pause] = []
         self.bookmark: LogId | None = None
         """The identity of the log that was read last."""
         self.in_hand: set[int] = set()

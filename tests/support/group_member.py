@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Final
 
 from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Reread, Revoked
+from rootline.ports.pausing import Pause
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -192,6 +193,10 @@ class GroupMember:
     def _passed(self, partition: int) -> int:
         return self.group.remembered.get(partition, (None, 0))[1]
 
+    async def pauses(self) -> Sequence[Pause]:
+        """As the port says."""
+        return tuple(self.group.paused)
+
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """As the port says."""
         await self.hooks.before("read_again", self.reader)
@@ -297,7 +302,13 @@ class GroupMember:
         parked = [item for log, partition, _ in starts for item in group.parked.of(log, partition)]
         suspects = tuple(poison_candidates) if self.hooks.wary else ()
         return Assigned(
-            tuple(starts), suspects, tuple(answered), tuple(parked), self.hooks.retention_s, self._generation
+            tuple(starts),
+            suspects,
+            tuple(answered),
+            tuple(parked),
+            self.hooks.retention_s,
+            self._generation,
+            paused=tuple(self.group.paused),
         )
 
     def _start(self, partition: int) -> int:

@@ -14,6 +14,7 @@ from typing import Final
 
 from rootline.ports.intent_feed import Answer, Assigned, Delivered, FeedEvent, Partition, Reread, before_upgrade
 from rootline.ports.intent_log import IntentLog
+from rootline.ports.pausing import Pause
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -33,6 +34,7 @@ class EmbeddedFeed:
     `pruning`: what keeps the log from growing; it runs from the first `next` until `close`.
     `check_writable`: raises `Unavailable` while verdicts cannot be written; it is asked now and then, and `next` tells.
     `upgraded_from`: the first offset that only newer versions have read; `None`: older ones may read all.
+    `pauses`: what operators have paused; without it, a log in memory, no operator can.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class EmbeddedFeed:
         check_writable: Callable[[], Awaitable[None]] | None = None,
         check_every_s: float = CHECK_EVERY_S,
         upgraded_from: Callable[[], int | None] = lambda: 0,
+        pauses: Callable[[], Awaitable[Sequence[Pause]]] | None = None,
     ) -> None:
         self._log = log
         self._mark = mark
@@ -51,6 +54,7 @@ class EmbeddedFeed:
         self._beside: list[asyncio.Task[None]] = []
         self._unwritable: Unavailable | None = None
         self._upgraded_from = upgraded_from
+        self._pauses = pauses
         self._identity: LogId | None = None
         self._position = 0
         self._end = 0
@@ -66,12 +70,13 @@ class EmbeddedFeed:
         if self._identity is None:
             identity, self._position = await self._log.identity(), await self._log.first_undecided()
             self._end = await self._log.end_offset()
+            paused = tuple(await self.pauses())
             self._identity = identity
             self._begin_beside()
             poison_candidates = (PartitionOffset(identity, _PARTITION, self._end),) if self._left_mark() else ()
             shared = before_upgrade({(identity, _PARTITION): self._position}, {_PARTITION: self._upgraded_from()})
             start = PartitionOffset(identity, _PARTITION, self._position)
-            return Assigned((start,), poison_candidates, before_upgrade=shared)
+            return Assigned((start,), poison_candidates, paused=paused, before_upgrade=shared)
         if self._unwritable is not None:
             raise Unavailable(self._unwritable.code, self._unwritable.message)
         if hold:
@@ -108,6 +113,10 @@ class EmbeddedFeed:
     def paused(self) -> Sequence[Partition]:
         """None, ever."""
         return ()
+
+    async def pauses(self) -> Sequence[Pause]:
+        """As the log says."""
+        return () if self._pauses is None else await self._pauses()
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """Read from the log directly."""

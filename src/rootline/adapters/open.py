@@ -158,7 +158,8 @@ def open_embedded_feed(log: IntentLog, url: str | None, warehouse: str) -> Coord
     def step() -> Awaitable[Pruned]:
         return log.prune(retention, now_ms=time.time_ns() // 1_000_000)
 
-    return EmbeddedFeed(log, mark, partial(pruning_loop, step), log.check_writable, upgraded_from=log.upgraded_from)
+    pruning, since = partial(pruning_loop, step), log.upgraded_from
+    return EmbeddedFeed(log, mark, pruning, log.check_writable, upgraded_from=since, pauses=log.pauses)
 
 
 def open_writer_log(url: str | None, warehouse: str) -> WriterLog:

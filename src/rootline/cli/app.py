@@ -40,6 +40,7 @@ from rootline.cli.commands import (
     upgrade,
     view,
 )
+from rootline.cli.commands.running import pause, status
 from rootline.cli.failure import describe, exit_code_of
 
 app = typer.Typer(
@@ -70,6 +71,9 @@ for command in (
     trace.trace,
     explain.explain,
     upgrade.upgrade,
+    pause.pause,
+    pause.resume,
+    status.status,
 ):
     app.command(command.__name__)(command)
 app.add_typer(table.app, name="table")

@@ -63,7 +63,7 @@ async def run_catalog(
     with signals(stop):
         async with open_catalog(warehouse, settings, CollectorRegistry(), default_format) as served:
             await served.carry(served.catalog.reach())
-            warn_if_open(host, served.token)
+            warn_if_open(host, served)
             async with contextlib.AsyncExitStack() as around:
                 with port_refused("the catalog", host, port, "--port"):
                     url = await around.enter_async_context(serve_app(alone_app(served), host, port))
@@ -86,9 +86,10 @@ async def open_catalog(
         Invalid: `setting-invalid`.
 
     """
+    from rootline.catalog.rest.http_settings import http_settings
     from rootline.catalog.rest.routes import ServedCatalog
 
-    token = settings.secret()
+    tokens = (settings.tokens(), http_settings().tokens())
     thread = LoopThread("rootline catalog")
 
     def carry(work: Coroutine[Any, Any, T], /) -> Awaitable[T]:
@@ -97,7 +98,7 @@ async def open_catalog(
     try:
         store, catalog = await carry(_opened(warehouse, settings, registry, default_format))
         try:
-            yield ServedCatalog(catalog, token, carry)
+            yield ServedCatalog(catalog, None, carry, tokens)
         finally:
             await carry(_closed(store, catalog))
     finally:
@@ -115,9 +116,9 @@ def server_extra(what: str) -> Iterator[None]:
         ) from error
 
 
-def warn_if_open(host: str, token: str | None) -> None:
+def warn_if_open(host: str, served: ServedCatalog) -> None:
     """Warn when everyone who reaches this machine may read the metadata of all tables."""
-    if token is None and host not in _LOOPBACK:
+    if not served.all_tokens and host not in _LOOPBACK:
         structlog.get_logger().warning(
             "the catalog answers everyone who reaches it, without a token: set ROOTLINE_CATALOG__TOKEN",
             action="catalog-open",

@@ -169,7 +169,7 @@ async def _serve_coordinator(
     if settings.http_catalog and not warehouse.startswith("memory:"):  # which no other process could read
         chosen = catalog_settings()
         catalog = await around.enter_async_context(open_catalog(warehouse, chosen, service.metrics.registry))
-        warn_if_open(settings.http_host, catalog.token)
+        warn_if_open(settings.http_host, catalog)
     with port_refused("HTTP", settings.http_host, port, "--http-port"):
         served = serve(service, settings.http_host, port, catalog=catalog, beside=worker)
         return await around.enter_async_context(served)

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from rootline.ports.intent_log import VerdictSink
 from rootline.ports.parking import ParkedTable, ParkingLot
+from rootline.ports.pausing import Pause
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
 from rootline.schemas.root_header import PartitionOffset
@@ -57,6 +58,8 @@ class Assigned:
     retention_s: float | None = None
     term: int = 0
     """For `confirm`."""
+    paused: tuple[Pause, ...] = ()
+    """What operators have paused; `IntentFeed.pauses` tells later changes."""
     before_upgrade: tuple[PartitionOffset, ...] = ()
     """Versions that know less may have read, or may yet read, the records before these offsets (`rootline upgrade`)."""
 
@@ -165,6 +168,14 @@ class IntentFeed(Protocol):
 
     def paused(self) -> Sequence[Partition]:
         """Partitions without room for more answers: no records come of them until `decided` passes some."""
+        ...
+
+    async def pauses(self) -> Sequence[Pause]:
+        """What operators have paused now.
+
+        Raises:
+            Unavailable: `log-unavailable`.
+        """
         ...
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:

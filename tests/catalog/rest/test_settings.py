@@ -15,27 +15,27 @@ def test_the_environment_is_read_and_the_token_is_never_shown(monkeypatch: pytes
     monkeypatch.setenv("ROOTLINE_CATALOG__TOKEN", "hidden")
     monkeypatch.setenv("ROOTLINE_CATALOG__HTTP_PORT", "9000")
     settings = catalog_settings()
-    assert (settings.secret(), settings.http_port) == ("hidden", 9000)
+    assert (settings.tokens().allow("Bearer hidden"), settings.http_port) == (True, 9000)
     assert "hidden" not in repr(settings)
 
 
 def test_a_token_comes_from_a_secrets_folder_or_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "rootline_catalog__token").write_text("in a folder")
     (tmp_path / "token").write_text("in a file\n")
-    assert CatalogSettings(token_file=tmp_path / "token").secret() == "in a file"
+    assert CatalogSettings(token_file=tmp_path / "token").tokens().allow("Bearer in a file")
     monkeypatch.setenv("ROOTLINE_SECRETS_DIR", str(tmp_path))
-    assert catalog_settings().secret() == "in a folder"
+    assert catalog_settings().tokens().allow("Bearer in a folder")
 
 
 def test_without_a_token_there_is_none() -> None:
-    assert CatalogSettings().secret() is None
+    assert not CatalogSettings().tokens().are_needed
 
 
 def test_a_file_without_a_token_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text(" \n")
     for name, reason in (("empty", "is empty"), ("absent", "cannot be read")):
         with pytest.raises(Invalid, match=reason):
-            CatalogSettings(token_file=tmp_path / name).secret()
+            CatalogSettings(token_file=tmp_path / name).tokens()
 
 
 def test_two_tokens_and_an_empty_one_are_refused(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from rootline.adapters.kafka.parking_lot.lot import KafkaParkingLot
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
 from rootline.ports.intent_feed import Answer, FeedEvent, Partition, Reread
+from rootline.ports.pausing import Pause
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId
@@ -60,6 +61,10 @@ class KafkaCoordinatorLog:
     def paused(self) -> Sequence[Partition]:
         """As `IntentFeed.paused`."""
         return self._feed.paused()
+
+    async def pauses(self) -> Sequence[Pause]:
+        """As `IntentFeed.pauses`."""
+        return await self._feed.pauses()
 
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """As `IntentFeed.read_again`."""

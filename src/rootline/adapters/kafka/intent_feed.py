@@ -19,11 +19,13 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from rootline.adapters.kafka.fetching.fetch_gate import suspect
 from rootline.adapters.kafka.membership import KafkaMembership, Place
 from rootline.adapters.kafka.parking_lot.lot import KafkaParkingLot
+from rootline.adapters.kafka.pausing.follower import PauseFollower
 from rootline.adapters.kafka.progress import AnswerHolder, KafkaProgress
 from rootline.adapters.kafka.records import log_records
 from rootline.adapters.kafka.rereaders import KafkaRereaders
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.intent_feed import Answer, Delivered, FeedEvent, Partition, Reread
+from rootline.ports.pausing import Pause
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId, LogRecord
 from rootline.schemas.root_header import PartitionOffset
@@ -52,6 +54,7 @@ class KafkaIntentFeed:
         self._answers = AnswerHolder(settings, self._membership, self._progress.turn)
         self.parking = KafkaParkingLot(settings, self._membership, self._progress.turn)
         self._rereaders = KafkaRereaders(settings, self._membership)
+        self._pause_follower = PauseFollower(settings)
         self._woken: asyncio.Future[None] | None = None
         self._polling: asyncio.Task[_Batches] | None = None
         self._pausing: frozenset[TopicPartition] | None = None
@@ -107,6 +110,10 @@ class KafkaIntentFeed:
         log = self._membership.log
         return () if log is None else [(log, at.partition) for at in sorted(self._answers.without_room())]
 
+    async def pauses(self) -> Sequence[Pause]:
+        """As `IntentFeed.pauses`."""
+        return await self._pause_follower.pauses()
+
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """As `IntentFeed.read_again`; `Fenced` as `next` as well."""
         return await self._rereaders.read(reader, start, limit=limit)
@@ -146,6 +153,7 @@ class KafkaIntentFeed:
         finally:
             await self._rereaders.close()
             await self.parking.close()
+            await self._pause_follower.close()
 
     async def _read(self) -> Delivered | None:
         """Records, or the news that there are no more; `None` if there is nothing new."""

@@ -340,7 +340,9 @@ class KafkaMembership:
         self.is_settled = True
         retention_s = self._settings.intents_retention_min_hours * 3600.0
         since = upgraded_from(recorded, starts)
-        self._events.append(assigned_with(log, starts, poison_candidates, taken, retention_s, self.generation, since))
+        self._events.append(
+            assigned_with(log, starts, poison_candidates, taken, retention_s, self.generation, since, recorded.pauses)
+        )
 
     async def _recorded(self, log: LogId) -> Recorded:
         """What the frontiers' topic says. A rebalance does not interrupt it: it closes its own connection."""

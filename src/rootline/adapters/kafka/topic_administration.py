@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from rootline.adapters.kafka.accept import Acceptance, accept_topic
 from rootline.adapters.kafka.clients import make_admin
 from rootline.adapters.kafka.frontier.retention import offsets_retention
+from rootline.adapters.kafka.group.state import GroupState, group_state
 from rootline.adapters.kafka.group.upgrade import upgrade_topic
 from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.parking_lot.administration import lift_table, parked_tables
@@ -60,6 +61,10 @@ class KafkaTopics:
     def lift(self, table: str, *, without_missing: bool = False) -> list[ParkedTable]:
         """As `lift_table`."""
         return lift_table(self.settings, table, without_missing=without_missing)
+
+    def state(self) -> GroupState:
+        """As `group_state`."""
+        return group_state(self.settings)
 
     def group_members(self, *, timeout_s: float) -> int:
         """How many coordinators the group has now; waits up to `timeout_s` seconds for a broker.

@@ -28,6 +28,7 @@ from rootline.adapters.sqlite.log_watch import LogWatch
 from rootline.adapters.sqlite.pruning_loop import STEP_ROWS
 from rootline.adapters.sqlite.pruning_state import LogRetention, is_due
 from rootline.ports.intent_log import NewRecord
+from rootline.ports.pausing import Pause
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import RootlineError, Unavailable
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
@@ -118,6 +119,19 @@ class SqliteIntentLog:
     async def accept_head(self, table: str, version: int | None) -> None:
         """An operator has decided that `table` goes on from this version; `None`: without any. Raises as `publish`."""
         await self._write(lambda writer: writer.accept_head(table, version))
+
+    async def pauses(self) -> Sequence[Pause]:
+        """What operators have paused."""
+        self._check_open()
+        return self._reader.pauses()
+
+    async def pause(self, pause: Pause) -> None:
+        """It begins. Raises as `publish`."""
+        await self._write(lambda writer: writer.mark(pause, over=False))
+
+    async def resume(self, pause: Pause) -> None:
+        """It ends. Raises as `publish`."""
+        await self._write(lambda writer: writer.mark(pause, over=True))
 
     async def upgrade(self) -> None:
         """Keep older versions of Rootline out from now on. Raises as `publish`."""

@@ -33,8 +33,10 @@ from rootline.adapters.sqlite.log_layout import (
 )
 from rootline.adapters.sqlite.log_pruning import Pruned, prune_step, pruning_state
 from rootline.adapters.sqlite.open_file import OpenFile
+from rootline.adapters.sqlite.pause_rows import pauses_in, write_pause
 from rootline.adapters.sqlite.pruning_state import LogRetention, PruningState
 from rootline.ports.intent_log import NewRecord
+from rootline.ports.pausing import Pause
 from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Corrupt, OutcomeUnknown, RootlineError, Unavailable
@@ -170,6 +172,10 @@ class LogWriter:
         self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('decided-below', ?)", (str(offset),))
         return offset
 
+    def mark(self, pause: Pause, *, over: bool) -> None:
+        """A pause begins, or is `over`."""
+        write_pause(self._connection, pause, over=over)
+
     def upgrade(self) -> None:
         """Keep versions out that do not know the newest layout (`log_layout`)."""
         upgrade(self._connection, _end_offset(self._connection))
@@ -211,6 +217,11 @@ class LogReader:
         """The first offset that only newer versions have read; `None`: older ones may read all."""
         with self._failures():
             return upgraded_from(self._connection)
+
+    def pauses(self) -> list[Pause]:
+        """What operators have paused."""
+        with self._failures():
+            return pauses_in(self._connection)
 
     def pruning_state(self) -> PruningState:
         """How far the log was pruned; every record from `records_below` on is still there."""

@@ -8,8 +8,7 @@ token learns nothing, not even which tables exist.
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
@@ -26,6 +25,7 @@ from rootline.catalog.rest.answers import (
     namespaces_body,
     snapshot_mode,
 )
+from rootline.catalog.rest.bearer_tokens import BearerTokens
 from rootline.catalog.rest.catalog import RestCatalog
 from rootline.catalog.rest.errors import Refusal, bad_request, refusal_of
 
@@ -51,11 +51,21 @@ def in_place(work: Coroutine[Any, Any, T], /) -> Awaitable[T]:
 
 @dataclass(frozen=True, slots=True)
 class ServedCatalog:
-    """A catalog, the token that clients need (`None`: anyone may ask), and the way to its event loop."""
+    """A catalog, the token that clients need (`None`: anyone may ask), and the way to its event loop.
+
+    `tokens`: others that count as well, and are needed if there are any.
+    """
 
     catalog: RestCatalog
     token: str | None = None
     carry: Carrier = in_place
+    tokens: tuple[BearerTokens, ...] = ()
+
+    @property
+    def all_tokens(self) -> tuple[BearerTokens, ...]:
+        """Those of which a client needs one; none: anyone may ask."""
+        own = () if self.token is None else (BearerTokens((self.token,)),)
+        return tuple(tokens for tokens in (*own, *self.tokens) if tokens.are_needed)
 
 
 def catalog_app(served: ServedCatalog) -> FastAPI:
@@ -170,11 +180,12 @@ async def _refuse_method(request: Request) -> Response:
 
 def _guarded(served: ServedCatalog, route: str, handler: Handler) -> Handler:
     """`handler` behind the token, its errors in the protocol's error model, its answers counted."""
+    needed = served.all_tokens
 
     async def answer(request: Request) -> Response:
         try:
-            if served.token is not None:
-                _authorize(request, served.token)
+            if needed:
+                _authorize(request, needed)
             response = await handler(request)
         except Exception as error:
             refusal = refusal_of(error)
@@ -189,10 +200,9 @@ def _guarded(served: ServedCatalog, route: str, handler: Handler) -> Handler:
     return answer
 
 
-def _authorize(request: Request, token: str) -> None:
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    same = hmac.compare_digest(given.strip().encode("latin-1"), token.encode())  # headers are bytes
-    if scheme.lower() != "bearer" or not same:
+def _authorize(request: Request, needed: Sequence[BearerTokens]) -> None:
+    said = request.headers.get("Authorization", "")
+    if not sum(tokens.allow(said) for tokens in needed):
         raise Refusal(
             401,
             "NotAuthorizedException",

@@ -2,7 +2,8 @@
 
 Owns: the listener and the server's life; the application of a catalog that is served alone. Does not own: routes under
 `/v1` (`routes`), signals: the process handles them.
-Invariants: port 0 lets the system pick; a client that does not read its answer delays the end of the process by
+Invariants: health and metrics are open, everything else needs a token where there is one; port 0 lets the system pick;
+a client that does not read its answer delays the end of the process by
 seconds only.
 """
 
@@ -15,15 +16,22 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
+import structlog
 import uvicorn
 from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from rootline.catalog.rest.bearer_tokens import BearerTokens
+from rootline.catalog.rest.http_settings import HttpSettings, http_settings
 from rootline.catalog.rest.routes import ServedCatalog, catalog_app
 from rootline.schemas.errors import RootlineError
 
 _GRACE_S: Final = 5
+LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 READS: Final = ["GET", "HEAD"]
 """A HEAD is a GET whose body is not sent: load balancers ask so."""
 
@@ -57,6 +65,22 @@ def alone_app(served: ServedCatalog) -> FastAPI:
     return app
 
 
+def _guarded(app: FastAPI, tokens: BearerTokens) -> ASGIApp:
+    """`app`, behind a token for all but the open paths; the catalog asks for itself, in its own form."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        needs_token = tokens.are_needed and path not in OPEN_PATHS and not path.startswith("/v1/")
+        if needs_token and not tokens.allow(Headers(scope=scope).get("Authorization", "")):
+            said = "this path needs a bearer token: send one that ROOTLINE_HTTP__TOKEN or its file sets here"
+            refused = JSONResponse({"error": said}, 401, {"WWW-Authenticate": "Bearer"})
+            await refused(scope, receive, send)
+            return
+        await app(scope, receive, send)
+
+    return answer
+
+
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -64,13 +88,29 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serve_app(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
-    """Serve until the block ends; yields the URL that it listens on. Raises `OSError` when the port is taken."""
+async def serve_app(app: FastAPI, host: str, port: int, settings: HttpSettings | None = None) -> AsyncIterator[str]:
+    """Serve until the block ends; yields the URL that it listens on. `settings`: as in force without them.
+
+    Raises:
+        OSError: the port is taken. Invalid: `setting-invalid`, of a token's or a certificate's file.
+
+    """
+    chosen = settings or http_settings()
+    tokens, context = chosen.tokens(), chosen.tls()
+    if context is None and host not in LOOPBACK:
+        structlog.get_logger().warning(
+            "HTTP beyond this machine without TLS: what is sent, tokens too, can be read on the way; set "
+            "ROOTLINE_HTTP__TLS_CERTIFICATE_FILE",
+            action="http-plain",
+            host=host,
+        )
     listener = socket.create_server((host, port))
-    url = f"http://{host}:{listener.getsockname()[1]}"
+    url = f"{'http' if context is None else 'https'}://{host}:{listener.getsockname()[1]}"
     config = uvicorn.Config(
-        app, log_level="warning", lifespan="off", access_log=False, timeout_graceful_shutdown=_GRACE_S
+        _guarded(app, tokens), log_level="warning", lifespan="off", access_log=False, timeout_graceful_shutdown=_GRACE_S
     )
+    config.load()
+    config.ssl = context  # uvicorn would read the files again, and ask for a password
     server = _Server(config)
     serving = asyncio.ensure_future(server.serve(sockets=[listener]))
     try:

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from rootline.schemas.errors import Invalid
+from rootline.catalog.rest.bearer_tokens import BearerTokens, tokens_of
 from rootline.schemas.model_faults import invalid_settings
 
 _PREFIX = "ROOTLINE_CATALOG__"
@@ -34,7 +34,10 @@ class CatalogSettings(BaseSettings):
         min_length=1,
         description="The bearer token that engines send; none: anyone who can connect may read.",
     )
-    token_file: Path | None = Field(default=None, description="A file that holds the token, instead of `TOKEN`.")
+    token_file: Path | None = Field(
+        default=None,
+        description="A file with one token a line, instead of `TOKEN`; read again when it changes.",
+    )
     share_s3_keys: bool = Field(
         default=False,
         description="Give the keys of `ROOTLINE_S3__` to every engine that has the token, so that it needs none.",
@@ -53,22 +56,14 @@ class CatalogSettings(BaseSettings):
             raise ValueError("share_s3_keys gives the store's keys to anyone who can connect: set a token as well")
         return self
 
-    def secret(self) -> str | None:
-        """The token, from the setting or its file.
+    def tokens(self) -> BearerTokens:
+        """The tokens, from the setting or the file.
 
         Raises:
             Invalid: `setting-invalid`, the file cannot be read or is empty.
 
         """
-        if self.token_file is None:
-            return None if self.token is None else self.token.get_secret_value()
-        try:
-            token = self.token_file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise Invalid("setting-invalid", f"token_file {self.token_file} cannot be read: {error}") from error
-        if not token:
-            raise Invalid("setting-invalid", f"token_file {self.token_file} is empty; write the token into it")
-        return token
+        return tokens_of(self.token, self.token_file)
 
 
 def catalog_settings() -> CatalogSettings:

@@ -77,6 +77,7 @@ async def _reach(warehouse: str, log: str | None) -> None:
 def _settings(warehouse: str | None, log: str | None) -> dict[str, Any]:
     from pydantic import ValidationError
 
+    from rootline.catalog.rest.http_settings import http_settings
     from rootline.catalog.rest.settings import catalog_settings
     from rootline.connect import store_settings
     from rootline.coordinator.settings import CoordinatorSettings
@@ -91,6 +92,7 @@ def _settings(warehouse: str | None, log: str | None) -> dict[str, Any]:
         except ValidationError as error:
             raise invalid_settings(error, f"{prefix}__") from None
     shown |= _flat("ROOTLINE_CATALOG", catalog_settings().model_dump())
+    shown |= _flat("ROOTLINE_HTTP", http_settings().model_dump())
     return {name: masked(name, value) for name, value in shown.items()}
 
 

@@ -1,6 +1,6 @@
 """`rootline explain`: what an error code means, what to do, what not to do.
 
-Owns: how an explanation is shown. Does not own: the explanations (`error_codes`).
+Owns: how an explanation is shown. Does not own: the explanations (`error_codes`, `explanation`).
 Invariants: works without a warehouse.
 """
 
@@ -28,6 +28,7 @@ def explain(
     """Explain an error code: what it means, what to do, what not to do."""
     from rootline.cli import output
     from rootline.schemas.codes.error_codes import CODES
+    from rootline.schemas.codes.explanation import explained
 
     if code is None:
         records = [asdict(item) for item in CODES.values()]
@@ -39,5 +40,5 @@ def explain(
         hint = f"; did you mean {', '.join(near)}?" if near else "; `rootline explain` lists all codes"
         typer.echo(f"error: there is no code {code!r}{hint}", err=True)
         raise typer.Exit(ExitCode.NO)
-    text = f"{found.code} ({found.category})\n  {found.meaning}\n  {found.do}"
-    output.line(as_json, asdict(found), text + (f"\n  {found.do_not}" if found.do_not else ""))
+    told = explained(found)
+    output.line(as_json, {**asdict(found), "do_not": told.do_not}, "\n".join(told.lines()))

@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rootline.adapters.kafka.frontier.answers import AnswerRecord, answer_record_of
+from rootline.adapters.kafka.frontier.pause_record import pause_in
 from rootline.adapters.kafka.frontier.upgrade_record import upgrade_of
 from rootline.adapters.kafka.parking.records import ParkingRecord, lift_of, parking_record_of
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topic_reader import KafkaTopicReader
 from rootline.ports.parking import Lift
+from rootline.ports.pausing import Pause
 from rootline.schemas.log_position import LogId
 
 _RECORD_BYTES_MAX: Final = 1_000_000
@@ -58,6 +60,7 @@ class Recorded:
     lifts: tuple[Lift, ...] = ()
     upgraded_from: Mapping[int, int] | None = None
     """As in `upgrade_record`; `None`: there is no such record, so older versions may be in the group."""
+    pauses: tuple[Pause, ...] = ()
 
 
 async def read_frontiers(settings: KafkaSettings, log: LogId) -> Recorded:
@@ -72,6 +75,7 @@ async def read_frontiers(settings: KafkaSettings, log: LogId) -> Recorded:
     parked: dict[bytes, ParkingRecord | None] = {}
     lifts: dict[bytes, Lift | None] = {}
     upgrades: list[Mapping[int, int]] = []
+    pauses: dict[bytes, Pause | None] = {}
 
     def take(record: Any) -> None:
         found = frontier_of(settings, log, record.key, record.value)
@@ -84,6 +88,7 @@ async def read_frontiers(settings: KafkaSettings, log: LogId) -> Recorded:
             answers[record.key or b""] = answer_record_of(settings, log, record.key, record.value)
             parked[record.key or b""] = parking_record_of(settings, log, record.key, record.value)
             lifts[record.key or b""] = lift_of(settings, log, record.key, record.value)
+            pauses[record.key or b""] = pause_in(settings, record.key, record.value)
 
     reader = KafkaTopicReader(settings, settings.frontiers_topic)
     await reader.first_since(0, None, take, records_max=_ALL)
@@ -93,6 +98,7 @@ async def read_frontiers(settings: KafkaSettings, log: LogId) -> Recorded:
         tuple(record for record in parked.values() if record is not None),
         tuple(lift for lift in lifts.values() if lift is not None),
         upgrades[-1] if upgrades else None,
+        tuple(pause for pause in pauses.values() if pause is not None),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -28,6 +28,7 @@ from rootline.adapters.kafka.parking.records import (
 )
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.intent_feed import Assigned, before_upgrade
+from rootline.ports.pausing import Pause
 from rootline.schemas.errors import OutcomeUnknown
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import PartitionOffset
@@ -94,6 +95,7 @@ def assigned_with(
     retention_s: float,
     term: int,
     upgraded_from: Mapping[int, int | None],
+    pauses: Iterable[Pause],
 ) -> Assigned:
     """The event that tells of this assignment; partition → offset where it starts, and where suspects end."""
     return Assigned(
@@ -103,5 +105,6 @@ def assigned_with(
         tuple(parked for own in taken.values() for parked in own.parked.tables.values()),
         retention_s,
         term,
+        tuple(pauses),
         before_upgrade({(log, number): start for number, start in starts.items()}, upgraded_from),
     )

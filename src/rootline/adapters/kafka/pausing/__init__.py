@@ -1,0 +1,1 @@
+"""What operators have paused, as records of the frontiers' topic."""

@@ -1,0 +1,91 @@
+"""What is paused now, for a coordinator that asks again and again.
+
+Owns: a consumer of the frontiers' topic that stays connected, and its position. Does not own: records (`pause_record`).
+Invariants: an answer has all that was written before it was asked for; each record is read once; after a failure all of
+the topic is read again; between two questions nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from rootline.adapters.kafka.clients import make_consumer, start_consumer, stop_consumer
+from rootline.adapters.kafka.frontier.pause_record import pause_in, paused_table
+from rootline.adapters.kafka.log_errors import log_unavailable
+from rootline.adapters.kafka.settings import KafkaSettings
+from rootline.adapters.kafka.topics import topic_identity
+from rootline.ports.pausing import Pause
+from rootline.schemas.identifiers import TableName
+
+_POLL_MS: Final = 500
+
+
+class PauseFollower:
+    """For one event loop; connects with the first question."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._consumer: AIOKafkaConsumer | None = None
+        self._places: list[TopicPartition] = []
+        self._known: dict[TableName, Pause] = {}
+        self._turn = asyncio.Lock()
+
+    async def pauses(self) -> Sequence[Pause]:
+        """Those in force. Raises `Unavailable` (`log-unavailable`)."""
+        async with self._turn:
+            try:
+                async with asyncio.timeout(self._settings.request_timeout_s):
+                    await self._read_on(self._consumer or await self._connected())
+            except (KafkaError, TimeoutError) as error:
+                await self._disconnect()
+                raise log_unavailable(self._settings, error, topic=self._settings.frontiers_topic) from None
+            return tuple(self._known.values())
+
+    async def close(self) -> None:
+        """Close the connection."""
+        async with self._turn:
+            await self._disconnect()
+
+    async def _connected(self) -> AIOKafkaConsumer:
+        topic = self._settings.frontiers_topic
+        identity = await asyncio.to_thread(topic_identity, self._settings, topic)
+        places = [TopicPartition(topic, number) for number in range(identity.partitions)]
+        consumer = make_consumer(self._settings, group_id=None, reset="none", reads_all=True)
+        await start_consumer(consumer, patience_s=self._settings.request_timeout_s)
+        self._consumer, self._places = consumer, places
+        consumer.assign(places)
+        consumer.pause(*places)
+        for at, begin in (await consumer.beginning_offsets(places)).items():
+            consumer.seek(at, begin)
+        return consumer
+
+    async def _read_on(self, consumer: AIOKafkaConsumer) -> None:
+        ends = await consumer.end_offsets(self._places)
+        for at in self._places:
+            if await consumer.position(at) >= ends[at]:
+                continue
+            consumer.resume(at)
+            while await consumer.position(at) < ends[at]:
+                for record in (await consumer.getmany(at, timeout_ms=_POLL_MS)).get(at, ()):
+                    self._take(record.key, record.value)
+            consumer.pause(at)
+
+    def _take(self, key: bytes | None, value: bytes | None) -> None:
+        table = paused_table(self._settings, key)
+        if table is None:
+            return
+        found = pause_in(self._settings, key, value)
+        if found is None:
+            self._known.pop(table, None)
+        else:
+            self._known[table] = found
+
+    async def _disconnect(self) -> None:
+        consumer, self._consumer, self._known = self._consumer, None, {}
+        if consumer is not None:
+            await asyncio.shield(stop_consumer(consumer, patience_s=self._settings.request_timeout_s))

@@ -1,0 +1,82 @@
+"""Pauses of a lake, whatever its log is: seen, begun, ended by an operator.
+
+Owns: the choice of the log, and that a pause is begun and ended once. Does not own: where pauses are kept
+(`sqlite/log_file`, `kafka/pausing`), what coordinators do with them.
+Invariants: no log is created; a table that is paused keeps the moment and the reason of its first pause.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from rootline.adapters.open import is_kafka, open_stored_log, open_topics
+from rootline.ports.pausing import Pause
+from rootline.schemas.identifiers import TableName
+
+
+class PauseMarks(Protocol):
+    """A log's pauses. Each method raises `Unavailable` (`log-unavailable`)."""
+
+    async def pauses(self) -> Sequence[Pause]:
+        """Those in force."""
+        ...
+
+    async def pause(self, pause: Pause) -> None:
+        """It begins; durable when it returns."""
+        ...
+
+    async def resume(self, pause: Pause) -> None:
+        """It ends; durable when it returns."""
+        ...
+
+    async def close(self) -> None:
+        """Give back files and connections."""
+        ...
+
+
+def open_marks(warehouse: str, log: str | None) -> PauseMarks:
+    """The pauses of a log that exists; on the loop that will use them. Raises `Invalid`, `Unavailable`."""
+    if is_kafka(log):
+        settings = open_topics(log).settings
+        from rootline.adapters.kafka.pausing.administration import KafkaPauses
+
+        return KafkaPauses(settings)
+    return open_stored_log(log, warehouse)
+
+
+async def known_pauses(warehouse: str, log: str | None) -> Sequence[Pause]:
+    """Those in force. Raises as `open_marks`."""
+    marks = open_marks(warehouse, log)
+    try:
+        return await marks.pauses()
+    finally:
+        await marks.close()
+
+
+async def pause_table(warehouse: str, log: str | None, table: TableName, why: str) -> tuple[Pause, bool]:
+    """Begin a pause; the one in force, and whether it was begun now. Raises as `open_marks`."""
+    marks = open_marks(warehouse, log)
+    try:
+        known = {pause.table: pause for pause in await marks.pauses()}
+        if table in known:
+            return known[table], False
+        begun = Pause(table, time.time_ns() // 1_000_000, why)
+        await marks.pause(begun)
+        return begun, True
+    finally:
+        await marks.close()
+
+
+async def resume_table(warehouse: str, log: str | None, table: TableName) -> tuple[Pause | None, Sequence[Pause]]:
+    """End a pause; the one that ended, if there was one, and those that go on. Raises as `open_marks`."""
+    marks = open_marks(warehouse, log)
+    try:
+        known = {pause.table: pause for pause in await marks.pauses()}
+        ended = known.pop(table, None)
+        if ended is not None:
+            await marks.resume(ended)
+        return ended, tuple(known.values())
+    finally:
+        await marks.close()

@@ -1,0 +1,31 @@
+"""What waits in the file of an embedded log, by table: for people, read beside whoever writes."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+
+from rootline.schemas.errors import Unavailable
+
+
+def undecided_in(path: Path) -> Mapping[str, tuple[int, int]]:
+    """Key → how many of its records have no verdict, and when the oldest of them was appended, ms.
+
+    Raises:
+        Unavailable: `log-unavailable`, the file cannot be read.
+
+    """
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+            known = connection.execute("SELECT value FROM meta WHERE name = 'decided-below'").fetchone()
+            rows = connection.execute(
+                "SELECT i.key, count(*), min(i.appended_ms) FROM intents i"
+                " LEFT JOIN verdicts v ON v.log_offset = i.log_offset"
+                " WHERE i.log_offset >= ? AND v.log_offset IS NULL GROUP BY i.key",
+                (int(known[0]) if known else 0,),
+            ).fetchall()
+    except sqlite3.Error as error:
+        raise Unavailable("log-unavailable", f"{path}: {error}: check that the file is there and readable") from error
+    return {(key or b"").decode(errors="replace"): (count, oldest_ms) for key, count, oldest_ms in rows}

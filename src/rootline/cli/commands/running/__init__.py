@@ -1,0 +1,1 @@
+"""Commands about a lake that is running: how it is, and stopping its tables for a while."""

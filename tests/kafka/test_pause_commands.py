@@ -1,0 +1,84 @@
+"""`rootline pause` and `resume` over a real broker: what coordinators find that run, and those that start later."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rootline.adapters.kafka.frontier.records import read_frontiers
+from rootline.adapters.kafka.pausing.follower import PauseFollower
+from rootline.adapters.kafka.topics import topic_identity
+from rootline.ports.pausing import ALL_TABLES
+from rootline.schemas.errors import OutcomeUnknown
+from tests.cli.conftest import Run
+from tests.cli.conftest import run as run
+from tests.kafka.shared_log import SharedLog
+from tests.services.kafka_service import KafkaService
+from tests.support.small_intents import TABLE
+
+pytestmark = pytest.mark.services
+PATIENCE_S = 90.0
+
+
+@pytest.fixture
+def log(kafka_service: KafkaService, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> SharedLog:
+    found = SharedLog(tmp_path / "lake", kafka_service.with_topics(partitions=1))
+    found.folder.mkdir()
+    found.name_in(monkeypatch)
+    return found
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < end
+
+
+def test_a_pause_holds_for_coordinators_that_run_and_start_and_a_resumed_table_goes_on(
+    log: SharedLog, run: Run
+) -> None:
+    with log.open() as lake:
+        with log.coordinated():
+            lake.create_table("a.free", {"id": "int"}, timeout_s=PATIENCE_S)
+            held = lake.create_table(TABLE, {"id": "int"}, timeout_s=PATIENCE_S)
+            assert run("pause", TABLE, "--why", "wrong source", *log.words).code == 0
+            identity = topic_identity(log.settings, log.settings.intents_topic).log
+            recorded = asyncio.run(read_frontiers(log.settings, identity))
+            assert [(pause.table, pause.why) for pause in recorded.pauses] == [(TABLE, "wrong source")]
+
+            def is_held() -> bool:
+                try:
+                    held.append({"id": [1]}, timeout_s=2.0)
+                except OutcomeUnknown:
+                    return True
+                return False
+
+            until(is_held)
+            rows = held.scan().to_arrow().num_rows
+        with log.coordinated():  # another one, which starts with the pause in force
+            lake.table("a.free").append({"id": [1]}, timeout_s=PATIENCE_S)
+            assert held.scan().to_arrow().num_rows == rows
+            assert run("resume", TABLE, *log.words).code == 0
+            held.append({"id": [2]}, timeout_s=PATIENCE_S)  # it is behind the one that waited
+            assert held.scan().to_arrow().num_rows == rows + 2
+    assert run("check", TABLE, *log.words).code == 0
+
+
+def test_a_follower_sees_what_begins_and_ends_and_other_groups_do_not(log: SharedLog, run: Run) -> None:
+    async def followed() -> list[set[str]]:
+        follower = PauseFollower(log.settings)
+        other = PauseFollower(log.settings.model_copy(update={"group_id": "another-group"}))
+        seen = []
+        for words in (("pause", "--all"), ("resume", "--all"), ("pause", "--all")):
+            await asyncio.to_thread(run, *words, *log.words)
+            seen.append({str(pause.table) for pause in await follower.pauses()})
+            assert await other.pauses() == ()
+        await follower.close()
+        await other.close()
+        return seen
+
+    assert asyncio.run(followed()) == [{ALL_TABLES}, set(), {ALL_TABLES}]
