@@ -69,7 +69,7 @@ class CoordinatorService:
         self._environment = environment or SystemEnvironment()
         self._logger = structlog.get_logger()
         self.metrics = CoordinatorMetrics()
-        self._lines = VerdictLines(self._settings.verdicts_logged_per_s)
+        self._lines = VerdictLines(self._settings.verdicts_logged_per_s, self._settings.commits_logged_per_s)
         self._encoder: LeafEncoder = ThreadLeafEncoder()
         self._policy = _policy(self._settings, self._environment)
         self._consumer = ConsumerLoop(
@@ -251,7 +251,7 @@ class CoordinatorService:
     def _observe(self, table: TableName, note: Report | Publication) -> None:
         if isinstance(note, Publication):
             counts = self.metrics.published(note, self._environment.now_ms())
-            self._lines.told(note.verdicts, counts, note.is_told_again)
+            self._lines.told(note.verdicts, counts, note.is_told_again, traces=note.traces)
             if note.version is not None:
                 self._newest.pop(table, None)  # so that the table becomes the newest one
                 self._newest[table] = note.version
@@ -263,6 +263,7 @@ class CoordinatorService:
             self._delays.setdefault(table, {})[note.noted] = note.detail
         elif note.noted is Noted.ROOT_LANDED:
             self._delays.pop(table, None)
+            self._lines.landed(table, note)
         log = self._logger
         what = {"action": note.noted.value, "table": table, "version": note.version}
         match note.noted:
@@ -274,6 +275,8 @@ class CoordinatorService:
                 log.warning("the table's own leaves were not encoded, commits go on", reason=note.detail, **what)
             case Noted.CLOCKS_APART:
                 log.warning("clocks went apart", reason=note.detail, **what)
+            case Noted.ROOT_LANDED:
+                pass  # it has its line
             case _:
                 log.debug("commit", detail=note.detail, elapsed_s=note.elapsed_s, **what)
 

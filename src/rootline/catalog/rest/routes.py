@@ -9,6 +9,7 @@ token learns nothing, not even which tables exist.
 from __future__ import annotations
 
 import hmac
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
@@ -172,6 +173,7 @@ def _guarded(served: ServedCatalog, route: str, handler: Handler) -> Handler:
     """`handler` behind the token, its errors in the protocol's error model, its answers counted."""
 
     async def answer(request: Request) -> Response:
+        began_s = time.perf_counter()
         try:
             if served.token is not None:
                 _authorize(request, served.token)
@@ -183,7 +185,7 @@ def _guarded(served: ServedCatalog, route: str, handler: Handler) -> Handler:
             response = Response(
                 refusal.body, status_code=refusal.status, media_type=_JSON, headers=refusal.headers or None
             )
-        served.catalog.metrics.answered(route, response.status_code)
+        served.catalog.metrics.answered(route, response.status_code, time.perf_counter() - began_s)
         return response
 
     return answer
