@@ -7,13 +7,14 @@ Invariants: the rules are the deployed ones, with shorter times; every service i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import resource
 import signal
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ class Watched:
         """Wait for all of them; `meanwhile`: an address that is asked again and again."""
         for _ in range(int(PATIENCE_S / 0.2)):
             if meanwhile:
-                with suppress(urllib.error.HTTPError):
+                with contextlib.suppress(urllib.error.HTTPError):
                     await asyncio.to_thread(ask, meanwhile)
             self.seen |= self.prometheus.firing()
             if set(names) <= self.seen:
@@ -146,8 +147,10 @@ async def test_alerts_fire_when_what_they_watch_breaks_and_every_dashboard_query
                 ("catalog", "serve", "--port", "0"),
             )
         )
-        store = lake.store()
-        async with sharing(settings, store) as shared:
+        async with contextlib.AsyncExitStack() as around:
+            store = lake.store()
+            around.push_async_callback(store.close)
+            shared = await around.enter_async_context(sharing(settings, store))
             with ending(coordinator, worker, catalog):
                 for process in (coordinator, worker, catalog):
                     process.start()
@@ -197,4 +200,3 @@ async def test_alerts_fire_when_what_they_watch_breaks_and_every_dashboard_query
                         "RootlineCatalogDown", "RootlineCoordinatorDown", "RootlinePartitionsUnread"
                     )
                     assert {alert.name for alert in alerts()} - watched.seen <= BY_UNIT_TEST_ONLY
-        await store.close()
