@@ -16,10 +16,12 @@ from typing import Final
 import structlog
 
 from rootline.adapters.system_environment import SystemEnvironment
+from rootline.adapters.tracing import active_tracer
 from rootline.coordinator.protocol.effects import Noted, Report
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
+from rootline.coordinator.runtime.commit_traces import CommitTraces
 from rootline.coordinator.runtime.consumer_loop import ConsumerLoop
 from rootline.coordinator.runtime.effect_runner import EffectRunner
 from rootline.coordinator.runtime.leaf_encoder import LeafEncoder, ThreadLeafEncoder
@@ -70,6 +72,7 @@ class CoordinatorService:
         self._logger = structlog.get_logger()
         self.metrics = CoordinatorMetrics()
         self._lines = VerdictLines(self._settings.verdicts_logged_per_s, self._settings.commits_logged_per_s)
+        self._tracer = active_tracer()
         self._encoder: LeafEncoder = ThreadLeafEncoder()
         self._policy = _policy(self._settings, self._environment)
         self._consumer = ConsumerLoop(
@@ -225,6 +228,7 @@ class CoordinatorService:
             owner=owner,
             queue_intents_max=self._settings.table_queue_intents_max,
             queue_bytes_max=self._settings.table_queue_bytes_max,
+            traces=None if self._tracer is None else CommitTraces(table, self._tracer),
         )
         return TableLoop(context, acknowledged)
 

@@ -21,7 +21,9 @@ DEV = "dev"
 EXTRAS_OF = {
     "rootline.adapters.kafka": ("kafka",),
     "rootline.adapters.s3": ("s3",),
+    "rootline.adapters.tracing": ("otel",),
     "rootline.catalog.rest": ("server",),
+    "rootline.cli.telemetry": ("otel",),
     "rootline.client.read.frames": ("pandas", "polars"),
     "rootline.client.read.scan": ("pandas", "polars"),
     "rootline.coordinator.http": ("server",),
