@@ -21,7 +21,7 @@ from rootline.coordinator.protocol.effects import Noted, Report
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
-from rootline.coordinator.runtime.commit_traces import CommitTraces
+from rootline.coordinator.runtime.commit_traces import CommitTraces, TraceBudget
 from rootline.coordinator.runtime.consumer_loop import ConsumerLoop
 from rootline.coordinator.runtime.effect_runner import EffectRunner
 from rootline.coordinator.runtime.leaf_encoder import LeafEncoder, ThreadLeafEncoder
@@ -72,7 +72,7 @@ class CoordinatorService:
         self._logger = structlog.get_logger()
         self.metrics = CoordinatorMetrics()
         self._lines = VerdictLines(self._settings.verdicts_logged_per_s, self._settings.commits_logged_per_s)
-        self._tracer = active_tracer()
+        self._tracer, self._traced = active_tracer(), TraceBudget()
         self._encoder: LeafEncoder = ThreadLeafEncoder()
         self._policy = _policy(self._settings, self._environment)
         self._consumer = ConsumerLoop(
@@ -228,7 +228,7 @@ class CoordinatorService:
             owner=owner,
             queue_intents_max=self._settings.table_queue_intents_max,
             queue_bytes_max=self._settings.table_queue_bytes_max,
-            traces=None if self._tracer is None else CommitTraces(table, self._tracer),
+            traces=None if self._tracer is None else CommitTraces(table, self._tracer, self._traced),
         )
         return TableLoop(context, acknowledged)
 

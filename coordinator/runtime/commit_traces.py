@@ -2,7 +2,8 @@
 
 Owns: which spans there are, and between which moments. Does not own: where they go (`rootline.ports.tracing`), the
 moments themselves (`table_loop`).
-Invariants: nothing is kept of a record without a trace; what is kept is bounded; nothing waits for a span.
+Invariants: nothing is kept of a record without a trace; what is kept is bounded; nothing waits for a span; a process
+records at most `TRACES_PER_S_MAX` intents a second, for a span takes as long as some part of a commit.
 """
 
 from __future__ import annotations
@@ -19,8 +20,25 @@ from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.log_position import LogPosition
 from rootline.tree.draft.batch import Record
 
+TRACES_PER_S_MAX: Final = 100
 _WAITING_MAX: Final = 10_000
 _ROOTS_MAX: Final = 1_000
+
+
+@dataclass(slots=True)
+class TraceBudget:
+    """How many intents are still recorded in this second, by all tables of a process."""
+
+    per_s_max: int = TRACES_PER_S_MAX
+    _since_ns: int = 0
+    _spent: int = 0
+
+    def spend(self, now_ns: int) -> bool:
+        """Whether one more is recorded."""
+        if now_ns - self._since_ns >= 1_000_000_000 or now_ns < self._since_ns:
+            self._since_ns, self._spent = now_ns, 0
+        self._spent += 1
+        return self._spent <= self.per_s_max
 
 
 @dataclass(slots=True)
@@ -29,6 +47,7 @@ class CommitTraces:
 
     table: TableName
     tracer: Tracer
+    budget: TraceBudget
     _arrived_ns: dict[LogPosition, int] = field(default_factory=dict)
     _put_ns: dict[Version, int] = field(default_factory=dict)
     _landed_ns: dict[Version, int] = field(default_factory=dict)
@@ -38,7 +57,9 @@ class CommitTraces:
         now_ns = time.time_ns()
         for record in records:
             context = trace_of(record.headers) if record.headers else None
-            if context is not None and context.is_sampled and len(self._arrived_ns) < _WAITING_MAX:
+            if context is None or not context.is_sampled or len(self._arrived_ns) >= _WAITING_MAX:
+                continue
+            if self.budget.spend(now_ns):
                 self._arrived_ns[record.position] = now_ns
 
     def putting(self, version: Version) -> None:

@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
+from rootline.coordinator.runtime.commit_traces import TraceBudget
 from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.bytes.log.trace_context import trace_of
 from tests.coordinator.running_service import TABLE, append_intent, running
@@ -97,6 +98,24 @@ async def test_nothing_is_recorded_of_a_trace_that_is_not_sampled(monkeypatch: p
     assert exporter.get_finished_spans() == ()
     context = trace_of(record.headers)
     assert context is None or not context.is_sampled
+
+
+async def test_a_coordinator_records_no_more_intents_than_its_budget(exporter: InMemorySpanExporter) -> None:
+    async with running() as service:
+        await service.create()
+        exporter.clear()
+        service.service._traced.per_s_max = 0
+        await service.commit(append_intent("one"))
+    assert {span.name for span in exporter.get_finished_spans()} == {"rootline publish"}
+
+
+def test_the_budget_of_a_second_is_fresh_in_the_next_one_and_when_the_clock_goes_back() -> None:
+    budget = TraceBudget(2)
+    assert [budget.spend(second * 1_000_000_000) for second in (9, 9, 9, 10, 10, 10, 3, 3, 3)] == [
+        True,
+        True,
+        False,
+    ] * 3
 
 
 async def test_the_embedded_log_keeps_the_trace_as_kafka_does(exporter: InMemorySpanExporter, tmp_path: Path) -> None:
