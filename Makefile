@@ -79,8 +79,8 @@ numbers: setup ## measure what the proposal asks for; writes docs/numbers.md
 bench: setup ## measure against yardsticks; writes benchmarks/results/
 	$(STAGE) bench $(BIN)/python -m benchmarks $(ARGS)
 
-properties: setup ## more random intents against the reference model: make properties EXAMPLES=5000
-	ROOTLINE_EXAMPLES=$(or $(EXAMPLES),3000) $(STAGE) properties $(BIN)/python -m pytest tests/tree/commit/test_against_reference.py $(ARGS)
+properties: setup ## every property test with many more cases than `make test`: make properties TIMES=40 ARGS="-k reference"
+	ROOTLINE_EXAMPLES=$(or $(TIMES),3) $(STAGE) properties $(BIN)/python -m pytest -n $(JOBS) -m hypothesis $(ARGS)
 
 simulate: setup ## faults and crashes against the real commit machine, from a seed: make simulate SEED=7 STEPS=2000
 	$(STAGE) simulate $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(ARGS)

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 import structlog
+from hypothesis import settings
+
+from tests.support.examples import examples
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
 
 # Every Java here lives for seconds or minutes: a collector of one thread, and no compiler that pays off after hours
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+settings.register_profile("share", max_examples=examples(100))
+settings.load_profile("share")
 pytest_plugins = ["tests.services.service_fixtures", "tests.support.lake_fixtures"]
 
 

@@ -13,6 +13,7 @@ from rootline.connect import connect
 from rootline.schemas.content_entry import ContentEntry
 from rootline.schemas.errors import Invalid
 from tests.client.conftest import SCHEMA
+from tests.support.examples import examples
 
 
 def put(table: TableHandle, *ids: int) -> int:
@@ -142,7 +143,7 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(STEP, min_size=3, max_size=9))
 def test_whatever_happened_a_restored_table_reads_as_it_did_and_changes_tell_the_difference(
     steps: list[tuple[str, object]],

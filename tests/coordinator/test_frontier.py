@@ -14,6 +14,7 @@ from rootline.ports.intent_feed import Partition
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import PartitionOffset
+from tests.support.examples import examples
 
 LOG: Final = LogId("log")
 TABLES: Final = [TableName(name) for name in ("a.a", "b.b", "c.c")]
@@ -233,4 +234,4 @@ class Reading(RuleBasedStateMachine):
 
 
 TestReading = Reading.TestCase
-TestReading.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestReading.settings = settings(max_examples=examples(100), stateful_step_count=30, deadline=None)

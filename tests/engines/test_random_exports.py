@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import os
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -25,14 +24,15 @@ from rootline.tree.draft.batch import Record
 from tests.engines.duckdb_reader import DuckDBReader, open_duckdb
 from tests.engines.pyiceberg_reader import pyiceberg_rows, pyiceberg_table
 from tests.engines.real_files import WrittenFiles, WrittenLake, carrier_of, expected_rows, store_lake
+from tests.support.examples import examples
 from tests.tree.commit.test_against_reference import Draw, outcomes, plan_of
 from tests.tree.planned_intents import intent_of
 from tests.tree.reference_model import ReferenceTable
 from tests.tree.reference_plan import Plan
 from tests.tree.tables import TABLE, TABLE_UUID, create
 
-EXAMPLES = int(os.environ.get("ROOTLINE_EXAMPLES", "10"))
-"""Of about fifteen intents each; `make properties EXAMPLES=500` tries more."""
+EXAMPLES = examples(20)
+"""Of about fifteen intents each."""
 
 
 KINDS = Counter(

@@ -18,6 +18,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.root_header import RootHeader
 from tests.schemas.entry_values import example_header
+from tests.support.examples import examples
 from tests.tree.tables import DEFINITION
 
 DAY_MS = 86_400_000
@@ -118,7 +119,7 @@ def test_by_hand_one_version_is_enough() -> None:
     assert Planned(times, head(times, oldest=2), None, now=True).plan is None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.integers(1, 400_000), min_size=3, max_size=250), st.data())
 def test_expiry_after_expiry_keeps_what_one_alone_would_keep(gaps: list[int], data: st.DataObject) -> None:
     times = [START_MS]

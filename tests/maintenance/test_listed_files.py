@@ -17,6 +17,7 @@ from rootline.schemas.statistics import FieldStatistics
 from tests.schemas import leaf_examples
 from tests.schemas.entry_values import field_statistics
 from tests.schemas.leaf_examples import BOUNDS, UNKNOWN_COLUMN
+from tests.support.examples import examples
 
 TABLE = leaf_examples.definition()
 LONG, DOUBLE, TEXT, FIXED = 3, 5, 12, 15
@@ -67,7 +68,7 @@ ONE = st.sampled_from(list(enumerate([kind for kind, _, _ in BOUNDS], 1))).flatm
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.lists(ONE, max_size=4).map(dict), min_size=1, max_size=5))
 def test_whatever_files_say_of_columns_of_any_type_is_what_they_say_one_by_one(
     statistics: list[dict[int, FieldStatistics]],

@@ -24,6 +24,7 @@ from rootline.schemas.entry_rule_table import FIELD_RULES, IN_LEAVES, LEAST, Man
 from rootline.schemas.entry_rules import fault_of_row, shape_rules
 from tests.schemas.sound_entries import root_rows
 from tests.schemas.test_entry_rules import DATA, DELETE_LEAF, EQUALITY, LEAF, LEAF_VECTOR, VECTOR
+from tests.support.examples import examples
 
 RULED: Final = pa.schema([field for field in ROW_FIELDS if field.name in RULED_COLUMNS])
 SOUND: Final = (DATA, VECTOR, EQUALITY)
@@ -63,7 +64,7 @@ def columns_of(entries: list[ContentEntry]) -> pa.Table:
     return pa.Table.from_pylist(rows, RULED)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(changed(), min_size=1, max_size=4))
 def test_columns_break_a_rule_where_one_of_their_entries_does(entries: list[ContentEntry]) -> None:
     said = [sentence for entry in entries for sentence in shape_rules(entry, ManifestKind.LEAF)]
@@ -71,7 +72,7 @@ def test_columns_break_a_rule_where_one_of_their_entries_does(entries: list[Cont
     assert found in said if said else found is None
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(changed())
 def test_both_evaluators_say_the_same_sentence_of_one_entry(entry: ContentEntry) -> None:
     said = list(shape_rules(entry, ManifestKind.LEAF))
@@ -79,7 +80,7 @@ def test_both_evaluators_say_the_same_sentence_of_one_entry(entry: ContentEntry)
     assert found in said if said else found is None
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(changed((*SOUND, LEAF, DELETE_LEAF, LEAF_VECTOR)) | root_rows())
 def test_the_quick_way_finds_the_first_fault_of_a_row(entry: ContentEntry) -> None:
     assert fault_of_row(entry) == next(shape_rules(entry, ManifestKind.ROOT), None)

@@ -20,6 +20,7 @@ from rootline.workers.jobs.conversion_job import read_conversion
 from tests.storage.random_deletes import STEPS, RandomTable, random_table
 from tests.storage.stored_deletes import at
 from tests.storage.stored_tables import TABLE
+from tests.support.examples import examples
 
 PLACE = ["_file", "_pos"]
 
@@ -63,7 +64,7 @@ def converted(made: RandomTable, at_most: int) -> int:
 
 
 @given(steps=STEPS, is_partitioned=st.booleans(), at_most=st.integers(1, 3))
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 def test_vectors_say_what_equality_deletes_said_of_nulls_nan_several_columns_and_every_partition(
     steps: list[tuple[Any, ...]], is_partitioned: bool, at_most: int
 ) -> None:

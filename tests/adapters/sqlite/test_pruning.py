@@ -24,6 +24,7 @@ from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict, VerdictKind
+from tests.support.examples import examples
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -269,7 +270,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(EVENTS)
 def test_nothing_that_someone_may_still_ask_for_is_ever_deleted(
     tmp_path_factory: pytest.TempPathFactory, events: list[Event]

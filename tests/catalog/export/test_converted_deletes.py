@@ -34,6 +34,7 @@ from tests.catalog.converting import (
 from tests.storage.random_deletes import STEPS, RandomTable, random_table
 from tests.storage.stored_deletes import at, equality_delete, position_delete
 from tests.storage.stored_tables import TABLE, CountingStore, StoredTable, flights, flights_definition, ids_of
+from tests.support.examples import examples
 
 # the same rows
 
@@ -55,7 +56,7 @@ async def converted(made: RandomTable, format_version: FormatVersion) -> None:
 
 
 @given(steps=STEPS, is_partitioned=st.booleans(), format_version=st.sampled_from([V2, V3]))
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 def test_converted_deletes_alone_leave_the_rows_that_a_dictionary_would_keep(
     steps: list[tuple[Any, ...]], is_partitioned: bool, format_version: FormatVersion
 ) -> None:

@@ -23,6 +23,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.statistics import FieldStatistics
 from tests.catalog.exported_entries import SYNC, absolute, entries
 from tests.catalog.exported_tables import definition
+from tests.support.examples import examples
 
 TABLE = definition()
 EXPORTED = {version: ExportedDefinition.of(TABLE, version) for version in FormatVersion}
@@ -50,7 +51,7 @@ def _leaves(draw: st.DrawFn) -> tuple[FormatVersion, int, LeafContent, list[Cont
     return version, spec_id, content, draw(st.lists(entries(TABLE, spec_id, content), min_size=1, max_size=6))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(_leaves(), st.data())
 def test_a_chunk_is_byte_for_byte_the_manifest_of_its_entries(
     case: tuple[FormatVersion, int, LeafContent, list[ContentEntry]], data: st.DataObject

@@ -50,6 +50,7 @@ from rootline.schemas.statistics import FieldStatistics
 from tests.catalog.exported_entries import SYNC, absolute, entries, leaf_row, read_back
 from tests.catalog.exported_tables import definition
 from tests.schemas.entry_values import TYPES, bounds
+from tests.support.examples import examples
 
 BOTH = pytest.mark.parametrize("version", list(FormatVersion))
 TABLE = definition()
@@ -136,7 +137,7 @@ def _manifests(draw: st.DrawFn) -> tuple[FormatVersion, int, LeafContent, list[C
     return version, spec_id, content, draw(st.lists(entries(TABLE, spec_id, content), min_size=1, max_size=4))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(_manifests())
 def test_our_own_decoder_reads_back_every_entry_that_was_exported(
     case: tuple[FormatVersion, int, LeafContent, list[ContentEntry]],
@@ -342,7 +343,7 @@ def _with_bounds() -> st.SearchStrategy[tuple[PrimitiveType, Any]]:
     return st.sampled_from(kinds).flatmap(lambda kind: st.tuples(st.just(kind), bounds(kind)))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(_with_bounds())
 def test_single_values_are_those_of_pyiceberg_and_are_read_back(case: tuple[PrimitiveType, Any]) -> None:
     kind, value = case

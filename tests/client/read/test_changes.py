@@ -15,6 +15,7 @@ from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
 from rootline.schemas.errors import Invalid
 from tests.client.conftest import SCHEMA
+from tests.support.examples import examples
 
 Row = tuple[int, str | None, float | None]
 
@@ -175,7 +176,7 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(STEP, min_size=1, max_size=8))
 def test_a_table_holds_what_a_list_of_rows_would(steps: list[tuple[object, ...]]) -> None:
     model: list[Row] = []

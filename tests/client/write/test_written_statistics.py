@@ -24,6 +24,7 @@ from rootline.storage.rows.data_file_reader import RowsWanted, read_rows
 from rootline.storage.rows.row_deletes import RowDeletes
 from rootline.tree.filter.prune import PruningFilter, may_match, must_match
 from tests.storage.stored_tables import uuids
+from tests.support.examples import examples
 
 SCHEMA = pa.schema(
     [
@@ -149,7 +150,7 @@ def tables(draw: Callable[..., Any]) -> pa.Table:
     return pa.Table.from_pylist(draw(st.lists(ROWS, min_size=1, max_size=8)), SCHEMA)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(tables(), PARTITIONING, FILTERS)
 def test_no_filter_is_answered_wrongly_from_statistics(rows: pa.Table, partition_by: list[str], where: str) -> None:
     definition = definition_of(*partition_by)

@@ -180,7 +180,7 @@ async def until_durable(producer: AsyncProducer, stamped: Sequence[Intent]) -> l
 def test_when_the_broker_dies_in_the_middle_what_was_not_answered_is_published_again_and_commits_once(
     shared: Shared, kafka_service: KafkaService
 ) -> None:
-    log = shared(delivery_timeout_s=1, request_timeout_s=1)
+    log = shared(delivery_timeout_s=3, request_timeout_s=2)
     broker = kafka_service.own()
     locations = [f"data/{number}.parquet" for number in range(600)]
 

@@ -9,7 +9,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from tests.services.constant_ingest.proof import Plan, proof
+from tests.services.constant_ingest.proof import LEAPS, Plan, proof
 from tests.services.constant_ingest.report import Report
 from tests.services.kafka_service import running_kafka
 from tests.services.s3_service import running_s3
@@ -20,6 +20,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600, help="how long writers write, in real time")
     parser.add_argument("--speed", type=float, default=60, help="how fast the clocks of store, log and services run")
+    parser.add_argument("--leaps", type=int, default=None, help="days without writers; none at the real speed")
     parser.add_argument("--writers", type=int, default=32, help="of each of the two lakes")
     parser.add_argument("--readers", type=int, default=3)
     parser.add_argument("--think", type=float, default=2.0, help="mean pause of a writer, seconds")
@@ -28,7 +29,8 @@ def main() -> int:
     if options.folder is not None:
         options.folder.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="rootline-ingest-", dir=options.folder))
-    plan = Plan(options.seconds, options.speed, options.writers, options.readers, options.think)
+    leaps = options.leaps if options.leaps is not None else LEAPS if options.speed > 1 else 0
+    plan = Plan(options.seconds, options.speed, options.writers, options.readers, options.think, leaps)
     try:
         report = run(folder, plan)
     except BaseException:

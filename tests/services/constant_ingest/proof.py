@@ -20,6 +20,7 @@ from rootline.client.session.session import Session
 from rootline.schemas.intent import Intent
 from rootline.schemas.object_keys import key_of
 from rootline.schemas.verdict import VerdictKind
+from rootline.tree.intents.sweep import ORPHAN_AGE_PROPERTY
 from tests.kafka.chaos.crowd import elapsed
 from tests.services.constant_ingest.fast_clock import FastClock
 from tests.services.constant_ingest.gate import Gate
@@ -30,11 +31,11 @@ from tests.services.kafka_service import KafkaService
 from tests.services.s3_service import S3Service
 from tests.services.service_process import HOST, ServiceProcess, free_port
 
-SCAN_RETENTION_S: Final = 3600
 LEAPS: Final = 9
 """Of nearly a day each: so the horizon, which stays eight days behind, passes the beginning of the run."""
 _LEAPS_FROM, _LEAPS_TO = 0.45, 0.6
 _SAMPLE_S: Final = 5.0
+_RETENTION_MIN_S: Final = 600
 _TELL_S: Final = 15.0
 _PROXY: Final = (sys.executable, "-m", "tests.services.constant_ingest.fast_dates")
 _LATE_MAX: Final = 20
@@ -43,12 +44,9 @@ _PATIENT: Final = {"request_timeout_s": 60.0, "delivery_timeout_s": 120.0, "sess
 _UPKEEP: Final = {
     "rootline.expire": "true",
     "rootline.expire.every-commits": "30",
-    "rootline.expire.by-minute-seconds": "600",
-    "rootline.expire.by-hour-seconds": "7200",
-    "rootline.expire.root-retention-seconds": "3600",
     "rootline.sweep": "true",
     "rootline.sweep.interval-s": "5",
-    "rootline.sweep.scan-retention-s": str(SCAN_RETENTION_S),
+    ORPHAN_AGE_PROPERTY: str(8 * 24 * 3600),  # else a month more: so long dead letters may be replayed
     "rootline.convert.equality-deletes": "true",
     "rootline.compact.data": "true",
     "rootline.compact.data-target-bytes": "300000",
@@ -72,6 +70,20 @@ class Plan:
     think_s: float = 2.0
     leaps: int = LEAPS
 
+    @property
+    def retention_s(self) -> int:
+        """By the store's dates: an hour; of a run in real time, no more than what is allowed."""
+        return max(_RETENTION_MIN_S, min(3600, round(60 * self.speed)))
+
+    def upkeep(self) -> dict[str, str]:
+        """Properties of the table with upkeep."""
+        return _UPKEEP | {
+            "rootline.expire.by-minute-seconds": str(self.retention_s // 6),
+            "rootline.expire.by-hour-seconds": str(2 * self.retention_s),
+            "rootline.expire.root-retention-seconds": str(self.retention_s),
+            "rootline.sweep.scan-retention-s": str(self.retention_s),
+        }
+
 
 @dataclass
 class Proof:
@@ -94,7 +106,7 @@ class Proof:
         await asyncio.gather(*(asyncio.to_thread(side.start) for side in self.sides))
         self.began_s = time.monotonic()
         self.tell(f"both tables made; {self.plan.seconds:.0f} s at {self.plan.speed:g} times the real time")
-        report = Report(self.plan.seconds, self.sides)
+        report = Report(self.plan.seconds, self.sides, has_leaps=self.plan.leaps > 0)
         try:
             await self._drive()
             for side in self.sides:
@@ -133,7 +145,7 @@ class Proof:
         while self._now_s() < patience_s:
             committed = upkeep_of(await asyncio.to_thread(self.upkept.lines, "worker")).committed
             late, left = await self._late()
-            is_swept = len(left) < len(late) or "sweep" not in wanted
+            is_swept = len(left) < len(late) or "sweep" not in wanted or not self.plan.leaps
             if is_swept and all(committed[label] for label in wanted):
                 return
             await elapsed(1.0)
@@ -232,9 +244,9 @@ def proof(s3: S3Service, kafka: KafkaService, folder: Path, plan: Plan, tell: Ca
         proxy.wait_ready(port)
         fast = replace(s3, endpoint=f"http://{HOST}:{port}")
         gate = Gate()
-        load = Load(gate, plan.writers, plan.readers, plan.think_s, SCAN_RETENTION_S / plan.speed / 2)
+        load = Load(gate, plan.writers, plan.readers, plan.think_s, plan.retention_s / plan.speed / 2)
         sides = []
-        for name, properties in ((WITH_UPKEEP, _UPKEEP), (BARE, _NO_UPKEEP)):
+        for name, properties in ((WITH_UPKEEP, plan.upkeep()), (BARE, _NO_UPKEEP)):
             lake = FastLake(fast, kafka.with_topics(partitions=2, **_PATIENT), clock=clock)
             side = Side.of(name, lake, folder, s3.folder, properties, load)
             around.callback(side.stop)

@@ -117,13 +117,17 @@ async def answer_of(store: MemoryObjectStore, table: TableName) -> Answer:
     return answer
 
 
-def damages(body: bytes, bits: Iterator[int], count: int) -> Iterator[tuple[str, bytes]]:
-    """(what was done, the damaged bytes): `count` flipped bits, and tails that are cut or grown."""
+def flips(body: bytes, bits: Iterator[int], count: int) -> Iterator[tuple[str, bytes]]:
+    """(what was done, the damaged bytes): `count` flipped bits."""
     for _ in range(count):
         bit = next(bits) % (8 * len(body))
         damaged = bytearray(body)
         damaged[bit // 8] ^= 1 << bit % 8
         yield f"bit {bit} of {8 * len(body)} flipped", bytes(damaged)
+
+
+def tails(body: bytes, bits: Iterator[int]) -> Iterator[tuple[str, bytes]]:
+    """(what was done, the damaged bytes): tails that are cut or grown."""
     for kept in {0, 1, len(body) // 2, len(body) - 1, next(bits) % len(body)}:
         yield f"cut to {kept} of {len(body)} bytes", body[:kept]
     yield "a byte too many", body + b"\x00"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.storage.random_deletes import KEYS, STEPS, random_table, same
 from tests.storage.stored_deletes import at, equality_delete, parquet
 from tests.storage.stored_tables import FLIGHTS, StoredTable, flights_definition, replaced
+from tests.support.examples import examples
 
 FILTERS = {
     None: lambda row: True,
@@ -32,7 +33,7 @@ FILTERS = {
 
 
 @given(steps=STEPS, is_partitioned=st.booleans(), where=st.sampled_from(list(FILTERS)))
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_scan_yields_the_rows_that_a_dictionary_would_keep(
     steps: list[tuple[Any, ...]], is_partitioned: bool, where: str | None
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from dataclasses import dataclass, field, replace
 
 import hypothesis.strategies as st
@@ -15,6 +14,7 @@ from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import Verdict
 from rootline.tree.check.state_rules import state_violations
 from rootline.tree.draft.batch import Record
+from tests.support.examples import examples
 from tests.tree.kept_pages import expire
 from tests.tree.lake_rows import ranked, rows_by_sequence
 from tests.tree.planned_intents import FIRST_COLUMNS, intent_of, location
@@ -26,8 +26,8 @@ from tests.tree.shown_rows import shown_rows
 from tests.tree.tables import Lake, new_lake
 
 CARRIERS = ("AA", "UA", None)
-EXAMPLES = int(os.environ.get("ROOTLINE_EXAMPLES", "120"))
-"""Of about sixteen intents each; `make properties EXAMPLES=5000` tries more."""
+EXAMPLES = examples(300)
+"""Of about sixteen intents each."""
 
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -342,7 +342,7 @@ def test_batches_do_what_the_model_does_and_what_their_intents_do_one_by_one(seq
         assert live_places(trial.batched.reloaded_lake()) == live_places(trial.batched)
 
 
-@settings(deadline=None, max_examples=EXAMPLES // 2, suppress_health_check=SLOW)
+@settings(deadline=None, max_examples=examples(150), suppress_health_check=SLOW)
 @given(st.lists(late_readers, min_size=12, max_size=24))
 def test_serializable_intents_see_what_came_and_what_left_since_they_read(sequence: list[Draw]) -> None:
     trial = Trial()

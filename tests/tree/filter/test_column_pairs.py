@@ -23,6 +23,7 @@ from rootline.tree.filter.column_predicates import rows_matching
 from rootline.tree.filter.filters import bind_filter
 from rootline.tree.filter.prune import PruningFilter, may_match, must_match
 from rootline.tree.filter.residuals import text_of
+from tests.support.examples import examples
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -54,7 +55,7 @@ PAIRS += [(kind, kind) for kind in ("string", "binary", "date", "timestamp", "bo
 
 
 @pytest.mark.parametrize(("left", "right"), PAIRS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(data=st.data())
 def test_rows_are_compared_by_value(left: str, right: str, data: st.DataObject) -> None:
     schema = given_schema({"a": left, "b": right})

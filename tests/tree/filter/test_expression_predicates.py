@@ -14,6 +14,7 @@ from rootline.schemas.statistics import FieldStatistics
 from rootline.schemas.table_definition import Expression, PartitionSpec, SortOrder, TableDefinition
 from rootline.tree.filter.expression_predicates import COMBINATIONS_MAX
 from rootline.tree.filter.prune import PruningFilter, may_match, must_match
+from tests.support.examples import examples
 
 A, B, TEXT, BUCKET, LOWER = 1, 2, 3, 4, 5
 DEFINITION = TableDefinition(
@@ -69,7 +70,7 @@ def exact_of(row: tuple[int | None, int | None, str | None]) -> dict[int, FieldS
     }
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(FILTERS, ROWS)
 def test_no_row_that_matches_is_pruned_and_none_counts_that_does_not(
     where: str, row: tuple[int | None, int | None, str | None]

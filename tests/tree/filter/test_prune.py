@@ -18,6 +18,7 @@ from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.schemas.table_definition import Expression, PartitionSpec, TableDefinition
 from rootline.tree.filter.prune import PruningFilter, entry_may_match, may_match, must_match
 from rootline.tree.scan.leaf_pruning import prune_leaf
+from tests.support.examples import examples
 
 NUMBER, RATIO, TEXT, DAY, NESTED, TAGS, MONTH, BUCKET, VOID = 1, 2, 3, 4, 6, 7, 9, 10, 11
 DEFINITION = TableDefinition(
@@ -188,7 +189,7 @@ FILTERS = st.recursive(
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(FILTERS, st.lists(entry_statistics(), min_size=1, max_size=6), st.sampled_from([0, 1, 2]), st.integers(0, 3))
 def test_a_mask_over_a_leaf_says_what_each_entry_says(
     where: str, statistics: list[dict[int, FieldStatistics]], spec_id: int, rows: int

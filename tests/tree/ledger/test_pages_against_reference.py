@@ -17,6 +17,7 @@ from rootline.tree.commit.apply import WRITER_RETENTION_S
 from rootline.tree.draft.batch import Record
 from rootline.tree.ledger.header_limits import HeaderLimits
 from rootline.tree.ledger.ledger import REJECTED_MAX
+from tests.support.examples import examples
 from tests.tree.tables import LOG, Lake, append, new_lake, remove, removed
 
 WRITERS = ("ingest", "spark/q-1", "backfill", f"{PROCESS_WRITER_PREFIX}a", f"{PROCESS_WRITER_PREFIX}b", "rare")
@@ -111,7 +112,9 @@ class Reference:
 
 
 @given(st.lists(batches, min_size=1, max_size=14), limits)
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 def test_pages_change_no_verdict_and_no_answer(drawn: list[Batch], limit: HeaderLimits) -> None:
     lake = new_lake()
     lake.limits = limit

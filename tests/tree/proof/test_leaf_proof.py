@@ -28,6 +28,7 @@ from rootline.tree.proof.leaf_proof import prove_leaf
 from rootline.tree.proof.statistics_rules import examined_statistics
 from rootline.tree.state.leaf_tally import tally_of_leaf
 from rootline.tree.state.totals import Tally
+from tests.support.examples import examples
 from tests.tree.tables import CARRIER, CODEC, DEFINITION, DELAY, ID, data_file, new_entry
 
 ROWS = 10
@@ -75,7 +76,7 @@ def refusal_of(found: ContentStats) -> Invalid | None:
     return None
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(stats)
 def test_statistics_pass_in_a_leaf_where_they_pass_in_an_intent(found: ContentStats) -> None:
     file = replace(new_entry(data_file("a", rows=ROWS)), content_stats=found)
@@ -88,7 +89,7 @@ numbers = st.one_of(st.none(), st.integers(-2, 2))
 no_negative_count = st.builds(FieldStatistics, numbers, numbers, st.none(), few, few, few, few, few)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(no_negative_count, no_negative_count)
 def test_the_same_rule_is_named_in_the_same_words(of_id: FieldStatistics, of_carrier: FieldStatistics) -> None:
     upper = None if of_carrier.upper_bound is None else "AA" if of_carrier.upper_bound >= 0 else "UA"  # type: ignore[operator]
@@ -103,7 +104,7 @@ def test_the_same_rule_is_named_in_the_same_words(of_id: FieldStatistics, of_car
         assert rule in alone.message
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.text(alphabet=st.sampled_from("ab/.% \\:?#é\n~2e"), min_size=1, max_size=12))
 def test_locations_pass_in_a_leaf_where_they_pass_in_an_intent(location: str) -> None:
     try:

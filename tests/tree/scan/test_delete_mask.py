@@ -14,6 +14,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.statistics import FieldStatistics
 from rootline.tree.scan.delete_index import DeleteIndex
 from rootline.tree.scan.delete_mask import may_have_deletes
+from tests.support.examples import examples
 from tests.tree.filter.test_prune import BUCKET, DEFINITION, MONTH, NUMBER, RATIO, TEXT, entry_statistics
 from tests.tree.filter.test_prune import entry as data_entry
 
@@ -70,7 +71,7 @@ def has_deletes(index: DeleteIndex, data: ContentEntry) -> bool:
         return False
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data(), SPECS, st.lists(deletes(), min_size=1, max_size=4))
 def test_a_file_that_the_mask_leaves_out_has_no_deletes(
     data: st.DataObject, spec_id: int, found: list[ContentEntry]

@@ -11,6 +11,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
 from rootline.schemas.statistics import FieldStatistics
 from rootline.tree.state.aggregates import LeafAggregates, aggregates_of
 from tests.schemas.leaf_examples import LEAF_UUID
+from tests.support.examples import examples
 from tests.tree.tables import CARRIER, DEFINITION, DELAY, ID
 
 
@@ -108,7 +109,7 @@ items = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(items, min_size=1, max_size=6))
 def test_aggregates_equal_a_walk_over_the_entries(chosen: list[FieldStatistics | None]) -> None:
     assert of(*chosen) == walked(chosen)

@@ -16,6 +16,7 @@ from rootline.schemas.root_header import Totals
 from rootline.tree.state.leaf_tally import tally_of_leaf
 from rootline.tree.state.totals import Tally, totals_after
 from tests.schemas.test_entry_rules import DATA, EQUALITY, LEAF, VECTOR
+from tests.support.examples import examples
 from tests.tree.tables import DEFINITION
 
 counts = st.integers(1, 5) | st.just(2**62)
@@ -41,7 +42,7 @@ def leaf_of(found: list[ContentEntry]) -> Leaf:
     return decode_leaf(encoded.body, location=encoded.location)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(entries(), st.sets(st.integers(0, 5)))
 def test_the_tally_of_columns_is_the_tally_of_entries(found: list[ContentEntry], dead: set[int]) -> None:
     one_by_one = Tally()

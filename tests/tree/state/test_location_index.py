@@ -17,6 +17,7 @@ from rootline.tree.state.leaf_keys import place_key
 from rootline.tree.state.leaf_lookup import LeafLookup
 from rootline.tree.state.location_index import LocationIndex
 from tests.maintenance.table_builder import TableBuilder, definition_of
+from tests.support.examples import examples
 
 NAMES = [f"data/{number}.parquet" for number in range(12)]
 choices = st.lists(st.sets(st.sampled_from(NAMES), min_size=1), min_size=1, max_size=6)
@@ -46,7 +47,7 @@ def check(index: LocationIndex, lookups: dict[str, LeafLookup], held: dict[str, 
     assert {some[at] for at in index.among(some)} == set().union(*held.values())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(choices, choices, st.data())
 def test_an_index_that_followed_its_leaves_is_one_made_anew(
     first: list[set[str]], then: list[set[str]], data: st.DataObject

@@ -14,6 +14,7 @@ from rootline.schemas.bytes.log.verdict_codec import decode_dead_letter, decode_
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, IntentKind
 from tests.schemas.intent_examples import intents
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +38,7 @@ def intent_or_invalid(value: bytes, headers: dict[str, bytes]) -> Intent | None:
     return None
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes_give_an_intent_or_invalid(value: bytes) -> None:
     for whole in (value, PREFIX + value):
@@ -48,7 +49,7 @@ def test_any_bytes_give_an_intent_or_invalid(value: bytes) -> None:
             decode(value)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_any_json_gives_an_intent_or_invalid(data: st.DataObject) -> None:
     body = json.loads(encode_intent_json(data.draw(st.sampled_from(intents()))))

@@ -18,6 +18,7 @@ from rootline.schemas.root_header import Expiry
 from tests.golden_files import golden
 from tests.schemas.bytes.root.test_root_codec import small_root
 from tests.schemas.entry_values import TABLE_UUID
+from tests.support.examples import examples
 
 rows = st.lists(st.tuples(st.integers(1, 2**40), st.integers(1, 2**40), st.integers(1, 2**40)), min_size=1, max_size=60)
 
@@ -37,7 +38,7 @@ def refused(held: list[KeptVersion]) -> None:
     assert caught.value.code == "page-corrupt"
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(rows)
 def test_what_is_encoded_decodes_to_an_equal_page(steps: list[tuple[int, int, int]]) -> None:
     held = versions(steps)

@@ -38,6 +38,7 @@ from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.schemas.table_definition import PartitionSpec, SortOrder, TableDefinition, TrackedField
 from rootline.tree.proof.statistics_rules import examined_statistics, statistics_of
 from tests.schemas.entry_values import bounds, nan_bytes
+from tests.support.examples import examples
 
 TYPES: tuple[PrimitiveType, ...] = (
     LongType(),
@@ -146,7 +147,7 @@ def plain_statistics(draw: st.DrawFn, rows: int) -> dict[int, FieldStatistics]:
 
 
 ROW_COUNTS = st.sampled_from((0, 1, 63, 64, 127, 8_191, 8_192, 10**6, 2**62)) | st.integers(0, 2**63 - 1)
-SLOW = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.slow
