@@ -28,6 +28,8 @@ from rootline.adapters.open import open_stored_log as open_stored_log
 from rootline.adapters.open import open_topics as open_topics
 from rootline.adapters.open import store_settings as store_settings
 from rootline.adapters.system_environment import SystemEnvironment
+from rootline.adapters.tracing import RecordedSpan as RecordedSpan
+from rootline.adapters.tracing import recording_spans as recording_spans
 from rootline.adapters.upgraded import LakeUpgrade
 from rootline.client import checks
 from rootline.client.lake import Lake

@@ -1,6 +1,7 @@
 """Spans through OpenTelemetry, where the program or the service has set it up; otherwise nothing at all.
 
-Owns: whether traces are recorded, the span of a publication, spans after the fact. Does not own: where spans go (the
+Owns: whether traces are recorded, the span of a publication, spans after the fact, keeping them in memory for a demo.
+Does not own: where spans go (the
 program's tracer provider, `rootline.cli.telemetry` for services), which spans a coordinator makes.
 Invariants: without a provider nothing is imported and no record gets a header; a failure to record a span fails nothing
 else.
@@ -10,7 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
+import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rootline.ports.tracing import Facts, Tracer
@@ -21,6 +25,43 @@ if TYPE_CHECKING:
 
 _API: Final = "opentelemetry.trace"
 _NAME: Final = "rootline"
+_PUBLISH: Final = "rootline publish"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSpan:
+    """A span that `recording_spans` keeps; times in nanoseconds since the epoch."""
+
+    name: str
+    trace_id: str
+    start_ns: int
+    end_ns: int
+    facts: Facts
+
+
+class SpanList:
+    """A tracer that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.spans: list[RecordedSpan] = []
+
+    def record(self, name: str, parent: TraceContext, start_ns: int, end_ns: int, facts: Facts) -> None:
+        """As the port says."""
+        self.spans.append(RecordedSpan(name, parent.trace_id, start_ns, end_ns, dict(facts)))
+
+
+_kept: SpanList | None = None
+
+
+@contextlib.contextmanager
+def recording_spans() -> Iterator[SpanList]:
+    """Keep the spans of this process in memory until the block ends; coordinators see it if they start inside."""
+    global _kept
+    before, _kept = _kept, SpanList()
+    try:
+        yield _kept
+    finally:
+        _kept = before
 
 
 class OpenTelemetryTracer:
@@ -44,6 +85,8 @@ class OpenTelemetryTracer:
 
 def active_tracer() -> Tracer | None:
     """What records spans in this process; `None`: nothing does."""
+    if _kept is not None:
+        return _kept
     tracer = _tracer()
     return None if tracer is None else OpenTelemetryTracer(tracer)
 
@@ -51,6 +94,12 @@ def active_tracer() -> Tracer | None:
 @contextlib.contextmanager
 def publishing(key: bytes, records: int) -> Iterator[bytes | None]:
     """A span around a publication, below the caller's own if there is one; the value of its records' `traceparent`."""
+    if _kept is not None:
+        named = TraceContext(uuid.uuid4().hex, uuid.uuid4().hex[:16], True)
+        kept, began_ns = _kept, time.time_ns()
+        yield named.header
+        kept.record(_PUBLISH, named, began_ns, time.time_ns(), {"rootline.table": key.decode(errors="replace")})
+        return
     tracer = _tracer()
     if tracer is None:
         yield None
@@ -59,7 +108,7 @@ def publishing(key: bytes, records: int) -> Iterator[bytes | None]:
 
     table = key.decode(errors="replace")
     facts = {"rootline.table": table, "messaging.batch.message_count": records}
-    with tracer.start_as_current_span("rootline publish", kind=SpanKind.PRODUCER, attributes=facts) as span:
+    with tracer.start_as_current_span(_PUBLISH, kind=SpanKind.PRODUCER, attributes=facts) as span:
         at = span.get_span_context()
         named = TraceContext(f"{at.trace_id:032x}", f"{at.span_id:016x}", at.trace_flags.sampled)
         yield named.header if at.is_valid else None
