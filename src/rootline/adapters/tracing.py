@@ -107,7 +107,7 @@ def publishing(key: bytes, records: int) -> Iterator[bytes | None]:
     from opentelemetry.trace import SpanKind
 
     table = key.decode(errors="replace")
-    facts = {"rootline.table": table, "messaging.batch.message_count": records}
+    facts: dict[str, str | int] = {"rootline.table": table, "messaging.batch.message_count": records}
     with tracer.start_as_current_span(_PUBLISH, kind=SpanKind.PRODUCER, attributes=facts) as span:
         at = span.get_span_context()
         named = TraceContext(f"{at.trace_id:032x}", f"{at.span_id:016x}", at.trace_flags.sampled)
