@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 STAGE := @.ci/stage
-EXTRAS := demo,dev,kafka,s3,server,spark
+EXTRAS := demo,dev,kafka,otel,s3,server,spark
 PURE := schemas coordinator/protocol src/rootline/tree src/rootline/maintenance src/rootline/ports
 FAST := not slow and not services and not spark
 PYTHON ?= python3
@@ -21,10 +21,10 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram bench numbers properties simulate chaos ingest clean clean-venv
+.PHONY: help setup setup-java setup-prometheus demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram bench numbers properties simulate chaos ingest clean clean-venv
 
 help: ## list the targets
-	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
+	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## create .venv with everything in it (Python 3.11 or newer; quick the second time)
 
@@ -33,6 +33,9 @@ $(READY): pyproject.toml constraints.txt
 
 setup-java: ## look for Java 17 or newer, which only Spark needs; installs it if run as root with apt-get
 	$(STAGE) setup-java .ci/require_java
+
+setup-prometheus: ## look for Prometheus, which only tests of alerts and dashboards need; installs it if run as root with apt-get
+	$(STAGE) setup-prometheus .ci/require_prometheus
 
 demo: setup setup-java ## all of it on 336,776 real flights, with Spark; leaves its files in demo-lake/
 	$(STAGE) demo $(BIN)/python -m rootline.demo.spark_demo --root demo-lake $(ARGS)
@@ -43,7 +46,7 @@ demo-fast: setup ## the same idea in ten seconds, without Java
 demo-kafka: setup setup-java ## the demo on real Kafka and S3, which it starts by itself; leaves its files in demo-kafka/
 	$(STAGE) demo-kafka $(BIN)/python -m tests.services.kafka_demo --root demo-kafka $(ARGS)
 
-test: setup setup-java ## all tests, with the services they need, three files at a time (JOBS=0: one at a time; ARGS="-k flush")
+test: setup setup-java setup-prometheus ## all tests, with the services they need, three files at a time (JOBS=0: one at a time; ARGS="-k flush")
 	$(STAGE) test $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 test-fast: setup ## the tests that need no service and no Java, in about three minutes

@@ -16,10 +16,12 @@ from typing import Final
 import structlog
 
 from rootline.adapters.system_environment import SystemEnvironment
+from rootline.adapters.tracing import active_tracer
 from rootline.coordinator.protocol.effects import Noted, Report
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
+from rootline.coordinator.runtime.commit_traces import CommitTraces, TraceBudget
 from rootline.coordinator.runtime.consumer_loop import ConsumerLoop
 from rootline.coordinator.runtime.effect_runner import EffectRunner
 from rootline.coordinator.runtime.leaf_encoder import LeafEncoder, ThreadLeafEncoder
@@ -72,7 +74,8 @@ class CoordinatorService:
         self._environment = environment or SystemEnvironment()
         self._logger = structlog.get_logger()
         self.metrics = CoordinatorMetrics()
-        self._lines = VerdictLines(self._settings.verdicts_logged_per_s)
+        self._lines = VerdictLines(self._settings.verdicts_logged_per_s, self._settings.commits_logged_per_s)
+        self._tracer, self._traced = active_tracer(), TraceBudget()
         self._encoder: LeafEncoder = ThreadLeafEncoder()
         self._policy = _policy(self._settings, self._environment)
         self._consumer = ConsumerLoop(
@@ -231,6 +234,7 @@ class CoordinatorService:
             owner=owner,
             queue_intents_max=self._settings.table_queue_intents_max,
             queue_bytes_max=self._settings.table_queue_bytes_max,
+            traces=None if self._tracer is None else CommitTraces(table, self._tracer, self._traced),
         )
         return TableLoop(context, acknowledged)
 
@@ -257,7 +261,7 @@ class CoordinatorService:
     def _observe(self, table: TableName, note: Report | Publication) -> None:
         if isinstance(note, Publication):
             counts = self.metrics.published(note, self._environment.now_ms())
-            self._lines.told(note.verdicts, counts, note.is_told_again)
+            self._lines.told(note.verdicts, counts, note.is_told_again, traces=note.traces)
             if note.version is not None:
                 self._newest.pop(table, None)  # so that the table becomes the newest one
                 self._newest[table] = note.version
@@ -271,6 +275,7 @@ class CoordinatorService:
             self._delays.setdefault(table, {})[note.noted] = note.detail
         elif note.noted is Noted.ROOT_LANDED:
             self._delays.pop(table, None)
+            self._lines.landed(table, note)
         log = self._logger
         what = {"action": note.noted.value, "table": table, "version": note.version}
         match note.noted:
@@ -282,6 +287,8 @@ class CoordinatorService:
                 log.warning("the table's own leaves were not encoded, commits go on", reason=note.detail, **what)
             case Noted.CLOCKS_APART:
                 log.warning("clocks went apart", reason=note.detail, **what)
+            case Noted.ROOT_LANDED:
+                pass  # it has its line
             case _:
                 log.debug("commit", detail=note.detail, elapsed_s=note.elapsed_s, **what)
 

@@ -56,6 +56,9 @@ class CoordinatorSettings(BaseSettings):
         ge=0,
         description="Log lines a second for rejections, and as many for other verdicts; one line counts the rest.",
     )
+    commits_logged_per_s: int = Field(
+        default=50, ge=0, description="Log lines a second for commits; one line counts the rest."
+    )
     http_host: str = Field(default="127.0.0.1", description="Address of /healthz, /readyz, /metrics and /v1.")
     http_port: int = Field(default=0, ge=0, le=65_535, description="0: the system picks one.")
     http_catalog: bool = Field(

@@ -116,12 +116,16 @@ class Noted(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Something that people want to know: what, why, in which version, how long it took (seconds)."""
+    """Something that people want to know: what, why, in which version, how long it took (seconds).
+
+    `traces`: ids of the first few traces that a landed root's intents belong to.
+    """
 
     noted: Noted
     detail: str = ""
     version: Version | None = None
     elapsed_s: float | None = None
+    traces: tuple[str, ...] = ()
 
 
 Effect = (

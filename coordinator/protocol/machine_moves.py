@@ -10,7 +10,7 @@ Invariants: those of `commit_machine`, where the theory is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rootline.coordinator.protocol.batch_builder import begun_by, build, offsets_after, settle
 from rootline.coordinator.protocol.effects import (
@@ -33,12 +33,15 @@ from rootline.coordinator.protocol.machine_state import Attempt, Decision, Node,
 from rootline.coordinator.protocol.put_rules import is_confirmed
 from rootline.coordinator.protocol.self_flush_rules import after_root, ask_for_leaves, is_awaited
 from rootline.ports.object_store import Predecessor
+from rootline.schemas.bytes.log.trace_context import distinct_traces, trace_of
 from rootline.schemas.errors import Internal
 from rootline.schemas.identifiers import Version
 from rootline.schemas.object_keys import root_key
 from rootline.tree.draft.batch import NOTHING_FETCHED, Applied, Needs, NoTable
 from rootline.tree.ledger.log_time import clocks_apart
 from rootline.tree.ledger.outcomes import Acknowledged
+
+_TRACES_MAX: Final = 8
 
 
 class Move(NamedTuple):
@@ -192,7 +195,8 @@ def confirmed(machine: TableMachine, tick: Tick) -> Move:
     served = len(machine.batch)
     # not the header's offsets: they name logs and partitions, too, of which this coordinator has published nothing
     publish = PublishVerdicts(decided, offsets_after(machine.batch), attempt.version)
-    landed = Report(Noted.ROOT_LANDED, str(served), attempt.version, tick.monotonic_s - attempt.put_at_s)
+    traces = distinct_traces((trace_of(record.headers) for record in machine.batch if record.headers), _TRACES_MAX)
+    landed = Report(Noted.ROOT_LANDED, str(served), attempt.version, tick.monotonic_s - attempt.put_at_s, traces)
     apart = None if machine.head is None else clocks_apart(machine.head.header, attempt.applied.state.header)
     notes = [landed] if apart is None else [landed, Report(Noted.CLOCKS_APART, apart, attempt.version)]
     after = machine._replace(

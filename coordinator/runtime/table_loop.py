@@ -17,7 +17,15 @@ from typing import Final, Protocol
 import structlog
 
 from rootline.coordinator.protocol.commit_machine import Step, quarantine, step
-from rootline.coordinator.protocol.effects import ArmTimer, Effect, EncodeLeaves, PublishVerdicts, Report
+from rootline.coordinator.protocol.effects import (
+    ArmTimer,
+    Effect,
+    EncodeLeaves,
+    Noted,
+    PublishVerdicts,
+    PutRoot,
+    Report,
+)
 from rootline.coordinator.protocol.events import (
     Arrived,
     Event,
@@ -28,6 +36,7 @@ from rootline.coordinator.protocol.events import (
     VerdictsPublished,
 )
 from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
+from rootline.coordinator.runtime.commit_traces import CommitTraces
 from rootline.coordinator.runtime.effect_runner import EffectRunner, StoreEffect
 from rootline.coordinator.runtime.leaf_shelf import LeafShelf
 from rootline.coordinator.runtime.verdict_outbox import Publication, VerdictOutbox
@@ -82,6 +91,7 @@ class TableContext:
     owner: TableOwner
     queue_intents_max: int
     queue_bytes_max: int
+    traces: CommitTraces | None = None
 
 
 class TableLoop:
@@ -238,6 +248,8 @@ class TableLoop:
         if isinstance(event, Arrived):
             head = self._machine.head
             self._shelf.expect(event.records, None if head is None else head.definition, tasks)
+            if self._context.traces is not None:
+                self._context.traces.arrived(event.records)
         environment = self._context.environment
         return Tick(environment.now_ms(), environment.monotonic_s(), environment.fresh_id(), environment.jitter())
 
@@ -264,6 +276,8 @@ class TableLoop:
             self._queued_bytes = sum(record.held_bytes for record in (*after.batch, *after.queue))
         self._shelf.keep((*after.batch, *after.queue))
         for effect in effects:
+            if self._context.traces is not None:
+                _trace(self._context.traces, effect)
             self._start(effect, tasks)
         self._tell_held(self.held_bytes + self._shelf.held_bytes)
         if after.acknowledged is not before.acknowledged:
@@ -301,7 +315,17 @@ class TableLoop:
 
     def _acknowledged(self, publication: Publication) -> None:
         self._context.observe(self._context.table, publication)
+        if self._context.traces is not None:
+            self._context.traces.told(publication)
         self._inbox.put_nowait(VerdictsPublished(publication.up_to))
+
+
+def _trace(traces: CommitTraces, effect: Effect) -> None:
+    match effect:
+        case PutRoot():
+            traces.putting(effect.version)
+        case Report(noted=Noted.ROOT_LANDED, version=int(version)):
+            traces.landed(version)
 
 
 def is_heavy(machine: TableMachine, event: Event) -> bool:

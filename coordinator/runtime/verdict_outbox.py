@@ -24,6 +24,7 @@ from rootline.coordinator.protocol.effects import Decided, PublishVerdicts
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Answer, AnsweringSink
+from rootline.schemas.bytes.log.trace_context import TraceContext, trace_of
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName, Version
@@ -50,11 +51,14 @@ class Publication:
     held_bytes: int
     answers: tuple[Answer, ...] = ()
     is_told_again: bool = False
+    traces: tuple[TraceContext | None, ...] = ()
+    """Of each verdict's record; empty if none has one."""
 
     @staticmethod
     def of(effect: PublishVerdicts, table: TableName) -> Publication:
         """For `table`."""
         rejected = [item for item in effect.decided if item.verdict.kind is VerdictKind.REJECTED]
+        traces = [trace_of(item.record.headers) if item.record.headers else None for item in effect.decided]
         return Publication(
             verdicts=tuple([item.verdict for item in effect.decided]),
             appended_ms=tuple([item.record.appended_ms for item in effect.decided]),
@@ -64,6 +68,7 @@ class Publication:
             held_bytes=len(effect.decided) * _VERDICT_BYTES + sum([item.record.size_in_bytes for item in rejected]),
             answers=tuple([_answer(item, table) for item in rejected]) if effect.is_unrecorded else (),
             is_told_again=effect.version is None and not effect.is_unrecorded,
+            traces=tuple(traces) if any(traces) else (),
         )
 
 

@@ -34,6 +34,8 @@ from rootline.adapters.open_redis import open_redis
 from rootline.adapters.pausing import pause_table as pause_table
 from rootline.adapters.pausing import resume_table as resume_table
 from rootline.adapters.system_environment import SystemEnvironment
+from rootline.adapters.tracing import RecordedSpan as RecordedSpan
+from rootline.adapters.tracing import recording_spans as recording_spans
 from rootline.adapters.upgraded import LakeUpgrade
 from rootline.client import checks
 from rootline.client.lake import Lake

@@ -87,6 +87,10 @@ def test_a_catalog_says_where_it_listens_and_stops_when_it_is_told(lake: Path, n
         assert asked(f"{said['url']}/readyz") == {"ready": True, "reason": ""}
         body = asked(f"{said['url']}/v1/namespaces/demo/tables/flights")
         assert body["metadata"]["properties"]["rootline.table"] == "demo.flights"
+        with urllib.request.urlopen(f"{said['url']}/metrics", timeout=30) as answer:
+            text = answer.read().decode()
+        assert "rootline_build_info{" in text
+        assert 'rootline_catalog_request_seconds_count{route="' in text
         code, out = stopped(process, number)
     assert (code, json.loads(out)) == (0, {"event": "stopped"})
 

@@ -21,5 +21,6 @@ def test_the_demo_agrees_with_pandas_and_can_be_run_again(run: Run, tmp_path: Pa
         assert report["rows_read_by_pyiceberg"] == report["rows_expected"]
         assert report["objects_per_commit"] == 1
         assert report["files_flushed"] > 0
+        assert len(report["waterfall"]) == 5, "the way of one intent: a heading and its four spans"
         assert Path(report["picture"]).read_text().startswith("<svg")
     assert "--months" in run("demo", "--help").out

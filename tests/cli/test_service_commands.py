@@ -59,6 +59,8 @@ def test_up_says_where_it_listens_serves_writers_and_stops_without_losing_anythi
             text = answer.read().decode()
         assert "rootline_worker_tables" in text
         assert "rootline_assigned_partitions" in text
+        assert "process_resident_memory_bytes" in text or sys.platform != "linux"
+        assert "rootline_build_info{" in text
         with connect(tmp_path / "lake", coordinator="elsewhere") as lake:
             table = lake.create_table("demo.t", pa.schema([("id", pa.int64())]))
             for number_of_row in range(3):
@@ -94,7 +96,9 @@ def test_a_worker_runs_alone(tmp_path: Path) -> None:
         with urllib.request.urlopen(said["url"] + "/readyz", timeout=30) as answer:
             assert json.load(answer) == {"ready": True, "reason": "", "failing": {}}
         with urllib.request.urlopen(said["url"] + "/metrics", timeout=30) as answer:
-            assert b"rootline_worker_tables 0.0" in answer.read()
+            text = answer.read().decode()
+        assert "rootline_worker_tables 0.0" in text
+        assert "rootline_build_info{" in text
         assert stopped(process, signal.SIGTERM)[0] == 0
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from annotated_types import Ge, Gt, Le
+from prometheus_client import ProcessCollector
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
@@ -24,6 +25,7 @@ from rootline.adapters.sqlite.settings import EmbeddedLogSettings
 from rootline.catalog.rest.http_settings import HttpSettings
 from rootline.catalog.rest.metrics import CatalogMetrics
 from rootline.catalog.rest.settings import CatalogSettings
+from rootline.cli.process_metrics import PROCESS_METRICS, describe_process
 from rootline.coordinator.runtime.metrics import TABLES_MAX, CoordinatorMetrics
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.schemas.codes.error_codes import CODES
@@ -67,7 +69,11 @@ maintenance, as `rootline maintenance run` takes it.
 are there only where a Redis is named.
 
 Those of exports and of the catalog (`rootline_export_…`, `rootline_catalog_…`) are also all that
-`rootline catalog serve` shows.
+`rootline catalog serve` shows, beside what follows.
+
+Every process that serves `/metrics` also shows `rootline_build_info` and, on Linux, what the kernel says of it:
+{", ".join(f"`{name}`" for name in PROCESS_METRICS)}.
+A program that hosts an embedded lake has a registry of its own, without these.
 
 The label `table` is given to at most {TABLES_MAX} tables, and only to tables that exist; the rest share `_other` in
 counters and have no gauges.
@@ -152,8 +158,11 @@ def metrics() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
     registry = CatalogMetrics(CoordinatorMetrics().registry).registry
     WorkerMetrics(registry, ())
     RedisMetrics().show_in(registry)
+    describe_process(registry)
     for collector in registry._collector_to_names:
         described: Any = collector
+        if isinstance(collector, ProcessCollector):
+            continue  # which of them there are depends on the system
         [metric] = described.describe()
         name = f"{metric.name}_total" if metric.type == "counter" else metric.name
         yield name, metric.type, tuple(described._labelnames), metric.documentation

@@ -50,6 +50,8 @@ OUR_OWN: dict[str, tuple[str, ...]] = {
     "rootline_export_requests_total": ("kind",),
     "rootline_export_failures_total": ("code",),
     "rootline_catalog_requests_total": ("route", "code"),
+    "rootline_catalog_request_seconds": ("route",),
+    "rootline_build_info": ("version", "python"),
     "rootline_store_failures_total": ("table",),
     "rootline_assigned_partitions": (),
     "rootline_paused_partitions": (),

@@ -8,10 +8,12 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
+from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.coordinator.app import CoordinatorService
 from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.log_position import LogRecord
 from rootline.schemas.object_keys import root_key
 from rootline.testing.virtual_loop import run_virtually
 from tests.coordinator.group_service import coordinating
@@ -21,6 +23,24 @@ from tests.support.group_log import GroupLog
 
 STUCK, LATE = TableName("q.q"), TableName("t.t")
 TOLD, AGAIN = "rootline_verdicts_total", "rootline_verdicts_told_again_total"
+
+
+class TracedLog(MemoryIntentLog):
+    """A log whose records name a trace, as those on Kafka do."""
+
+    def __init__(self, traceparent: bytes, *, traced_from: int = 0) -> None:
+        super().__init__()
+        self._traceparent = traceparent
+        self._traced_from = traced_from
+
+    async def read(self, from_offset: int, *, limit: int, wait_s: float) -> list[LogRecord]:
+        """With their header."""
+        headers = (("traceparent", self._traceparent),)
+        found = await super().read(from_offset, limit=limit, wait_s=wait_s)
+        return [
+            record._replace(headers=headers) if record.position.offset >= self._traced_from else record
+            for record in found
+        ]
 
 
 def counted(service: CoordinatorService, name: str) -> dict[tuple[str, str], int]:
@@ -141,6 +161,50 @@ async def test_a_flood_is_told_in_a_few_lines_and_one_that_counts_the_rest() -> 
     assert one_by_one["committed"] + rest["committed"] == 101
     assert one_by_one["rejected"] + rest["rejected undecodable"] == 50
     assert one_by_one.total() <= 2 * 3 * (1 + len(summaries))
+
+
+def commit_lines(lines: list[Any]) -> list[Any]:
+    return [line for line in lines if line.get("action") == "commit"]
+
+
+async def test_each_commit_has_a_line_with_its_table_version_and_intents() -> None:
+    with capture_logs() as lines:
+        async with running() as service:
+            await service.create()
+            await service.commit(append_intent("one"))
+    told = [(line["table"], line["version"], line["intents"], line["log_level"]) for line in commit_lines(lines)]
+    assert told == [(TABLE, 0, 1, "info"), (TABLE, 1, 1, "info")]
+    assert all(line["seconds"] >= 0 for line in commit_lines(lines))
+
+
+async def test_commits_beyond_the_rate_are_counted_in_one_line_and_leave_verdicts_their_lines() -> None:
+    with capture_logs() as lines:
+        async with running(commits_logged_per_s=0) as service:
+            await service.create()
+            await service.commit(append_intent("one"))
+    assert commit_lines(lines) == []
+    assert sum(line["count"] for line in lines if line.get("action") == "commits") == 2
+    assert len(verdict_lines(lines)) == 2
+
+
+async def test_the_lines_of_a_traced_intent_name_its_trace_and_those_of_others_name_none() -> None:
+    trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    log = TracedLog(f"00-{trace}-{span}-01".encode(), traced_from=1)
+    with capture_logs() as lines:
+        async with running(None, log) as service:
+            await service.create()
+            await service.commit(append_intent("one"))
+    assert [line.get("trace_ids") for line in commit_lines(lines)] == [None, (trace,)]
+    named = [(line.get("trace_id"), line.get("span_id")) for line in verdict_lines(lines)]
+    assert named == [(None, None), (trace, span)]
+
+
+async def test_a_trace_that_is_no_trace_is_ignored() -> None:
+    with capture_logs() as lines:
+        async with running(None, TracedLog(b"00-\xff" * 40)) as service:
+            await service.create()
+    assert ["trace_ids" in line for line in commit_lines(lines)] == [False]
+    assert ["trace_id" in line for line in verdict_lines(lines)] == [False]
 
 
 def test_the_line_that_counts_the_rest_comes_although_nothing_follows() -> None:

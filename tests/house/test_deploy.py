@@ -39,7 +39,7 @@ def compose(house: Path) -> dict[str, Any]:
 
 def test_every_setting_that_is_named_exists(house: Path) -> None:
     pages = [house / "docker-compose.yml", house / "README.md", house / "docs" / "operations.md"]
-    pages += sorted((house / "deploy").iterdir())
+    pages += sorted(path for path in (house / "deploy").rglob("*") if path.is_file())
     named = {name for page in pages for name in re.findall(r"\bROOTLINE_[A-Z0-9_]+", page.read_text())}
     assert named - KNOWN_SETTINGS == set()
     assert named

@@ -47,6 +47,7 @@ async def run_catalog(
     from prometheus_client import CollectorRegistry
 
     from rootline.catalog.rest.settings import catalog_settings
+    from rootline.cli.process_metrics import describe_process
     from rootline.cli.until_stopped import signals
 
     with server_extra("rootline catalog serve"):
@@ -59,9 +60,10 @@ async def run_catalog(
     check_folder(warehouse)
     settings = catalog_settings()
     host, port = settings.http_host if host is None else host, settings.http_port if port is None else port
-    stop = asyncio.Event()
+    stop, registry = asyncio.Event(), CollectorRegistry()
+    describe_process(registry)
     with signals(stop):
-        async with open_catalog(warehouse, settings, CollectorRegistry(), default_format) as served:
+        async with open_catalog(warehouse, settings, registry, default_format) as served:
             await served.carry(served.catalog.reach())
             warn_if_open(host, served)
             async with contextlib.AsyncExitStack() as around:

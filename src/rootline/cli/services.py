@@ -19,6 +19,8 @@ import structlog
 from rootline.catalog.rest.settings import catalog_settings
 from rootline.cli.catalog_service import open_catalog, warn_if_open
 from rootline.cli.listening import port_refused
+from rootline.cli.process_metrics import describe_process
+from rootline.cli.telemetry import telemetry
 from rootline.cli.until_stopped import Announce, signals
 from rootline.client.write.data_file_writer import write_rewritten_files
 from rootline.coordinator.app import CoordinatorService
@@ -47,7 +49,8 @@ async def run_services(
 
     """
     stop = asyncio.Event()
-    with signals(stop):
+    name = "-".join(["rootline", *[role.name.lower() for role in roles if role.name]])
+    with signals(stop), telemetry(name):
         parts = await open_parts(warehouse, log)
         try:
             if Role.COORDINATOR in roles and not await _locked(parts, stop, announce):
@@ -95,6 +98,9 @@ async def _run(
             if coordinator is None:
                 listens = await _serve_worker(around, worker, http_port)
             running.append(asyncio.ensure_future(worker.run()))
+        shown = coordinator or worker
+        if shown is not None:
+            describe_process(shown.metrics.registry)
         settle_memory()
         names = [role.name.lower() for role in roles if role.name]
         text = f"{' and '.join(names)} of {warehouse}" + (f" on {listens}" if listens else "")

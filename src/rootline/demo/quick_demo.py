@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from rootline.client.lake import Lake
 from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle
-from rootline.connect import connect, lake_folder
+from rootline.connect import connect, lake_folder, recording_spans
 from rootline.demo.example_flights import (
     LATE,
     as_arrow,
@@ -30,6 +30,7 @@ from rootline.demo.example_flights import (
     objects_below,
 )
 from rootline.demo.quick_report import WRITERS, QuickReport
+from rootline.demo.waterfall import typical_intent, waterfall
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import table_prefix
@@ -53,8 +54,9 @@ def run_demo(url: str, log: str | None, months: int, step_done: Callable[[], Non
     folder = lake_folder(url)
     if folder is None:
         raise Invalid("setting-invalid", f"{url}: this demo needs a lake in a folder, for its picture: name a path")
-    with connect(url, log=log) as lake:
+    with recording_spans() as recorded, connect(url, log=log) as lake:
         report = _run(lake, folder, flights, step_done)
+    report.waterfall = waterfall(typical_intent(recorded.spans))
     report.elapsed_s = time.perf_counter() - began_s
     return report
 

@@ -40,6 +40,7 @@ class QuickReport:
     export_ms: float = 0.0
     rows_read_by_pyiceberg: int = 0
     elapsed_s: float = 0.0
+    waterfall: list[str] = field(default_factory=list)
     mismatches: list[str] = field(default_factory=list)
 
     @property
@@ -73,6 +74,8 @@ class QuickReport:
             f"engines   PyIceberg read {self.rows_read_by_pyiceberg:,} rows of an export as Iceberg "
             f"V{self.export_format}: {self.export_objects} objects in {self.export_ms:.0f} ms, no file copied"
         )
+        for number, line in enumerate(self.waterfall):
+            yield f"{'' if number else 'intent':<10}{line}"
         yield f"took      {self.elapsed_s:.1f} s"
         yield f"files     {self.folder} (table {self.table})"
         yield f"picture   {self.picture}"

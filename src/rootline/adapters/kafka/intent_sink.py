@@ -17,9 +17,11 @@ from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing, RecordTooLarge
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import record_bytes_max, topic_identity
+from rootline.adapters.tracing import publishing
 from rootline.ports.intent_log import NewRecord
 from rootline.schemas.bytes.log.intent_codec import CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE, begins_like_json
 from rootline.schemas.bytes.log.stated_content import content_headers
+from rootline.schemas.bytes.log.trace_context import trace_headers
 from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
 from rootline.schemas.log_position import Headers, LogId, LogPosition, oldest_file_header
 
@@ -75,7 +77,10 @@ class KafkaIntentSink:
         """
         if not records:
             return []
-        claim = oldest_file_header(oldest_file_ms)
+        with publishing(records[0][0], len(records)) as trace:
+            return await self._publish(records, (*oldest_file_header(oldest_file_ms), *trace_headers(trace)))
+
+    async def _publish(self, records: Sequence[NewRecord], claim: Headers) -> list[LogPosition]:
         outgoing = [self._outgoing(key, value, (*content_headers(*said), *claim)) for key, value, *said in records]
         largest = max(map(_size, outgoing))
         self._check_size(largest)

@@ -13,8 +13,10 @@ import uuid
 from collections.abc import Callable, Sequence
 
 from rootline.adapters.log_position_rules import check_identity
+from rootline.adapters.tracing import publishing
 from rootline.ports.intent_log import NewRecord
 from rootline.schemas.bytes.log.stated_content import content_headers
+from rootline.schemas.bytes.log.trace_context import trace_headers
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord, oldest_file_header
 from rootline.schemas.verdict import Verdict, newest_versions
@@ -46,7 +48,8 @@ class MemoryIntentLog:
     ) -> list[LogPosition]:
         """Append records in order."""
         positions = []
-        claim = oldest_file_header(oldest_file_ms)
+        with publishing(records[0][0] if records else b"", len(records)) as trace:
+            claim = (*oldest_file_header(oldest_file_ms), *trace_headers(trace))
         for key, value, *said in records:
             position = LogPosition(self._identity, 0, len(self._records))
             headers = (*content_headers(*said), *claim)

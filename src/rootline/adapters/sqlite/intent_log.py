@@ -27,6 +27,7 @@ from rootline.adapters.sqlite.log_pruning import Pruned
 from rootline.adapters.sqlite.log_watch import LogWatch
 from rootline.adapters.sqlite.pruning_loop import STEP_ROWS
 from rootline.adapters.sqlite.pruning_state import LogRetention, is_due
+from rootline.adapters.tracing import publishing
 from rootline.ports.intent_log import NewRecord
 from rootline.ports.pausing import Pause
 from rootline.schemas.dead_letter import DeadLetter
@@ -89,7 +90,8 @@ class SqliteIntentLog:
 
         """
         kept = [(bytes(key), bytes(value), said[0] if said else None) for key, value, *said in records]
-        offsets = await self._write(lambda writer: writer.append(kept, oldest_file_ms))
+        with publishing(kept[0][0] if kept else b"", len(kept)) as trace:
+            offsets = await self._write(lambda writer: writer.append(kept, oldest_file_ms, trace))
         self._watch.appended()
         return [LogPosition(self._identity, 0, offset) for offset in offsets]
 

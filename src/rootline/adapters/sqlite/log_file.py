@@ -25,6 +25,7 @@ from rootline.adapters.sqlite.log_layout import (
     CLAIMS,
     DECIDED,
     SAID,
+    TRACE,
     check_layout,
     complete,
     has_column,
@@ -38,6 +39,7 @@ from rootline.adapters.sqlite.pruning_state import LogRetention, PruningState
 from rootline.ports.intent_log import NewRecord
 from rootline.ports.pausing import Pause
 from rootline.schemas.bytes.log.stated_content import content_headers
+from rootline.schemas.bytes.log.trace_context import trace_headers
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Corrupt, OutcomeUnknown, RootlineError, Unavailable
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord, oldest_file_header
@@ -128,11 +130,14 @@ class LogWriter:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
 
-    def append(self, records: Sequence[NewRecord], oldest_file_ms: int | None = None) -> list[int]:
+    def append(
+        self, records: Sequence[NewRecord], oldest_file_ms: int | None = None, trace: bytes | None = None
+    ) -> list[int]:
         """Append records; their offsets. `oldest_file_ms`: when the first file that they bring was uploaded."""
         now_ms = time.time_ns() // 1_000_000
-        statement = "INSERT INTO intents (key, value, appended_ms, content, oldest_file_ms) VALUES (?, ?, ?, ?, ?)"
-        rows = [(key, value, now_ms, said[0] if said else None, oldest_file_ms) for key, value, *said in records]
+        columns = f"key, value, appended_ms, {SAID}, {CLAIMS}, {TRACE}"
+        statement = f"INSERT INTO intents ({columns}) VALUES (?, ?, ?, ?, ?, ?)"
+        rows = [(key, value, now_ms, said[0] if said else None, oldest_file_ms, trace) for key, value, *said in records]
         return [_row_id(self._connection.execute(statement, row)) for row in rows]
 
     def decide(self, verdicts: Sequence[Verdict], dead_letters: Sequence[DeadLetter]) -> list[Verdict]:
@@ -200,6 +205,7 @@ class LogReader:
             self._identity = _identity_of(self._connection, path)
             self._said = SAID if has_column(self._connection, "intents", SAID) else "NULL"
             self._claims = CLAIMS if has_column(self._connection, "intents", CLAIMS) else "NULL"
+            self._trace = TRACE if has_column(self._connection, "intents", TRACE) else "NULL"
         except sqlite3.Error as error:
             raise _failed(path, error) from error
 
@@ -249,7 +255,7 @@ class LogReader:
         return self._records(f"{where} AND key = ? ORDER BY log_offset DESC LIMIT ?", (*values, key, limit))
 
     def _records(self, where: str, values: tuple[int | bytes, ...]) -> list[LogRecord]:
-        columns = f"log_offset, key, appended_ms, {self._said}, {self._claims}, value"
+        columns = f"log_offset, key, appended_ms, {self._said}, {self._claims}, {self._trace}, value"
         rows = self._rows(f"SELECT {columns} FROM intents WHERE {where}", values)
         return [
             LogRecord(
@@ -257,9 +263,9 @@ class LogReader:
                 key,
                 value,
                 appended_ms,
-                (*content_headers(said), *oldest_file_header(oldest_file_ms)),
+                (*content_headers(said), *oldest_file_header(oldest_file_ms), *trace_headers(trace)),
             )
-            for offset, key, appended_ms, said, oldest_file_ms, value in rows
+            for offset, key, appended_ms, said, oldest_file_ms, trace, value in rows
         ]
 
     def verdict(self, offset: int) -> Verdict | None:

@@ -22,11 +22,18 @@ SHARED: Final = "1"
 UPGRADED: Final = "2"
 CLAIMS: Final = "oldest_file_ms"
 SAID: Final = "content"
+TRACE: Final = "trace"
+"""What the header `traceparent` says on Kafka."""
 _BY: Final = "layout"
 """Of a verdict: written by a version that knows the upgrade."""
 _UPGRADED_FROM: Final = "upgraded-from"
 _FIRST_OFFSET: Final = 1
-_ADDED: Final = (("intents", SAID, "BLOB"), ("intents", CLAIMS, "INTEGER"), ("verdicts", _BY, "INTEGER"))
+_ADDED: Final = (
+    ("intents", SAID, "BLOB"),
+    ("intents", CLAIMS, "INTEGER"),
+    ("intents", TRACE, "BLOB"),
+    ("verdicts", _BY, "INTEGER"),
+)
 DECIDED: Final = f"INSERT OR IGNORE INTO verdicts (log_offset, body, {_BY}) VALUES (?, ?, {UPGRADED})"
 _NO_OLDER_VERDICTS: Final = (
     f"CREATE TRIGGER IF NOT EXISTS no_older_verdicts BEFORE INSERT ON verdicts WHEN NEW.{_BY} IS NULL BEGIN"

@@ -65,10 +65,18 @@ class CatalogMetrics:
             ("route", "code"),
             registry=registry,
         )
+        self._answer_seconds = Histogram(
+            "rootline_catalog_request_seconds",
+            "Time to answer a request, exports that it waits for included.",
+            ("route",),
+            registry=registry,
+            buckets=_SECONDS,
+        )
 
-    def answered(self, route: str, status: int) -> None:
+    def answered(self, route: str, status: int, elapsed_s: float) -> None:
         """Count one answer."""
         self._answers.labels(route, str(status)).inc()
+        self._answer_seconds.labels(route).observe(elapsed_s)
 
     def exported(self, table: TableName, version: Version, cost: ExportCost, elapsed_s: float) -> None:
         """Count an export of the newest version; `cost`: the requests for it, none if it was complete."""

@@ -8,6 +8,7 @@ token learns nothing, not even which tables exist.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
@@ -183,6 +184,7 @@ def _guarded(served: ServedCatalog, route: str, handler: Handler) -> Handler:
     needed = served.all_tokens
 
     async def answer(request: Request) -> Response:
+        began_s = time.perf_counter()
         try:
             if needed:
                 _authorize(request, needed)
@@ -194,7 +196,7 @@ def _guarded(served: ServedCatalog, route: str, handler: Handler) -> Handler:
             response = Response(
                 refusal.body, status_code=refusal.status, media_type=_JSON, headers=refusal.headers or None
             )
-        served.catalog.metrics.answered(route, response.status_code)
+        served.catalog.metrics.answered(route, response.status_code, time.perf_counter() - began_s)
         return response
 
     return answer
