@@ -13,6 +13,7 @@ import yaml
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.redis.settings import RedisSettings
 from rootline.adapters.s3.settings import S3Settings
+from rootline.catalog.rest.http_settings import HttpSettings
 from rootline.catalog.rest.settings import CatalogSettings
 from rootline.cli.app import app
 from rootline.coordinator.settings import CoordinatorSettings
@@ -28,6 +29,7 @@ KNOWN_SETTINGS = {
     *(f"ROOTLINE_COORDINATOR__{name.upper()}" for name in CoordinatorSettings.model_fields),
     *(f"ROOTLINE_WORKER__{name.upper()}" for name in WorkerSettings.model_fields),
     *(f"ROOTLINE_CATALOG__{name.upper()}" for name in CatalogSettings.model_fields),
+    *(f"ROOTLINE_HTTP__{name.upper()}" for name in HttpSettings.model_fields),
 }
 
 

@@ -22,13 +22,11 @@ from typing import Any, Final, Self
 
 from rootline.adapters.posix_files import make_durable_folder, sync_folder, wait_for_lock
 from rootline.adapters.sqlite.log_layout import (
-    CLAIMS,
+    CARRIED,
     DECIDED,
-    SAID,
-    TRACE,
+    carried_columns,
     check_layout,
     complete,
-    has_column,
     upgrade,
     upgraded_from,
 )
@@ -135,7 +133,7 @@ class LogWriter:
     ) -> list[int]:
         """Append records; their offsets. `oldest_file_ms`: when the first file that they bring was uploaded."""
         now_ms = time.time_ns() // 1_000_000
-        columns = f"key, value, appended_ms, {SAID}, {CLAIMS}, {TRACE}"
+        columns = f"key, value, appended_ms, {', '.join(CARRIED)}"
         statement = f"INSERT INTO intents ({columns}) VALUES (?, ?, ?, ?, ?, ?)"
         rows = [(key, value, now_ms, said[0] if said else None, oldest_file_ms, trace) for key, value, *said in records]
         return [_row_id(self._connection.execute(statement, row)) for row in rows]
@@ -203,9 +201,7 @@ class LogReader:
         try:
             self._connection = _connect(path)
             self._identity = _identity_of(self._connection, path)
-            self._said = SAID if has_column(self._connection, "intents", SAID) else "NULL"
-            self._claims = CLAIMS if has_column(self._connection, "intents", CLAIMS) else "NULL"
-            self._trace = TRACE if has_column(self._connection, "intents", TRACE) else "NULL"
+            self._carried = ", ".join(carried_columns(self._connection))
         except sqlite3.Error as error:
             raise _failed(path, error) from error
 
@@ -255,7 +251,7 @@ class LogReader:
         return self._records(f"{where} AND key = ? ORDER BY log_offset DESC LIMIT ?", (*values, key, limit))
 
     def _records(self, where: str, values: tuple[int | bytes, ...]) -> list[LogRecord]:
-        columns = f"log_offset, key, appended_ms, {self._said}, {self._claims}, {self._trace}, value"
+        columns = f"log_offset, key, appended_ms, {self._carried}, value"
         rows = self._rows(f"SELECT {columns} FROM intents WHERE {where}", values)
         return [
             LogRecord(

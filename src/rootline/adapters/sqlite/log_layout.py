@@ -11,7 +11,7 @@ Source: docs/decisions/0076.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +24,8 @@ CLAIMS: Final = "oldest_file_ms"
 SAID: Final = "content"
 TRACE: Final = "trace"
 """What the header `traceparent` says on Kafka."""
+CARRIED: Final = (SAID, CLAIMS, TRACE)
+"""Of an intent: columns that a file of the first layout may lack."""
 _BY: Final = "layout"
 """Of a verdict: written by a version that knows the upgrade."""
 _UPGRADED_FROM: Final = "upgraded-from"
@@ -44,7 +46,7 @@ _NO_OLDER_VERDICTS: Final = (
 def complete(connection: sqlite3.Connection) -> None:
     """Add the columns that an older file lacks; a file that was just made gets the newest layout. In a transaction."""
     for table, column, kind in _ADDED:
-        if not has_column(connection, table, column):
+        if not _has_column(connection, table, column):
             connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
     if "layout" not in _meta(connection):
         _raise_to_newest(connection, _FIRST_OFFSET)
@@ -74,8 +76,12 @@ def check_layout(connection: sqlite3.Connection, path: Path) -> Mapping[str, str
     return meta
 
 
-def has_column(connection: sqlite3.Connection, table: str, column: str) -> bool:
-    """Whether the file's table has it."""
+def carried_columns(connection: sqlite3.Connection) -> Iterator[str]:
+    """As `CARRIED`, with NULL for those that the file lacks."""
+    return (column if _has_column(connection, "intents", column) else "NULL" for column in CARRIED)
+
+
+def _has_column(connection: sqlite3.Connection, table: str, column: str) -> bool:
     return any(known[1] == column for known in connection.execute(f"PRAGMA table_info({table})"))
 
 
