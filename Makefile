@@ -21,7 +21,7 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-java setup-prometheus demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram bench numbers properties simulate chaos ingest clean clean-venv
+.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram bench numbers properties simulate chaos ingest clean clean-venv
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -34,9 +34,6 @@ $(READY): pyproject.toml constraints.txt
 setup-java: ## look for Java 17 or newer, which only Spark needs; installs it if run as root with apt-get
 	$(STAGE) setup-java .ci/require_java
 
-setup-prometheus: ## look for Prometheus, which only tests of alerts and dashboards need; installs it if run as root with apt-get
-	$(STAGE) setup-prometheus .ci/require_prometheus
-
 demo: setup setup-java ## all of it on 336,776 real flights, with Spark; leaves its files in demo-lake/
 	$(STAGE) demo $(BIN)/python -m rootline.demo.spark_demo --root demo-lake $(ARGS)
 
@@ -46,7 +43,7 @@ demo-fast: setup ## the same idea in ten seconds, without Java
 demo-kafka: setup setup-java ## the demo on real Kafka and S3, which it starts by itself; leaves its files in demo-kafka/
 	$(STAGE) demo-kafka $(BIN)/python -m tests.services.kafka_demo --root demo-kafka $(ARGS)
 
-test: setup setup-java setup-prometheus ## all tests, with the services they need, three files at a time (JOBS=0: one at a time; ARGS="-k flush")
+test: setup setup-java ## all tests, with the services they need, three files at a time (JOBS=0: one at a time; ARGS="-k flush")
 	$(STAGE) test $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 test-fast: setup ## the tests that need no service and no Java, in about three minutes

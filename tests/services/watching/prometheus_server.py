@@ -1,14 +1,13 @@
 """A real Prometheus for a test, and promtool.
 
-Owns: finding the programs, a server's life, asking it. Does not own: rules and dashboards (`deploy`).
-Invariants: programs that are missing fail the test with one line that says what to install; a server is stopped by its
-process id, and keeps what it gathers in the test's folder.
+Owns: a server's life, asking it. Does not own: where the programs come from (`prometheus_software`), rules and
+dashboards (`deploy`).
+Invariants: a server is stopped by its process id, and keeps what it gathers in the test's folder.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import urllib.error
 import urllib.parse
@@ -19,27 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.services.service_process import HOST, ServiceProcess, free_port
-
-
-def program(name: str) -> str:
-    """Where `prometheus` or `promtool` is."""
-    found = shutil.which(name)
-    if found is None:
-        pytest.fail(
-            f"{name} is not installed: on Debian and Ubuntu `apt-get install --no-install-recommends prometheus` "
-            "(its service need not run), or put the release's programs on the path",
-            pytrace=False,
-        )
-    return found
+from tests.services.watching.prometheus_software import prometheus_program
 
 
 def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """What it says."""
     return subprocess.run(
-        [program("promtool"), *map(str, words)], capture_output=True, text=True, timeout=120, check=False
+        [prometheus_program("promtool"), *map(str, words)], capture_output=True, text=True, timeout=120, check=False
     )
 
 
@@ -76,7 +62,7 @@ def running_prometheus(configuration: Path, folder: Path) -> Iterator[Prometheus
     """A server for a block; `folder`: for its data and log."""
     port = free_port()
     command = [
-        program("prometheus"),
+        prometheus_program("prometheus"),
         f"--config.file={configuration}",
         f"--storage.tsdb.path={folder / 'data'}",
         f"--web.listen-address={HOST}:{port}",

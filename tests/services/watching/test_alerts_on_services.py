@@ -33,7 +33,8 @@ from tests.services.kafka_service import KafkaService
 from tests.services.s3_service import running_s3
 from tests.services.watching.dashboards import queries
 from tests.services.watching.deployed_rules import DEPLOY, alerts, shortened
-from tests.services.watching.prometheus_server import Prometheus, program, running_prometheus
+from tests.services.watching.prometheus_server import Prometheus, running_prometheus
+from tests.services.watching.prometheus_software import prometheus_program
 
 pytestmark = pytest.mark.services
 OFTEN = {
@@ -133,7 +134,7 @@ async def written(shared: SharedTable) -> None:
 async def test_alerts_fire_when_what_they_watch_breaks_and_every_dashboard_query_is_answered(
     kafka_service: KafkaService, tmp_path: Path
 ) -> None:
-    program("prometheus")
+    prometheus_program("prometheus")
     settings: KafkaSettings = kafka_service.with_topics(partitions=1)
     with running_s3(tmp_path) as s3:
         assert s3.pid is not None, "this test stops its store: unset ROOTLINE_TEST_S3"
