@@ -19,8 +19,6 @@ from tests.services.cached_software import cached, carry_out
 
 _PACKAGE: Final = "prometheus"
 _INSTEAD: Final = "; put prometheus and promtool on PATH (Debian and Ubuntu: apt-get install prometheus)"
-    "; install it so that prometheus and promtool are on PATH (Debian and Ubuntu: apt-get install prometheus)"
-)
 _PROGRAMS: Final = ("prometheus", "promtool")
 
 
