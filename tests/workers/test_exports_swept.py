@@ -228,6 +228,7 @@ def test_an_export_that_cannot_be_read_keeps_all_that_exports_may_name() -> None
             assert not {kind for kind in of_kinds(report.condemned) if kind.startswith(("export", "data"))}
         assert await exports(world) == before
         assert await world.has("a")
+        world.store.place(key, found.body)
 
     tell(story)
 

@@ -130,9 +130,12 @@ class ExportReader:
                 self._manifests.add(record.path)
                 key = of.folder.key(record.path.removeprefix(f"{of.folder.base}/"))
                 found = await self.store.get(key)
+                named_by = of.folder.key(of.location)
                 if found is None:
-                    named_by = of.folder.key(of.location)
                     raise damaged(named_by, f"it needs the manifest {key}, which does not exist")
+                if len(found.body) != record.length:
+                    reason = f"it has {len(found.body)} bytes, and its list says {record.length}"
+                    raise damaged(key, reason, named_by=named_by)
                 yield await asyncio.to_thread(_names_in, found.body, key)
 
 
