@@ -21,6 +21,8 @@ RESERVED_PREFIXES: Final = ("metadata/", "export/")
 """Folders of a table in which no writer puts files: the tree's own objects, and what is exported to other engines."""
 _UUID: Final = "[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 _NAME: Final = f"(?:{_UUID}|[0-9a-f]{{32}})"
+_EXPORT: Final = "export/v[23]/[0-9a-f]{16}"
+_INVERTED: Final = "[0-9a-f]{16}-(?:0|[1-9][0-9]{0,18})"
 NAMESPACE_FOLDER: Final = ".namespace"
 """The folder of a namespace's own objects; no table has such a name."""
 _ROOT_NAME: Final = re.compile(r"(?P<inverted>[0-9a-f]{16})-(?P<version>0|[1-9][0-9]{0,18})\.avro\Z")
@@ -28,7 +30,7 @@ _NAMESPACE_OBJECT: Final = re.compile(r"(?P<inverted>[0-9a-f]{16})-(?P<version>0
 
 
 class OwnKind(StrEnum):
-    """What Rootline itself stores below a table's folder, roots and exports left out: all that a sweep may delete."""
+    """What Rootline itself stores below a table's folder, roots left out: all that a sweep may delete."""
 
     LEAF = "leaf"
     VECTOR = "vector"
@@ -36,6 +38,16 @@ class OwnKind(StrEnum):
     DEFINITION = "definition"
     DATA_FILE = "data-file"
     DATA_VECTOR = "data-vector"
+    EXPORT_METADATA = "export-metadata"
+    EXPORT_LIST = "export-list"
+    EXPORT_MANIFEST = "export-manifest"
+    EXPORT_DELETES = "export-deletes"
+
+
+OF_EXPORTS: Final = frozenset(
+    {OwnKind.EXPORT_METADATA, OwnKind.EXPORT_LIST, OwnKind.EXPORT_MANIFEST, OwnKind.EXPORT_DELETES}
+)
+"""What exporters store: no intent and no root ever names it."""
 
 
 def own_kind(location: str) -> OwnKind | None:
@@ -147,4 +159,10 @@ _OWN_SHAPES: Final[Mapping[OwnKind, re.Pattern[str]]] = {
     OwnKind.DEFINITION: re.compile(f"metadata/definitions/{_UUID}\\.json"),
     OwnKind.DATA_FILE: re.compile(f"data/(?:[^/=]+=[^/]*/)*{_UUID}\\.parquet"),
     OwnKind.DATA_VECTOR: re.compile(f"data/{_NAME}-deletes-[0-9a-f]{{16}}\\.puffin"),
+    OwnKind.EXPORT_METADATA: re.compile(f"{_EXPORT}/metadata/{_INVERTED}\\.metadata\\.json"),
+    OwnKind.EXPORT_LIST: re.compile(f"{_EXPORT}/lists/{_INVERTED}(?:-[0-9a-f]{{16}}){{1,2}}\\.avro"),
+    OwnKind.EXPORT_MANIFEST: re.compile(f"{_EXPORT}/manifests/[0-9a-f]{{32}}(?:-[0-9a-f]{{16}})?\\.avro"),
+    OwnKind.EXPORT_DELETES: re.compile(
+        r"export/v(?:2/deletes|3/vectors)/[0-9a-f]{32}(?:-[0-9]{1,19})+(?:\.[0-9a-f]{16})?\.(?:parquet|puffin|none)"
+    ),
 }

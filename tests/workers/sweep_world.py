@@ -11,6 +11,7 @@ from typing import Any
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.catalog.export.export_check import check_exports
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.ports.log_keeps import LogKeeps
@@ -203,6 +204,7 @@ class SweepWorld:
 
     async def assert_sound(self) -> None:
         found = [item async for item in check_table(self.store, self.table, data_files=DataFiles.IGNORED)]
+        found += [item async for item in check_exports(self.store, self.table)]
         assert found == []
 
 

@@ -29,7 +29,9 @@ from rootline.schemas.errors import Invalid, RootlineError, Unavailable
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.head_finder import find_head
+from rootline.storage.metadata.page_reader import read_condemned
 from rootline.workers.jobs.batched_removal import remove_batches
+from rootline.workers.jobs.export_reads import mark_exports
 from rootline.workers.jobs.job import JobContext, JobOutcome, JobReport, Removed
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
 from rootline.workers.jobs.sweep_reads import (
@@ -38,7 +40,6 @@ from rootline.workers.jobs.sweep_reads import (
     check_not_named_elsewhere,
     keys_of,
     list_table,
-    read_condemned,
 )
 
 _REMOVED_AT_ONCE: Final = 500
@@ -110,7 +111,17 @@ class SweepPlanner:
         self._known[table] = {page.reference.digest: page for page in pages}
         store_ms = await self._store_ms(table)
         listed = await list_table(remover, table)
-        await References(reads, root, listed.inventory).read(listed.roots)
+        references = References(reads, root, listed.inventory)
+        await references.read(listed.roots)
+        are_known = await mark_exports(
+            reads,
+            header,
+            listed.exports,
+            listed.inventory,
+            young_ms=store_ms - limits.export_age_ms,
+            roots=references.readable,
+        )
+        listed = replace(listed, has_exports=listed.has_exports or not are_known)
         due = await asyncio.to_thread(self._due, root, pages, listed, limits, store_ms)
         plan = await asyncio.to_thread(
             plan_sweep, header, pages, listed.inventory, limits, store_ms=store_ms, has_exports=listed.has_exports

@@ -21,18 +21,16 @@ from rootline.maintenance.orphan_sweep_plan import Inventory, InventoryNotes, St
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.absolute_locations import is_absolute
-from rootline.schemas.bytes.root.condemned_page import CondemnedPage
 from rootline.schemas.bytes.root.location_hashes import location_hash
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
 from rootline.schemas.errors import Corrupt, Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
-from rootline.schemas.object_keys import own_kind, root_key, roots_prefix, table_prefix, version_of_root_key
+from rootline.schemas.object_keys import OwnKind, own_kind, root_key, roots_prefix, table_prefix, version_of_root_key
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.metadata.leaf_reader import read_leaf
-from rootline.storage.metadata.page_reader import condemned_page_of, read_kept
+from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.root_reader import read_definition, read_root
-from rootline.storage.metadata.stored_file import read_stored, stored_key
 from rootline.storage.metadata.table_names import list_names
 from rootline.tree.state.addressable import Addressable
 
@@ -45,11 +43,15 @@ _FOREIGN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What is stored of one table: `roots` and `pages` with the store's dates, by version and by location."""
+    """What is stored of one table: `roots`, `pages` and metadata of `exports` with the store's dates.
+
+    `has_exports`: of which it is not known what they name.
+    """
 
     inventory: Inventory
     roots: Mapping[Version, int]
     pages: Mapping[str, int]
+    exports: Mapping[str, int]
     has_exports: bool
 
 
@@ -60,6 +62,7 @@ class References:
     store: ObjectStore
     root: Root
     inventory: Inventory
+    readable: set[Version] = field(default_factory=set)
     _blocks: set[bytes] = field(default_factory=set)
     _leaves: set[str] = field(default_factory=set)
 
@@ -112,6 +115,8 @@ class References:
             if entry.content_type in _LEAVES and entry.location not in self._leaves:
                 self._leaves.add(entry.location)
                 await self._leaf(entry, header, is_readable=is_readable)
+        if is_readable:
+            self.readable.add(header.version)
 
     async def _leaf(self, row: ContentEntry, header: RootHeader, *, is_readable: bool) -> None:
         try:
@@ -141,6 +146,7 @@ async def list_table(remover: ObjectRemover, table: TableName) -> Listed:
     notes = InventoryNotes()
     roots: dict[Version, int] = {}
     pages: dict[str, int] = {}
+    exports: dict[str, int] = {}
     has_exports = False
     async for listed in remover.inventory(prefix):
         for item in listed:
@@ -156,30 +162,15 @@ async def list_table(remover: ObjectRemover, table: TableName) -> Listed:
                     f"{table}: {item.key} is metadata of other software, which may name any file here: move it away, "
                     "or leave the table as it is",
                 )
-            has_exports = has_exports or location.startswith("export/")
+            if location.startswith("export/"):
+                kind = own_kind(location)
+                has_exports = has_exports or kind is None
+                if kind is OwnKind.EXPORT_METADATA:
+                    exports[location] = item.last_modified_ms
             if location.startswith("metadata/pages/"):
                 pages[location] = item.last_modified_ms
             notes.add(Stored(location, item.length, item.last_modified_ms))
-    return Listed(await asyncio.to_thread(notes.inventory), roots, pages, has_exports)
-
-
-async def read_condemned(
-    store: ObjectStore, header: RootHeader, known: Mapping[bytes, CondemnedPage]
-) -> tuple[CondemnedPage, ...]:
-    """The pages of condemned locations that a header names; those of `known`, by digest, are not read again.
-
-    Raises:
-        Corrupt: `object-missing` or `page-corrupt`.
-
-    """
-    found = []
-    for item in header.condemned:
-        page = known.get(item.page.digest)
-        if page is None:
-            body = await read_stored(store, header.table, item.page.location, code="page-corrupt")
-            page = condemned_page_of(body, item.page, header, name=stored_key(header.table, item.page.location))
-        found.append(page)
-    return tuple(found)
+    return Listed(await asyncio.to_thread(notes.inventory), roots, pages, exports, has_exports)
 
 
 async def check_not_named_elsewhere(store: ObjectStore, table: TableName, table_uuid: uuid.UUID) -> None:

@@ -7,7 +7,7 @@ Invariants: holds no connection, only names one; every change waits for its verd
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rootline.client import checks
@@ -216,6 +216,7 @@ class TableHistory:
             Invalid: `setting-invalid`, there is no such `data_files`.
 
         """
+        from rootline.catalog.export.export_check import check_exports
         from rootline.storage.check.chain import check_table
         from rootline.storage.check.findings import CheckSummary, DataFiles
 
@@ -226,11 +227,15 @@ class TableHistory:
         checks.one_of_or_none(summary, CheckSummary, "summary", "a CheckSummary")
         if progress is not None and not callable(progress):
             raise Invalid("setting-invalid", f"progress={progress!r:.80}: give a function that takes the summary")
-        return self._lake.holder.iterate(
-            lambda session: check_table(
-                session.store, self.name, data_files=closely, summary=summary, progress=progress
-            )
-        )
+
+        async def findings(session: Session) -> AsyncIterator[Finding]:
+            store, told = session.store, CheckSummary() if summary is None else summary
+            async for finding in check_table(store, self.name, data_files=closely, summary=told, progress=progress):
+                yield finding
+            async for finding in check_exports(store, self.name, told):
+                yield finding
+
+        return self._lake.holder.iterate(findings)
 
     def head(self) -> RootHeader:
         """The newest version's header. Raises `Invalid` (`table-unknown`)."""

@@ -36,7 +36,7 @@ from rootline.schemas.bytes.root.condemned_page import LOCATIONS_MAX, CondemnedP
 from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes, location_hash
 from rootline.schemas.identifiers import Version
 from rootline.schemas.intent import IntentKind, StoredPage
-from rootline.schemas.object_keys import OwnKind, own_kind
+from rootline.schemas.object_keys import OF_EXPORTS, OwnKind, own_kind
 from rootline.schemas.root_header import Condemned, RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.intents.sweep import HORIZON
@@ -46,8 +46,9 @@ from rootline.tree.state.pending_object import PendingObject
 CLOCKS_APART_MS: Final = 60 * 60 * 1000
 """A file may be so much older than its writer says."""
 _KINDS: Final = tuple(OwnKind)
-_OF_EXPORTS: Final = frozenset({OwnKind.DATA_FILE, OwnKind.DATA_VECTOR, OwnKind.VECTOR})
+_OF_EXPORTS: Final = frozenset({OwnKind.DATA_FILE, OwnKind.DATA_VECTOR, OwnKind.VECTOR}) | OF_EXPORTS
 """What an export may name: other engines read it without asking any root."""
+_EXPORT_KINDS: Final = np.array([_KINDS.index(kind) for kind in OF_EXPORTS])
 _IDLE_MS: Final = 24 * 3600 * 1000
 """A table without a root for so long gets one of a sweep while an orphan waits: only roots carry the log's time on."""
 _PENDING_PARTS: Final = 8
@@ -106,14 +107,25 @@ class Inventory:
                 for at in self._by_name[first:end].tolist():
                     self._spelled.setdefault(at, set()).add(named)
 
+    def keep(self, locations: Iterable[str]) -> None:
+        """Note what stays, by its whole location: exports of one version in several folders end in the same name."""
+        for location in locations:
+            at = self.hashes.index(location_hash(location))
+            if at is not None:
+                self._readable[at] = True
+
     @property
     def is_referenced(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """By any root that exists."""
         return self._readable | self._expired
 
-    def orphans(self, older_than_ms: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        """What no root that can be read references, and that is old, or left with a root that expired."""
-        return np.flatnonzero(~self._readable & (self._expired | (self.stored_ms < older_than_ms)))
+    def orphans(self, older_than_ms: int, exports_than_ms: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+        """What nothing that can be read references, and that is old, or left with a root that expired.
+
+        `exports_than_ms`: no writer names what exporters store, so it need not wait for the horizon.
+        """
+        older_ms = np.where(np.isin(self.kinds, _EXPORT_KINDS), exports_than_ms, older_than_ms)
+        return np.flatnonzero(~self._readable & (self._expired | (self.stored_ms < older_ms)))
 
     def kind_of(self, place: int) -> OwnKind:
         """What the object at a place is."""
@@ -229,15 +241,15 @@ def plan_sweep(
         inventory: with the references of every root that exists.
         limits: of the table.
         store_ms: the store's own time now.
-        has_exports: whether other engines may read data files that no root names.
+        has_exports: whether there are exports of which it is not known what they name: engines may read it.
 
     """
     horizon_ms = horizon_of(header, store_ms, limits)
     known = [page.locations for page in pages]
 
-    def chosen(older_than_ms: int) -> list[int]:
+    def chosen(older_than_ms: int, exports_than_ms: int = 0) -> list[int]:
         found = []
-        for at in inventory.orphans(older_than_ms).tolist():
+        for at in inventory.orphans(older_than_ms, exports_than_ms).tolist():
             item = inventory.hash_of(at)
             if has_exports and inventory.kind_of(at) in _OF_EXPORTS:
                 continue
@@ -247,7 +259,7 @@ def plan_sweep(
                 break
         return found
 
-    now = chosen(header.horizon_ms - CLOCKS_APART_MS)
+    now = chosen(header.horizon_ms - CLOCKS_APART_MS, store_ms - limits.export_age_ms)
     condemned = [one for at in now for one in inventory.hashes_of(at)]
     done = [is_done(page, inventory, has_exports=has_exports) for page in pages]
     replaces, named = _replaced(header.condemned, pages, done, condemned, horizon_ms, limits, store_ms)

@@ -21,6 +21,8 @@ SCAN_RETENTION_PROPERTY: Final = "rootline.sweep.scan-retention-s"
 INTERVAL_S_DEFAULT: Final = 300
 SCAN_RETENTION_S_DEFAULT: Final = 24 * 3600
 SCAN_RETENTION_S_MIN: Final = 600
+EXPORT_AGE_S_MIN: Final = 3600
+"""What is longer than an export takes."""
 LOG_RETENTION_S_MIN: Final = 7 * 24 * 3600
 """What coordinators hold every horizon to, however short a log keeps its records (`apply_batch`)."""
 CONDEMNED_MAX: Final = 200_000
@@ -35,6 +37,11 @@ class SweepLimits:
     orphan_age_ms: int
     scan_retention_ms: int
     condemned_max: int = CONDEMNED_MAX
+
+    @property
+    def export_age_ms(self) -> int:
+        """How old an object of an export must be: before, its metadata.json may be about to be stored, or just read."""
+        return max(self.scan_retention_ms, 1000 * EXPORT_AGE_S_MIN)
 
     @staticmethod
     def of_properties(properties: Mapping[str, str], records_s: int, dead_letters_s: int = 0) -> SweepLimits:

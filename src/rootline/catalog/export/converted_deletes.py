@@ -292,14 +292,16 @@ class ConvertedDeletes:
 
     async def _put(self, digest: str, numbers: tuple[int, ...], kind: str, body: bytes) -> Converted:
         """Store an object. An object that is there already is right: its name follows from all its inputs."""
-        name = name_of(digest, numbers, kind)
+        name = name_of(digest, numbers, kind, self._known.salt)
         key = key_of(self._table, folder_of(self._format_version) + name)
         async with self._puts:
             reply = await self._store.put_if_absent(key, body)
         if reply.answer not in (PutAnswer.CREATED, PutAnswer.EXISTS) and await self._store.get(key) is None:
             raise Unavailable("store-unavailable", f"{key}: the store did not confirm the export: {reply.detail}")
         self._known.add(name)
-        return Converted(folder_of(self._format_version) + name, kind, numbers)
+        location = folder_of(self._format_version) + name
+        self._known.used.add(location)
+        return Converted(location, kind, numbers)
 
 
 def needs_copy(entry: ContentEntry) -> bool:

@@ -9,11 +9,13 @@ a crash something may be missing, but nothing that is there is wrong.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from rootline.catalog.adopt.adopted_history import NO_HISTORY
 from rootline.catalog.export.export_memory import ExportMemory, Index, TableMemory
 from rootline.catalog.export.export_requests import write
 from rootline.catalog.export.manifest_writer import ManifestWriter
+from rootline.catalog.export.sweep_state import SweepState
 from rootline.catalog.export.table_metadata import (
     SnapshotJson,
     StoredMetadata,
@@ -29,9 +31,13 @@ from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.catalog.manifest.manifest_list_encoder import encode_manifest_list
 from rootline.catalog.manifest.same_avro import same_avro
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.root.location_hashes import location_hash
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import Status
+from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import SnapshotId, Version, snapshot_id_of
+from rootline.storage.metadata.head_finder import at_head
+from rootline.storage.metadata.page_reader import read_condemned
 from rootline.storage.metadata.read_cache import ReadCache
 from rootline.storage.metadata.root_reader import read_root
 from rootline.storage.metadata.shown_versions import shown_at
@@ -53,6 +59,7 @@ class ExportBuilder:
         self._before = NO_HISTORY
         self._index = Index()
         self._oldest = Version(0)
+        self._used: set[str] = set()
 
     async def build(self) -> StoredMetadata:
         """Store everything that is missing, and remember it.
@@ -68,8 +75,12 @@ class ExportBuilder:
         exported = ExportedDefinition.of(definition, self._folder.format_version)
         window = window_of(header, definition)
         self._oldest = window.oldest
-        if header.version > window.oldest and self._id_of(Version(header.version - 1)) not in memory.index.snapshots:
+        is_cold = bool(memory.salt) and memory.newest is None
+        follows = header.version > window.oldest
+        if is_cold or (follows and self._id_of(Version(header.version - 1)) not in memory.index.snapshots):
             await memory.refresh(self._reads, header.table_uuid)
+        if memory.converted is not None:
+            memory.converted.used.clear()
         self._index = memory.index.copy()
         newest = await self._newest_shown(window.count)
         tagged = {tag: await self._shown_at(version) for tag, version in window.tags.items()}
@@ -84,10 +95,33 @@ class ExportBuilder:
             memory.keep_manifests(self._index)  # the next attempt goes on from here
             raise
         snapshots = [self._index.snapshots[snapshot_id] for snapshot_id in wanted.values()]
-        stored = await self._store(metadata_json(header, exported, self._folder, snapshots, tagged, self._before))
+        moved = memory.is_out_of_date and await self._was_swept(snapshots)
+        body = metadata_json(header, exported, self._folder, snapshots, tagged, self._before)
+        stored = await self._store(body)
+        if moved or stored.body != body:
+            memory.forget()  # another process was first: what it stored stays
+        else:
+            memory.advance(header.version, self._index, names, wanted.values())
         memory.keep(header.version, stored)
-        memory.advance(header.version, self._index, names, wanted.values())
         return stored
+
+    async def _was_swept(self, snapshots: Sequence[SnapshotJson]) -> bool:
+        """Whether a sweep came in while this took its time. Raises `Unavailable`: it may take some of what was found.
+
+        What is condemned goes a retention later, if nothing names it then: ten minutes at least.
+        """
+        memory, table = self._memory, self._folder.table
+        head = await at_head(self._reads, table, lambda at: read_root(self._reads, table, at.version))
+        if head is None or memory.head is None or SweepState.of(head.header) == SweepState.of(memory.head):
+            return False
+        used = self._used | (set() if memory.converted is None else memory.converted.used)
+        used.update(str(each["manifest-list"]).removeprefix(f"{self._folder.base}/") for each in snapshots)
+        pages = await read_condemned(self._reads, head.header)
+        hashes = [location_hash(location) for location in used]
+        if any(one in page.locations for page in pages for one in hashes):
+            memory.forget()
+            raise Unavailable("export-unfinished", f"{table}: a sweep came in between: ask again")
+        return True
 
     async def _store(self, body: bytes) -> StoredMetadata:
         version, table_uuid = self._root.header.version, self._root.header.table_uuid
@@ -117,7 +151,9 @@ class ExportBuilder:
             sequence_number=header.snapshot.sequence_number,
             format_version=format_version,
         )
-        location = self._folder.manifest_list(version, body)
+        location = self._folder.manifest_list(version, body, self._memory.salt)
+        self._used.add(location)
+        self._used.update(self._folder.manifest(name, self._memory.salt) for name in names)
         await write(self._reads, self._folder.key(location), body, same_avro)
         snapshot = snapshot_json(
             header,

@@ -2,8 +2,9 @@
 
 Owns: the layout of `export/` in a table's folder, absolute locations, the hashes in names. Does not own: what the
 objects hold, the names of converted deletes (`converted_deletes`).
-Invariants: a name follows from all inputs of its object, so two processes write the same bytes under the same name; the
-folder depends on the base of the absolute locations in it, so a lake that moved exports again; newest sorts first.
+Invariants: a name follows from all inputs of its object, and from what was swept before (`sweep_state`), so two
+processes that see one head write the same bytes under the same name; the folder depends on the base of the absolute
+locations in it, so a lake that moved exports again; newest sorts first.
 """
 
 from __future__ import annotations
@@ -54,13 +55,14 @@ class ExportFolder:
         """The metadata.json of `version`, relative to the table."""
         return f"{self.relative}metadata/{_inverted(version)}.metadata.json"
 
-    def manifest_list(self, version: Version, body: bytes) -> str:
+    def manifest_list(self, version: Version, body: bytes, salt: str = "") -> str:
         """The manifest list of `version`, relative to the table; its name ends in the hash of its bytes."""
-        return f"{self.relative}lists/{_inverted(version)}-{hashlib.sha256(body).hexdigest()[:_DIGITS]}.avro"
+        digest = hashlib.sha256(body).hexdigest()[:_DIGITS]
+        return f"{self.relative}lists/{_inverted(version)}{_salted(salt)}-{digest}.avro"
 
-    def manifest(self, digest: str) -> str:
+    def manifest(self, digest: str, salt: str = "") -> str:
         """The manifest whose inputs have the hash `digest`, relative to the table."""
-        return f"{self.relative}manifests/{digest}.avro"
+        return f"{self.relative}manifests/{digest}{_salted(salt)}.avro"
 
     def absolute(self, location: str) -> str:
         """A location as engines see it: a relative one is put behind the base, an absolute one stays."""
@@ -92,6 +94,10 @@ def hash_of(parts: Iterable[bytes | str | int | None]) -> str:
         body = part if isinstance(part, bytes) else repr(part).encode()
         hashing.update(f"{type(part).__name__}{len(body)}:".encode() + body)
     return hashing.hexdigest()[:32]
+
+
+def _salted(salt: str) -> str:
+    return f"-{salt}" if salt else ""
 
 
 def _inverted(version: Version) -> str:

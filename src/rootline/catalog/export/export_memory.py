@@ -2,8 +2,9 @@
 
 Owns: what is remembered and for how long, and taking it from the newest stored export. Does not own: making an export
 (`export_builder`).
-Invariants: bounded: for each table the manifests of its newest export, and a few finished exports; the table whose
-export is the oldest is forgotten first; forgetting costs only requests; what is taken from the store is proven first.
+Invariants: what is stored is forgotten when a sweep moved the head; bounded: for each table the manifests of its newest
+export, and a few finished exports; the table whose export is the oldest is forgotten first; forgetting costs only
+requests; what is taken from the store is proven first.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Final
 from rootline.catalog.adopt.adopted_history import AdoptedHistory, read_history
 from rootline.catalog.export.export_keys import ExportFolder, is_list_of, version_of_metadata
 from rootline.catalog.export.known_deletes import KnownDeletes, listed_prefix
+from rootline.catalog.export.sweep_state import Moment, SweepState
 from rootline.catalog.export.table_metadata import SnapshotJson, StoredMetadata, damaged, read_metadata
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.catalog.manifest.manifest_list_encoder import ManifestRecord, decode_manifest_list_records
@@ -25,6 +27,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.identifiers import SnapshotId, TableName, Version
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.metadata.page_reader import read_condemned
 from rootline.storage.metadata.root_reader import read_definition
 
 TABLES_MAX: Final = 64
@@ -58,6 +61,30 @@ class TableMemory:
     converted: KnownDeletes | None = None
     """The converted deletes that are stored; `None` until they are listed."""
     one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
+    head: RootHeader | None = None
+    """The newest root's, when it was last read."""
+    head_read: Moment | None = None
+
+    def meet(self, head: RootHeader) -> None:
+        """Go on from what `head`, just read, says of sweeps: if they did anything since, forget what is stored."""
+        if self.head is None or SweepState.of(self.head) != SweepState.of(head):
+            self.forget()
+        self.head, self.head_read = head, Moment.now()
+
+    def forget(self) -> None:
+        """Forget what is stored: it may go. The newest export, which does not, is read when it is needed."""
+        self.index, self.newest, self.converted = Index(), None, None
+        self.finished.clear()
+
+    @property
+    def salt(self) -> str:
+        """For the names of objects to come."""
+        return "" if self.head is None else SweepState.of(self.head).salt
+
+    @property
+    def is_out_of_date(self) -> bool:
+        """Whether the head has to be read again before anything that was found counts."""
+        return self.head_read is None or self.head_read.is_past()
 
     def keep(self, version: Version, stored: StoredMetadata) -> None:
         """Remember a finished export."""
@@ -83,8 +110,11 @@ class TableMemory:
         if self.converted is None:
             folder = self.folder
             listing = await store.list(listed_prefix(folder.table, folder.format_version))
+            pages = () if self.head is None else await read_condemned(store, self.head)
             if self.converted is None:
-                self.converted = KnownDeletes.listed(folder.format_version, listing.keys)
+                self.converted = KnownDeletes.listed(
+                    folder.format_version, listing.keys, salt=self.salt, condemned=pages
+                )
         return self.converted
 
     async def refresh(self, store: ObjectStore, table_uuid: uuid.UUID) -> None:
@@ -175,4 +205,4 @@ class ExportMemory:
 
 
 def _name_of(record: ManifestRecord) -> str:
-    return record.path.rsplit("/", 1)[-1].removesuffix(".avro")
+    return record.path.rsplit("/", 1)[-1].removesuffix(".avro").partition("-")[0]

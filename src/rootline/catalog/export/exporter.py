@@ -22,6 +22,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.root_header import RootHeader
 from rootline.storage.metadata.head_finder import find_head
 from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.planning_reads import PlanningReads
@@ -74,7 +75,7 @@ class TableExporter:
         Args:
             table: its name.
             format_version: by default what the table's property `rootline.export.format` says, else V3.
-            version: addressable, or exported while it was.
+            version: addressable, or exported while it was; once a table is swept, addressable.
 
         Raises:
             Invalid: `table-unknown`, `table-dropped`, `version-unknown`, `export-unsupported`, `setting-invalid`,
@@ -93,7 +94,7 @@ class TableExporter:
             format_version = await self._format(reads, table, version, head)
         memory = self._memory.of(table, format_version)
         stored = memory.finished.get(version)
-        if stored is None:
+        if stored is None or (head is None and memory.is_out_of_date):
             stored = await self._shared(reads, memory, version, head)
         shown = version_of_snapshot(stored.current)
         return ExportedTable(
@@ -120,7 +121,7 @@ class TableExporter:
         """The format that the table's property names; it is read once for each version."""
         known = self._formats.pop(table, None)
         if known is None or known[0] != version:
-            root = await self._root(reads, table, version, head)
+            root, _ = await self._root(reads, table, version, head)
             known = version, format_of((await self._memory.definition(reads, root.header)).properties)
             self._keep(reads, root)
         self._formats[table] = known
@@ -152,8 +153,11 @@ class TableExporter:
         async with memory.one_at_a_time:
             stored = await _stored(reads, memory, version)
             if stored is not None:
+                if head is None:
+                    await self._check_stays(reads, memory, version)
                 return stored
-            root = await self._root(reads, table, version, head)
+            root, newest = await self._root(reads, table, version, head)
+            memory.meet(newest)
 
             async def earlier(number: Version) -> Root:
                 return await read_root(reads, table, number, known=root)
@@ -166,17 +170,31 @@ class TableExporter:
             self._keep(reads, root)
             return stored
 
-    async def _root(self, reads: PlanningReads, table: TableName, version: Version, head: Version | None) -> Root:
-        """The root of `version`, which is addressable; `head`: the newest version, if it was just looked up."""
+    async def _check_stays(self, reads: PlanningReads, memory: TableMemory, version: Version) -> None:
+        """Raises `Invalid` (`version-unknown`) if the export of `version`, which is stored, may be about to go."""
+        table = memory.folder.table
+        head = await _head(reads, table)
+        if head == version:
+            return
+        newest = await read_root(reads, table, head, known=self._cache.root(table))
+        memory.meet(newest.header)
+        if memory.salt:
+            check_is_table(newest.header)
+            Addressable.of(newest.header, await read_kept(reads, newest.header)).check(version)
+
+    async def _root(
+        self, reads: PlanningReads, table: TableName, version: Version, head: Version | None
+    ) -> tuple[Root, RootHeader]:
+        """The root of `version`, which is addressable, and the newest; `head`: its version, if just looked up."""
         known = self._cache.root(table)
         if head is None:
             head = await _head(reads, table)
         newest = await read_root(reads, table, head, known=known)
         check_is_table(newest.header)
         if version == head:
-            return newest
+            return newest, newest.header
         Addressable.of(newest.header, await read_kept(reads, newest.header)).check(version)
-        return await read_root(reads, table, version, known=newest)
+        return await read_root(reads, table, version, known=newest), newest.header
 
     def _keep(self, reads: PlanningReads, root: Root) -> None:
         """What was read has been proven."""

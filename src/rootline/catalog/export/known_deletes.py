@@ -9,16 +9,18 @@ opened; of several names with one hash (from other versions of a library) the fi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage
+from rootline.schemas.bytes.root.location_hashes import location_hash
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import table_prefix
 
 _FOLDERS: Final = {FormatVersion.V2: "export/v2/deletes/", FormatVersion.V3: "export/v3/vectors/"}
 _NAME: Final = re.compile(
-    r"(?P<hash>[0-9a-f]{32})(?P<numbers>(?:-(?:0|[1-9][0-9]{0,18}))+)\.(?P<kind>parquet|puffin|none)\Z"
+    r"(?P<hash>[0-9a-f]{32})(?P<numbers>(?:-(?:0|[1-9][0-9]{0,18}))+)(?:\.[0-9a-f]{16})?\.(?P<kind>parquet|puffin|none)\Z"
 )
 NOTHING: Final = "none"
 """The kind of an empty object: the delete files were read, and they delete no row of the data file."""
@@ -42,24 +44,37 @@ class Converted(NamedTuple):
     numbers: tuple[int, ...]
 
 
-def name_of(digest: str, numbers: Iterable[int], kind: str) -> str:
-    """The name of the object, without its folder."""
-    return f"{digest}-{'-'.join(map(str, numbers))}.{kind}"
+def name_of(digest: str, numbers: Iterable[int], kind: str, salt: str = "") -> str:
+    """The name of the object, without its folder. `salt` as in `sweep_state`."""
+    return f"{digest}-{'-'.join(map(str, numbers))}{'.' if salt else ''}{salt}.{kind}"
 
 
 class KnownDeletes:
     """The converted deletes of one table in one format that are known to be stored."""
 
-    def __init__(self, format_version: FormatVersion) -> None:
+    def __init__(self, format_version: FormatVersion, salt: str = "") -> None:
+        """`salt`: of the names of those that are made."""
         self._folder = folder_of(format_version)
         self._rest: dict[bytes, str] = {}
+        self.salt: Final = salt
+        self.used: set[str] = set()
+        """The locations of those that were found or made since the set was emptied."""
 
     @staticmethod
-    def listed(format_version: FormatVersion, keys: Iterable[str]) -> KnownDeletes:
-        """The deletes that a LIST of `listed_prefix` names; other objects there are ignored."""
-        found = KnownDeletes(format_version)
+    def listed(
+        format_version: FormatVersion,
+        keys: Iterable[str],
+        *,
+        salt: str = "",
+        condemned: Sequence[CondemnedPage] = (),
+    ) -> KnownDeletes:
+        """The deletes that a LIST of `listed_prefix` names; other objects there, and condemned ones, are ignored."""
+        found = KnownDeletes(format_version, salt)
         for key in keys:
-            found.add(key.rpartition("/")[2])
+            name = key.rpartition("/")[2]
+            named = location_hash(folder_of(format_version) + name) if condemned else b""
+            if not any(named in page.locations for page in condemned):
+                found.add(name)
         return found
 
     def __len__(self) -> int:
@@ -78,5 +93,7 @@ class KnownDeletes:
         rest = self._rest.get(bytes.fromhex(digest))
         if rest is None:
             return None
-        numbers, _, kind = rest.partition(".")
-        return Converted(f"{self._folder}{digest}{rest}", kind, tuple(map(int, numbers[1:].split("-"))))
+        numbers, _, ending = rest.partition(".")
+        location = f"{self._folder}{digest}{rest}"
+        self.used.add(location)
+        return Converted(location, ending.rpartition(".")[2], tuple(map(int, numbers[1:].split("-"))))

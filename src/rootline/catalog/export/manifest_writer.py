@@ -130,7 +130,7 @@ class ManifestWriter:
             if encoded is None:
                 index.manifests[unit.name] = None
                 return
-            location = self._folder.manifest(unit.name)
+            location = self._folder.manifest(unit.name, self._memory.salt)
             held = await write(self._reads, self._folder.key(location), encoded.body, same_avro)
             path = self._folder.absolute(location)
             index.manifests[unit.name] = replace(encoded.record, path=path, length=len(held))

@@ -111,7 +111,7 @@ def _tell_result(table: str, closely: str, summary: CheckSummary, knows_no_head:
         left_out.append(f"{summary.unreferenced_objects} objects that no version names")
     if knows_no_head:
         left_out.append("whether newer roots were lost, which only an embedded log knows")
-    left_out.append("exports")
+    left_out.append("whether exports say what the table does")
     record = {
         "table": table,
         "findings": summary.findings,
@@ -123,10 +123,12 @@ def _tell_result(table: str, closely: str, summary: CheckSummary, knows_no_head:
         "data_files_opened": summary.data_files_opened,
         "data_files_given_up": summary.data_files_given_up,
         "rows_read": summary.rows_read,
+        "exports": summary.exports,
         "not_looked_at": left_out,
     }
     counts = f"{summary.roots} versions, {summary.leaves} leaves, {summary.vectors} vectors, "
     seen = f"{counts}{summary.data_files} data files"
+    seen += f", {summary.exports} exports" if summary.exports else ""
     found = "no findings" if not summary.findings else f"{summary.findings} findings"
     output.line(as_json, record, f"{table}: {found} in {seen}; not looked at: {'; '.join(left_out)}")
     if summary.data_files_given_up:

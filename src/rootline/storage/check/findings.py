@@ -69,6 +69,7 @@ class CheckSummary:
     data_files_unread: int = 0
     data_files_given_up: int = 0
     rows_read: int = 0
+    exports: int = 0
     bytes_read: int = 0
     findings: int = 0
     foreign_objects: list[str] = field(default_factory=list)

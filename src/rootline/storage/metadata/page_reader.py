@@ -6,6 +6,8 @@ Invariants: a page is used only if it has the digest that the root names; one th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page
 from rootline.schemas.bytes.root.kept_page import KeptPage, decode_kept_page
@@ -75,6 +77,25 @@ async def read_kept(store: ObjectStore, header: RootHeader, known: KeptPage | No
     if page.reference != reference:
         raise Corrupt("page-corrupt", f"{name}: it is not the page that the root names")
     return page
+
+
+async def read_condemned(
+    store: ObjectStore, header: RootHeader, known: Mapping[bytes, CondemnedPage] | None = None
+) -> tuple[CondemnedPage, ...]:
+    """The pages of condemned locations that a header names; those of `known`, by digest, are not read again.
+
+    Raises:
+        Corrupt: `object-missing` or `page-corrupt`.
+
+    """
+    found = []
+    for item in header.condemned:
+        page = (known or {}).get(item.page.digest)
+        if page is None:
+            body = await read_stored(store, header.table, item.page.location, code="page-corrupt")
+            page = condemned_page_of(body, item.page, header, name=stored_key(header.table, item.page.location))
+        found.append(page)
+    return tuple(found)
 
 
 def condemned_page_of(body: bytes, reference: PageReference, header: RootHeader, *, name: str) -> CondemnedPage:

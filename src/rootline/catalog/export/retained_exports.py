@@ -1,0 +1,181 @@
+"""Which stored exports are still needed, and all that they name.
+
+Owns: this choice, and reading metadata.json, manifest lists and manifests for what they name. Does not own: listing
+them, deletion (`rootline.workers`), findings (`rootline check`).
+Invariants: an export whose version can be read stays, and the newest of each folder, even if it can not; one that
+engines may have been told of just now stays, whosever it is; what cannot be read is an error, never left out.
+
+Source: docs/export.md, "What goes"; decision 0077.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rootline.catalog.export.export_keys import ExportFolder, is_list_of, version_of_metadata
+from rootline.catalog.export.table_metadata import (
+    VERSION,
+    SnapshotJson,
+    StoredMetadata,
+    damaged,
+    read_metadata,
+)
+from rootline.catalog.manifest.format_version import FormatVersion
+from rootline.catalog.manifest.manifest_list_encoder import ManifestRecord, decode_manifest_list_records
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.iceberg.iceberg_avro import read_avro
+from rootline.schemas.bytes.leaf.leaf import LeafContent
+from rootline.schemas.errors import Corrupt
+from rootline.schemas.identifiers import ObjectKey, TableName, Version
+from rootline.schemas.object_keys import OwnKind, key_of, own_kind
+from rootline.schemas.root_header import NameState, RootHeader
+from rootline.tree.state.addressable import Addressable
+
+_DATA_FILE, _FILE_PATH, _REFERENCED_FILE = 2, 100, 143
+
+
+@dataclass(frozen=True, slots=True)
+class FoundExport:
+    """A stored metadata.json that is whole. `lists`: the manifest lists of ours that it names, and their versions."""
+
+    location: str
+    folder: ExportFolder
+    metadata: StoredMetadata
+    lists: Mapping[str, Version]
+
+
+def newest_of_each(locations: Iterable[str]) -> set[str]:
+    """Of the locations of metadata.json files, the newest in each folder: exporters go on from there."""
+    newest: dict[str, tuple[int, str]] = {}
+    for location in locations:
+        version = version_of_metadata(location)
+        if version is not None:
+            folder = location.rpartition("/")[0]
+            newest[folder] = max(newest.get(folder, (-1, "")), (int(version), location))
+    return {location for _, location in newest.values()}
+
+
+def is_needed(header: RootHeader, addressable: Addressable, location: str, newest: Collection[str]) -> bool:
+    """Whether the head keeps an export that is nothing new, by its name: it can be asked for, or gone on from.
+
+    A dropped table may come back with its exports, unless it was purged.
+    """
+    version = version_of_metadata(location)
+    if version is None:
+        return True
+    is_purged = header.is_tombstone and header.drops[-1].is_purged
+    if header.name_is is NameState.VIEW or is_purged:
+        return False
+    return addressable.has(version) or location in newest
+
+
+@dataclass(slots=True)
+class ExportReader:
+    """Reads exports of one table; a manifest list or manifest that several name is read once."""
+
+    store: ObjectStore
+    table: TableName
+    _lists: dict[str, Sequence[ManifestRecord]] = field(default_factory=dict)
+    _manifests: set[str] = field(default_factory=set)
+
+    async def metadata(self, location: str) -> FoundExport | None:
+        """The metadata.json at a location relative to the table; `None`: it is gone.
+
+        Raises:
+            Corrupt: `export-corrupt`.
+            Unavailable: `store-unavailable`.
+
+        """
+        key = key_of(self.table, location)
+        found = await self.store.get(key)
+        return None if found is None else await asyncio.to_thread(_read, found.body, self.table, location)
+
+    async def records(self, of: FoundExport, location: str) -> Sequence[ManifestRecord]:
+        """The manifests that one of its lists names. Raises as `metadata`; also if the list is gone."""
+        known = self._lists.get(location)
+        if known is None:
+            name, named_by = of.folder.key(location), of.folder.key(of.location)
+            found = await self.store.get(name)
+            if found is None:
+                raise damaged(named_by, f"it names the manifest list {name}, which does not exist")
+            if not is_list_of(location, found.body):
+                raise damaged(name, "its bytes are not what was written", named_by=named_by)
+            known = self._lists[location] = await asyncio.to_thread(decode_manifest_list_records, found.body, name=name)
+        return known
+
+    async def names(
+        self, of: FoundExport, has_root: Callable[[Version], bool] = lambda _: False
+    ) -> AsyncIterator[Sequence[str]]:
+        """Locations of all that an export names, in pieces: lists, manifests, converted deletes, vectors, data files.
+
+        Args:
+            of: the export.
+            has_root: whether what the root of a version names is known: its data manifests are not opened then.
+
+        Raises: as `records`.
+
+        """
+        for location, version in of.lists.items():
+            is_known = location in self._lists
+            records = await self.records(of, location)
+            yield [location, *(record.path for record in records)]
+            if is_known:
+                continue
+            for record in records:
+                if record.path in self._manifests or (record.content is LeafContent.DATA and has_root(version)):
+                    continue
+                self._manifests.add(record.path)
+                key = of.folder.key(record.path.removeprefix(f"{of.folder.base}/"))
+                found = await self.store.get(key)
+                named_by = of.folder.key(of.location)
+                if found is None:
+                    raise damaged(named_by, f"it needs the manifest {key}, which does not exist")
+                if len(found.body) != record.length:
+                    reason = f"it has {len(found.body)} bytes, and its list says {record.length}"
+                    raise damaged(key, reason, named_by=named_by)
+                yield await asyncio.to_thread(_names_in, found.body, key)
+
+
+def metadata_locations(table_folder: str, keys: Iterable[str]) -> list[str]:
+    """The locations of metadata.json files among the keys of a listing."""
+    locations = (key.removeprefix(table_folder) for key in keys)
+    return [location for location in locations if own_kind(location) is OwnKind.EXPORT_METADATA]
+
+
+def _read(body: bytes, table: TableName, location: str) -> FoundExport:
+    name, version = key_of(table, location), version_of_metadata(location)
+    try:
+        said = json.loads(body)
+        folder = ExportFolder(table, FormatVersion(said["format-version"]), str(said["location"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(name, f"it is not the metadata of an export: {error!s:.200}") from error
+    if version is None or folder.metadata(version) != location:
+        raise damaged(name, f"it belongs to {folder.base}, format {int(folder.format_version)}, and not in this folder")
+    metadata = read_metadata(body, folder, version, None)
+    lists: dict[str, Version] = {}
+    start = f"{folder.base}/"
+    for snapshot in metadata.snapshots.values():
+        path = str(snapshot.get("manifest-list", ""))
+        if path.startswith(f"{start}{folder.relative}"):
+            lists[path.removeprefix(start)] = _version_of(snapshot, name)
+    return FoundExport(location, folder, metadata, lists)
+
+
+def _version_of(snapshot: SnapshotJson, name: ObjectKey) -> Version:
+    try:
+        return Version(int(snapshot["summary"][VERSION]))
+    except (KeyError, ValueError, TypeError) as error:
+        raise damaged(name, f"a snapshot does not say which version it is: {error!s:.100}") from error
+
+
+def _names_in(body: bytes, name: str) -> list[str]:
+    """The files that a manifest names, and those that they belong to."""
+    try:
+        files = [record[_DATA_FILE] for record in read_avro(body, name=name).records]
+        found = [str(file[_FILE_PATH]) for file in files]
+        return found + [str(at) for file in files if (at := file.get(_REFERENCED_FILE)) is not None]
+    except (KeyError, TypeError, Corrupt) as error:
+        raise damaged(name, f"it is no manifest: {error!s:.200}") from error

@@ -1,0 +1,72 @@
+"""Marks what exports that are still needed name, so that a sweep leaves it.
+
+Owns: the order of the reads. Does not own: which exports are needed and what they name
+(`rootline.catalog.export.retained_exports`), what is chosen (`rootline.maintenance.orphan_sweep_plan`).
+Invariants: an export that cannot be read keeps everything that exports may name, for as long as it is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+
+import structlog
+
+from rootline.catalog.export.retained_exports import ExportReader, is_needed, newest_of_each
+from rootline.maintenance.orphan_sweep_plan import Inventory
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.errors import Corrupt
+from rootline.schemas.identifiers import Version
+from rootline.schemas.root_header import RootHeader
+from rootline.storage.metadata.page_reader import read_kept
+from rootline.tree.state.addressable import Addressable
+
+_log = structlog.get_logger("rootline.workers")
+
+
+async def mark_exports(
+    store: ObjectStore,
+    header: RootHeader,
+    exports: Mapping[str, int],
+    inventory: Inventory,
+    *,
+    young_ms: int,
+    roots: Collection[Version],
+) -> bool:
+    """Mark what the needed ones of `exports` name; whether that is known of each of them.
+
+    Args:
+        store: the warehouse.
+        header: of the head, read before they were listed.
+        exports: locations of all metadata.json files, and the store's dates.
+        inventory: where to mark.
+        young_ms: those that were stored after this are needed, whatever they are of.
+        roots: the versions that can be read, whose roots are marked already.
+
+    Raises:
+        Unavailable: `store-unavailable`.
+
+    """
+    addressable = Addressable.of(header, await read_kept(store, header))
+    newest = newest_of_each(exports)
+    reader = ExportReader(store, header.table)
+    for location, stored_ms in sorted(exports.items()):
+        is_young = stored_ms >= young_ms
+        if not is_young and not is_needed(header, addressable, location, newest):
+            continue
+        try:
+            export = await reader.metadata(location)
+            if export is None or (not is_young and export.metadata.table_uuid != header.table_uuid):
+                continue
+            inventory.keep([location])
+            async for names in reader.names(export, roots.__contains__):
+                await asyncio.to_thread(inventory.reference, names, is_readable=True)
+        except Corrupt as error:
+            _log.warning(
+                "an export cannot be read: nothing that exports may name is swept",
+                action="sweep-export-unreadable",
+                table=header.table,
+                reason=str(error),
+            )
+            return False
+    return True
