@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 
 import structlog
 
-from rootline.catalog.export.retained_exports import ExportReader, is_needed, newest_of_each
+from rootline.catalog.export.retained_exports import ExportReader, FoundExport, is_needed, newest_of_each
 from rootline.maintenance.orphan_sweep_plan import Inventory
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Corrupt
@@ -33,7 +34,9 @@ async def mark_exports(
     young_ms: int,
     roots: Collection[Version],
 ) -> bool:
-    """Mark what the needed ones of `exports` name; whether that is known of each of them.
+    """Mark what `exports` name: to stay, or, if none that is needed does, to stay until the metadata.json is deleted.
+
+    Whether it is known of each that is needed. So no metadata.json is ever stored without all that it names.
 
     Args:
         store: the warehouse.
@@ -50,17 +53,24 @@ async def mark_exports(
     addressable = Addressable.of(header, await read_kept(store, header))
     newest = newest_of_each(exports)
     reader = ExportReader(store, header.table)
+
+    async def mark(export: FoundExport, *, is_readable: bool) -> None:
+        async for names in reader.names(export, roots.__contains__):
+            await asyncio.to_thread(inventory.reference, names, is_readable=is_readable)
+
+    others: list[str] = []
     for location, stored_ms in sorted(exports.items()):
         is_young = stored_ms >= young_ms
         if not is_young and not is_needed(header, addressable, location, newest):
+            others.append(location)
             continue
         try:
             export = await reader.metadata(location)
-            if export is None or (not is_young and export.metadata.table_uuid != header.table_uuid):
-                continue
-            inventory.keep([location])
-            async for names in reader.names(export, roots.__contains__):
-                await asyncio.to_thread(inventory.reference, names, is_readable=True)
+            if export is not None and not is_young and export.metadata.table_uuid != header.table_uuid:
+                others.append(location)
+            elif export is not None:
+                inventory.keep([location])
+                await mark(export, is_readable=True)
         except Corrupt as error:
             _log.warning(
                 "an export cannot be read: nothing that exports may name is swept",
@@ -69,4 +79,9 @@ async def mark_exports(
                 reason=str(error),
             )
             return False
+    for location in others:
+        with suppress(Corrupt):  # an engine cannot read it either
+            export = await reader.metadata(location)
+            if export is not None:
+                await mark(export, is_readable=False)
     return True

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator
 
 from rootline.catalog.export.retained_exports import (
     ExportReader,
-    FoundExport,
     is_needed,
     metadata_locations,
     newest_of_each,
@@ -19,7 +18,7 @@ from rootline.catalog.export.retained_exports import (
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Corrupt
-from rootline.schemas.identifiers import ObjectKey, TableName
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import key_of, table_prefix
 from rootline.storage.check.findings import CheckSummary, Finding, FindingBook
 from rootline.storage.metadata.head_finder import at_head
@@ -67,18 +66,10 @@ async def check_exports(
             told.exports += 1
             async for names in reader.names(export, addressable.has):
                 for name in names:
-                    named = _key_in(export, name)
-                    if named is not None and named not in present and await store.get(named) is None:
+                    named = export.folder.key(name)
+                    if not is_absolute(name) and named not in present and await store.get(named) is None:
                         book.add(named, "object-missing", f"export {key} names this object, but it does not exist")
         except Corrupt as error:
             book.add_error(key, error)
         for finding in book.take():
             yield finding
-
-
-def _key_in(export: FoundExport, name: str) -> ObjectKey | None:
-    """The key of what an export names, if it is in the table's folder."""
-    start = f"{export.folder.base}/"
-    if name.startswith(start):
-        return export.folder.key(name.removeprefix(start))
-    return None if is_absolute(name) else export.folder.key(name)

@@ -111,6 +111,8 @@ class ExportReader:
     ) -> AsyncIterator[Sequence[str]]:
         """Locations of all that an export names, in pieces: lists, manifests, converted deletes, vectors, data files.
 
+        What is in the table's folder is named relative to it.
+
         Args:
             of: the export.
             has_root: whether what the root of a version names is known: its data manifests are not opened then.
@@ -121,14 +123,15 @@ class ExportReader:
         for location, version in of.lists.items():
             is_known = location in self._lists
             records = await self.records(of, location)
-            yield [location, *(record.path for record in records)]
+            start = f"{of.folder.base}/"
+            yield [location, *(record.path.removeprefix(start) for record in records)]
             if is_known:
                 continue
             for record in records:
                 if record.path in self._manifests or (record.content is LeafContent.DATA and has_root(version)):
                     continue
                 self._manifests.add(record.path)
-                key = of.folder.key(record.path.removeprefix(f"{of.folder.base}/"))
+                key = of.folder.key(record.path.removeprefix(start))
                 found = await self.store.get(key)
                 named_by = of.folder.key(of.location)
                 if found is None:
@@ -136,7 +139,8 @@ class ExportReader:
                 if len(found.body) != record.length:
                     reason = f"it has {len(found.body)} bytes, and its list says {record.length}"
                     raise damaged(key, reason, named_by=named_by)
-                yield await asyncio.to_thread(_names_in, found.body, key)
+                names = await asyncio.to_thread(_names_in, found.body, key)
+                yield [name.removeprefix(start) for name in names]
 
 
 def metadata_locations(table_folder: str, keys: Iterable[str]) -> list[str]:
