@@ -58,6 +58,13 @@ OUR_OWN: dict[str, tuple[str, ...]] = {
     "rootline_queue_bytes": (),
     "rootline_verdicts_told_again_total": ("verdict", "code"),
 }
+REDIS: dict[str, tuple[str, ...]] = {
+    "rootline_redis_calls_total": ("use", "outcome"),
+    "rootline_redis_up": (),
+    "rootline_head_hints_total": ("outcome",),
+    "rootline_worker_shared_tasks_total": ("outcome",),
+    "rootline_worker_dead_tasks": (),
+}
 WORKERS: dict[str, tuple[str, ...]] = {
     "rootline_worker_tasks_total": ("kind", "outcome"),
     "rootline_worker_failures_total": ("code",),
@@ -88,7 +95,7 @@ async def scraped(service: Running) -> dict[str, float]:
 
 
 def test_names_and_labels_are_the_contract() -> None:
-    assert {name: labels for name, _, labels, _ in metrics()} == CONTRACT | OUR_OWN | WORKERS
+    assert {name: labels for name, _, labels, _ in metrics()} == CONTRACT | OUR_OWN | WORKERS | REDIS
 
 
 def test_the_metrics_page_in_the_docs_is_what_the_registry_holds() -> None:

@@ -7,7 +7,6 @@ Invariants: both only ask, and are safe to repeat; a pause of all and a pause of
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,6 +35,8 @@ def pause(
 
     Coordinators that run do so within seconds, those that start later do so from the start, until `rootline resume`.
     """
+    import asyncio
+
     from rootline.cli import output
     from rootline.connect import pause_table
     from rootline.ports.pausing import ALL_TABLES
@@ -60,6 +61,8 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Decide the intents of a paused table again, in their order; `--all` ends what `pause --all` began."""
+    import asyncio
+
     from rootline.cli import output
     from rootline.connect import resume_table
     from rootline.ports.pausing import ALL_TABLES
