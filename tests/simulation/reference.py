@@ -176,11 +176,11 @@ def replay(
         if verdict.kind is VerdictKind.DUPLICATE:
             names.check_duplicate(intent)
             first = reference.committed.get(place)
-            if first is None:
+            is_later = first is not None and (first.partition != verdict.partition or first.offset < verdict.offset)
+            if not is_later and (first is None or first.intent_id != intent.intent_id):  # its number was not used by it
                 brought = {*reference.brought_by(intent), *(item.location for item in intent.add_equality_deletes)}
                 was_here = bool(brought) and brought <= reference.rewritten
                 assert was_here, f"{place} was called a duplicate, but never committed, and its files not rewritten"
                 continue
-            is_later = first.partition != verdict.partition or first.offset < verdict.offset
             assert is_later, f"{place} was called a duplicate before it was committed"
     return reference

@@ -107,8 +107,8 @@ def test_tables_whose_columns_partitions_and_orders_change_are_what_the_accepted
 
 def test_what_is_swept_all_the_time_was_needed_by_no_one() -> None:
     """Behind kills, late removals and cut-off readers: `judge` reads all that is left."""
-    outcomes = [simulate(seed, 150, expires=True) for seed in (8, 18)]
-    assert sum(outcome.committed for outcome in outcomes) >= 200
+    outcomes = [simulate(seed, 300, expires=True) for seed in (3, 14)]
+    assert sum(outcome.committed for outcome in outcomes) >= 400
     assert sum(outcome.sweeps for outcome in outcomes) >= 4
     assert sum(outcome.swept for outcome in outcomes) >= 4
 
@@ -175,7 +175,7 @@ def test_a_sweep_that_does_not_wait_for_scans_is_found(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(SweepLimits, "of_properties", wrong)
     with pytest.raises(AssertionError, match="after a reader could plan to read it"):
-        simulate(18, 150, expires=True)
+        simulate(28, 150, expires=True)
 
 
 def test_a_worker_that_removes_roots_at_once_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from rootline.adapters.kafka.settings import KafkaSettings
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.services
 def produce(settings: KafkaSettings, *values: bytes, key: bytes = b"k", partition: int = -1) -> None:
     producer = Producer({"bootstrap.servers": settings.servers(), "partitioner": "murmur2_random", "log_level": 0})
     left = list(values)
-    while left:  # a partition that was just added may be unknown to the broker
+    while left:  # a partition that was just added may be unknown to the broker, and to the client
         failed: list[bytes] = []
 
         def told(error: KafkaError | None, message: Message, failed: list[bytes] = failed) -> None:
@@ -30,7 +30,12 @@ def produce(settings: KafkaSettings, *values: bytes, key: bytes = b"k", partitio
                 failed.append(message.value() or b"")
 
         for value in left:
-            producer.produce(settings.intents_topic, value, key, partition=partition, on_delivery=told)
+            try:
+                producer.produce(settings.intents_topic, value, key, partition=partition, on_delivery=told)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                    raise
+                failed.append(value)
         assert producer.flush(30) == 0
         left = failed
 
