@@ -46,7 +46,35 @@ async def decided_in_the_end(member: Member, partition: int, next_offset: int) -
                 return
 
 
-async def test_reading_goes_on_after_the_broker_was_killed(kafka_service: KafkaService) -> None:
+async def read_again(member: Member, offset: int) -> list[bytes]:
+    answer = await member.feed.read_again("r", PartitionOffset(member.log, 0, offset), limit=5)
+    return [record.value for record in answer.records]
+
+
+async def until_reading_again_fails(member: Member) -> None:
+    """What the reader has already is no failure, so each time it is a new one."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                await read_again(member, 9)
+                await member.feed.forget_reader("r")
+            except Unavailable:
+                return
+
+
+async def found_again(member: Member, wanted: int) -> list[bytes]:
+    """Asked until it has been read, as coordinators do."""
+    found: list[bytes] = []
+    async with asyncio.timeout(PATIENCE_S):
+        while len(found) < wanted:
+            try:
+                found += await read_again(member, len(found))
+            except Unavailable:
+                await member.step()
+    return found
+
+
+async def test_reading_and_reading_again_go_on_after_the_broker_was_killed(kafka_service: KafkaService) -> None:
     settings = kafka_service.with_topics(request_timeout_s=2)
     broker = kafka_service.own()
     append(settings, 0, numbered(0, 1_000))
@@ -54,7 +82,9 @@ async def test_reading_goes_on_after_the_broker_was_killed(kafka_service: KafkaS
         await member.until(lambda: len(member.records) == 1_000)
         await member.decided(0, 400)
         for turn in (1, 2):
+            assert await read_again(member, 0) == numbered(0, 5)
             broker.kill()
+            await until_reading_again_fails(member)
             restarting = asyncio.ensure_future(asyncio.to_thread(broker.start_again))
             await member.until(restarting.done)
             await restarting
@@ -64,6 +94,7 @@ async def test_reading_goes_on_after_the_broker_was_killed(kafka_service: KafkaS
             assert first <= 400 * turn
             assert member.offsets(0) == list(range(first, (turn + 1) * 1_000))
             await decided_in_the_end(member, 0, 400 * (turn + 1))
+            assert await found_again(member, 10) == numbered(0, 10)
         assert committed(settings, 0) == 1_200
 
 
