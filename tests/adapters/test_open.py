@@ -137,7 +137,7 @@ async def test_the_coordinators_side_of_an_embedded_log_prunes_it_as_the_setting
     feed = open_embedded_feed(log, None, str(tmp_path))
     await feed.next(wait_s=0)
 
-    assert await asyncio.wait_for(asked.get(), 10) == LogRetention(3_600_000, 2_592_000_000)
+    assert await asyncio.wait_for(asked.get(), 60) == LogRetention(3_600_000, 2_592_000_000)
     await feed.close()
     await log.close()
 

@@ -32,7 +32,7 @@ from tests.services.toxiproxy import Proxy, Toxiproxy
 
 USER = "rootline"
 PASSWORD = "rootline-tests-only"
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class KafkaBroker:
 
     def wait_ready(self) -> None:
         """Until it answers."""
-        self._process.wait_ready(self.ports.plain, deadline_s=60)
+        self._process.wait_ready(self.ports.plain, deadline_s=300)
         admin = AdminClient({"bootstrap.servers": f"{HOST}:{self.ports.plain}", "log_level": 0})
         assert admin.describe_cluster(request_timeout=30).result().nodes
 

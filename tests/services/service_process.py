@@ -53,7 +53,7 @@ class ServiceProcess:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def wait_ready(self, port: int, *, deadline_s: float = 30.0) -> None:
+    def wait_ready(self, port: int, *, deadline_s: float = 120.0) -> None:
         """Until `port` takes a connection."""
         deadline = time.monotonic() + deadline_s
         while True:
@@ -86,7 +86,7 @@ class ServiceProcess:
     def kill(self) -> None:
         """As a power cut would."""
         self._process.kill()
-        self._process.wait(timeout=10)
+        self._process.wait(timeout=60)
         self._bond.release()
 
     def _tail(self) -> str:
