@@ -71,7 +71,7 @@ def _json_of(_: IcebergType, kept: str) -> Any:
 
 
 for _nested in (StructType, ListType, MapType):
-    from_json.register(_nested, nested_default)
+    from_json.register(_nested, nested_default)  # type: ignore[arg-type]
     to_json.register(_nested, _json_of)
 
 

@@ -123,6 +123,7 @@ def simulate(
     drops: bool = False,
     evolves: bool = False,
     namespaces: bool = False,
+    tags: bool = False,
 ) -> Outcome:
     """Run a world of about `steps` intents; raises `AssertionError` when something that must hold fails.
 
@@ -134,8 +135,9 @@ def simulate(
     `drops`: writers drop tables, make them again, bring them back, replace them, and make views of their names.
     `evolves`: writers change columns, partitions and orders all the time.
     `namespaces`: clients make, change and drop the namespaces of the tables meanwhile.
+    `tags`: writers tag versions of every age, and go back to them.
     """
-    crowd = Crowd(writers, steps, expires=expires, drops=drops, evolves=evolves)
+    crowd = Crowd(writers, steps, expires=expires, drops=drops, evolves=evolves, tags=tags)
 
     async def whole() -> Outcome:
         world, published = _world(seed, keep_trace, patience_s, expires), Published()
@@ -170,6 +172,7 @@ class Crowd:
     expires: bool
     drops: bool
     evolves: bool
+    tags: bool
 
     def writer(self, world: World, number: int, published: Published, seed: int) -> Writer:
         """Writers of one table do not agree on its partition, as clients in two languages do not."""
@@ -184,7 +187,7 @@ class Crowd:
             max(1, self.steps // self.writers),
             (world.log.partition_of(table.encode()) + 1) % PARTITIONS if shift else None,
         )
-        writer.drops, writer.evolves, writer.stalls = self.drops, self.evolves, self.expires
+        writer.drops, writer.evolves, writer.stalls, writer.tags = self.drops, self.evolves, self.expires, self.tags
         return writer
 
 

@@ -80,7 +80,7 @@ def test_tables_that_are_taken_back_beside_writers_and_workers_are_what_the_acce
 
 
 def test_versions_that_expire_all_the_time_take_nothing_away_that_anyone_may_read() -> None:
-    outcomes = [simulate(seed, 150, expires=True) for seed in (1, 4)]
+    outcomes = [simulate(seed, 150, expires=True, tags=True) for seed in (1, 4)]
     assert all(outcome.committed >= 60 for outcome in outcomes)
     assert sum(outcome.expiries for outcome in outcomes) >= 6
     assert sum(outcome.tags for outcome in outcomes) >= 10
@@ -209,7 +209,7 @@ def test_a_worker_that_lets_versions_go_that_have_a_tag_is_found(monkeypatch: py
 
     monkeypatch.setattr(expiry_job, "plan_expiry", wrong)
     with pytest.raises(AssertionError, match="have these tags"):
-        simulate(1, 150, expires=True)
+        simulate(1, 150, expires=True, tags=True)
 
 
 def test_a_client_that_drops_a_namespace_with_a_table_in_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

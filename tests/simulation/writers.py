@@ -62,7 +62,7 @@ _STALLS: Final = 0.15
 _AGAIN: Final = 0.1
 """How many of the appends name a file of long ago, where writers stall."""
 _TAGS: Final = 0.1
-"""How many of the intents are about tags, where versions expire."""
+"""How many of the intents are about tags, where writers tag versions of every age."""
 
 
 @dataclass(slots=True)
@@ -84,6 +84,7 @@ class Writer:
     drops: bool = False
     evolves: bool = False
     stalls: bool = False
+    tags: bool = False
     definition: TableDefinition | None = None
     """That it has seen last, if it goes by that."""
     seen: int | None = None
@@ -111,7 +112,9 @@ class Writer:
             if view is not None and self.evolves:
                 intent = self._evolving(view, intent)
             if view is not None and self.stalls:
-                intent = self._tagging(view, self._of_long_ago(view, intent))
+                intent = self._of_long_ago(view, intent)
+            if view is not None and self.tags:
+                intent = self._tagging(view, intent)
             if self.drops:
                 intent = await self._of_name(view, intent)
             if view is not None and random.Random(f"leaf of {intent.intent_id}").random() < _LEAVES:
