@@ -115,7 +115,8 @@ class KafkaSettings(BaseModel):
         parts = [part.strip() for part in servers.split(",")]
         for part in parts:
             if not _SERVER.fullmatch(part):
-                raise ValueError(f"{part!r}: write host:port")
+                shown = "" if "@" in part else f"{part!r}: "  # a login is never shown
+                raise ValueError(f"{shown}write host:port; the login is settings of its own")
         return ",".join(parts)
 
     @model_validator(mode="after")
