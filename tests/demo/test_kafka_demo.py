@@ -46,6 +46,7 @@ def places_of_secrets(said: str, folder: Path) -> list[str]:
     files = {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert any(name.endswith("coordinator-1.log") for name in files)
     assert any(name.endswith("coordinator-1.metrics") for name in files)
+    files = {name: text for name, text in files.items() if not name.endswith("server.properties")}  # a server's own
     everything = {"what it said": said.encode(), **files}
     return [name for name, text in everything.items() if any(secret.encode() in text for secret in NEVER)]
 
