@@ -21,7 +21,7 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram bench numbers properties simulate chaos ingest clean clean-venv
+.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram bench numbers properties simulate chaos ingest broken-redis clean clean-venv
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -87,6 +87,9 @@ chaos: setup ## kill -9, hangs and a bad network against real services: make cha
 
 ingest: setup ## constant ingest with all upkeep on, hours in minutes, on real services: make ingest ARGS="--seconds 600"
 	$(STAGE) ingest $(BIN)/python -m tests.services.constant_ingest $(ARGS)
+
+broken-redis: setup ## ingest while Redis is killed, hung and poisoned, on real services: make broken-redis ARGS="--seconds 180"
+	$(STAGE) broken-redis $(BIN)/python -m tests.services.broken_redis $(ARGS)
 
 clean: ## remove what runs and demos left behind; keeps .venv
 	rm -rf demo-lake demo-kafka lake dist build spark-warehouse metastore_db derby.log .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

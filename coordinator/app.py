@@ -28,6 +28,7 @@ from rootline.coordinator.runtime.leaf_encoder import LeafEncoder, ThreadLeafEnc
 from rootline.coordinator.runtime.metrics import CoordinatorMetrics
 from rootline.coordinator.runtime.partition_assignment import AssignmentSettings
 from rootline.coordinator.runtime.principals import read_principals
+from rootline.coordinator.runtime.record_decoding import UNREAD
 from rootline.coordinator.runtime.table_loop import TableContext, TableLoop, TableOwner
 from rootline.coordinator.runtime.verdict_lines import VerdictLines
 from rootline.coordinator.runtime.verdict_outbox import Publication
@@ -257,8 +258,10 @@ class CoordinatorService:
         return max((version for version in (own, told) if version is not None), default=None)
 
     def _told(self, verdicts: Sequence[Verdict], is_told_again: bool) -> None:
-        counts = self.metrics.told(verdicts, is_told_again)
-        self._lines.told(verdicts, counts, is_told_again, of_intents=False)
+        unread = [verdict for verdict in verdicts if verdict.code in UNREAD]
+        read = [verdict for verdict in verdicts if verdict.code not in UNREAD]
+        self._lines.told(unread, self.metrics.told(unread, is_told_again), is_told_again, of_intents=False)
+        self._lines.told(read, self.metrics.told(read, is_told_again), is_told_again)
 
     def _observe(self, table: TableName, note: Report | Publication) -> None:
         if isinstance(note, Publication):
