@@ -140,7 +140,13 @@ def test_a_secrets_folder_that_cannot_be_read_is_named(
 ) -> None:
     (tmp_path / "secret").write_bytes(content or b"")
     monkeypatch.setenv("ROOTLINE_SECRETS_DIR", str(tmp_path if content else tmp_path / "secret"))
-    with pytest.raises(Invalid, match="ROOTLINE_SECRETS_DIR .* must be a folder"):
+    with pytest.raises(Invalid, match=r"ROOTLINE_SECRETS_DIR is .*: name a folder"):
+        store_settings()
+
+
+def test_a_list_that_is_no_json_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROOTLINE_ABSOLUTE_READS", "s3://old")
+    with pytest.raises(Invalid, match="absolute_reads"):
         store_settings()
 
 

@@ -78,6 +78,7 @@ def store_settings() -> StoreSettings:
     except ValidationError as error:
         raise invalid_settings(error, "ROOTLINE_") from None
     except (SettingsError, OSError, UnicodeDecodeError) as error:
-        kind = "a file there is not text" if isinstance(error, UnicodeDecodeError) else str(error)
-        reason = f"ROOTLINE_SECRETS_DIR {folder} cannot be used: {kind}: it must be a folder of small, readable files"
+        what = "a file is not text" if isinstance(error, UnicodeDecodeError) else str(error)
+        where = "" if folder is None else f" (ROOTLINE_SECRETS_DIR is {folder}: name a folder of small, readable files)"
+        reason = f"the settings cannot be read: {what}{where}"
         raise Invalid("setting-invalid", reason) from None
