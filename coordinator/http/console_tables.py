@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rootline.coordinator.http.lake_view import TableStatus
-from rootline.coordinator.runtime.own_tables import OwnTable
+from rootline.coordinator.http.own_tables import OwnTable
 
 STATES: Final = ("quarantined", "parked", "unowned", "delayed", "paused", "unknown", "pending", "idle")
 """The worst first."""

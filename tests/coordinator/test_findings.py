@@ -7,7 +7,7 @@ from dataclasses import replace
 from rootline.coordinator.http.console_tables import TableRow, counts_of, selected, table_rows
 from rootline.coordinator.http.findings import Situation, code_in, findings
 from rootline.coordinator.http.lake_view import TableStatus
-from rootline.coordinator.runtime.own_tables import OwnTable
+from rootline.coordinator.http.own_tables import OwnTable
 from rootline.coordinator.runtime.recent_events import CodeCount, Sample
 from rootline.schemas.identifiers import TableName
 

@@ -87,8 +87,9 @@ function refuse(error) {
     const had = sessionStorage.getItem(TOKEN);
     sessionStorage.removeItem(TOKEN);
     by("token-said").textContent = had ? "This token is not one of those that are set." : "";
-    if (by("ask-token").hidden) by("token").focus();
+    const isNew = by("ask-token").hidden;
     by("ask-token").hidden = false;
+    if (isNew) by("token").focus();
     state("warn", "token needed");
   } else {
     by("ask-token").hidden = true;
@@ -161,7 +162,7 @@ function showTiles(overview) {
   const recent = rate[rate.length - 1]?.value ?? null;
   const tiles = [
     tile("Tables", count(overview.tables), bad ? `${count(bad)} cannot go on` : "all take intents", bad ? "bad" : ""),
-    tile("Lag", count(lag), lag === null ? "the log did not say" : "records not handed out yet"),
+    tile("Lag", count(lag), lag === null ? "the log did not say" : "records not handed out"),
     tile("Oldest intent", last ? duration(last.oldest_s * 1000) : "–", "without a verdict", last && last.oldest_s > 60 ? "bad" : ""),
     tile("Decided", recent === null ? "–" : `${recent < 10 ? recent.toFixed(1) : Math.round(recent)} /s`, `${count(overview.verdicts)} since the start`),
     tile("Commits", count(overview.commits), "since the start"),

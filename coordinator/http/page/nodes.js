@@ -66,7 +66,8 @@ export function bytes(value) {
 
 export function duration(ms) {
   if (ms === null || ms === undefined) return "–";
-  const s = Math.max(0, ms / 1000);
+  if (ms < 995) return `${Math.max(0, Math.round(ms))} ms`;
+  const s = ms / 1000;
   if (s < 10) return `${s.toFixed(1)} s`;
   if (s < 120) return `${Math.round(s)} s`;
   if (s < 7200) return `${Math.round(s / 60)} min`;

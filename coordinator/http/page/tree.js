@@ -4,7 +4,7 @@ import { bytes, count, many, shape } from "./nodes.js";
 
 const GAP = 14;
 const PAD = 16;
-const LEAF_HEIGHT = 92;
+const LEAF_HEIGHT = 110;
 const DELETE_HEIGHT = 34;
 const WORDS = { data: "data files", position_delete: "deletion vectors", equality_delete: "equality deletes" };
 
@@ -75,13 +75,14 @@ function drawLeaves(tree, width, rootBottom, parts) {
 function drawLeaf(leaf, left, top, width, parts) {
   const data = leaf.content === "data_manifest";
   const height = LEAF_HEIGHT + (leaf.deletes.length + (leaf.more_deletes ? 1 : 0)) * DELETE_HEIGHT;
-  const vector = leaf.vector === "none" ? "no vector" : `${count(leaf.dead)} dead, vector ${leaf.vector}`;
+  const vector = leaf.vector === "none" ? "nothing dead, no vector" : `${count(leaf.dead)} dead, by a vector ${leaf.vector === "inline" ? "in the root" : "in a file"}`;
   const group = shape("g", {}, shape("title", {}, leaf.location), box(left, top, width, height, 7));
   group.append(
     text(left + 12, top + 20, `${data ? "data leaf" : "delete leaf"} ${shortName(leaf.location)}`, "mono"),
     text(left + 12, top + 38, `${many(leaf.rows, "row")} · ${bytes(leaf.size_in_bytes)}`),
-    text(left + 12, top + 55, `${share(leaf)} live: ${count(leaf.live)} of ${count(leaf.entries)} · ${vector}`, "faint"),
-    ...liveBar(leaf, left + 12, top + 66, width - 24, data ? "live" : "deletes"),
+    text(left + 12, top + 56, `${share(leaf)} live: ${count(leaf.live)} of ${many(leaf.entries, "entry", "entries")}`, "faint"),
+    text(left + 12, top + 73, vector, "faint"),
+    ...liveBar(leaf, left + 12, top + 84, width - 24, data ? "live" : "deletes"),
   );
   leaf.deletes.forEach((child, number) => {
     const at = top + LEAF_HEIGHT + number * DELETE_HEIGHT;

@@ -8,6 +8,7 @@ Invariants: the browser ends with its block; every wait has a deadline, and says
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import select
@@ -34,6 +35,10 @@ _FLAGS: Final = (
     "--hide-scrollbars",
     "--force-color-profile=srgb",
 )
+
+
+class ProtocolError(Exception):
+    """Chromium refused a command."""
 
 
 class Page:
@@ -63,9 +68,10 @@ class Page:
         """Wait until the expression is true; its value."""
         deadline_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline_s:
-            found = self.value(expression)
-            if found:
-                return found
+            with contextlib.suppress(ProtocolError):  # while a page loads there is none to ask
+                found = self.value(expression)
+                if found:
+                    return found
             self._browser.listen(0.1)
         raise AssertionError(f"never true: {expression}; the page says: {self.text()[:2_000]}; it logged {self.faults}")
 
@@ -79,10 +85,10 @@ class Page:
 
     def press(self, key: str) -> None:
         """A key, as from a keyboard: Tab or Enter."""
-        code = {"Tab": 9, "Enter": 13}[key]
+        number = {"Tab": 9, "Enter": 13}[key]
         text = {"text": "\r"} if key == "Enter" else {}
         for kind in ("keyDown", "keyUp"):
-            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text)
+            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=number, **text)
 
     def prefer(self, scheme: str) -> None:
         """The system's colours: `light` or `dark`."""
@@ -135,7 +141,8 @@ class Browser:
             assert time.monotonic() < deadline_s, f"no answer to {method}"
             self.listen(1.0)
         answer = self._answers.pop(number)
-        assert "error" not in answer, f"{method}: {answer['error']}"
+        if "error" in answer:
+            raise ProtocolError(f"{method}: {answer['error']}")
         return answer["result"]
 
     def listen(self, wait_s: float) -> None:
