@@ -22,7 +22,6 @@ from rootline.client.session.loop_thread import LoopThread
 from rootline.connect import open_warehouse
 from rootline.coordinator.http.lake_view import LakeTables
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.root_header import NameState
@@ -77,10 +76,7 @@ class LakeLook:
         return LakeTables(tuple(tables), tuple(troubles), int(time.time() * 1000))
 
     async def _outline(self, table: TableName) -> TreeOutline | None:
-        async def root_at(version: int) -> Root:
-            return await read_root(self._store, table, version)
-
-        root = await at_head(self._store, table, lambda head: root_at(head.version))
+        root = await at_head(self._store, table, lambda head: read_root(self._store, table, head.version))
         if root is None or root.header.name_is is not NameState.TABLE:
             return None
         stored = await read_stored_manifest_vectors(self._store, root)
