@@ -47,9 +47,10 @@ class Scene:
     folder: Path
     lake: Lake
 
-    def commit(self, table: str, rows: int = 200) -> int:
-        """Append rows to a table; the version."""
-        return int(self.lake.table(table).append(_rows(rows)).version)
+    def commit(self, table: str, rows: int = 200, first: int = 100_000) -> int:
+        """Append rows to a table, their ids from `first` on; the version."""
+        ids = pa.array(range(first, first + rows), pa.int64())
+        return int(self.lake.table(table).append(pa.table({"id": ids, "amount": [1.5] * rows})).version)
 
     def flush(self, table: str) -> None:
         """Do by hand what a worker does once the root is long."""
@@ -94,10 +95,12 @@ def busy(scene: Scene) -> None:
     """What goes well: commits, deletes, a tree with leaves that the worker has flushed."""
     for name in ("shop.customers", "shop.payments", "web.clicks"):
         scene.commit(name, 1_000)
-    for rows in (200, 300, 400, 500, 600, 700):
-        scene.commit(ORDERS, rows)
+    for number in range(1, 9):
+        scene.commit(ORDERS, 100 * number, 1_000 * number)
     scene.flush(ORDERS)
-    scene.lake.table(ORDERS).overwrite(_rows(50), where="id < 450")
+    orders = scene.lake.table(ORDERS)
+    orders.delete_where("id < 2000 or (id >= 5000 and id < 6000)")  # two files whole
+    orders.delete_where("id >= 7000 and id < 7100")  # a part of one
     for _ in range(3):
         scene.commit(ORDERS)
 
@@ -114,7 +117,3 @@ def broken(scene: Scene) -> None:
     scene.publish(append_intent("outside", table="shop.payments", location="../outside.parquet"))
     scene.publish(append_intent("no-table", table="shop.returns"))
     scene.record(HOSTILE.encode(), b'{"intent_id": "' + HOSTILE.encode() + b'"}')
-
-
-def _rows(count: int) -> pa.Table:
-    return pa.table({"id": pa.array(range(count), pa.int64()), "amount": [1.5] * count})

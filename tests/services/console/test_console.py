@@ -116,7 +116,7 @@ def test_a_table_opens_from_the_keyboard_and_its_tree_is_drawn(page: Page, scene
     scene.flush(ORDERS)
     page.value(f"[...document.querySelectorAll('#tables a')].find((e) => e.textContent === '{ORDERS}').focus()")
     page.press("Enter")
-    page.until("document.querySelector('svg.tree')")
+    page.until("document.querySelector('svg.tree') !== null")
     said = page.until("document.querySelector('svg.tree').getAttribute('aria-label')")
     assert "leaf" in said or "leaves" in said
     page.until("document.querySelector('#tree').textContent.includes('data leaf')")
