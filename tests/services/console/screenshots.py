@@ -16,7 +16,7 @@ from tests.services.console.scene import ORDERS, broken, busy, served_scene
 
 BYTES_MAX: Final = 150_000
 PICTURES: Final = Path(__file__).parents[3] / "docs" / "pictures"
-_SIZES: Final = {"overview": (1080, 960), "table": (1080, 760)}
+_SIZES: Final = {"overview": (1060, 860), "table": (1080, 760)}
 
 
 def main() -> int:
