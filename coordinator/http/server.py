@@ -134,4 +134,5 @@ def _why_not(beside: Beside | None) -> str:
     if readiness.reason or not readiness.failing:
         return readiness.reason
     table, why = next(iter(sorted(readiness.failing.items())))
-    return f"it fails at {len(readiness.failing)} tables, at {table} for instance: {why}"
+    more = len(readiness.failing) - 1
+    return f"it fails at {table}" + (f" and {more:,} more tables" if more else "") + f": {why}"
