@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -108,6 +109,8 @@ def run(wanted: Wanted) -> int:
             with stage("dashboards up"):
                 _watch(around, folder, urls, worker.wait_listening())
         code = _told(wanted, folder, urls)
+        for process in coordinators:
+            _keep_pages(process, folder)
         _show_trace(collector)
         _show(wanted, lake, folder)
         return code
@@ -166,6 +169,13 @@ def _told(wanted: Wanted, folder: Path, metrics: Sequence[str]) -> int:
             return story.wait()
         finally:
             stop_process(story, _STOP_PATIENCE_S)
+
+
+def _keep_pages(process: RootlineProcess, folder: Path) -> None:
+    """What it answered at the end, beside its log."""
+    with urlopen(f"{process.wait_listening()}/metrics", timeout=_STOP_PATIENCE_S) as answer:
+        text = answer.read().decode()
+    (folder / f"{process.name}.metrics").write_text(f"{text}# /readyz: {process.readiness()}\n")
 
 
 def _show(wanted: Wanted, lake: KafkaLake, folder: Path) -> None:
