@@ -21,7 +21,7 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram bench numbers properties simulate chaos ingest broken-redis clean clean-venv
+.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram screenshots bench numbers properties simulate chaos ingest broken-redis clean clean-venv
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -69,6 +69,9 @@ contracts: setup ## check who may import whom
 
 diagram: setup ## generate docs/commit-machine.md from the transition table
 	$(BIN)/python -m rootline.coordinator.protocol.diagram > docs/commit-machine.md
+
+screenshots: setup ## take the pictures of the console in docs/pictures, with a real Chromium
+	$(STAGE) screenshots $(BIN)/python -m tests.services.console.screenshots
 
 numbers: setup ## measure what the proposal asks for; writes docs/numbers.md
 	$(STAGE) numbers $(BIN)/python -m benchmarks.numbers $(ARGS)
