@@ -21,6 +21,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.batch_reader import BatchReader, PushingReader
 from rootline.spark.connection import guest_lake
+from rootline.spark.created_table import create_where_asked
 from rootline.spark.merged_write import MergedWrite
 from rootline.spark.options import MergeSchema, PushFilters, SourceOptions, Use, parse_options
 from rootline.spark.spark_types import check_columns, spark_schema_of
@@ -28,6 +29,7 @@ from rootline.spark.worker_python import use_this_python
 from rootline.spark.writers import BatchWriter, StreamWriter
 from rootline.storage.metadata.root_reader import read_definition
 from rootline.storage.rows.metadata_columns import METADATA_COLUMNS, metadata_field
+from rootline.tree.filter.filters import bind_filter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,6 +103,11 @@ class RootlineDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A batch write; `overwrite` replaces all rows."""
         options = self._options.checked_for(Use.BATCH_WRITE)
+        if options.replace_where is not None and not overwrite:
+            raise Invalid("setting-invalid", "option 'replaceWhere' says what an overwrite replaces: mode('overwrite')")
+        create_where_asked(options, schema)
+        if options.replace_where is not None:  # before anything is written
+            bind_filter(options.replace_where, TableDefinition.from_json(self._table.definition).schema)
         return BatchWriter(options, self._table.definition, overwrite, self._merged(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
@@ -108,6 +115,7 @@ class RootlineDataSource(DataSource):
         if overwrite:
             raise Invalid("setting-invalid", "output mode 'complete' is not supported; use 'append'")
         options = self._options.checked_for(Use.STREAM_WRITE)
+        create_where_asked(options, schema)
         return StreamWriter(options, self._table.definition, self._merged(schema))
 
     def _merged(self, schema: StructType) -> MergedWrite | None:

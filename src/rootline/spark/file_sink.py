@@ -25,13 +25,16 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.connection import guest_lake
-from rootline.spark.options import SourceOptions
+from rootline.spark.options import PartitionMode, SourceOptions
+from rootline.spark.replaced_rows import check_replaced
 from rootline.spark.spark_types import batch_from_spark
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
+PARTITION_MODE_PROPERTY: Final = "spark.sql.sources.partitionOverwriteMode"
+"""Spark hands the session's settings to its tasks; the driver's Python worker does not see them."""
 
 
 @dataclass
@@ -39,6 +42,7 @@ class FilesWritten(WriterCommitMessage):
     """What one task wrote, and under which table and schema. `query_id`: the streaming query's, `None` in a batch.
 
     `oldest_ms`: when it uploaded the first of its files, in the store's milliseconds; `None`: that is not known.
+    `session_mode`: what the session says that an overwrite replaces.
     """
 
     files: tuple[DataFile, ...]
@@ -46,6 +50,7 @@ class FilesWritten(WriterCommitMessage):
     schema_id: int
     query_id: str | None = None
     oldest_ms: int | None = None
+    session_mode: PartitionMode = PartitionMode.STATIC
 
 
 def write_task(batches: Iterable[pa.RecordBatch], definition: TableDefinition, options: SourceOptions) -> FilesWritten:
@@ -54,15 +59,26 @@ def write_task(batches: Iterable[pa.RecordBatch], definition: TableDefinition, o
     dates: list[int | None] = []
     fitting = (batch_from_spark(batch, definition.schema) for batch in batches if batch.num_rows)
     for part in _parts(fitting, options.target_file_size_bytes):
+        if options.replace_where is not None:
+            check_replaced(part, definition, options.replace_where)
         written = write_files(part, definition, _fresh_ids(), target_file_size_bytes=options.target_file_size_bytes)
         bodies = [(item.data_file.location, item.body) for item in written]
         uploaded_ms = guest_lake(options).holder.run(partial(_uploaded, table=options.table, files=bodies))
         dates.append(uploaded_ms)
         files.extend(item.data_file for item in written)
+    said = (_said(QUERY_ID_PROPERTY), oldest_date(dates), _session_mode())
+    return FilesWritten(tuple(files), definition.table_uuid, definition.current_schema_id, *said)
+
+
+def _said(name: str) -> str | None:
+    """What Spark tells its tasks."""
     context = TaskContext.get()
-    query_id = None if context is None else context.getLocalProperty(QUERY_ID_PROPERTY)
-    oldest_ms = oldest_date(dates)
-    return FilesWritten(tuple(files), definition.table_uuid, definition.current_schema_id, query_id, oldest_ms)
+    return None if context is None else context.getLocalProperty(name)
+
+
+def _session_mode() -> PartitionMode:
+    is_dynamic = (_said(PARTITION_MODE_PROPERTY) or "").lower() == PartitionMode.DYNAMIC
+    return PartitionMode.DYNAMIC if is_dynamic else PartitionMode.STATIC
 
 
 async def _uploaded(session: Session, table: TableName, files: Sequence[tuple[str, bytes]]) -> int | None:
