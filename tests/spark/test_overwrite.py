@@ -69,9 +69,9 @@ def test_a_dynamic_overwrite_replaces_the_partitions_that_it_brings(flights: Tab
 
 def test_rows_of_files_of_another_spec_are_told_apart_one_by_one(lake: Lake, sparks: Sparks) -> None:
     table = lake.create_table("demo.flights", FLIGHTS)
-    table.append(pa.Table.from_batches([batch((1, "UA"), (2, "AA"), (3, "UA"))]))
+    table.append(pa.Table.from_batches([batch((1, "UA"), (2, "AA"), (3, "UA"), (5, "AA"))]))
     table.append(pa.Table.from_batches([batch((4, "DL"))]))
-    table.delete_where("id = 3")
+    table.delete_where("id in (3, 5)")
     with table.alter() as change:
         change.add_partition_field("carrier")
     sparks.overwrite((10, "UA"), partitionOverwriteMode="dynamic")

@@ -30,7 +30,7 @@ def create_where_asked(options: SourceOptions, schema: StructType) -> None:
         try:
             lake.create_table(
                 options.table,
-                arrow_schema_for_spark(schema),
+                arrow_schema_for_spark(schema.toNullable()),  # as Spark makes tables of rows
                 partition_by=options.partitioned_by,
                 sort_by=options.sorted_by,
                 timeout_s=options.verdict_timeout_ms / 1000,

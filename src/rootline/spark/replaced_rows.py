@@ -13,11 +13,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyroaring import BitMap64
 
 from rootline.client.change.overwrite_rows import EVERY_ROW, Removal, removal_of
 from rootline.client.read.file_plan import FilePlan, plan_files
-from rootline.client.read.file_rows import Match, Matched, surviving_rows
 from rootline.client.session.session import Session
 from rootline.client.write.append_files import write_and_store
 from rootline.client.write.column_statistics import column_paths
@@ -32,6 +30,8 @@ from rootline.schemas.statistics import Bound
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.options import PartitionMode
 from rootline.spark.partition_filter import filter_of_partitions
+from rootline.storage.rows.data_file_reader import RowsWanted
+from rootline.storage.rows.scan_executor import scan_table
 from rootline.tree.filter.column_predicates import rows_matching
 from rootline.tree.filter.filters import bind_filter
 from rootline.tree.scan.file_task import FileTask
@@ -84,7 +84,8 @@ class Replaced:
         self, session: Session, plan: FilePlan, task: FileTask, definition: TableDefinition
     ) -> pa.Table | None:
         """Rows of a file of another spec that are in none of the partitions; `None`: all of them."""
-        rows = await surviving_rows(session, plan, task, Matched(Match.PART, BitMap64()))
+        whole = FileTask(task.data, task.vectors, deletes=task.deletes)
+        rows = await scan_table(session.store, plan.table, [whole], RowsWanted.of(plan.definition))
         spec = definition.spec_by_id(self.spec_id)
         parts = list(split_by_partition(rows, plan.definition, spec, column_paths(plan.definition.schema)))
         known = self.partitions or frozenset()
