@@ -121,7 +121,8 @@ def test_rows_that_slip_in_are_replaced_too_unless_the_isolation_says_otherwise(
     from rootline.spark import batch_commit
 
     flights.append(pa.Table.from_batches([batch((1, "UA"), (2, "AA"))]))
-    decide, seen = batch_commit._decided, []
+    decide = batch_commit.decided
+    seen: list[Any] = []
 
     def late(*given: Any) -> Any:
         if not seen:
@@ -129,7 +130,7 @@ def test_rows_that_slip_in_are_replaced_too_unless_the_isolation_says_otherwise(
         seen.append(decide(*given))
         return seen[-1]
 
-    monkeypatch.setattr(batch_commit, "_decided", late)
+    monkeypatch.setattr(batch_commit, "decided", late)
     sparks.overwrite((10, "UA"), **options)
     assert found(flights) == ([(2, "AA"), (7, "UA"), (10, "UA")] if left is None else left)
     codes = [verdict.code for verdict in seen]

@@ -17,6 +17,7 @@ from functools import partial
 
 import structlog
 
+from rootline.client.change.planned_change import LEAST_WAIT_S
 from rootline.client.change.replan_policy import replan_delay_s
 from rootline.client.lake import Lake
 from rootline.client.read.file_rows import seen_vector
@@ -24,7 +25,7 @@ from rootline.client.session.session import Session
 from rootline.client.session.upload_dates import oldest_date
 from rootline.client.write.new_files import NewFiles, for_intent
 from rootline.schemas.errors import Invalid
-from rootline.schemas.intent import DataFile, Intent, IntentKind, Isolation, RemovedFile
+from rootline.schemas.intent import DataFile, EqualityDeleteFile, Intent, IntentKind, Isolation, RemovedFile
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.spark.connection import committing_lake
@@ -32,6 +33,7 @@ from rootline.spark.file_sink import FilesWritten
 from rootline.spark.merged_write import MergedWrite
 from rootline.spark.options import OnRejected, PartitionMode, SourceOptions
 from rootline.spark.replaced_rows import Replaced, replaced_by
+from rootline.spark.upsert_files import check_upsert
 
 _log = structlog.get_logger("rootline.spark")
 
@@ -51,6 +53,7 @@ class WrittenBatch:
     sequence: int | None = None
     oldest_ms: int | None = None
     session_mode: PartitionMode = PartitionMode.STATIC
+    deletes: tuple[EqualityDeleteFile, ...] = ()
 
     @staticmethod
     def of(written: Sequence[FilesWritten], writer_id: str | None, sequence: int | None) -> WrittenBatch:
@@ -70,13 +73,14 @@ class WrittenBatch:
         oldest_ms = oldest_date(message.oldest_ms for message in written if message.files)
         is_dynamic = any(message.session_mode is PartitionMode.DYNAMIC for message in written)
         mode = PartitionMode.DYNAMIC if is_dynamic else PartitionMode.STATIC
-        return WrittenBatch(files, written[0].table_uuid, schema_id, writer_id, sequence, oldest_ms, mode)
+        deletes = tuple(delete for message in written for delete in message.deletes)
+        return WrittenBatch(files, written[0].table_uuid, schema_id, writer_id, sequence, oldest_ms, mode, deletes)
 
 
 def commit_append(
     batch: WrittenBatch, definition: TableDefinition, options: SourceOptions, merged: MergedWrite | None = None
 ) -> Verdict | None:
-    """Publish one `append` and wait for its verdict; `None` when there are no files.
+    """Publish one `append` and wait for its verdict; `None` when there are no files. An upsert is a `row_delta`.
 
     Many files go into leaves first; `definition` is what the files were written under. `merged`: what it changes.
 
@@ -88,7 +92,9 @@ def commit_append(
     if not batch.files:
         return None
     with committing_lake(options) as lake:
-        new = _carried(lake, batch, definition, options)
+        if batch.deletes:
+            check_upsert(options.table, lake.table(options.table).definition())  # a stream may have begun long ago
+        new = carried_files(lake, batch, definition, options)
 
         def planned() -> Intent:
             plan = None if merged is None else merged.on_head(lake, options.table)
@@ -96,10 +102,11 @@ def commit_append(
                 intent_id=str(uuid.uuid4()),
                 table=options.table,
                 table_uuid=batch.table_uuid,
-                kind=IntentKind.APPEND,
+                kind=IntentKind.ROW_DELTA if batch.deletes else IntentKind.APPEND,
                 schema_id=batch.schema_id if plan is None else plan.definition.current_schema_id,
                 add_data_files=new.files,
                 add_manifests=new.leaves,
+                add_equality_deletes=batch.deletes,
                 definition=None if plan is None else plan.changes,
             )
 
@@ -136,7 +143,7 @@ def _decided_in_the_end(
         intent = planned()
         if intent is None:
             return None
-        verdict = _decided(lake, intent, batch, deadline_s - time.monotonic())
+        verdict = decided(lake, intent, batch, max(deadline_s - time.monotonic(), LEAST_WAIT_S))
         delay_s = None
         if verdict.kind is VerdictKind.REJECTED:
             error = Invalid(verdict.code or "", verdict.message or "")
@@ -147,12 +154,12 @@ def _decided_in_the_end(
         time.sleep(delay_s)
 
 
-def _carried(lake: Lake, batch: WrittenBatch, definition: TableDefinition, options: SourceOptions) -> NewFiles:
+def carried_files(lake: Lake, batch: WrittenBatch, definition: TableDefinition, options: SourceOptions) -> NewFiles:
     """The batch's files as its intent carries them; many files go into leaves, which are stored here."""
 
     async def carried(session: Session) -> NewFiles:
         if batch.oldest_ms is not None:  # a table that is swept asks how old they are, and the executors know
-            for file in batch.files:
+            for file in (*batch.files, *batch.deletes):
                 session.uploads.note(options.table, file.location, batch.oldest_ms)
         return await for_intent(session, options.table, definition, batch.files)
 
@@ -174,7 +181,7 @@ def _overwrite(
     )
     if not removal.removed and not batch.files:
         return None
-    new = _carried(lake, replace(batch, files=(*batch.files, *removal.rewritten)), now, options)
+    new = carried_files(lake, replace(batch, files=(*batch.files, *removal.rewritten)), now, options)
     is_serializable = options.isolation is Isolation.SERIALIZABLE
     return Intent(
         intent_id=str(uuid.uuid4()),
@@ -193,7 +200,8 @@ def _overwrite(
     )
 
 
-def _decided(lake: Lake, intent: Intent, batch: WrittenBatch, timeout_s: float) -> Verdict:
+def decided(lake: Lake, intent: Intent, batch: WrittenBatch, timeout_s: float) -> Verdict:
+    """The verdict on `intent`, published under the batch's name. Raises `OutcomeUnknown` (`verdict-timeout`)."""
     with lake.producer(batch.writer_id) as producer:
         # a replayed batch has files of other names: its writer and its number are all that it is known by
         receipt = producer.publish(intent, writer_sequence=batch.sequence, content="")

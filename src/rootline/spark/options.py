@@ -38,6 +38,7 @@ _WRITING: Final = (
     "sortedBy",
     "replaceWhere",
     "partitionOverwriteMode",
+    "upsert",
 )
 _OVERWRITING: Final = ("replaceWhere", "partitionOverwriteMode")
 _CREATING: Final = ("partitionedBy", "sortedBy")
@@ -68,6 +69,13 @@ class MergeSchema(StrEnum):
 
 class CreateTable(StrEnum):
     """Whether a write makes a table that is not there."""
+
+    ON = "true"
+    OFF = "false"
+
+
+class Upsert(StrEnum):
+    """Whether rows replace those with the same identifier fields."""
 
     ON = "true"
     OFF = "false"
@@ -112,6 +120,7 @@ class SourceOptions:
     sorted_by: tuple[str, ...] = ()
     replace_where: str | None = None
     partition_overwrite: PartitionMode | None = None
+    upsert: Upsert = Upsert.OFF
 
     def checked_for(self, use: Use) -> SourceOptions:
         """The same options, if they fit.
@@ -187,6 +196,7 @@ def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | Non
         partitioned_by=tuple(split_terms(found.get("partitionedBy", ""))),
         sorted_by=tuple(split_terms(found.get("sortedBy", ""))),
         replace_where=found.get("replaceWhere"),
+        upsert=_chosen(found, "upsert", Upsert.OFF),
         partition_overwrite=(
             _chosen(found, "partitionOverwriteMode", PartitionMode.STATIC)
             if "partitionOverwriteMode" in found
