@@ -35,15 +35,14 @@ def script(command: object, shell: str) -> None:
 
 def tables(context: typer.Context, incomplete: str) -> Iterator[str]:
     """The tables of the lake that the words before name, or the environment."""
-    from rootline.cli.open_lake import lake_to_read
-    from rootline.connect import lake_folder
+    from rootline.connect import connect, lake_folder
     from rootline.schemas.errors import RootlineError
 
     warehouse = context.params.get("warehouse") or os.environ.get("ROOTLINE_WAREHOUSE")
     with contextlib.suppress(RootlineError, OSError):
         folder = None if warehouse is None else lake_folder(warehouse)
         if folder is not None and folder.is_dir():
-            with lake_to_read(warehouse) as lake:
+            with connect(warehouse, coordinator="elsewhere") as lake:
                 yield from [name for name in lake.list_tables() if name.startswith(incomplete)]
 
 
