@@ -88,6 +88,19 @@ def test_the_history_leaves_out_versions_that_only_record_verdicts(lake: Lake, t
         assert shown(table, limit=limit) == shown(table, limit=100)[:limit]
 
 
+def test_removals_from_a_leaf_that_are_folded_into_one_vector_are_no_change_of_their_own(
+    lake: Lake, table: TableHandle
+) -> None:
+    for number in range(3, 6):
+        table.append({"id": [number]})
+    maintained(table, "flush")
+    table.delete_where("id = 3")
+    table.delete_where("id = 4")
+    hidden = reject(lake)
+    assert hidden not in shown(table, limit=100)
+    assert table.export(3).version == hidden - 1
+
+
 @pytest.mark.parametrize("format_version", [2, 3])
 def test_an_export_has_no_snapshot_of_such_a_version_and_names_no_such_parent(
     lake: Lake, table: TableHandle, tmp_path: Path, format_version: int

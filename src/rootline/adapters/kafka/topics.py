@@ -190,14 +190,14 @@ def check_topics(settings: KafkaSettings) -> list[TopicProblem]:
     """
     admin = make_admin(settings)
     described = _descriptions(admin, settings, topic_names(settings))
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name, found in described.items() if found is not None]
+    held = _configuration(admin, settings, resources) if resources else {}
+    present = {name: found for name, found in described.items() if found is not None and name in held}
     problems = [
         TopicProblem(name, "the topic", MISSING, "existing", "create it with `rootline topics create`")
-        for name, found in described.items()
-        if found is None
+        for name in described
+        if name not in present
     ]
-    present = {name: found for name, found in described.items() if found is not None}
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in present]
-    held = _configuration(admin, settings, resources) if resources else {}
     if settings.intents_topic in held:
         problems += of_intents(settings, held[settings.intents_topic])
     if settings.verdicts_topic in held:
@@ -243,7 +243,8 @@ def _descriptions(
     return _reached(settings, asked)
 
 
-def _described(future: Future[TopicDescription]) -> TopicDescription | None:
+def _described(future: Future[_T]) -> _T | None:
+    """What is said of a topic; `None`: there is no such topic."""
     try:
         return future.result()
     except KafkaException as error:
@@ -255,11 +256,15 @@ def _described(future: Future[TopicDescription]) -> TopicDescription | None:
 def _configuration(
     admin: AdminClient, settings: KafkaSettings, resources: list[ConfigResource]
 ) -> dict[str, dict[str, str]]:
+    """Topic → its configuration; a topic that was deleted a moment ago is left out."""
+
     def asked() -> dict[str, dict[str, str]]:
         futures = admin.describe_configs(resources, request_timeout=settings.request_timeout_s)
+        found = {resource.name: _described(future) for resource, future in futures.items()}
         return {
-            resource.name: {entry.name: entry.value for entry in future.result().values()}
-            for resource, future in futures.items()
+            name: {entry.name: entry.value for entry in entries.values()}
+            for name, entries in found.items()
+            if entries is not None
         }
 
     return _reached(settings, asked)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from pyroaring import BitMap
+
 from rootline.schemas.bytes.root.root_codec import Root
-from rootline.schemas.content_entry import Status
+from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.root_header import Operation, RootHeader
+from rootline.tree.state.live_index import ordinals_of_vector
 
 _TOTALS = "total-"
 
@@ -38,7 +41,7 @@ def records_verdicts_only(before: Root, after: Root) -> bool:
         and (old.next_row_id, old.restored_at, old.oldest_version)
         == (new.next_row_id, new.restored_at, new.oldest_version)
     )
-    return same and _live_rows(before, after) == _live_rows(after, before)
+    return same and _live_rows(before, after) == _live_rows(after, before) and _dead(before) == _dead(after)
 
 
 def _live_rows(root: Root, other: Root) -> Counter[bytes]:
@@ -49,5 +52,21 @@ def _live_rows(root: Root, other: Root) -> Counter[bytes]:
         for block in root.blocks
         if block.digest not in shared
         for row in block.rows
-        if row.entry.version_info.status is not Status.DELETED
+        if row.entry.version_info.status is not Status.DELETED and not _is_inline_vector(row.entry)
     )
+
+
+def _dead(root: Root) -> dict[str, BitMap]:
+    """Leaf → its dead ordinals: what one root adds to a vector in a row of its own, the next folds into one row."""
+    dead: dict[str, BitMap] = {}
+    for entry in (row.entry for row in root.rows):
+        if _is_inline_vector(entry) and entry.version_info.status is not Status.DELETED:
+            leaf = entry.referenced_file or entry.location
+            dead[leaf] = dead.get(leaf, BitMap()) | ordinals_of_vector(entry)
+    return dead
+
+
+def _is_inline_vector(entry: ContentEntry) -> bool:
+    vector = entry.deletion_vector
+    is_inline = vector is not None and vector.inline_content is not None
+    return is_inline and entry.content_type is ContentType.MANIFEST_DV
