@@ -27,6 +27,7 @@ from rootline.coordinator.runtime.effect_runner import EffectRunner
 from rootline.coordinator.runtime.leaf_encoder import LeafEncoder, ThreadLeafEncoder
 from rootline.coordinator.runtime.metrics import CoordinatorMetrics
 from rootline.coordinator.runtime.partition_assignment import AssignmentSettings
+from rootline.coordinator.runtime.principals import read_principals
 from rootline.coordinator.runtime.table_loop import TableContext, TableLoop, TableOwner
 from rootline.coordinator.runtime.verdict_lines import VerdictLines
 from rootline.coordinator.runtime.verdict_outbox import Publication
@@ -90,6 +91,7 @@ class CoordinatorService:
                 request_timeout_s=self._settings.request_timeout_s,
                 parking_after_s=self._settings.parking_after_s,
                 parked_bytes_max=self._settings.parked_bytes_max,
+                principals=None if (allowed := self._settings.principals_file) is None else read_principals(allowed),
             ),
             wait_s=self._settings.poll_wait_s,
             remember_every_s=self._settings.offsets_commit_interval_s,

@@ -13,11 +13,19 @@ from pathlib import Path
 import pytest
 
 from rootline.demo.service import command_line
+from tests.services.s3_service import SECRET as S3_SECRET
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 DEMO = [sys.executable, "-m", "tests.services.kafka_demo"]
 HOUSE = Path(__file__).parents[2]
 PATIENCE_S = 400
+SECRETS = {
+    "ROOTLINE_HTTP__TOKEN": "http-token-81aa",
+    "ROOTLINE_CATALOG__TOKEN": "catalog-token-5f2c",
+    "ROOTLINE_REDIS__URL": "redis://someone:url-password-9d41@127.0.0.1:9/0",
+    "ROOTLINE_REDIS__PASSWORD": "redis-password-77ab",
+}
+NEVER = ("http-token-81aa", "catalog-token-5f2c", "url-password-9d41", "redis-password-77ab", S3_SECRET)
 
 
 def processes_in(lines: Sequence[str]) -> list[int]:
@@ -33,6 +41,16 @@ def is_running(pid: int) -> bool:
     return True
 
 
+def places_of_secrets(said: str, folder: Path) -> list[str]:
+    """Where a secret is in what a run wrote: its lines, logs, metrics, the broker's files, the bucket's objects."""
+    files = {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert any(name.endswith("coordinator-1.log") for name in files)
+    assert any(name.endswith("coordinator-1.metrics") for name in files)
+    files = {name: text for name, text in files.items() if not name.endswith("server.properties")}  # a server's own
+    everything = {"what it said": said.encode(), **files}
+    return [name for name, text in everything.items() if any(secret.encode() in text for secret in NEVER)]
+
+
 def test_make_demo_kafka_runs_the_program_that_is_tested_here() -> None:
     told = subprocess.run(["make", "-n", "demo-kafka"], cwd=HOUSE, capture_output=True, text=True, check=True).stdout
     assert f"python {' '.join(DEMO[1:])} --root demo-kafka" in told
@@ -40,8 +58,10 @@ def test_make_demo_kafka_runs_the_program_that_is_tested_here() -> None:
 
 def test_the_demo_on_kafka_and_s3_agrees_with_pandas_and_stops_what_it_started(tmp_path: Path) -> None:
     command = [*DEMO, "--root", str(tmp_path), "--months", "1"]
-    done = subprocess.run(command, cwd=HOUSE, capture_output=True, text=True, timeout=PATIENCE_S)
+    environment = {**os.environ, **SECRETS}
+    done = subprocess.run(command, cwd=HOUSE, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert places_of_secrets(done.stdout + done.stderr, tmp_path) == []
     out = done.stdout
     assert "rows      expected 26,483 (pandas), read 26,483 (Spark) and 26,483 (rootline scan): the same" in out
     assert "wrote 1 metadata object each" in out

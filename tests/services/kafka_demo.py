@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -95,6 +96,8 @@ def run(wanted: Wanted) -> int:
         with stage("worker up"):
             _started(around, folder, "worker", "worker")
         code = _told(wanted, folder, [process.wait_listening() for process in coordinators])
+        for process in coordinators:
+            _keep_pages(process, folder)
         _show(wanted, lake, folder)
         return code
 
@@ -133,6 +136,13 @@ def _told(wanted: Wanted, folder: Path, metrics: Sequence[str]) -> int:
             return story.wait()
         finally:
             stop_process(story, _STOP_PATIENCE_S)
+
+
+def _keep_pages(process: RootlineProcess, folder: Path) -> None:
+    """What it answered at the end, beside its log."""
+    with urlopen(f"{process.wait_listening()}/metrics", timeout=_STOP_PATIENCE_S) as answer:
+        text = answer.read().decode()
+    (folder / f"{process.name}.metrics").write_text(f"{text}# /readyz: {process.readiness()}\n")
 
 
 def _show(wanted: Wanted, lake: KafkaLake, folder: Path) -> None:

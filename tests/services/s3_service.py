@@ -26,7 +26,7 @@ from tests.services.service_process import HOST, ServiceProcess, free_port
 
 _BUCKET = "rootline-tests"
 _KEY = "rootline"
-_SECRET = "rootline-tests-only"
+SECRET = "rootline-tests-only"
 _INSTEAD = ", or set ROOTLINE_TEST_S3=endpoint,key,secret,bucket to use a running store"
 
 
@@ -94,10 +94,10 @@ def running_s3(folder: Path) -> Iterator[S3Service]:
     process = ServiceProcess(
         [binary, "--port", f"{HOST}:{port}", "--quiet", "--keep-alive", "posix", data],
         folder / "versitygw.log",
-        {"ROOT_ACCESS_KEY": _KEY, "ROOT_SECRET_KEY": _SECRET},
+        {"ROOT_ACCESS_KEY": _KEY, "ROOT_SECRET_KEY": SECRET},
     )
     try:
         process.wait_ready(port)
-        yield S3Service(f"http://{HOST}:{port}", _KEY, _SECRET, _BUCKET, process.pid, data / _BUCKET)
+        yield S3Service(f"http://{HOST}:{port}", _KEY, SECRET, _BUCKET, process.pid, data / _BUCKET)
     finally:
         process.stop()

@@ -25,8 +25,8 @@ from rootline.cli.until_stopped import Announce, signals
 from rootline.client.write.data_file_writer import write_rewritten_files
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.runtime.process_memory import settle_memory
-from rootline.coordinator.settings import CoordinatorSettings
-from rootline.hosting.lake_parts import LakeParts, embedded_settings, open_parts
+from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
+from rootline.hosting.lake_parts import LakeParts, check_principals, embedded_settings, open_parts
 from rootline.ports.head_hints import NO_HINTS
 from rootline.workers.app import WorkerService
 from rootline.workers.settings import worker_settings
@@ -48,6 +48,8 @@ async def run_services(
         RootlineError: a service cannot start, or cannot go on.
 
     """
+    if Role.COORDINATOR in roles:
+        check_principals(coordinator_settings(), log)
     stop = asyncio.Event()
     name = "-".join(["rootline", *[role.name.lower() for role in roles if role.name]])
     with signals(stop), telemetry(name):
