@@ -61,6 +61,11 @@ NOT_RUN: dict[Named, str] = {
     ("docs/spark.md", "import rootline.spark"): _SESSION,
     ("docs/spark.md", "spark.conf.set("): _SESSION,
     ("docs/spark.md", "def each(frame"): _SESSION,
+    (
+        "docs/foreign-clients.md",
+        "import hashlib, hmac",
+    ): "signs with a key of the reader's; tests/coordinator checks signatures",
+    ("docs/operations.md", "[keys.ingest]"): "a file of keys, not a command",
     ("docs/operations.md", "export ROOTLINE_WAREHOUSE=s3"): _ON_KAFKA,
     ("docs/operations.md", "rootline topics accept"): _ON_KAFKA,
     ("docs/operations.md", "rootline quarantine list"): _ON_KAFKA,

@@ -12,7 +12,7 @@ from rootline.cli.app import app
 from tests.documents.blocks import HOUSE, Block, blocks_of, pages, statements
 from tests.documents.run_where import NOT_RUN, RUN_BY, RUN_WHOLE, is_listed, left_out
 
-COMMANDS = {"python", "console", "shell", "sql", "json", "properties"}
+COMMANDS = {"python", "console", "shell", "sql", "json", "properties", "toml"}
 PICTURES = {"mermaid", "text", ""}
 SPAN = re.compile(r"`(rootline [a-z][^`\n]*)`")
 
