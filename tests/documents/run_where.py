@@ -33,6 +33,7 @@ RUN_BY: dict[Named, str] = {
     ("docs/foreign-clients.md", 'echo \'{"intent_id": "7c1e-kcat-2"'): FOREIGN,
     ("docs/foreign-clients.md", "import io, json, uuid"): FOREIGN,
     ("docs/foreign-clients.md", "import io, json, sys, time"): FOREIGN,
+    ("docs/foreign-clients.md", "import hashlib, hmac"): "tests/coordinator/test_principals.py",
     ("docs/intents.md", '{"intent_id": "…", "table": "demo.flights", "kind": "alter"'): HERE,
     ("docs/intents.md", '{"intent_id": "…", "table": "demo.flights", "kind": "append"'): HERE,
     ("docs/other-engines.md", "rootline catalog serve"): PAGES,
@@ -61,10 +62,6 @@ NOT_RUN: dict[Named, str] = {
     ("docs/spark.md", "import rootline.spark"): _SESSION,
     ("docs/spark.md", "spark.conf.set("): _SESSION,
     ("docs/spark.md", "def each(frame"): _SESSION,
-    (
-        "docs/foreign-clients.md",
-        "import hashlib, hmac",
-    ): "signs with a key of the reader's; tests/coordinator checks signatures",
     ("docs/operations.md", "[keys.ingest]"): "a file of keys, not a command",
     ("docs/operations.md", "export ROOTLINE_WAREHOUSE=s3"): _ON_KAFKA,
     ("docs/operations.md", "rootline topics accept"): _ON_KAFKA,
