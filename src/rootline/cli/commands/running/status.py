@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rootline.cli.completing import tables
 from rootline.cli.failure import ExitCode
 from rootline.cli.options import Json, Log, Warehouse, required
 
@@ -26,7 +27,8 @@ _CLEAR = "\x1b[H\x1b[2J"
 
 def status(
     name: Annotated[
-        str | None, typer.Argument(metavar="TABLE", help="One table. Default: all.", show_default=False)
+        str | None,
+        typer.Argument(metavar="TABLE", help="One table. Default: all.", show_default=False, autocompletion=tables),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh until Ctrl-C.")] = False,
     every: Annotated[float, typer.Option("--every", min=0.5, help="With --watch: seconds between two looks.")] = 2.0,
