@@ -154,7 +154,7 @@ def test_a_token_is_asked_for_kept_in_the_tab_and_refused_if_it_is_wrong(browser
     with served_scene(tmp_path, {"ROOTLINE_HTTP__TOKEN": TOKEN}) as scene:
         page = browser.new_page()
         page.open(scene.url)
-        page.until("!document.querySelector('#ask-token').hidden")
+        page.until("document.querySelector('#ask-token')?.hidden === false")
         assert ORDERS not in page.text()
 
         def enter(token: str) -> None:
