@@ -71,6 +71,7 @@ NOT_RUN: dict[Named, str] = {
     ("docs/operations.md", "rootline check demo.flights"): _ON_KAFKA,
     ("docs/operations.md", "rootline maintenance run"): _ON_KAFKA,
     ("docs/operations.md", "ROOTLINE_REDIS__URL="): _ON_KAFKA,
+    ("docs/console.md", "rootline up --root"): "with ports of its own in tests/services/console",
     ("docs/adoption.md", "rootline adopt s3://"): "a table of the reader's; tests/cli/test_adopt_command.py adopts one",
     ("docs/other-engines.md", "CREATE SECRET (TYPE s3"): "keys of the reader's bucket",
     (
