@@ -26,8 +26,9 @@ from rootline.coordinator.runtime.consumer_loop import ConsumerLoop
 from rootline.coordinator.runtime.effect_runner import EffectRunner
 from rootline.coordinator.runtime.leaf_encoder import LeafEncoder, ThreadLeafEncoder
 from rootline.coordinator.runtime.metrics import CoordinatorMetrics
-from rootline.coordinator.runtime.partition_assignment import AssignmentSettings
+from rootline.coordinator.runtime.partition_assignment import AssignmentSettings, PartitionAssignment
 from rootline.coordinator.runtime.principals import read_principals
+from rootline.coordinator.runtime.recent_events import RecentEvents
 from rootline.coordinator.runtime.record_decoding import UNREAD
 from rootline.coordinator.runtime.table_loop import TableContext, TableLoop, TableOwner
 from rootline.coordinator.runtime.verdict_lines import VerdictLines
@@ -76,6 +77,8 @@ class CoordinatorService:
         self._environment = environment or SystemEnvironment()
         self._logger = structlog.get_logger()
         self.metrics = CoordinatorMetrics()
+        self.recent = RecentEvents()
+        self.started_ms = self._environment.now_ms()
         self._lines = VerdictLines(self._settings.verdicts_logged_per_s, self._settings.commits_logged_per_s)
         self._tracer, self._traced = active_tracer(), TraceBudget()
         self._encoder: LeafEncoder = ThreadLeafEncoder()
@@ -174,6 +177,20 @@ class CoordinatorService:
         """What delays commits of `table`, an error of the store for instance; empty when nothing does."""
         return "; ".join(self._delays.get(table, {}).values())
 
+    @property
+    def coordinator_id(self) -> str:
+        """What it is called in every root that it makes."""
+        return self._policy.coordinator_id
+
+    @property
+    def assignment(self) -> PartitionAssignment | None:
+        """What is being done with the present partitions, if there are any; to look at, not to change."""
+        return self._consumer.assignment
+
+    def now_ms(self) -> int:
+        """By the service's own clock."""
+        return self._environment.now_ms()
+
     def heads(self) -> dict[TableName, tuple[Version, int]]:
         """Version and timestamp, in milliseconds, of the newest root of every table that is in memory."""
         found = {}
@@ -185,11 +202,8 @@ class CoordinatorService:
 
     async def measure(self) -> None:
         """Bring the gauges up to date; called when they are about to be read."""
-        now_ms = self._environment.now_ms()
-        oldest = now_ms
         for table, loop in self._consumer.tables.items():
             machine = loop.machine
-            oldest = min(oldest, loop.pending_since_ms or now_ms)
             if machine.head is not None or loop.is_stuck:
                 self.metrics.state(table, machine.phase)
             if machine.head is not None:
@@ -205,7 +219,7 @@ class CoordinatorService:
                 self.metrics.retained(table, header.kept_bytes + size)
                 given_up = 0 if header.expiry is None else header.expiry.given_up_bytes
                 self.metrics.expired(table, header.oldest_version, given_up)
-        self.metrics.oldest_pending((now_ms - oldest) / 1000)
+        self.metrics.oldest_pending(self._oldest_pending_s())
         if self._started and not self._ended:
             assignment = self._consumer.assignment
             self.metrics.holding(
@@ -215,6 +229,20 @@ class CoordinatorService:
             )
             with contextlib.suppress(Unavailable):
                 self.metrics.lag(await self._consumer.lag())
+
+    async def sample(self) -> None:
+        """Note how far the log is ahead and how long the oldest intent waits, for people who look later."""
+        lag = None
+        if self._started and not self._ended:
+            with contextlib.suppress(Unavailable, TimeoutError):
+                async with asyncio.timeout(self._settings.request_timeout_s):
+                    lag = sum((await self._consumer.lag()).values())
+        self.recent.sample(self._environment.now_ms(), lag, self._oldest_pending_s())
+
+    def _oldest_pending_s(self) -> float:
+        now_ms = self._environment.now_ms()
+        since = (loop.pending_since_ms or now_ms for loop in self._consumer.tables.values())
+        return (now_ms - min(since, default=now_ms)) / 1000
 
     def _make_loop(self, table: TableName, acknowledged: Acknowledged, owner: TableOwner) -> TableLoop:
         runner = EffectRunner(
@@ -260,13 +288,18 @@ class CoordinatorService:
     def _told(self, verdicts: Sequence[Verdict], is_told_again: bool) -> None:
         unread = [verdict for verdict in verdicts if verdict.code in UNREAD]
         read = [verdict for verdict in verdicts if verdict.code not in UNREAD]
-        self._lines.told(unread, self.metrics.told(unread, is_told_again), is_told_again, of_intents=False)
-        self._lines.told(read, self.metrics.told(read, is_told_again), is_told_again)
+        now_ms = self._environment.now_ms()
+        for some, of_intents in ((unread, False), (read, True)):
+            counts = self.metrics.told(some, is_told_again)
+            self._lines.told(some, counts, is_told_again, of_intents=of_intents)
+            self.recent.told(some, counts, is_told_again, now_ms)
 
     def _observe(self, table: TableName, note: Report | Publication) -> None:
         if isinstance(note, Publication):
-            counts = self.metrics.published(note, self._environment.now_ms())
+            now_ms = self._environment.now_ms()
+            counts = self.metrics.published(note, now_ms)
             self._lines.told(note.verdicts, counts, note.is_told_again, traces=note.traces)
+            self.recent.told(note.verdicts, counts, note.is_told_again, now_ms)
             if note.version is not None:
                 self._newest.pop(table, None)  # so that the table becomes the newest one
                 self._newest[table] = note.version
@@ -281,6 +314,7 @@ class CoordinatorService:
         elif note.noted is Noted.ROOT_LANDED:
             self._delays.pop(table, None)
             self._lines.landed(table, note)
+            self.recent.landed(table, note, self._environment.now_ms())
         log = self._logger
         what = {"action": note.noted.value, "table": table, "version": note.version}
         match note.noted:

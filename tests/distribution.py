@@ -26,6 +26,7 @@ _GROUPS: Final = {
         "tests/contracts/test_intent_",
         "tests/contracts/test_log_archive_",
         "tests/hosting/test_missing_verdict",
+        "tests/services/broken_redis/",
         "tests/services/watching/",
     ),
     "spark": ("tests/spark/",),

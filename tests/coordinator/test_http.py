@@ -253,7 +253,7 @@ async def test_without_a_catalog_nothing_is_under_v1() -> None:
         assert (await client.get("/v1/config")).status_code == 404
 
 
-@pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/redoc", "/"])
+@pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/redoc", "/console", "/console/nothing.js"])
 async def test_nothing_else_is_there(path: str) -> None:
     async with running() as service, client_of(service.service) as client:
         assert (await client.get(path)).status_code == 404

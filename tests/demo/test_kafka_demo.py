@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -69,6 +70,10 @@ def test_the_demo_on_kafka_and_s3_agrees_with_pandas_and_stops_what_it_started(t
     assert re.search(r"latency   commit \(PUT of a root\) p50 [\d.]+ ms.*intent until its verdict p50 \d+ ms", out)
     assert "rootline check says: demo.flights: no findings" in out
     assert re.search(r"coordinator-1 at http.*\n.*coordinator-2 at http", out)
+    trace = re.search(r"^trace +version \d+ of demo\.flights in [\d.]+ ms\n(.*\n)(.*\n)(.*\n)(.*\n)", out, re.MULTILINE)
+    assert trace is not None, out
+    steps = [line.split("█")[0].strip() for line in trace.groups()]
+    assert steps == ["publish", "decide", "put root", "tell verdict"], "one intent, through two processes"
     pids = processes_in(out.splitlines())
     assert [pid for pid in pids if is_running(pid)] == []
     later = re.search(r"rootline table list --warehouse (\S+)", out)
@@ -77,8 +82,13 @@ def test_the_demo_on_kafka_and_s3_agrees_with_pandas_and_stops_what_it_started(t
         assert checked.stdout.startswith("demo.flights: no findings in ")
 
 
-def test_an_interrupted_demo_on_kafka_stops_what_it_started(tmp_path: Path) -> None:
-    command = [*DEMO, "--root", str(tmp_path), "--months", "1", "--coordinators", "1"]
+def answer_of(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        return str(answer.read().decode())
+
+
+def test_an_interrupted_demo_with_dashboards_had_them_and_stops_what_it_started(tmp_path: Path) -> None:
+    command = [*DEMO, "--root", str(tmp_path), "--months", "1", "--coordinators", "1", "--dashboards"]
     process = subprocess.Popen(command, cwd=HOUSE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     said: list[str] = []
     try:
@@ -87,6 +97,9 @@ def test_an_interrupted_demo_on_kafka_stops_what_it_started(tmp_path: Path) -> N
             said.append(line)
             if line.startswith("Spark up"):
                 break
+        urls = dict(re.findall(r"^ +(console|Prometheus) +(http://[\d.:]+)/", "".join(said), re.MULTILINE))
+        assert "<title>Rootline</title>" in answer_of(f"{urls['console']}/")
+        assert '"job":"rootline-coordinator"' in answer_of(f"{urls['Prometheus']}/api/v1/targets")
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=PATIENCE_S)
     finally:

@@ -44,6 +44,7 @@ NOT_IMPORTED = {
     "pytest-asyncio": "pytest loads it: asyncio_mode",
     "pytest-timeout": "pytest loads it: timeout",
     "ruff": "`make format` and `make lint`",
+    "zensical": "`make site`",
 }
 STANDARD = {*sys.stdlib_module_names, "compression"}  # compression: from Python 3.14 on
 INSTALLED = {"backports": ["backports.zstd"], **packages_distributions()}  # before Python 3.14 only

@@ -118,6 +118,26 @@ def test_an_overwrite_by_nothing_empties_the_table(spark: SparkSession, flights:
     assert flights.head().version == version
 
 
+def test_a_job_that_makes_its_table_and_replaces_partitions_as_the_session_says(
+    spark: SparkSession, lake: Lake, save: Save
+) -> None:
+    create = {"createTable": "true", "partitionedBy": "carrier", "sortedBy": "-id"}
+    save(rows(spark, *range(8), partitions=1), table="demo.made", **create)
+    flights = lake.table("demo.made")
+    assert flights.scan(where="carrier = 'UA'").to_arrow().column("id").to_pylist() == [4, 0]
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        save(rows(spark, 100, 104), mode="overwrite", table="demo.made", **create)
+        assert ids(flights) == [1, 2, 3, 5, 6, 7, 100, 104]
+        save(rows(spark, 1).limit(0), mode="overwrite", table="demo.made")
+        save(rows(spark, 9), mode="overwrite", table="demo.made", partitionOverwriteMode="static")
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert ids(flights) == [9]
+    save(rows(spark, 10, 11), mode="overwrite", table="demo.made", replaceWhere="id >= 10")
+    assert ids(flights) == [9, 10, 11]
+
+
 def test_an_overwrite_of_an_empty_table_adds(spark: SparkSession, flights: TableHandle, save: Save) -> None:
     save(rows(spark, 7), mode="overwrite", isolationLevel="snapshot")
     assert ids(flights) == [7]

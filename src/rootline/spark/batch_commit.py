@@ -12,28 +12,29 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from functools import partial
 
 import structlog
 
+from rootline.client.change.planned_change import LEAST_WAIT_S
 from rootline.client.change.replan_policy import replan_delay_s
 from rootline.client.lake import Lake
-from rootline.client.read.file_plan import plan_files
 from rootline.client.read.file_rows import seen_vector
 from rootline.client.session.session import Session
 from rootline.client.session.upload_dates import oldest_date
 from rootline.client.write.new_files import NewFiles, for_intent
 from rootline.schemas.errors import Invalid
-from rootline.schemas.intent import DataFile, Intent, IntentKind, Isolation, RemovedFile
+from rootline.schemas.intent import DataFile, EqualityDeleteFile, Intent, IntentKind, Isolation, RemovedFile
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.spark.connection import committing_lake
 from rootline.spark.file_sink import FilesWritten
 from rootline.spark.merged_write import MergedWrite
-from rootline.spark.options import OnRejected, SourceOptions
+from rootline.spark.options import OnRejected, PartitionMode, SourceOptions
+from rootline.spark.replaced_rows import Replaced, replaced_by
+from rootline.spark.upsert_files import check_upsert
 
-_EVERY_ROW: Final = "true"
 _log = structlog.get_logger("rootline.spark")
 
 
@@ -42,6 +43,7 @@ class WrittenBatch:
     """All files of a batch, the table and schema that they were written for, and the batch's name if it has one.
 
     `oldest_ms`: when the first of them was uploaded, in the store's milliseconds; `None`: that is not known.
+    `session_mode`: what the session says that an overwrite replaces.
     """
 
     files: tuple[DataFile, ...]
@@ -50,6 +52,8 @@ class WrittenBatch:
     writer_id: str | None = None
     sequence: int | None = None
     oldest_ms: int | None = None
+    session_mode: PartitionMode = PartitionMode.STATIC
+    deletes: tuple[EqualityDeleteFile, ...] = ()
 
     @staticmethod
     def of(written: Sequence[FilesWritten], writer_id: str | None, sequence: int | None) -> WrittenBatch:
@@ -67,13 +71,16 @@ class WrittenBatch:
         files = tuple(data_file for message in written for data_file in message.files)
         schema_id = max(message.schema_id for message in written)
         oldest_ms = oldest_date(message.oldest_ms for message in written if message.files)
-        return WrittenBatch(files, written[0].table_uuid, schema_id, writer_id, sequence, oldest_ms)
+        is_dynamic = any(message.session_mode is PartitionMode.DYNAMIC for message in written)
+        mode = PartitionMode.DYNAMIC if is_dynamic else PartitionMode.STATIC
+        deletes = tuple(delete for message in written for delete in message.deletes)
+        return WrittenBatch(files, written[0].table_uuid, schema_id, writer_id, sequence, oldest_ms, mode, deletes)
 
 
 def commit_append(
     batch: WrittenBatch, definition: TableDefinition, options: SourceOptions, merged: MergedWrite | None = None
 ) -> Verdict | None:
-    """Publish one `append` and wait for its verdict; `None` when there are no files.
+    """Publish one `append` and wait for its verdict; `None` when there are no files. An upsert is a `row_delta`.
 
     Many files go into leaves first; `definition` is what the files were written under. `merged`: what it changes.
 
@@ -85,7 +92,9 @@ def commit_append(
     if not batch.files:
         return None
     with committing_lake(options) as lake:
-        new = _carried(lake, batch, definition, options)
+        if batch.deletes:
+            check_upsert(options.table, lake.table(options.table).definition())  # a stream may have begun long ago
+        new = carried_files(lake, batch, definition, options)
 
         def planned() -> Intent:
             plan = None if merged is None else merged.on_head(lake, options.table)
@@ -93,10 +102,11 @@ def commit_append(
                 intent_id=str(uuid.uuid4()),
                 table=options.table,
                 table_uuid=batch.table_uuid,
-                kind=IntentKind.APPEND,
+                kind=IntentKind.ROW_DELTA if batch.deletes else IntentKind.APPEND,
                 schema_id=batch.schema_id if plan is None else plan.definition.current_schema_id,
                 add_data_files=new.files,
                 add_manifests=new.leaves,
+                add_equality_deletes=batch.deletes,
                 definition=None if plan is None else plan.changes,
             )
 
@@ -106,15 +116,21 @@ def commit_append(
 def commit_overwrite(
     batch: WrittenBatch, definition: TableDefinition, options: SourceOptions, merged: MergedWrite | None = None
 ) -> Verdict | None:
-    """Replace every live file by the batch's in one intent, planned again when the table changes meanwhile.
+    """Replace rows by the batch's in one intent, planned again when the table changes meanwhile.
+
+    `replaceWhere` names the rows, or `partitionOverwriteMode` the partitions of the batch; every row without them.
 
     Raises:
         Invalid, OutcomeUnknown: as `commit_append`.
 
     """
+    mode = options.partition_overwrite or batch.session_mode
+    replaced = replaced_by(batch.files, definition, options.replace_where, mode)
+    if replaced is None:
+        return None
     with committing_lake(options) as lake:
-        new = _carried(lake, batch, definition, options)
-        return _decided_in_the_end(lake, lambda: _overwrite(lake, batch, new, options, merged), batch, options)
+        overwrite = partial(_overwrite, lake, batch, definition, replaced, options, merged)
+        return _decided_in_the_end(lake, overwrite, batch, options)
 
 
 def _decided_in_the_end(
@@ -127,7 +143,7 @@ def _decided_in_the_end(
         intent = planned()
         if intent is None:
             return None
-        verdict = _decided(lake, intent, batch, deadline_s - time.monotonic())
+        verdict = decided(lake, intent, batch, max(deadline_s - time.monotonic(), LEAST_WAIT_S))
         delay_s = None
         if verdict.kind is VerdictKind.REJECTED:
             error = Invalid(verdict.code or "", verdict.message or "")
@@ -138,12 +154,12 @@ def _decided_in_the_end(
         time.sleep(delay_s)
 
 
-def _carried(lake: Lake, batch: WrittenBatch, definition: TableDefinition, options: SourceOptions) -> NewFiles:
+def carried_files(lake: Lake, batch: WrittenBatch, definition: TableDefinition, options: SourceOptions) -> NewFiles:
     """The batch's files as its intent carries them; many files go into leaves, which are stored here."""
 
     async def carried(session: Session) -> NewFiles:
         if batch.oldest_ms is not None:  # a table that is swept asks how old they are, and the executors know
-            for file in batch.files:
+            for file in (*batch.files, *batch.deletes):
                 session.uploads.note(options.table, file.location, batch.oldest_ms)
         return await for_intent(session, options.table, definition, batch.files)
 
@@ -151,13 +167,21 @@ def _carried(lake: Lake, batch: WrittenBatch, definition: TableDefinition, optio
 
 
 def _overwrite(
-    lake: Lake, batch: WrittenBatch, new: NewFiles, options: SourceOptions, merged: MergedWrite | None
+    lake: Lake,
+    batch: WrittenBatch,
+    definition: TableDefinition,
+    replaced: Replaced,
+    options: SourceOptions,
+    merged: MergedWrite | None,
 ) -> Intent | None:
     changes = None if merged is None else merged.on_head(lake, options.table)
-    plan = lake.holder.run(lambda session: plan_files(session, options.table))
-    removed = tuple(RemovedFile(location=task.location, vector=seen_vector(task)) for task in plan.scan.tasks())
-    if not removed and not batch.files:
+    now = definition if changes is None else changes.definition
+    plan, removal = lake.holder.run(
+        lambda session: replaced.planned(session, options.table, now, options.target_file_size_bytes)
+    )
+    if not removal.removed and not batch.files:
         return None
+    new = carried_files(lake, replace(batch, files=(*batch.files, *removal.rewritten)), now, options)
     is_serializable = options.isolation is Isolation.SERIALIZABLE
     return Intent(
         intent_id=str(uuid.uuid4()),
@@ -168,15 +192,16 @@ def _overwrite(
         read_version=plan.root.header.version,
         read_sequence_number=plan.sequence_number if is_serializable else None,
         isolation=options.isolation,
-        filter=_EVERY_ROW if is_serializable else None,
+        filter=replaced.filter_for(now) if is_serializable else None,
         add_data_files=new.files,
         add_manifests=new.leaves,
-        remove_files=removed,
+        remove_files=tuple(RemovedFile(location=task.location, vector=seen_vector(task)) for task in removal.removed),
         definition=None if changes is None else changes.changes,
     )
 
 
-def _decided(lake: Lake, intent: Intent, batch: WrittenBatch, timeout_s: float) -> Verdict:
+def decided(lake: Lake, intent: Intent, batch: WrittenBatch, timeout_s: float) -> Verdict:
+    """The verdict on `intent`, published under the batch's name. Raises `OutcomeUnknown` (`verdict-timeout`)."""
     with lake.producer(batch.writer_id) as producer:
         # a replayed batch has files of other names: its writer and its number are all that it is known by
         receipt = producer.publish(intent, writer_sequence=batch.sequence, content="")

@@ -21,13 +21,16 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.batch_reader import BatchReader, PushingReader
 from rootline.spark.connection import guest_lake
+from rootline.spark.created_table import create_where_asked
 from rootline.spark.merged_write import MergedWrite
-from rootline.spark.options import MergeSchema, PushFilters, SourceOptions, Use, parse_options
+from rootline.spark.options import MergeSchema, PushFilters, SourceOptions, Upsert, Use, parse_options
 from rootline.spark.spark_types import check_columns, spark_schema_of
+from rootline.spark.upsert_files import check_upsert
 from rootline.spark.worker_python import use_this_python
 from rootline.spark.writers import BatchWriter, StreamWriter
 from rootline.storage.metadata.root_reader import read_definition
 from rootline.storage.rows.metadata_columns import METADATA_COLUMNS, metadata_field
+from rootline.tree.filter.filters import bind_filter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,6 +104,12 @@ class RootlineDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A batch write; `overwrite` replaces all rows."""
         options = self._options.checked_for(Use.BATCH_WRITE)
+        if options.replace_where is not None and not overwrite:
+            raise Invalid("setting-invalid", "option 'replaceWhere' says what an overwrite replaces: mode('overwrite')")
+        create_where_asked(options, schema)
+        if options.replace_where is not None:  # before anything is written
+            bind_filter(options.replace_where, TableDefinition.from_json(self._table.definition).schema)
+        self._check_upsert(overwrite=overwrite)
         return BatchWriter(options, self._table.definition, overwrite, self._merged(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
@@ -108,7 +117,15 @@ class RootlineDataSource(DataSource):
         if overwrite:
             raise Invalid("setting-invalid", "output mode 'complete' is not supported; use 'append'")
         options = self._options.checked_for(Use.STREAM_WRITE)
+        create_where_asked(options, schema)
+        self._check_upsert(overwrite=False)
         return StreamWriter(options, self._table.definition, self._merged(schema))
+
+    def _check_upsert(self, *, overwrite: bool) -> None:
+        if self._options.upsert is Upsert.ON:
+            if overwrite:
+                raise Invalid("setting-invalid", "option 'upsert' has no meaning for an overwrite: mode('append')")
+            check_upsert(self._options.table, TableDefinition.from_json(self._table.definition))
 
     def _merged(self, schema: StructType) -> MergedWrite | None:
         """What a write with `mergeSchema` changes of the table."""

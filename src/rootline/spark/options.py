@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from rootline.client.read.time_travel import PointInTime, milliseconds
+from rootline.client.write.sort_terms import split_terms
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName, table_name
 from rootline.schemas.intent import Isolation
@@ -32,7 +33,15 @@ _WRITING: Final = (
     "targetFileSizeBytes",
     "mergeSchema",
     "checkpointLocation",
+    "createTable",
+    "partitionedBy",
+    "sortedBy",
+    "replaceWhere",
+    "partitionOverwriteMode",
+    "upsert",
 )
+_OVERWRITING: Final = ("replaceWhere", "partitionOverwriteMode")
+_CREATING: Final = ("partitionedBy", "sortedBy")
 _KNOWN: Final = (*_EVERYWHERE, *_READING, *_WRITING)
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -56,6 +65,27 @@ class MergeSchema(StrEnum):
 
     ON = "true"
     OFF = "false"
+
+
+class CreateTable(StrEnum):
+    """Whether a write makes a table that is not there."""
+
+    ON = "true"
+    OFF = "false"
+
+
+class Upsert(StrEnum):
+    """Whether rows replace those with the same identifier fields."""
+
+    ON = "true"
+    OFF = "false"
+
+
+class PartitionMode(StrEnum):
+    """What `mode("overwrite")` replaces of a partitioned table; the words are Spark's."""
+
+    STATIC = "static"
+    DYNAMIC = "dynamic"
 
 
 class Use(StrEnum):
@@ -85,6 +115,12 @@ class SourceOptions:
     isolation: Isolation = Isolation.SERIALIZABLE
     target_file_size_bytes: int = DEFAULT_TARGET_BYTES
     merge_schema: MergeSchema = MergeSchema.OFF
+    create_table: CreateTable = CreateTable.OFF
+    partitioned_by: tuple[str, ...] = ()
+    sorted_by: tuple[str, ...] = ()
+    replace_where: str | None = None
+    partition_overwrite: PartitionMode | None = None
+    upsert: Upsert = Upsert.OFF
 
     def checked_for(self, use: Use) -> SourceOptions:
         """The same options, if they fit.
@@ -103,6 +139,21 @@ class SourceOptions:
             )
         if use is Use.BATCH_WRITE and (self.writer_id is None) != (self.writer_sequence is None):
             raise Invalid("setting-invalid", "options 'writerId' and 'writerSequence' come together: give both")
+        unused = sorted(self.given.intersection(_CREATING)) if self.create_table is CreateTable.OFF else []
+        if unused:
+            raise Invalid(
+                "setting-invalid", f"option {unused[0]!r} is for a new table: set 'createTable' to 'true' too"
+            )
+        return self._checked_for_overwrite(use)
+
+    def _checked_for_overwrite(self, use: Use) -> SourceOptions:
+        given = sorted(self.given.intersection(_OVERWRITING))
+        if given and use is Use.STREAM_WRITE:
+            raise Invalid("setting-invalid", f"option {given[0]!r} has no meaning for a {use}: leave it out")
+        if len(given) > 1 and self.partition_overwrite is PartitionMode.DYNAMIC:
+            raise Invalid(
+                "setting-invalid", "'replaceWhere' and 'partitionOverwriteMode' both say what is replaced: give one"
+            )
         return self
 
 
@@ -141,6 +192,16 @@ def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | Non
         isolation=_chosen(found, "isolationLevel", Isolation.SERIALIZABLE),
         target_file_size_bytes=_size(found, "targetFileSizeBytes", DEFAULT_TARGET_BYTES),
         merge_schema=_chosen(found, "mergeSchema", MergeSchema.OFF),
+        create_table=_chosen(found, "createTable", CreateTable.OFF),
+        partitioned_by=tuple(split_terms(found.get("partitionedBy", ""))),
+        sorted_by=tuple(split_terms(found.get("sortedBy", ""))),
+        replace_where=found.get("replaceWhere"),
+        upsert=_chosen(found, "upsert", Upsert.OFF),
+        partition_overwrite=(
+            _chosen(found, "partitionOverwriteMode", PartitionMode.STATIC)
+            if "partitionOverwriteMode" in found
+            else None
+        ),
     )
 
 

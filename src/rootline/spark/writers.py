@@ -20,6 +20,7 @@ from rootline.spark.batch_commit import WrittenBatch, commit_append, commit_over
 from rootline.spark.file_sink import FilesWritten, write_task
 from rootline.spark.merged_write import MergedWrite
 from rootline.spark.options import SourceOptions
+from rootline.spark.upsert_files import check_keys
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,6 +49,7 @@ class BatchWriter(DataSourceArrowWriter):
         options, definition = self._options, TableDefinition.from_json(self._definition)
         nothing = FilesWritten((), definition.table_uuid, definition.current_schema_id)
         batch = WrittenBatch.of([nothing, *_written(messages)], options.writer_id, options.writer_sequence)
+        _check_keys(options, messages)
         if self._overwrite:
             commit_overwrite(batch, definition, options, self._merged)
         else:
@@ -73,6 +75,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """On the driver: publish one intent under (query, batch) and wait for its verdict."""
         written = [message for message in _written(messages) if message.files]
         if written:
+            _check_keys(self._options, written)
             batch = WrittenBatch.of(written, self._writer_id(written), batchId)
             commit_append(batch, TableDefinition.from_json(self._definition), self._options, self._merged)
 
@@ -92,3 +95,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 def _written(messages: Messages) -> list[FilesWritten]:
     return [message for message in messages if isinstance(message, FilesWritten)]
+
+
+def _check_keys(options: SourceOptions, messages: Messages) -> None:
+    """Of an upsert. Raises `Invalid` (`rows-invalid`): a key is there twice."""
+    check_keys(options.table, [message.keys for message in _written(messages) if message.keys is not None])

@@ -32,7 +32,9 @@ EVERY_ROW: Final = "true"
 
 
 @dataclass(frozen=True, slots=True)
-class _Removal:
+class Removal:
+    """Files that leave, and the new files that hold what is left of them."""
+
     removed: tuple[FileTask, ...]
     rewritten: tuple[DataFile, ...]
 
@@ -67,7 +69,7 @@ async def overwrite_rows(
         if merge_schema:
             merge = await planned(session, table, data, plan.root.header)
         added = await stored.files(merge.definition) if data.num_rows else []
-        removal = await _removal(session, plan, merge.definition, options)
+        removal = await removal_of(session, plan, merge.definition, options.target_bytes)
         if not added and not removal.removed:
             return None
         return planned_intent(
@@ -86,8 +88,8 @@ async def overwrite_rows(
     return await commit_planned(session, stamp, plan_intent, timeout_s=options.timeout_s)
 
 
-async def _removal(session: Session, plan: FilePlan, definition: TableDefinition, options: ChangeOptions) -> _Removal:
-    """What leaves, and what is left of it, written under `definition`."""
+async def removal_of(session: Session, plan: FilePlan, definition: TableDefinition, target_bytes: int) -> Removal:
+    """What the plan's filter takes out, and what is left of it, written under `definition`."""
     removed: list[FileTask] = []
     rewritten: list[DataFile] = []
     for task in plan.scan.tasks():
@@ -96,6 +98,6 @@ async def _removal(session: Session, plan: FilePlan, definition: TableDefinition
             continue
         if matched.extent is Match.PART:
             kept = await surviving_rows(session, plan, task, matched)
-            rewritten += await write_and_store(session, plan.table, definition, kept, target_bytes=options.target_bytes)
+            rewritten += await write_and_store(session, plan.table, definition, kept, target_bytes)
         removed.append(task)
-    return _Removal(tuple(removed), tuple(rewritten))
+    return Removal(tuple(removed), tuple(rewritten))

@@ -165,10 +165,11 @@ def _listed(files: Sequence[DataFile], definition: TableDefinition, spec_id: int
         if statistics_fault(statistics, leaf.column("record_count").chunk(0), definition, spec_ids) is None:
             return clustered(leaf, definition, spec_id)
     codec = EntryCodec.of_definition(definition)
-    return cluster([_entry_of(file, definition, codec) for file in files], definition, spec_id)
+    return cluster([entry_of(file, definition, codec) for file in files], definition, spec_id)
 
 
-def _entry_of(file: DataFile, definition: TableDefinition, codec: EntryCodec) -> ContentEntry:
+def entry_of(file: DataFile, definition: TableDefinition, codec: EntryCodec) -> ContentEntry:
+    """The entry that a file becomes. Raises `Invalid`: `statistics-missing`, `statistics-invalid`, `spec-unknown`."""
     return ContentEntry(
         content_type=ContentType.DATA,
         location=file.location,

@@ -1,0 +1,79 @@
+"""`upsert`: rows replace those with the same identifier fields, and a worker turns their deletes into vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from rootline import Invalid
+from rootline.client.lake import Lake
+from rootline.client.table_handle import TableHandle
+from rootline.spark.data_source import RootlineDataSource
+
+COLUMNS = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "city", StringType(), required=True),
+    NestedField(3, "value", StringType()),
+    identifier_field_ids=[1, 2],
+)
+ROWS = pa.schema([("id", pa.int64()), ("city", pa.string()), ("value", pa.string())])
+Key = tuple[int, str]
+
+
+def upsert(folder: Path, batch_id: int, *tasks: dict[Key, str], **options: str) -> None:
+    """One micro-batch of so many tasks."""
+    given = {"path": "demo.t", "warehouse": str(folder), "upsert": "true", "writerId": "w", **options}
+    writer: Any = RootlineDataSource(given).streamWriter(from_arrow_schema(ROWS), False)
+    batches = [
+        pa.RecordBatch.from_pylist([{"id": n, "city": c, "value": v} for (n, c), v in task.items()], schema=ROWS)
+        for task in tasks
+    ]
+    writer.commit([writer.write(iter([batch])) for batch in batches], batch_id)
+
+
+def found(table: TableHandle) -> dict[Key, str]:
+    rows = table.scan().to_arrow().to_pylist()
+    assert len({(row["id"], row["city"]) for row in rows}) == len(rows)
+    return {(row["id"], row["city"]): row["value"] for row in rows}
+
+
+@pytest.mark.parametrize("partition_by", [[], ["city"], ["bucket(2, id)"]])
+def test_each_batch_replaces_what_has_its_keys_and_a_replay_changes_nothing(
+    lake: Lake, folder: Path, partition_by: list[str]
+) -> None:
+    table = lake.create_table(
+        "demo.t", COLUMNS, partition_by=partition_by, sort_by=["value"], expressions=["lower(value)"]
+    )
+    upsert(folder, 0, {(1, "a"): "one", (1, "b"): "other"}, {(2, "a"): "two"})
+    upsert(folder, 1, {(1, "a"): "new"}, {(3, "a"): "three"})
+    expected = {(1, "a"): "new", (1, "b"): "other", (2, "a"): "two", (3, "a"): "three"}
+    for batch_id in (0, 1):  # as a restarted driver sends them
+        upsert(folder, batch_id, {(1, "a"): f"replayed {batch_id}"})
+    assert found(table) == expected
+    assert any(task.deletes.equality for task in table.scan().plan())
+    assert list(table.check()) == []
+    with pytest.raises(Invalid, match="1 rows of the batch have the identifier fields of another row"):
+        upsert(folder, 2, {(1, "a"): "x"}, {(1, "a"): "y"})
+    assert found(table) == expected
+
+
+def test_a_table_whose_rows_an_equality_delete_may_not_reach_is_refused(lake: Lake, folder: Path) -> None:
+    table = lake.create_table("demo.t", COLUMNS, partition_by=["value"])
+    with pytest.raises(Invalid, match="no identifier field, so a row may move"):
+        upsert(folder, 0, {(1, "a"): "one"})
+    lake.drop_table("demo.t")
+    table = lake.create_table("demo.t", COLUMNS)
+    with table.alter() as change:
+        change.add_partition_field("city")
+    with pytest.raises(Invalid, match="its partitioning has changed"):
+        upsert(folder, 0, {(1, "a"): "one"})
+    lake.drop_table("demo.t")
+    lake.create_table("demo.t", ROWS)
+    with pytest.raises(Invalid, match="needs identifier fields"):
+        upsert(folder, 0, {(1, "a"): "one"})
