@@ -6,7 +6,10 @@ Invariants: one server for the file; what is refused is named by its right, and 
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,7 @@ from rootline.schemas.identifiers import ObjectKey, TableName
 from rootline.workers.by_hand import BY_HAND, Rights, maintain
 from rootline.workers.jobs.job import JobOutcome
 from tests.deploy.policed_s3 import OTHER, PREFIX, ROLES, PolicedS3, RolesLake, filled, running_policed_s3
+from tests.documents.blocks import blocks_of
 
 pytestmark = pytest.mark.services
 HOUSE = Path(__file__).parents[2]
@@ -205,3 +209,16 @@ def test_a_policy_to_attach_names_no_principal_and_a_lake_may_be_a_whole_bucket(
     [_, _, put, _] = filled(HOUSE, "s3://lake/a/b/", "catalog", "--demand-if-none-match")["Statement"]
     assert put["Resource"] == ["arn:aws:s3:::lake/a/b/*/export/*"]
     assert put["Condition"] == {"Null": {"s3:if-none-match": "false"}}
+
+
+def test_the_commands_of_the_page_print_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "deploy").symlink_to(HOUSE / "deploy")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    [block] = blocks_of("docs/deploy.md", "console")
+    shown = subprocess.run(["sh", "-ec", block.text], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert {"Effect", "Action", "Resource"} <= set(json.loads(shown.stdout)["Statement"][0])
+    policy = json.loads((tmp_path / "bucket-policy.json").read_text())
+    principals = {key for statement in policy["Statement"] for key in statement["Principal"]["AWS"]}
+    assert principals == {"KEY1", "KEY2", "KEY3"}
+    sids = [statement["Sid"] for statement in policy["Statement"]]
+    assert len({*sids}) == len(sids)

@@ -28,6 +28,7 @@ RUN_BY: dict[Named, str] = {
     ("README.md", "rootline export demo.flights"): README,
     ("README.md", "rootline catalog serve"): PAGES,
     ("README.md", "ATTACH 'v3' AS lake"): PAGES,
+    ("docs/deploy.md", "python deploy/policies/fill.py"): "tests/deploy/test_bucket_policies.py",
     ("docs/foreign-clients.md", "rootline table create demo.trips"): PAGES,
     ("docs/foreign-clients.md", 'echo \'{"intent_id": "7c1e-kcat-1"'): FOREIGN,
     ("docs/foreign-clients.md", 'echo \'{"intent_id": "7c1e-kcat-2"'): FOREIGN,
