@@ -35,6 +35,8 @@ def main(arguments: list[str]) -> str:
     asked = [word.partition("=") for word in words[1:]]
     if parts is None or parts.scheme != "s3" or not parts.netloc or not asked:
         sys.exit(__doc__)
+    if set('*?$"\\') & {*words[0]}:
+        sys.exit(f"{words[0]!r}: *, ?, $, quotes and backslashes mean something else in a policy: write it by hand")
     unknown = [role for role, _, _ in asked if role not in ROLES]
     if unknown:
         sys.exit(f"there is no role {unknown[0]!r}: write one of {', '.join(ROLES)}")

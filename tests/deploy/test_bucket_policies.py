@@ -222,3 +222,16 @@ def test_the_commands_of_the_page_print_policies(tmp_path: Path, monkeypatch: py
     assert principals == {"KEY1", "KEY2", "KEY3"}
     sids = [statement["Sid"] for statement in policy["Statement"]]
     assert len({*sids}) == len(sids)
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["s3://lake"], ["/lake", "reader"], ["s3://lake/a*", "reader"], ["s3://lake", "root"]]
+)
+def test_what_is_no_lake_or_no_role_prints_no_policy(words: list[str]) -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        filled(HOUSE, *words)
+
+
+def test_two_roles_without_principals_are_no_policy() -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        filled(HOUSE, "s3://lake", "reader=KEY", "writer")
