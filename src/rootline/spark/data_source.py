@@ -7,6 +7,7 @@ that version's (or the columns asked for, in that order).
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SESSION_SETTINGS: Final = {"warehouse": "spark.rootline.warehouse", "log": "spark.rootline.log"}
+_registered: Final[weakref.WeakSet[SparkSession]] = weakref.WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,12 @@ class RootlineDataSource(DataSource):
         return MergedWrite.planned(self._options.table, schema, self._table.definition, self._table.digest)
 
 
+def session_defaults(spark: SparkSession) -> dict[str, str]:
+    """Options by the session's settings, for those that are not given."""
+    found = {option: spark.conf.get(setting, None) for option, setting in _SESSION_SETTINGS.items()}
+    return {option: value for option, value in found.items() if value}
+
+
 def register(spark: SparkSession) -> None:
     """Register the data source; the session's `spark.rootline.*` settings are the defaults of its options.
 
@@ -141,9 +149,15 @@ def register(spark: SparkSession) -> None:
     is local and neither `spark.pyspark.python` nor `PYSPARK_PYTHON` says otherwise.
     """
     use_this_python(spark)
-    found = {option: spark.conf.get(setting, None) for option, setting in _SESSION_SETTINGS.items()}
-    defaults = {option: value for option, value in found.items() if value}
+    defaults = session_defaults(spark)
+    _registered.add(spark)
     if not defaults:
         spark.dataSource.register(RootlineDataSource)
         return
     spark.dataSource.register(type("RootlineDataSource", (RootlineDataSource,), {"defaults": defaults}))
+
+
+def ensure_registered(spark: SparkSession) -> None:
+    """Register the data source unless `register` did."""
+    if spark not in _registered:
+        register(spark)

@@ -23,7 +23,16 @@ LOG_VARIABLE: Final = "ROOTLINE_LOG"
 DEFAULT_TARGET_BYTES: Final = 256 * 1024 * 1024
 DEFAULT_TIMEOUT_MS: Final = 60_000
 _EVERYWHERE: Final = ("path", "warehouse", "log")
-_READING: Final = ("columns", "where", "pushFilters", "versionAsOf", "timestampAsOf", "snapshotId", "tag")
+_READING: Final = (
+    "columns",
+    "where",
+    "pushFilters",
+    "versionAsOf",
+    "timestampAsOf",
+    "snapshotId",
+    "tag",
+    "filesOfPlan",
+)
 _WRITING: Final = (
     "writerId",
     "writerSequence",
@@ -42,6 +51,8 @@ _WRITING: Final = (
 )
 _OVERWRITING: Final = ("replaceWhere", "partitionOverwriteMode")
 _CREATING: Final = ("partitionedBy", "sortedBy")
+_INTERNAL: Final = ("filesOfPlan",)
+"""What `rootline.spark.table` says to the reader of the files that are left to it."""
 _KNOWN: Final = (*_EVERYWHERE, *_READING, *_WRITING)
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -108,6 +119,7 @@ class SourceOptions:
     where: str | None = None
     push_filters: PushFilters = PushFilters.OFF
     point: PointInTime = PointInTime()
+    files_of_plan: str | None = None
     writer_id: str | None = None
     writer_sequence: int | None = None
     verdict_timeout_ms: int = DEFAULT_TIMEOUT_MS
@@ -185,6 +197,7 @@ def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | Non
             timestamp=_moment(found.get("timestampAsOf")),
             tag=found.get("tag"),
         ),
+        files_of_plan=found.get("filesOfPlan"),
         writer_id=found.get("writerId"),
         writer_sequence=_whole(found, "writerSequence"),
         verdict_timeout_ms=_size(found, "verdictTimeoutMs", DEFAULT_TIMEOUT_MS),
@@ -211,7 +224,8 @@ def _canonical(given: Mapping[str, str]) -> dict[str, str]:
     for name, value in given.items():
         known = canonical.get(name.lower())
         if known is None:
-            raise Invalid("setting-invalid", f"option {name!r} does not exist; the options are {', '.join(_KNOWN)}")
+            shown = ", ".join(option for option in _KNOWN if option not in _INTERNAL)
+            raise Invalid("setting-invalid", f"option {name!r} does not exist; the options are {shown}")
         found[known] = value
     return found
 
