@@ -80,6 +80,7 @@ WHERE = [
     "x > 4 or x is nan",
     "x != 4 and not (id in (3, 5, 99))",
     "called = 'a' or called like 'b%' and more is not null",
+    "day > '0400-01-01' and day != '9999-12-31' and id > 3",
     "day >= '1972-01-01' and at < '1970-01-01T02:30:00'",
     "moment between '1970-01-01T01:00:00+00:00' and '1970-01-01T02:45:00+00:00'",
     "money >= 4.5 and more != 1",

@@ -128,7 +128,7 @@ def _literal(value: Bound, kind: iceberg.IcebergType) -> Column:
         case iceberg.DecimalType(precision=precision, scale=scale), Decimal():
             return spark.lit(str(value)).cast(f"decimal({precision}, {scale})")
         case iceberg.DateType(), int():
-            return spark.lit((_EPOCH + dt.timedelta(days=value)).date())
+            return spark.date_from_unix_date(spark.lit(value))
         case iceberg.TimestamptzType(), int():
             return spark.timestamp_micros(spark.lit(value).cast("bigint"))
         case iceberg.TimestampType(), int():
