@@ -52,7 +52,10 @@ class SpanCollector:
                 span.trace_id.hex(),
                 span.start_time_unix_nano,
                 span.end_time_unix_nano,
-                {fact.key: fact.value.int_value or fact.value.string_value for fact in span.attributes},
+                {
+                    fact.key: getattr(fact.value, fact.value.WhichOneof("value") or "string_value")
+                    for fact in span.attributes
+                },
             )
             for resource in request.resource_spans
             for scope in resource.scope_spans
