@@ -288,4 +288,21 @@ CODES_OF_DEFINITIONS: Final = (
         "role), or use the key of another role. Services try again by themselves; keys that changed need a restart.",
         "Do not give every process all rights: a worker that expires and sweeps is the only one that has to delete.",
     ),
+    ErrorCode(
+        "stream-version-expired",
+        "Invalid",
+        "A stream of a table's commits has not read a version that is gone: it stood still for longer than versions "
+        "are kept, or was to start before the oldest one.",
+        "Start a new query with a checkpoint of its own; without `startingVersion` it begins with all rows there are. "
+        "Keep versions for longer than a stream may stand still.",
+        "Do not edit the checkpoint to go on at a later version: what the versions in between changed would be missing "
+        "from what the stream writes.",
+    ),
+    ErrorCode(
+        "stream-rows-deleted",
+        "Invalid",
+        "A stream shows the rows that come, and a commit deleted or changed rows.",
+        "Read with option `changes=true` and handle `_change_type`, or leave deleted rows out with "
+        "`onDeletedRows=skip`.",
+    ),
 )

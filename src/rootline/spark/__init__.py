@@ -7,17 +7,18 @@ Invariants: importing this package imports Spark only when one of its names is u
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rootline.spark.data_source import RootlineDataSource, register
+    from rootline.spark.table_frame import table
 
-__all__ = ["RootlineDataSource", "register"]
+__all__ = ["RootlineDataSource", "register", "table"]
+_PLACES = {"RootlineDataSource": "data_source", "register": "data_source", "table": "table_frame"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from rootline.spark import data_source
-
-        return getattr(data_source, name)
+    if name in _PLACES:
+        return getattr(importlib.import_module(f"rootline.spark.{_PLACES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
