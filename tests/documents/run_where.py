@@ -13,12 +13,14 @@ KAFKA = "tests/kafka/stories/test_pages_on_kafka.py"
 PAGES = "tests/documents/test_pages.py"
 HERE = "tests/documents/test_every_block.py"
 README = "tests/house/test_readme.py"
+SPARK = "tests/spark/test_pages.py"
 FOREIGN = "tests/kafka/stories/test_foreign_clients.py"
 
 RUN_WHOLE = {
     "docs/quickstarts/python.md": PAGES,
     "docs/quickstarts/operator.md": PAGES,
     "docs/quickstarts/kafka-producer.md": KAFKA,
+    "docs/quickstarts/spark.md": SPARK,
 }
 """Pages whose blocks of Python and of shell are run in their order, in one folder, by that file."""
 
@@ -43,10 +45,15 @@ RUN_BY: dict[Named, str] = {
     ("docs/reading.md", "dep_delay > 60 and"): README,
     ("docs/reading.md", "import duckdb, pandas as pd"): README,
     ("docs/reading.md", "trips = lake.create_table("): README,
+    ("README.md", "import rootline.spark"): SPARK,
+    ("docs/spark.md", "import rootline.spark"): SPARK,
+    ("docs/spark.md", "late = rootline.spark.table("): SPARK,
+    ("docs/spark.md", "flights = spark.readStream"): SPARK,
+    ("docs/spark.md", "def each(frame"): SPARK,
 }
 """Single blocks, and the file that runs them."""
 
-_SESSION = "needs a session of Spark, and is not run as a page yet; tests/spark makes the same calls"
+_BUCKET = "names a bucket and brokers; tests/spark/test_stream_kafka.py makes the same calls"
 _ON_KAFKA = "for an installation with many brokers; tests/kafka runs each command, and its options are checked here"
 _CLONE = "makes an environment; CI begins with the same command"
 NOT_RUN: dict[Named, str] = {
@@ -54,15 +61,8 @@ NOT_RUN: dict[Named, str] = {
     ("CONTRIBUTING.md", "make setup"): _CLONE,
     ("docs/quickstarts/python.md", "make setup"): _CLONE,
     ("docs/quickstarts/spark.md", "make setup"): _CLONE,
-    ("docs/quickstarts/spark.md", "from pathlib import Path"): _SESSION,
-    ("docs/quickstarts/spark.md", "trips = spark.createDataFrame("): _SESSION,
-    ("docs/quickstarts/spark.md", 'Path("incoming")'): _SESSION,
-    ("docs/quickstarts/spark.md", "lake.close()"): _SESSION,
     ("docs/quickstarts/operator.md", "make setup"): _CLONE,
-    ("README.md", "import rootline.spark"): _SESSION,
-    ("docs/spark.md", "import rootline.spark"): _SESSION,
-    ("docs/spark.md", "spark.conf.set("): _SESSION,
-    ("docs/spark.md", "def each(frame"): _SESSION,
+    ("docs/spark.md", "spark.conf.set("): _BUCKET,
     ("docs/operations.md", "[keys.ingest]"): "a file of keys, not a command",
     ("docs/operations.md", "export ROOTLINE_WAREHOUSE=s3"): _ON_KAFKA,
     ("docs/operations.md", "rootline topics accept"): _ON_KAFKA,
