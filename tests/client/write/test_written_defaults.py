@@ -10,6 +10,8 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     DateType,
+    DoubleType,
+    FloatType,
     IntegerType,
     ListType,
     LongType,
@@ -79,6 +81,21 @@ def test_rows_of_before_have_the_initial_default_of_a_struct_and_its_fields_own_
     place = {"city": "there", "day": dt.date(2020, 1, 1), "of": uuid.UUID(int=7)}
     row = {"place": place, "days": None, "sizes": None}
     assert projection.columns(batch, NESTED.fields).to_pylist() == [{"id": 1, **row}, {"id": 2, **row}]
+
+
+def test_a_whole_number_that_no_float_or_double_has_exactly_is_rounded_as_in_their_columns() -> None:
+    struct = StructType(NestedField(3, "x", DoubleType()))
+    schema = Schema(
+        NestedField(1, "double", DoubleType(), initial_default=2**53 + 1),
+        NestedField(2, "struct", struct, initial_default={"3": -(2**63)}),
+        NestedField(4, "float", FloatType(), initial_default=2**24 + 1),
+        NestedField(5, "great", DoubleType(), initial_default=10**30),
+    )
+    batch = pa.RecordBatch.from_pydict({"other": [1]})
+    [row] = (
+        RowProjection(find_by_name, initial_default, "file-unreadable", "a").columns(batch, schema.fields).to_pylist()
+    )
+    assert row == {"double": 2.0**53, "struct": {"x": -(2.0**63)}, "float": 2.0**24, "great": 1e30}
 
 
 def test_a_required_column_without_a_write_default_must_be_given() -> None:

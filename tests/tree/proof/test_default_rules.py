@@ -14,11 +14,14 @@ from tests.tree.tables import DEFINITION, Lake, changed_definition, create
 LIST = {"type": "list", "element-id": 12, "element": "int", "element-required": False}
 MAP = {"type": "map", "key-id": 12, "key": "int", "value-id": 13, "value": "int", "value-required": False}
 STRUCT = {"type": "struct", "fields": [{"id": 12, "name": "x", "type": "int", "required": False}]}
+STRUCT_KEY = {"type": "struct", "fields": [{"id": 15, "name": "k", "type": "int", "required": True}]}
 LISTS = {"type": "struct", "fields": [{"id": 14, "name": "xs", "type": LIST, "required": False}]}
 MUST = {"type": "struct", "fields": [{"id": 12, "name": "x", "type": "int", "required": True}]}
 OF_A_NESTED_TYPE = [
     (LIST, [1, None]),
     (LIST, []),
+    ({**LIST, "element": "double"}, [2**53 + 1, 10**30]),
+    ({**MAP, "key": "double"}, {"keys": [0.0, -0.0, 1], "values": [1, 2, 3]}),
     (MAP, {"keys": [2, 1], "values": [2, None]}),
     (STRUCT, {}),
     (STRUCT, {"12": 1}),
@@ -36,6 +39,11 @@ NOT_OF_A_NESTED_TYPE = [
     (MAP, {"1": 2}, "two arrays"),
     (MAP, {"keys": [1], "values": []}, "one value for each key"),
     (MAP, {"keys": [1, 1], "values": [1, 2]}, "a key twice"),
+    ({**MAP, "key": "double"}, {"keys": [1, 1.0], "values": [1, 2]}, "a key twice"),
+    ({**MAP, "key": "float"}, {"keys": [0.1, 0.1000000001], "values": [1, 2]}, "a key twice"),
+    ({**MAP, "key": "decimal(4, 2)"}, {"keys": ["1.0", "1.00"], "values": [1, 2]}, "a key twice"),
+    ({**MAP, "key": "binary"}, {"keys": ["ab", "AB"], "values": [1, 2]}, "a key twice"),
+    ({**MAP, "key": STRUCT_KEY}, {"keys": [{"15": 1}, {"15": 1, "14": 2}], "values": [1, 2]}, "a key twice"),
     (MAP, {"keys": [None], "values": [1]}, "key[0] is required, and null"),
     (MAP, {"keys": [1], "values": [True]}, "value[0] is True, which is no int"),
     (STRUCT, [1], "no struct<12: x: optional int>"),

@@ -18,7 +18,17 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.conversions import from_json
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType, UUIDType
+from pyiceberg.types import (
+    DoubleType,
+    FloatType,
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+    UUIDType,
+)
 
 from rootline.schemas.default_values import nested_default
 from rootline.storage.rows.arrow_types import arrow_field_of, arrow_type_of, as_type
@@ -85,5 +95,7 @@ def _primitive(of_type: IcebergType, default: Any) -> pa.Array:
         raise TypeError(f"{of_type} has no values")
     value, arrow_type = from_json(of_type, default), arrow_type_of(of_type)
     plain = value.bytes if isinstance(of_type, UUIDType) and hasattr(value, "bytes") else value
+    if isinstance(of_type, FloatType | DoubleType) and isinstance(plain, int):
+        plain = float(plain)  # JSON's 9007199254740993 is rounded; Arrow refuses whole numbers that it must round
     storage = arrow_type.storage_type if isinstance(arrow_type, pa.BaseExtensionType) else arrow_type
     return as_type(pa.array([plain], storage), arrow_type)

@@ -14,12 +14,13 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from decimal import Decimal
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 from pyiceberg.conversions import from_json
 from pyiceberg.types import (
@@ -143,10 +144,40 @@ class _Nested:
         keys, values = value["keys"], value["values"]
         if not isinstance(keys, list) or not isinstance(values, list) or len(keys) != len(values):
             return f"{name or 'it'} does not have one value for each key"
-        if len({json.dumps(key, sort_keys=True) for key in keys}) != len(keys):
-            return f"{name or 'it'} has a key twice"
         fault = self._of_list(of_type.key_field, keys, f"{name}.key" if name else "key")
+        if fault is None and len({self._stored(of_type.key_type, key) for key in keys}) != len(keys):
+            return f"{name or 'it'} has a key twice"
         return fault or self._of_list(of_type.value_field, values, f"{name}.value" if name else "value")
+
+    def _stored(self, of_type: IcebergType, value: Any) -> Hashable:
+        """What rows have of a value that passed: equal for spellings of the same one, as 1 and 1.0 of a double."""
+        if value is None:
+            return None
+        match of_type:
+            case StructType():
+                return tuple(self._stored_member(member, value) for member in of_type.fields)
+            case ListType():
+                return tuple(self._stored(of_type.element_type, item) for item in value)
+            case MapType():
+                pairs = zip(value["keys"], value["values"], strict=True)
+                return frozenset(
+                    (self._stored(of_type.key_type, key), self._stored(of_type.value_type, item)) for key, item in pairs
+                )
+            case FloatType():
+                return struct.pack("<f", value)
+            case DoubleType():
+                return struct.pack("<d", value)
+        found: Hashable = from_json(of_type, value)
+        return found
+
+    def _stored_member(self, member: NestedField, values: dict[str, Any]) -> Hashable:
+        own = self.default_of(member)
+        if str(member.field_id) in values or own is None:
+            return self._stored(member.field_type, values.get(str(member.field_id)))
+        is_primitive = isinstance(member.field_type, PrimitiveType)
+        return self._stored(
+            member.field_type, own if is_primitive else json.loads(nested_default(member.field_type, own))
+        )
 
     def _of_member(self, member: NestedField, value: object, name: str) -> str | None:
         if value is None:
