@@ -167,6 +167,7 @@ class _Nested:
                 return struct.pack("<f", value)
             case DoubleType():
                 return struct.pack("<d", value)
+        assert isinstance(of_type, PrimitiveType), "all others are above"
         found: Hashable = from_json(of_type, value)
         return found
 
