@@ -98,6 +98,20 @@ def test_a_whole_number_that_no_float_or_double_has_exactly_is_rounded_as_in_the
     assert row == {"double": 2.0**53, "struct": {"x": -(2.0**63)}, "float": 2.0**24, "great": 1e30}
 
 
+@pytest.mark.parametrize("default", [{}, {"3": 7}])
+def test_a_struct_whose_last_field_was_dropped_still_has_a_default(default: dict[str, int]) -> None:
+    outer = StructType(NestedField(4, "x", LongType()), NestedField(5, "inner", StructType(), initial_default={}))
+    schema = Schema(
+        NestedField(1, "id", LongType()),
+        NestedField(2, "empty", StructType(), initial_default=default),
+        NestedField(6, "outer", outer, initial_default={"4": 1}),
+    )
+    batch = pa.RecordBatch.from_pydict({"id": [1, 2]})
+    rows = RowProjection(find_by_name, initial_default, "file-unreadable", "a").columns(batch, schema.fields)
+    rest = {"empty": {}, "outer": {"x": 1, "inner": {}}}
+    assert rows.to_pylist() == [{"id": 1, **rest}, {"id": 2, **rest}]
+
+
 def test_a_required_column_without_a_write_default_must_be_given() -> None:
     with pytest.raises(Invalid, match="column id is required, but missing"):
         checked_rows(pa.table({"kind": ["x"]}), DEFINITION)

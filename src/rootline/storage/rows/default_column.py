@@ -56,6 +56,8 @@ class DefaultColumn:
         if value is None:
             return pa.nulls(1, arrow_type_of(of_type))
         match of_type:
+            case StructType() if not of_type.fields:  # all were dropped; Arrow takes the length from the first one
+                return pa.array([{}], arrow_type_of(of_type))
             case StructType():
                 members = [self._member(member, value) for member in of_type.fields]
                 return pa.StructArray.from_arrays(members, fields=[arrow_field_of(member) for member in of_type.fields])
