@@ -112,6 +112,15 @@ def test_a_struct_whose_last_field_was_dropped_still_has_a_default(default: dict
     assert rows.to_pylist() == [{"id": 1, **rest}, {"id": 2, **rest}]
 
 
+def test_files_of_before_a_structs_last_field_was_dropped_can_be_read() -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "pair", StructType()))
+    given = [{"x": 1}, None, {"x": 2}]
+    batch = pa.RecordBatch.from_pydict({"id": [1, 2, 3], "pair": pa.array(given)}).slice(1)
+    stored = RowProjection(find_by_name, initial_default, "file-unreadable", "a")
+    assert stored.columns(batch, schema.fields).to_pylist() == [{"id": 2, "pair": None}, {"id": 3, "pair": {}}]
+    assert stored.columns(batch.slice(1), schema.fields).to_pylist() == [{"id": 3, "pair": {}}], "none of them is null"
+
+
 def test_a_required_column_without_a_write_default_must_be_given() -> None:
     with pytest.raises(Invalid, match="column id is required, but missing"):
         checked_rows(pa.table({"kind": ["x"]}), DEFINITION)

@@ -18,7 +18,7 @@ import pydantic
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import Transform
-from pyiceberg.types import IcebergType, PrimitiveType
+from pyiceberg.types import IcebergType, PrimitiveType, StructType
 
 from rootline.client import checks
 from rootline.client.change.default_value import default_value
@@ -45,6 +45,7 @@ from rootline.tree.evolution.changes import (
     schema_changes,
     spec_changes,
 )
+from rootline.tree.evolution.evolution_rules import placed_fields
 from rootline.tree.evolution.evolve import evolved
 
 if TYPE_CHECKING:
@@ -277,6 +278,10 @@ class TableChange:
             last_id = max(last_id, layout.schema.highest_field_id)
         if not layout.schema.fields:
             raise Invalid("definition-invalid", f"{self.table}: a table needs at least one column; keep one")
+        for placed in placed_fields(layout.schema).values():
+            if isinstance(placed.field.field_type, StructType) and not placed.field.field_type.fields:
+                reason = "a struct without members cannot be stored; keep one, or drop the struct"
+                raise Invalid("definition-invalid", f"{self.table}: column {placed.name}: {reason}")
         return layout
 
     def _laid_out(self, step: _LayoutStep) -> Self:

@@ -153,6 +153,9 @@ class RowProjection:
         members = [self._member(children, find, field, path, length, is_valid, row) for field in wanted.fields]
         mask = array.is_null() if array.null_count else None
         fields = [arrow_field_of(field) for field in wanted.fields]
+        if not fields:  # all were dropped; Arrow would take the length from the first one
+            validity = None if is_valid is None else is_valid.buffers()[1]
+            return pa.Array.from_buffers(arrow_type_of(wanted), length, [validity])
         return pa.StructArray.from_arrays(members, fields=fields, mask=mask)
 
     def _check_members(self, given: Sequence[str], wanted: StructType, name: str) -> None:
