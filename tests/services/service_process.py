@@ -28,6 +28,14 @@ def free_port() -> int:
         return port
 
 
+def held_port() -> socket.socket:
+    """A socket that keeps its port from others until it is closed; servers, which reuse addresses, may listen there."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind((HOST, 0))
+    return held
+
+
 class ServiceProcess:
     """A running service; `log` holds what it prints."""
 
