@@ -28,6 +28,8 @@ from benchmarks import (
     self_flush,
     simulation,
     spark_read,
+    spark_trigger,
+    spark_write,
     takeover,
     two_processes,
     verified_files,
@@ -90,6 +92,8 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "one-row-appends": one_row_appends.measure,
     "scan": scan_speed.measure,
     "spark-read": spark_read.measure,
+    "spark-write": spark_write.measure,
+    "spark-trigger": spark_trigger.measure,
     "simulation": simulation.measure,
 }
 
