@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from rootline.storage.rows.arrow_types import storage_of
 
-_STRETCHES: Final = 128
+_STRETCHES: Final = 32
 _STRETCH_ROWS: Final = 128
-_DIFFERENT_SHARE: Final = 0.98
-"""Of 16,384 values, when they come from 400,000 different ones; the writer ends a dictionary at a megabyte."""
+_DIFFERENT_SHARE: Final = 0.99
+"""Of 4,096 values, when they come from 200,000 different ones; the writer ends a dictionary at a megabyte."""
 
 
 def dictionary_columns(rows: pa.Table) -> list[str]:
