@@ -25,15 +25,15 @@ from benchmarks.spark_session import cpu_seconds, local_session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ROWS: Final = int(os.environ.get("ROOTLINE_BENCH_SPARK_ROWS", "10000000"))
+ROWS: Final = int(os.environ.get("ROOTLINE_BENCH_SPARK_ROWS", "4000000"))
 _SAMPLES: Final = int(os.environ.get("ROOTLINE_BENCH_SPARK_SAMPLES", "5"))
 _FILE_ROWS: Final = 1_000_000
 _TABLE: Final = "demo.flights"
-Write = Callable[["DataFrame", Path], None]
+_BATCH_ROWS: Final = (10_000, 100_000)
 
 
 def measure() -> list[Result]:
-    """An append of all rows at once, by each way that there is."""
+    """An append of all rows at once, with Spark's own size of Arrow batches and with a larger one."""
     with tempfile.TemporaryDirectory(prefix="rootline-bench-", dir=".") as name:
         folder = Path(name).resolve()
         source = folder / "source"
@@ -42,16 +42,20 @@ def measure() -> list[Result]:
             pq.write_table(flights(min(_FILE_ROWS, ROWS - start), start), source / f"{start}.parquet")
         spark = local_session(spark__sql__parquet__outputTimestampType="TIMESTAMP_MICROS")
         try:
-            return [_compared(spark, folder, 'append by format("rootline")', _by_source)]
+            results = []
+            for batch_rows in _BATCH_ROWS:
+                spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", batch_rows)
+                results.append(_compared(spark, folder, f"append, Arrow batches of {batch_rows:,} rows"))
+            return results
         finally:
             spark.stop()
 
 
-def _by_source(frame: DataFrame, warehouse: Path) -> None:
+def _append(frame: DataFrame, warehouse: Path) -> None:
     frame.write.format("rootline").option("warehouse", str(warehouse)).mode("append").save(_TABLE)
 
 
-def _compared(spark: SparkSession, folder: Path, what: str, write: Write) -> Result:
+def _compared(spark: SparkSession, folder: Path, what: str) -> Result:
     frame = spark.read.parquet(str(folder / "source"))
     cpu: tuple[list[float], list[float]] = ([], [])
     schema = flights(1, 0).schema
@@ -60,7 +64,7 @@ def _compared(spark: SparkSession, folder: Path, what: str, write: Write) -> Res
         warehouse = folder / f"lake-{number}"
         with rootline.connect(str(warehouse)) as lake:
             lake.create_table(_TABLE, schema)
-        taken = _timed(cpu[0], lambda: write(frame, warehouse))
+        taken = _timed(cpu[0], lambda: _append(frame, warehouse))
         with rootline.connect(str(warehouse)) as lake:
             assert lake.table(_TABLE).scan().count() == ROWS
         shutil.rmtree(warehouse)
