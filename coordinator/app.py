@@ -21,18 +21,18 @@ from rootline.coordinator.protocol.effects import Noted, Report
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
-from rootline.coordinator.runtime.commit_traces import CommitTraces, TraceBudget
-from rootline.coordinator.runtime.consumer_loop import ConsumerLoop
-from rootline.coordinator.runtime.effect_runner import EffectRunner
-from rootline.coordinator.runtime.leaf_encoder import LeafEncoder, ThreadLeafEncoder
-from rootline.coordinator.runtime.metrics import CoordinatorMetrics
-from rootline.coordinator.runtime.partition_assignment import AssignmentSettings, PartitionAssignment
-from rootline.coordinator.runtime.principals import read_principals
-from rootline.coordinator.runtime.recent_events import RecentEvents
-from rootline.coordinator.runtime.record_decoding import UNREAD
-from rootline.coordinator.runtime.table_loop import TableContext, TableLoop, TableOwner
-from rootline.coordinator.runtime.verdict_lines import VerdictLines
-from rootline.coordinator.runtime.verdict_outbox import Publication
+from rootline.coordinator.runtime.assignment.consumer_loop import ConsumerLoop
+from rootline.coordinator.runtime.assignment.partition_assignment import AssignmentSettings, PartitionAssignment
+from rootline.coordinator.runtime.observing.metrics import CoordinatorMetrics
+from rootline.coordinator.runtime.observing.recent_events import RecentEvents
+from rootline.coordinator.runtime.observing.verdict_lines import VerdictLines
+from rootline.coordinator.runtime.records.principals import read_principals
+from rootline.coordinator.runtime.records.record_decoding import UNREAD
+from rootline.coordinator.runtime.table.commit_traces import CommitTraces, TraceBudget
+from rootline.coordinator.runtime.table.effect_runner import EffectRunner
+from rootline.coordinator.runtime.table.leaf_encoder import LeafEncoder, ThreadLeafEncoder
+from rootline.coordinator.runtime.table.table_loop import TableContext, TableLoop, TableOwner
+from rootline.coordinator.runtime.table.verdict_outbox import Publication
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.ports.environment import Environment
 from rootline.ports.head_hints import NO_HINTS, HeadHints

@@ -12,8 +12,8 @@ from rootline.adapters.kafka.intent_sink import KafkaIntentSink
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.connect import connect
-from rootline.coordinator.runtime.principals import Principals, read_principals
-from rootline.coordinator.runtime.record_decoding import decoded
+from rootline.coordinator.runtime.records.principals import Principals, read_principals
+from rootline.coordinator.runtime.records.record_decoding import decoded
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.bytes.log.signature import SIGNATURE_HEADER, signature_header, signer_of

@@ -1,7 +1,7 @@
 """A record's signature: a header that says which key signed it, and proves it.
 
 Owns: the header's form, which bytes are signed, comparing. Does not own: the keys and what they may do
-(`rootline.coordinator.runtime.principals`), when a record is signed (`rootline.adapters.kafka.intent_sink`).
+(`rootline.coordinator.runtime.records.principals`), when a record is signed (`rootline.adapters.kafka.intent_sink`).
 Invariants: the value (so the intent's id, table, writer and sequence) and all headers of ours are signed, in their
 order; no two records have the same signed bytes; a comparison takes a time that says nothing about the secret.
 

@@ -1,7 +1,7 @@
 """What an operator has paused: a table, or all tables of a lake.
 
 Owns: the values. Does not own: where they are kept (the adapters of the log), what a pause does
-(`rootline.coordinator.runtime.pausing`).
+(`rootline.coordinator.runtime.assignment.pausing`).
 """
 
 from __future__ import annotations

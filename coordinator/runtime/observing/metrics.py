@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from rootline.coordinator.protocol.effects import Noted, Report
 from rootline.coordinator.protocol.machine_state import Phase
-from rootline.coordinator.runtime.verdict_lines import VerdictCounts
-from rootline.coordinator.runtime.verdict_outbox import Publication
+from rootline.coordinator.runtime.observing.verdict_lines import VerdictCounts
+from rootline.coordinator.runtime.table.verdict_outbox import Publication
 from rootline.ports.intent_feed import Partition
 from rootline.schemas.verdict import Verdict
 

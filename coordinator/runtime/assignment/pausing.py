@@ -21,7 +21,7 @@ from typing import Protocol
 import structlog
 
 from rootline.coordinator.protocol.machine_state import Phase
-from rootline.coordinator.runtime.table_loop import TableLoop
+from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.pausing import ALL_TABLES, Pause, pause_of
 from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable

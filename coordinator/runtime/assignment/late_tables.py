@@ -16,10 +16,10 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from rootline.coordinator.runtime.frontier import Frontier
-from rootline.coordinator.runtime.parking_rules import Where
-from rootline.coordinator.runtime.record_decoding import Rejection
-from rootline.coordinator.runtime.table_loop import TableLoop
+from rootline.coordinator.runtime.assignment.frontier import Frontier
+from rootline.coordinator.runtime.assignment.parking_rules import Where
+from rootline.coordinator.runtime.records.record_decoding import Rejection
+from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.ports.intent_feed import CoordinatorLog, Partition, Reread
 from rootline.ports.parking import ParkedTable
 from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, Unavailable

@@ -21,22 +21,22 @@ from typing import Any, Final
 
 import structlog
 
-from rootline.coordinator.runtime.decoding_trial import DecodingTrial
-from rootline.coordinator.runtime.frontier import Frontier
-from rootline.coordinator.runtime.late_tables import LateTables
-from rootline.coordinator.runtime.parking import Parking
-from rootline.coordinator.runtime.parking_rules import ParkingLimits
-from rootline.coordinator.runtime.pausing import Pausing
-from rootline.coordinator.runtime.principals import Principals
-from rootline.coordinator.runtime.record_decoding import (
+from rootline.coordinator.runtime.assignment.frontier import Frontier
+from rootline.coordinator.runtime.assignment.late_tables import LateTables
+from rootline.coordinator.runtime.assignment.parking import Parking
+from rootline.coordinator.runtime.assignment.parking_rules import ParkingLimits
+from rootline.coordinator.runtime.assignment.pausing import Pausing
+from rootline.coordinator.runtime.assignment.rejection_outbox import RejectionOutbox
+from rootline.coordinator.runtime.records.decoding_trial import DecodingTrial
+from rootline.coordinator.runtime.records.principals import Principals
+from rootline.coordinator.runtime.records.record_decoding import (
     Rejection,
     before_upgrade,
     decoded,
     poison_rejection,
     told_again,
 )
-from rootline.coordinator.runtime.rejection_outbox import RejectionOutbox
-from rootline.coordinator.runtime.table_loop import TableLoop, TableOwner
+from rootline.coordinator.runtime.table.table_loop import TableLoop, TableOwner
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Answer, Assigned, CoordinatorLog, Partition
 from rootline.schemas.identifiers import TableName

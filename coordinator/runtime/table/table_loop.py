@@ -36,10 +36,10 @@ from rootline.coordinator.protocol.events import (
     VerdictsPublished,
 )
 from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
-from rootline.coordinator.runtime.commit_traces import CommitTraces
-from rootline.coordinator.runtime.effect_runner import EffectRunner, StoreEffect
-from rootline.coordinator.runtime.leaf_shelf import LeafShelf
-from rootline.coordinator.runtime.verdict_outbox import Publication, VerdictOutbox
+from rootline.coordinator.runtime.table.commit_traces import CommitTraces
+from rootline.coordinator.runtime.table.effect_runner import EffectRunner, StoreEffect
+from rootline.coordinator.runtime.table.leaf_shelf import LeafShelf
+from rootline.coordinator.runtime.table.verdict_outbox import Publication, VerdictOutbox
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import AnsweringSink
 from rootline.schemas.identifiers import TableName
