@@ -165,9 +165,7 @@ class CoordinatorService:
         What was only slow is not said any more once nothing of the table waits.
         """
         loop, assignment = self._consumer.tables.get(table), self._consumer.assignment
-        missing = (
-            () if assignment is None else [why for (name, _), why in assignment.late.missing.items() if name == table]
-        )
+        missing = [] if assignment is None else assignment.late.missing_of(table)
         said = [loop.why] if loop is not None and loop.why else [*missing]
         if not said and loop is not None and loop.pending_since_ms is not None:
             said = [self.delay_of(table)]
@@ -206,7 +204,7 @@ class CoordinatorService:
             machine = loop.machine
             if machine.head is not None or loop.is_stuck:
                 self.metrics.state(table, machine.phase)
-            if machine.head is not None:
+            if machine.head is not None and self.metrics.is_news(table, machine.head.header.version):
                 header, totals = machine.head.header, machine.head.header.totals
                 entries = {
                     "data": totals.data_files,

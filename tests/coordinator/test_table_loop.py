@@ -63,6 +63,9 @@ class Table:
     def decided(self, table: TableName, up_to: Acknowledged) -> None:
         self.progress.update(up_to)
 
+    def took_event(self, table: TableName) -> None:
+        """It does."""
+
     def held(self, more_bytes: int) -> None:
         self.held_bytes += more_bytes
 

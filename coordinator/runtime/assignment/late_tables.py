@@ -101,6 +101,16 @@ class LateTables:
         reader = self._readers[where] = self.owner.start(self._catch_up(table, place), f"reader of {table}")
         reader.add_done_callback(lambda done: self._forget(where, done))
 
+    def places_of(self, table: TableName) -> list[Partition]:
+        """Where a reader of its own serves `table`, or will."""
+        return [place for place in self.owner.frontier.places if (table, place) in self.places] if self.places else []
+
+    def missing_of(self, table: TableName) -> list[str]:
+        """Why parked records of `table` are not all there, if so."""
+        if not self.missing:
+            return []
+        return [self.missing[table, place] for place in self.owner.frontier.places if (table, place) in self.missing]
+
     def stop(self) -> None:
         """Read no more."""
         for where in list(self._readers):

@@ -58,7 +58,7 @@ class Pausing:
 
     def why(self, table: TableName) -> str | None:
         """Why the table is paused; `None`: it is not."""
-        found = pause_of(self.pauses.values(), table) if self.pauses else None
+        found = pause_of(self.pauses, table)
         return None if found is None else found.reason
 
     def take(self, pauses: Iterable[Pause]) -> None:

@@ -73,6 +73,10 @@ class TableOwner(Protocol):
         """Every record of the table before these offsets has an acknowledged verdict."""
         ...
 
+    def took_event(self, table: TableName) -> None:
+        """The table has taken an event: what it says about itself may be different now."""
+        ...
+
     def held(self, more_bytes: int) -> None:
         """The table's queue has grown by so much, or shrunk."""
         ...
@@ -283,6 +287,7 @@ class TableLoop:
         if after.acknowledged is not before.acknowledged:
             self._context.owner.decided(self._context.table, after.acknowledged)
         self._active_s = tick.monotonic_s
+        self._context.owner.took_event(self._context.table)
         self._handled.set()
 
     def _start(self, effect: Effect, tasks: asyncio.TaskGroup) -> None:
