@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from rootline.adapters.kafka.settings import KafkaSettings
@@ -38,6 +39,40 @@ def compose(house: Path) -> dict[str, Any]:
     loaded = yaml.safe_load((house / "docker-compose.yml").read_text())
     assert isinstance(loaded, dict)
     return loaded
+
+
+def test_the_compose_file_is_what_the_specification_allows(house: Path) -> None:
+    assert len(_specified(compose(house))) == len(compose(house)["services"])
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "named"),
+    [
+        (("services", "kafka", "hostnme"), "kafka", "services.kafka: extension key `hostnme`"),
+        (("services", "kafka", "profiles"), "stack", "services.kafka.profiles: invalid type"),
+        (("services", "kafka", "healthcheck", "interval"), "soon", "services.kafka.healthcheck.interval: duration"),
+        (("services", "kafka", "ports"), ["9092:nine"], "services.kafka.ports[0]: error parsing port"),
+        (("services", "topics", "depends_on", "kafka", "condition"), "healthy", "unknown variant `healthy`"),
+        (("secrets", "rootline_http__token", "fil"), "token", "secrets: extension key `fil`"),
+    ],
+)
+def test_a_mistake_in_the_compose_file_is_named(house: Path, place: tuple[str, ...], value: object, named: str) -> None:
+    changed = compose(house)
+    within = changed
+    for name in place[:-1]:
+        within = within[name]
+    within[place[-1]] = value
+    with pytest.raises(ValueError, match=re.escape(named)):
+        _specified(changed)
+
+
+def _specified(loaded: dict[str, Any]) -> list[str]:
+    """The names of the services. Raises `ValueError`: the specification knows no such file."""
+    try:
+        from compose_spec import PyCompose
+    except ImportError:
+        pytest.fail("compose-spec is not installed: run `make setup`", pytrace=False)
+    return list(PyCompose.from_yaml(yaml.safe_dump(loaded)).service_names())
 
 
 def test_every_setting_that_is_named_exists(house: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from rootline.client import namespaces
 from rootline.coordinator.protocol import machine_handlers
 from rootline.coordinator.protocol.put_rules import Outcome, outcome_of_put
-from rootline.coordinator.runtime.frontier import Frontier
+from rootline.coordinator.runtime.assignment.frontier import Frontier
 from rootline.maintenance.expiry_limits import ExpiryLimits
 from rootline.maintenance.expiry_plan import Steps, plan_expiry
 from rootline.maintenance.sweep_limits import SweepLimits
