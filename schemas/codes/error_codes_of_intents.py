@@ -224,4 +224,11 @@ CODES_OF_INTENTS: Final = (
         "data in files of other names: it is in the table; let replays give `content` words that they repeat.",
         "Do not publish it under a new sequence before you know that it is new data: the rows would be there twice.",
     ),
+    ErrorCode(
+        "merge-ambiguous",
+        "Invalid",
+        "More than one row of a merge's source matches the same row of the table, so what becomes of it is not said. "
+        "Nothing was changed.",
+        "Leave one source row for each row of the table: group or deduplicate the source by the columns of the condition.",
+    ),
 )

@@ -41,6 +41,7 @@ _WRITING: Final = (
     "upsert",
 )
 _OVERWRITING: Final = ("replaceWhere", "partitionOverwriteMode")
+_NEITHER: Final = (*_OVERWRITING, "upsert", "createTable", "mergeSchema", "onRejected", "checkpointLocation")
 _CREATING: Final = ("partitionedBy", "sortedBy")
 _KNOWN: Final = (*_EVERYWHERE, *_READING, *_WRITING)
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -94,6 +95,7 @@ class Use(StrEnum):
     READ = "read"
     BATCH_WRITE = "batch write"
     STREAM_WRITE = "streaming write"
+    ROW_CHANGE = "change of rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ class SourceOptions:
                 "setting-invalid",
                 "option 'writerSequence' has no meaning for a stream, which counts by its batch id: leave it out",
             )
-        if use is Use.BATCH_WRITE and (self.writer_id is None) != (self.writer_sequence is None):
+        if use is not Use.STREAM_WRITE and (self.writer_id is None) != (self.writer_sequence is None):
             raise Invalid("setting-invalid", "options 'writerId' and 'writerSequence' come together: give both")
         unused = sorted(self.given.intersection(_CREATING)) if self.create_table is CreateTable.OFF else []
         if unused:
@@ -147,8 +149,8 @@ class SourceOptions:
         return self._checked_for_overwrite(use)
 
     def _checked_for_overwrite(self, use: Use) -> SourceOptions:
-        given = sorted(self.given.intersection(_OVERWRITING))
-        if given and use is Use.STREAM_WRITE:
+        given = sorted(self.given.intersection(_OVERWRITING if use is not Use.ROW_CHANGE else _NEITHER))
+        if given and use is not Use.BATCH_WRITE:
             raise Invalid("setting-invalid", f"option {given[0]!r} has no meaning for a {use}: leave it out")
         if len(given) > 1 and self.partition_overwrite is PartitionMode.DYNAMIC:
             raise Invalid(

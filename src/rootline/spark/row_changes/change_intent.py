@@ -1,0 +1,165 @@
+"""The driver's side of a change of rows: what the tasks said becomes one intent.
+
+Owns: joining the tasks' messages, vectors or removals, the intent. Does not own: running the job (`statements`),
+publishing (`batch_commit`).
+Invariants: one intent, made from one version; a vector holds the positions of the one that it replaces; a row that two
+source rows change refuses the whole change; files that lose all their rows leave when no other file keeps any of its
+own, and nothing else needs a vector.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyroaring import BitMap64
+
+from rootline.client.read.file_plan import plan_files
+from rootline.client.read.file_rows import seen_vector
+from rootline.client.read.time_travel import PointInTime
+from rootline.client.session.session import Session
+from rootline.client.session.upload import upload_all
+from rootline.client.write.new_files import NewFiles
+from rootline.maintenance.puffin_vectors import vectors_of_puffin
+from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
+from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import AddedVector, Intent, IntentKind, Isolation, RemovedFile
+from rootline.spark.file_sink import FilesWritten
+from rootline.spark.options import SourceOptions
+from rootline.spark.row_changes.change_tasks import TaskChanges
+from rootline.storage.rows.row_deletes import DeletesOfScan
+from rootline.tree.scan.file_task import FileTask
+from rootline.tree.scan.scan_plan import DeletesFor
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """A file that loses rows: `deleted` before, `gone` now."""
+
+    task: FileTask
+    deleted: BitMap64
+    gone: BitMap64
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no row of it is left."""
+        return len(self.deleted | self.gone) >= self.task.record_count
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """What a job did: its files, and the rows that go, by file."""
+
+    written: tuple[FilesWritten, ...]
+    gone: Mapping[str, BitMap64]
+    counts: tuple[int, int, int]
+
+    @staticmethod
+    def of(table: TableName, said: Sequence[TaskChanges]) -> JobResult:
+        """The tasks' messages together.
+
+        Raises:
+            Invalid: `merge-ambiguous`, a row of the table was to be changed more than once.
+
+        """
+        gone: dict[str, BitMap64] = {}
+        twice = sum(changes.ambiguous for changes in said)
+        for changes in said:
+            for location, body in changes.positions.items():
+                more = BitMap64.deserialize(body)
+                known = gone.get(location, BitMap64())
+                twice += len(known) + len(more) - len(known | more)
+                gone[location] = known | more
+        if twice:
+            raise Invalid(
+                "merge-ambiguous",
+                f"{table}: more than one row of the source matches a row of the table, {twice} time(s): leave one "
+                "source row for each (group or deduplicate the source by the columns of the condition)",
+            )
+        deleted, updated, inserted = (sum(changes.counts[at] for changes in said) for at in range(3))
+        return JobResult(tuple(changes.written for changes in said), gone, (deleted, updated, inserted))
+
+
+async def touched_files(
+    session: Session, table: TableName, version: int, gone: Mapping[str, BitMap64]
+) -> list[Touched]:
+    """The files of `version` that lose rows, with what is deleted in them already.
+
+    Raises:
+        Invalid: `version-unknown`, it expired meanwhile.
+        Corrupt: an object is not what was written.
+
+    """
+    if not gone:
+        return []
+    plan = await plan_files(session, table, None, PointInTime(version=version), DeletesFor.EVERY_ROW)
+    reading, found = DeletesOfScan(session.store, table, plan.definition), []
+    try:
+        for task in plan.scan.tasks():
+            if task.location in gone:
+                own = FileTask(task.data, task.vectors)  # what equality deletes delete is in no vector
+                deleted = (await reading.of_task(own)).positions or BitMap64()
+                found.append(Touched(task, deleted, gone[task.location]))
+    finally:
+        await reading.close()
+    if len(found) != len(gone):
+        missing = next(iter(set(gone) - {each.task.location for each in found}))
+        raise Invalid("file-not-live", f"{table}: {missing!r}, whose rows were read, is not part of version {version}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFrom:
+    """The version that a change was made from, and what it is held against."""
+
+    version: int
+    sequence_number: int
+    table_uuid: uuid.UUID
+    schema_id: int
+    where: str
+
+
+def change_intent(
+    options: SourceOptions,
+    read: ReadFrom,
+    new: NewFiles,
+    vectors: tuple[AddedVector, ...] = (),
+    removed: Sequence[FileTask] = (),
+) -> Intent | None:
+    """One intent of all changes; `None`: there are none."""
+    if vectors:
+        kind = IntentKind.ROW_DELTA
+    elif removed:
+        kind = IntentKind.OVERWRITE
+    elif new.files or new.leaves:
+        kind = IntentKind.APPEND
+    else:
+        return None
+    is_serializable = options.isolation is Isolation.SERIALIZABLE
+    return Intent(
+        intent_id=str(uuid.uuid4()),
+        table=options.table,
+        table_uuid=read.table_uuid,
+        kind=kind,
+        schema_id=read.schema_id,
+        read_version=read.version,
+        read_sequence_number=read.sequence_number,
+        isolation=options.isolation,
+        filter=read.where if is_serializable else None,
+        add_data_files=new.files,
+        add_manifests=new.leaves,
+        add_vectors=vectors,
+        remove_files=tuple(RemovedFile(location=task.location, vector=seen_vector(task)) for task in removed),
+    )
+
+
+async def stored_vectors(session: Session, table: TableName, files: Sequence[Touched]) -> tuple[AddedVector, ...]:
+    """Vectors of the files, in one Puffin file, in the store."""
+    blobs = [VectorBlob(file.task.location, file.deleted | file.gone) for file in files]
+    puffin = await asyncio.to_thread(encode_puffin, blobs)
+    location = puffin_name(f"data/{session.environment.fresh_id()}-deletes", puffin.body)
+    await upload_all(session, table, [(location, puffin.body)])
+    return vectors_of_puffin(location, puffin, blobs, [seen_vector(file.task) for file in files])
