@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 STAGE := @.ci/stage
-EXTRAS := demo,dev,kafka,otel,redis,s3,server,spark
+EXTRAS := demo,dev,docs,kafka,otel,redis,s3,server,spark
 PURE := schemas coordinator/protocol src/rootline/tree src/rootline/maintenance src/rootline/ports
 FAST := not slow and not services and not spark
 PYTHON ?= python3
@@ -21,7 +21,7 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram bench numbers properties simulate chaos ingest clean clean-venv
+.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram screenshots site bench numbers properties simulate chaos ingest broken-redis clean clean-venv
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -70,6 +70,12 @@ contracts: setup ## check who may import whom
 diagram: setup ## generate docs/commit-machine.md from the transition table
 	$(BIN)/python -m rootline.coordinator.protocol.diagram > docs/commit-machine.md
 
+screenshots: setup ## take the pictures of the console in docs/pictures, with a real Chromium
+	$(STAGE) screenshots $(BIN)/python -m tests.services.console.screenshots
+
+site: setup ## the documents as a site in build/site; a dead link, or anything fetched from elsewhere, is an error
+	$(STAGE) site $(BIN)/python -m tests.documents.build_site
+
 numbers: setup ## measure what the proposal asks for; writes docs/numbers.md
 	$(STAGE) numbers $(BIN)/python -m benchmarks.numbers $(ARGS)
 
@@ -87,6 +93,9 @@ chaos: setup ## kill -9, hangs and a bad network against real services: make cha
 
 ingest: setup ## constant ingest with all upkeep on, hours in minutes, on real services: make ingest ARGS="--seconds 600"
 	$(STAGE) ingest $(BIN)/python -m tests.services.constant_ingest $(ARGS)
+
+broken-redis: setup ## ingest while Redis is killed, hung and poisoned, on real services: make broken-redis ARGS="--seconds 180"
+	$(STAGE) broken-redis $(BIN)/python -m tests.services.broken_redis $(ARGS)
 
 clean: ## remove what runs and demos left behind; keeps .venv
 	rm -rf demo-lake demo-kafka lake dist build spark-warehouse metastore_db derby.log .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

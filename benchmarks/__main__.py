@@ -27,6 +27,7 @@ from benchmarks import (
     scan_speed,
     self_flush,
     simulation,
+    spark_read,
     takeover,
     two_processes,
     verified_files,
@@ -88,6 +89,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "export": export_cost.measure,
     "one-row-appends": one_row_appends.measure,
     "scan": scan_speed.measure,
+    "spark-read": spark_read.measure,
     "simulation": simulation.measure,
 }
 

@@ -55,9 +55,9 @@ def measure() -> list[Result]:
 
 def _beside_dataset(folder: Path) -> list[Result]:
     with rootline.connect(str(folder)) as lake:
-        table = lake.create_table(_TABLE, _flights(1, 0).schema)
+        table = lake.create_table(_TABLE, flights(1, 0).schema)
         for start in range(0, ROWS, _FILE_ROWS):
-            table.append(_flights(min(_FILE_ROWS, ROWS - start), start))
+            table.append(flights(min(_FILE_ROWS, ROWS - start), start))
         dataset = ds.dataset([str(path) for path in sorted(folder.rglob("data/*.parquet"))])
         late = ds.field("delay") > 40
         return [
@@ -113,7 +113,8 @@ def _compared(what: str, subject: Callable[[], int], yardstick: Callable[[], int
     )
 
 
-def _flights(rows: int, start: int) -> pa.Table:
+def flights(rows: int, start: int) -> pa.Table:
+    """`rows` rows of ten columns, from number `start` on."""
     draw = np.random.default_rng(start)
     numbers = np.arange(start, start + rows)
     arrival = pa.array(np.round(draw.normal(10, 30, rows)), mask=draw.random(rows) < 0.02)

@@ -26,7 +26,10 @@ from rootline.coordinator.runtime.consumer_loop import ConsumerLoop
 from rootline.coordinator.runtime.effect_runner import EffectRunner
 from rootline.coordinator.runtime.leaf_encoder import LeafEncoder, ThreadLeafEncoder
 from rootline.coordinator.runtime.metrics import CoordinatorMetrics
-from rootline.coordinator.runtime.partition_assignment import AssignmentSettings
+from rootline.coordinator.runtime.partition_assignment import AssignmentSettings, PartitionAssignment
+from rootline.coordinator.runtime.principals import read_principals
+from rootline.coordinator.runtime.recent_events import RecentEvents
+from rootline.coordinator.runtime.record_decoding import UNREAD
 from rootline.coordinator.runtime.table_loop import TableContext, TableLoop, TableOwner
 from rootline.coordinator.runtime.verdict_lines import VerdictLines
 from rootline.coordinator.runtime.verdict_outbox import Publication
@@ -74,6 +77,8 @@ class CoordinatorService:
         self._environment = environment or SystemEnvironment()
         self._logger = structlog.get_logger()
         self.metrics = CoordinatorMetrics()
+        self.recent = RecentEvents()
+        self.started_ms = self._environment.now_ms()
         self._lines = VerdictLines(self._settings.verdicts_logged_per_s, self._settings.commits_logged_per_s)
         self._tracer, self._traced = active_tracer(), TraceBudget()
         self._encoder: LeafEncoder = ThreadLeafEncoder()
@@ -90,6 +95,7 @@ class CoordinatorService:
                 request_timeout_s=self._settings.request_timeout_s,
                 parking_after_s=self._settings.parking_after_s,
                 parked_bytes_max=self._settings.parked_bytes_max,
+                principals=None if (allowed := self._settings.principals_file) is None else read_principals(allowed),
             ),
             wait_s=self._settings.poll_wait_s,
             remember_every_s=self._settings.offsets_commit_interval_s,
@@ -171,6 +177,20 @@ class CoordinatorService:
         """What delays commits of `table`, an error of the store for instance; empty when nothing does."""
         return "; ".join(self._delays.get(table, {}).values())
 
+    @property
+    def coordinator_id(self) -> str:
+        """What it is called in every root that it makes."""
+        return self._policy.coordinator_id
+
+    @property
+    def assignment(self) -> PartitionAssignment | None:
+        """What is being done with the present partitions, if there are any; to look at, not to change."""
+        return self._consumer.assignment
+
+    def now_ms(self) -> int:
+        """By the service's own clock."""
+        return self._environment.now_ms()
+
     def heads(self) -> dict[TableName, tuple[Version, int]]:
         """Version and timestamp, in milliseconds, of the newest root of every table that is in memory."""
         found = {}
@@ -182,11 +202,8 @@ class CoordinatorService:
 
     async def measure(self) -> None:
         """Bring the gauges up to date; called when they are about to be read."""
-        now_ms = self._environment.now_ms()
-        oldest = now_ms
         for table, loop in self._consumer.tables.items():
             machine = loop.machine
-            oldest = min(oldest, loop.pending_since_ms or now_ms)
             if machine.head is not None or loop.is_stuck:
                 self.metrics.state(table, machine.phase)
             if machine.head is not None:
@@ -202,7 +219,7 @@ class CoordinatorService:
                 self.metrics.retained(table, header.kept_bytes + size)
                 given_up = 0 if header.expiry is None else header.expiry.given_up_bytes
                 self.metrics.expired(table, header.oldest_version, given_up)
-        self.metrics.oldest_pending((now_ms - oldest) / 1000)
+        self.metrics.oldest_pending(self._oldest_pending_s())
         if self._started and not self._ended:
             assignment = self._consumer.assignment
             self.metrics.holding(
@@ -212,6 +229,20 @@ class CoordinatorService:
             )
             with contextlib.suppress(Unavailable):
                 self.metrics.lag(await self._consumer.lag())
+
+    async def sample(self) -> None:
+        """Note how far the log is ahead and how long the oldest intent waits, for people who look later."""
+        lag = None
+        if self._started and not self._ended:
+            with contextlib.suppress(Unavailable, TimeoutError):
+                async with asyncio.timeout(self._settings.request_timeout_s):
+                    lag = sum((await self._consumer.lag()).values())
+        self.recent.sample(self._environment.now_ms(), lag, self._oldest_pending_s())
+
+    def _oldest_pending_s(self) -> float:
+        now_ms = self._environment.now_ms()
+        since = (loop.pending_since_ms or now_ms for loop in self._consumer.tables.values())
+        return (now_ms - min(since, default=now_ms)) / 1000
 
     def _make_loop(self, table: TableName, acknowledged: Acknowledged, owner: TableOwner) -> TableLoop:
         runner = EffectRunner(
@@ -255,13 +286,20 @@ class CoordinatorService:
         return max((version for version in (own, told) if version is not None), default=None)
 
     def _told(self, verdicts: Sequence[Verdict], is_told_again: bool) -> None:
-        counts = self.metrics.told(verdicts, is_told_again)
-        self._lines.told(verdicts, counts, is_told_again, of_intents=False)
+        unread = [verdict for verdict in verdicts if verdict.code in UNREAD]
+        read = [verdict for verdict in verdicts if verdict.code not in UNREAD]
+        now_ms = self._environment.now_ms()
+        for some, of_intents in ((unread, False), (read, True)):
+            counts = self.metrics.told(some, is_told_again)
+            self._lines.told(some, counts, is_told_again, of_intents=of_intents)
+            self.recent.told(some, counts, is_told_again, now_ms)
 
     def _observe(self, table: TableName, note: Report | Publication) -> None:
         if isinstance(note, Publication):
-            counts = self.metrics.published(note, self._environment.now_ms())
+            now_ms = self._environment.now_ms()
+            counts = self.metrics.published(note, now_ms)
             self._lines.told(note.verdicts, counts, note.is_told_again, traces=note.traces)
+            self.recent.told(note.verdicts, counts, note.is_told_again, now_ms)
             if note.version is not None:
                 self._newest.pop(table, None)  # so that the table becomes the newest one
                 self._newest[table] = note.version
@@ -276,6 +314,7 @@ class CoordinatorService:
         elif note.noted is Noted.ROOT_LANDED:
             self._delays.pop(table, None)
             self._lines.landed(table, note)
+            self.recent.landed(table, note, self._environment.now_ms())
         log = self._logger
         what = {"action": note.noted.value, "table": table, "version": note.version}
         match note.noted:

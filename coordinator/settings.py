@@ -7,6 +7,8 @@ Invariants: a setting is a value; reading them starts nothing.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -59,11 +61,19 @@ class CoordinatorSettings(BaseSettings):
     commits_logged_per_s: int = Field(
         default=50, ge=0, description="Log lines a second for commits; one line counts the rest."
     )
-    http_host: str = Field(default="127.0.0.1", description="Address of /healthz, /readyz, /metrics and /v1.")
+    principals_file: Path | None = Field(
+        default=None,
+        description="A file that says which keys may write which tables: a record that none of them signed is "
+        "rejected. Only for a log on Kafka; read at the start.",
+    )
+    http_host: str = Field(
+        default="127.0.0.1", description="Address of the console, /healthz, /readyz, /metrics and /v1."
+    )
     http_port: int = Field(default=0, ge=0, le=65_535, description="0: the system picks one.")
     http_catalog: bool = Field(
         default=True, description="Whether other engines find an Iceberg REST catalog under /v1 of the same port."
     )
+    http_console: bool = Field(default=True, description="Whether the same port shows the console, a page at /.")
     probe_rounds: int = Field(default=3, ge=0, description="Rounds of the store probe at start; 0: no probe.")
 
 

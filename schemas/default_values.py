@@ -1,14 +1,78 @@
-"""Which field's default in a schema's JSON cannot be read, in words of our own."""
+"""Defaults in a schema's JSON: those of structs, lists and maps, which the model does not know, and unreadable ones.
+
+Owns: the form of a nested default in memory, and what is said of one that cannot be read. Does not own: whether it is a
+value of its type (`rootline.tree.proof.default_rules`), what rows have of it (`rootline.storage.rows.default_column`).
+Invariants: a nested default is the text of its JSON single-value form, with sorted keys, because the model keeps no
+dictionaries or lists; it is written as the JSON that it is.
+
+Source: Appendix D of the Iceberg specification, "JSON single-value serialization".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from pyiceberg.types import NestedField, PrimitiveType, TimestampNanoType, TimestamptzNanoType
+from pyiceberg.conversions import from_json, to_json
+from pyiceberg.types import (
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    TimestampNanoType,
+    TimestamptzNanoType,
+)
 
 _KINDS: Final = ("initial-default", "write-default")
 _SHOWN_CHARS_MAX: Final = 80
+
+
+def nested_default(of_type: IcebergType, value: object) -> str:
+    """The default of a struct, list or map as it is kept: from its JSON form, or from what is kept already.
+
+    Raises:
+        ValueError: it is not JSON of an object or an array.
+
+    """
+    found = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(found, list if isinstance(of_type, ListType) else dict):
+        raise ValueError(f"{value!r:.{_SHOWN_CHARS_MAX}} is no {of_type}")
+    return json.dumps(found, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def renumbered_default(of_type: IcebergType, kept: str, became: Mapping[int, int]) -> str:
+    """The same default of the same type whose fields have other ids. `became`: id → the other one."""
+    return nested_default(of_type, _renumbered(of_type, json.loads(kept), became))
+
+
+def _renumbered(of_type: IcebergType, value: Any, became: Mapping[int, int]) -> Any:
+    if value is None:
+        return None
+    match of_type:
+        case StructType():
+            members = {str(member.field_id): member for member in of_type.fields}
+            return {
+                str(became[members[key].field_id]): _renumbered(members[key].field_type, value[key], became)
+                for key in value
+                if key in members
+            }
+        case ListType():
+            return [_renumbered(of_type.element_type, item, became) for item in value]
+        case MapType():
+            keys = [_renumbered(of_type.key_type, key, became) for key in value["keys"]]
+            return {"keys": keys, "values": [_renumbered(of_type.value_type, item, became) for item in value["values"]]}
+    return value
+
+
+def _json_of(_: IcebergType, kept: str) -> Any:
+    return json.loads(kept)
+
+
+for _nested in (StructType, ListType, MapType):
+    from_json.register(_nested, nested_default)  # type: ignore[arg-type]
+    to_json.register(_nested, _json_of)
 
 
 def unreadable_default(schema: dict[str, Any]) -> str | None:
@@ -18,24 +82,23 @@ def unreadable_default(schema: dict[str, Any]) -> str | None:
             if field.get(kind) is None:
                 continue
             shown = f"field {name!r} has {kind} {field[kind]!r:.{_SHOWN_CHARS_MAX}}"
-            of_type = _primitive_of(field.get("type"))
+            of_type = _type_of(field.get("type"))
             if of_type is None or isinstance(of_type, TimestampNanoType | TimestamptzNanoType):
                 what = field["type"].get("type") if isinstance(field.get("type"), dict) else field.get("type")
                 return f"{shown}: a default of a {what} cannot be kept; leave it out"
             if not _is_readable(of_type, kind, field[kind]):
-                return f"{shown}, which is no {field['type']}"
+                return f"{shown}, which is no {of_type}"
     return None
 
 
-def _primitive_of(text: object) -> PrimitiveType | None:
+def _type_of(found: object) -> IcebergType | None:
     try:
-        found = NestedField.model_validate({"id": 1, "name": "x", "type": text}).field_type
+        return NestedField.model_validate({"id": 1, "name": "x", "type": found}).field_type
     except Exception:  # the model's own errors are of several kinds: of a decimal of 99 digits it is no ValueError
         return None
-    return found if isinstance(found, PrimitiveType) else None
 
 
-def _is_readable(of_type: PrimitiveType, kind: str, value: object) -> bool:
+def _is_readable(of_type: IcebergType, kind: str, value: object) -> bool:
     try:
         NestedField.model_validate({"id": 1, "name": "x", "type": of_type, kind: value})
     except Exception:  # what the parser of a default raises differs by type: ValueError, ArithmeticError, TypeError

@@ -1,16 +1,32 @@
 """One root of errors, seven categories by what the caller must do.
 
-Owns: the categories. Does not own: the list of codes and their explanations (`error_codes`).
+Owns: the categories, that a message shows no login. Does not own: the list of codes and their explanations
+(`error_codes`).
 Invariants: every error carries a stable code from `error_codes.CODES`; its message names the object and the reason.
 """
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+MASK: Final = "********"
+_LOGIN: Final = re.compile(r"(?<=://)[^/\s]+(?=@)")
+
+
+def masked_logins(text: str) -> str:
+    """`text` with `user:password` of every URL in it masked."""
+    return _LOGIN.sub(MASK, text) if "@" in text else text
+
 
 class RootlineError(Exception):
-    """Any failure of Rootline: a stable `code`, and a message that names the object and the reason."""
+    """Any failure of Rootline: a stable `code`, and a message that names the object and the reason.
+
+    The user and the password of a URL are masked in the message, so that it may be logged.
+    """
 
     def __init__(self, code: str, message: str) -> None:
+        message = masked_logins(message)
         super().__init__(message)
         self.code = code
         self.message = message

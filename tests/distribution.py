@@ -14,18 +14,25 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 _GROUPS: Final = {
+    "mortal kafka": (
+        "tests/kafka/adapter/test_intent_feed_faults",
+        "tests/kafka/adapter/test_producers",
+        "tests/kafka/stories/test_broker_restart",
+        "tests/kafka/stories/test_stories_of_processes",
+    ),
     "kafka": (
         "tests/kafka/",
         "tests/contracts/test_frontier_",
         "tests/contracts/test_intent_",
         "tests/contracts/test_log_archive_",
         "tests/hosting/test_missing_verdict",
+        "tests/services/broken_redis/",
         "tests/services/watching/",
     ),
     "spark": ("tests/spark/",),
     "engines": ("tests/engines/",),
 }
-"""Files by the beginning of their path; the groups that take longest first."""
+"""Files by the beginning of their path; what comes first holds. Most of the time of the two Kafka groups is waiting."""
 _LONG: Final = ("tests/demo/", "tests/simulation/", "tests/contracts/", "tests/house/", "tests/catalog/", "tests/cli/")
 """Of the other files."""
 

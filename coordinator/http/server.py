@@ -1,15 +1,16 @@
-"""/healthz, /readyz, /metrics of one coordinator, and the catalog for other engines beside them.
+"""/healthz, /readyz, /metrics of one coordinator, its console, and the catalog for other engines beside them.
 
-Owns: the coordinator's routes. Does not own: what they report, the catalog (`rootline.catalog.rest.routes`), the
-server's life (`rootline.catalog.rest.serving`).
+Owns: the coordinator's routes. Does not own: what they report, the console's (`console`), the catalog
+(`rootline.catalog.rest.routes`), the server's life (`rootline.catalog.rest.serving`).
 Invariants: read-only; port 0 lets the system pick; signals are left to the process's owner.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
 from fastapi import FastAPI, Response
@@ -19,6 +20,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from rootline.catalog.rest.routes import ServedCatalog, catalog_app
 from rootline.catalog.rest.serving import READS, serve_app
 from rootline.coordinator.app import CoordinatorService
+from rootline.coordinator.http.console import Console, mount_console, open_paths, sample_lag
+from rootline.coordinator.http.lake_view import LakeView
+from rootline.schemas.identifiers import TableName
 
 
 class Beside(Protocol):
@@ -34,7 +38,17 @@ class Beside(Protocol):
 
 
 class BesideReadiness(Protocol):
-    """What /readyz shows of it."""
+    """What /readyz and the console show of it."""
+
+    @property
+    def reason(self) -> str:
+        """Why it does not work; empty: it does."""
+        ...
+
+    @property
+    def failing(self) -> Mapping[TableName, str]:
+        """Tables that it fails at, and why."""
+        ...
 
     def to_json(self) -> dict[str, Any]:
         """As JSON."""
@@ -42,9 +56,17 @@ class BesideReadiness(Protocol):
 
 
 def http_app(
-    service: CoordinatorService, catalog: ServedCatalog | None = None, beside: Beside | None = None
+    service: CoordinatorService,
+    catalog: ServedCatalog | None = None,
+    beside: Beside | None = None,
+    lake: LakeView | None = None,
+    *,
+    console: bool = True,
 ) -> FastAPI:
-    """The routes over `service`, what is `beside` it, and the Iceberg REST catalog under /v1 if there is one."""
+    """The routes over `service`, what is `beside` it, and the Iceberg REST catalog under /v1 if there is one.
+
+    `lake`: what the console shows of tables that this coordinator has not in memory.
+    """
     app = FastAPI(title="Rootline coordinator", docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.api_route("/healthz", methods=READS)
@@ -75,6 +97,8 @@ def http_app(
             catalog.catalog.metrics.measure(int(time.time() * 1000), service.heads())
         return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
+    if console:
+        mount_console(app, Console(service, lake, lambda: _why_not(beside)))
     if catalog is not None:
         app.mount("/v1", catalog_app(catalog))
     return app
@@ -88,7 +112,27 @@ async def serve(
     *,
     catalog: ServedCatalog | None = None,
     beside: Beside | None = None,
+    lake: LakeView | None = None,
+    console: bool = True,
 ) -> AsyncIterator[str]:
     """Serve until the block ends; yields the URL that it listens on. Raises `OSError` when the port is taken."""
-    async with serve_app(http_app(service, catalog, beside), host, port) as url:
-        yield url
+    app = http_app(service, catalog, beside, lake, console=console)
+    async with serve_app(app, host, port, also_open=open_paths() if console else frozenset()) as url:
+        sampling = asyncio.ensure_future(sample_lag(service)) if console else None
+        try:
+            yield url
+        finally:
+            if sampling is not None:
+                sampling.cancel()
+                await asyncio.gather(sampling, return_exceptions=True)
+
+
+def _why_not(beside: Beside | None) -> str:
+    if beside is None:
+        return ""
+    readiness = beside.readiness()
+    if readiness.reason or not readiness.failing:
+        return readiness.reason
+    table, why = next(iter(sorted(readiness.failing.items())))
+    more = len(readiness.failing) - 1
+    return f"it fails at {table}" + (f" and {more:,} more tables" if more else "") + f": {why}"

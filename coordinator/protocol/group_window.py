@@ -61,8 +61,9 @@ def take(queue: Sequence[Record], limits: BatchLimits) -> int:
     size = leaves = 0
     for count, record in enumerate(queue):
         size += record.size_in_bytes
-        for manifest in record.intent.add_manifests:
-            leaves += manifest.file_size_in_bytes
+        if record.refusal is None:
+            for manifest in record.intent.add_manifests:
+                leaves += manifest.file_size_in_bytes
         if count > 0 and (count >= limits.intents_max or size > limits.bytes_max or leaves > LEAVES_BYTES_MAX):
             return count
     return len(queue)

@@ -47,9 +47,13 @@ class LeafShelf:
         return sum(self._sizes.values())
 
     def expect(self, records: Iterable[Record], definition: TableDefinition | None, tasks: asyncio.TaskGroup) -> None:
-        """Begin to read the leaves that `records` name; those that find no room are left for later."""
-        self.files.expect(records, definition, tasks)
-        for record in records:
+        """Begin to read the leaves that `records` name; those that find no room are left for later.
+
+        Of records that are refused whatever they name, nothing is read.
+        """
+        judged = [record for record in records if record.refusal is None]
+        self.files.expect(judged, definition, tasks)
+        for record in judged:
             for manifest in record.intent.add_manifests:
                 self._expect(manifest, definition, tasks)
 

@@ -27,6 +27,7 @@ from rootline.coordinator.runtime.late_tables import LateTables
 from rootline.coordinator.runtime.parking import Parking
 from rootline.coordinator.runtime.parking_rules import ParkingLimits
 from rootline.coordinator.runtime.pausing import Pausing
+from rootline.coordinator.runtime.principals import Principals
 from rootline.coordinator.runtime.record_decoding import (
     Rejection,
     before_upgrade,
@@ -80,6 +81,8 @@ class AssignmentSettings:
     request_timeout_s: float
     parking_after_s: float = 600.0
     parked_bytes_max: int = 67_108_864
+    principals: Principals | None = None
+    """Who may write what; `None`: all who can publish."""
 
 
 @dataclass(slots=True)
@@ -292,6 +295,8 @@ class PartitionAssignment:
         """The intent in `raw`, or the rejection that was told of it, or that takes its place."""
         how = self._poison.get(raw.position) if self._poison else None
         found = decoded(raw, self.settings.limits) if how is None else poison_rejection(raw, how)
+        if self.settings.principals is not None and isinstance(found, Record):
+            found = self.settings.principals.judged(raw, found)
         if self._shared_to and raw.position.offset < self._shared_to.get(raw.position[:2], 0):
             found = before_upgrade(raw, found)
         if self._answered and (answer := self._answered.get(raw.position)) is not None:

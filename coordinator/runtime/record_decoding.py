@@ -32,11 +32,11 @@ _COLUMN_BYTES: Final = 1_400
 _REMOVED_BYTES: Final = 600
 """Measured with CPython 3.11; what the record itself takes comes on top."""
 
-_UNREAD: Final = frozenset(
+UNREAD: Final = frozenset(
     {"undecodable", "intent-malformed", "kind-unknown", "intent-too-large", "batch-unreadable", "table-name-invalid"}
 )
 """Of records that are known by their coordinates only."""
-_NEVER_PARKED: Final = _UNREAD | {"table-parked"}
+_NEVER_PARKED: Final = UNREAD | {"table-parked"}
 _HELD_CHARS_MAX: Final = 300
 """Of a reason that is held for later owners, whose room is small."""
 
@@ -86,7 +86,7 @@ def told_again(raw: LogRecord, found: Record | Rejection, code: str, message: st
     verdict, letter = _rejection(raw, Invalid(code, message))
     if not isinstance(found, Record):
         return found if found[0].code == code else (verdict, letter)
-    if code in _UNREAD:  # by a version that could not read it, and so had no other name for it
+    if code in UNREAD:  # by a version that could not read it, and so had no other name for it
         return verdict, letter
     named = {"intent_id": found.intent.intent_id, "table": found.intent.table}
     return verdict.model_copy(update=named), letter.model_copy(update=named)

@@ -1,7 +1,7 @@
 """The error codes with which changes of definitions and versions are rejected, and what brings back what was given up.
 
-Owns: codes about definitions, names, tags, versions, expiry and sweep. Does not own: codes about other intents
-(`error_codes_of_intents`), and the registry (`error_codes`).
+Owns: codes about definitions, names, tags, versions, expiry and sweep, and about rights on the store. Does not own:
+codes about other intents (`error_codes_of_intents`), and the registry (`error_codes`).
 Invariants: append-only, because codes are on the wire: a code is never renamed, reused or given another meaning.
 """
 
@@ -279,5 +279,30 @@ CODES_OF_DEFINITIONS: Final = (
         "Only newer versions of Rootline know what was asked for, and older ones may still be at work in this lake.",
         "Stop all coordinators of older versions, run `rootline upgrade`, start the new ones, and send it again.",
         "Do not run it while an older version is still needed: older coordinators cannot go on afterwards.",
+    ),
+    ErrorCode(
+        "store-denied",
+        "Unavailable",
+        "The object store knows the access key, and does not let it do this.",
+        "Give the key the right that the message names, for that place (`deploy/policies` has the rights of each "
+        "role), or use the key of another role. Services try again by themselves; keys that changed need a restart.",
+        "Do not give every process all rights: a worker that expires and sweeps is the only one that has to delete.",
+    ),
+    ErrorCode(
+        "stream-version-expired",
+        "Invalid",
+        "A stream of a table's commits has not read a version that is gone: it stood still for longer than versions "
+        "are kept, or was to start before the oldest one.",
+        "Start a new query with a checkpoint of its own; without `startingVersion` it begins with all rows there are. "
+        "Keep versions for longer than a stream may stand still.",
+        "Do not edit the checkpoint to go on at a later version: what the versions in between changed would be missing "
+        "from what the stream writes.",
+    ),
+    ErrorCode(
+        "stream-rows-deleted",
+        "Invalid",
+        "A stream shows the rows that come, and a commit deleted or changed rows.",
+        "Read with option `changes=true` and handle `_change_type`, or leave deleted rows out with "
+        "`onDeletedRows=skip`.",
     ),
 )

@@ -225,6 +225,30 @@ CODES_OF_INTENTS: Final = (
         "Do not publish it under a new sequence before you know that it is new data: the rows would be there twice.",
     ),
     ErrorCode(
+        "signature-missing",
+        "Invalid",
+        "The coordinators ask for a signature on every record (`ROOTLINE_COORDINATOR__PRINCIPALS_FILE`), and this one "
+        "has none.",
+        "Give the writer a key (`ROOTLINE_KAFKA__SIGNING_KEY_ID`, `ROOTLINE_KAFKA__SIGNING_KEY_FILE`), or let it set "
+        "the header `rootline-signature` itself (docs/foreign-clients.md); then publish the intent again.",
+    ),
+    ErrorCode(
+        "signature-wrong",
+        "Invalid",
+        "The record's signature is of a key that the coordinators do not know, or is not that key's over this record.",
+        "Compare the writer's key id and secret with the policy file of the coordinators, and that these were started "
+        "again after it changed; then publish the intent again.",
+        "Do not publish such dead letters with a key of your own before you know who wrote them.",
+    ),
+    ErrorCode(
+        "not-permitted",
+        "Invalid",
+        "The key that signed the record may not write this table, or not with this kind of intent; or the intent names "
+        "no writer and sequence, which a signed one must.",
+        "Use a key that may, or add the table and the kind to the key's entry in the policy file of the coordinators "
+        "and start them again; then publish the intent again.",
+    ),
+    ErrorCode(
         "merge-ambiguous",
         "Invalid",
         "More than one row of a merge's source matches the same row of the table, so what becomes of it is not said. "

@@ -114,6 +114,42 @@ def test_a_secrets_folder_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert store_settings().s3.secret() == "kept in a folder"
 
 
+def test_a_secret_is_a_file_named_after_its_setting_and_the_environment_comes_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "rootline_s3__secret_access_key").write_text("of a file\n")
+    (tmp_path / "rootline_kafka__sasl_password").write_text("also\n")
+    (tmp_path / "rootline_redis__password").write_text("not this one\n")
+    (tmp_path / "rootline_http__token").write_text("of another reader\n")
+    monkeypatch.setenv("ROOTLINE_SECRETS_DIR", str(tmp_path))
+    monkeypatch.setenv("ROOTLINE_S3__ACCESS_KEY_ID", "me")
+    monkeypatch.setenv("ROOTLINE_KAFKA__SECURITY_PROTOCOL", "SASL_SSL")
+    monkeypatch.setenv("ROOTLINE_KAFKA__SASL_USERNAME", "me")
+    monkeypatch.setenv("ROOTLINE_REDIS__PASSWORD", "of the environment")
+    read = store_settings()
+
+    assert (read.s3.access_key_id, read.s3.secret()) == ("me", "of a file")
+    assert (read.kafka.sasl_username, read.kafka.password()) == ("me", "also")
+    assert read.redis.password is not None
+    assert read.redis.password.get_secret_value() == "of the environment"
+
+
+@pytest.mark.parametrize("content", [b"\xff", None])
+def test_a_secrets_folder_that_cannot_be_read_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None
+) -> None:
+    (tmp_path / "secret").write_bytes(content or b"")
+    monkeypatch.setenv("ROOTLINE_SECRETS_DIR", str(tmp_path if content else tmp_path / "secret"))
+    with pytest.raises(Invalid, match=r"ROOTLINE_SECRETS_DIR is .*: name a folder"):
+        store_settings()
+
+
+def test_a_list_that_is_no_json_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROOTLINE_ABSOLUTE_READS", "s3://old")
+    with pytest.raises(Invalid, match="absolute_reads"):
+        store_settings()
+
+
 def test_a_setting_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROOTLINE_S3__READ_TIMEOUT_S", "-1")
 
@@ -137,7 +173,7 @@ async def test_the_coordinators_side_of_an_embedded_log_prunes_it_as_the_setting
     feed = open_embedded_feed(log, None, str(tmp_path))
     await feed.next(wait_s=0)
 
-    assert await asyncio.wait_for(asked.get(), 10) == LogRetention(3_600_000, 2_592_000_000)
+    assert await asyncio.wait_for(asked.get(), 60) == LogRetention(3_600_000, 2_592_000_000)
     await feed.close()
     await log.close()
 

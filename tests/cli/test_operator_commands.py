@@ -43,7 +43,7 @@ def test_a_url_of_no_known_form_is_a_usage_error(run: Run, url: str) -> None:
 def test_settings_are_printed_with_their_secrets_masked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROOTLINE_S3__ACCESS_KEY_ID", "an-identity")
     monkeypatch.setenv("ROOTLINE_S3__SECRET_ACCESS_KEY", "hunter2")
-    monkeypatch.setenv("ROOTLINE_S3__ENDPOINT", "https://user:hunter2@store.example")
+    monkeypatch.setenv("ROOTLINE_REDIS__URL", "rediss://user:hunter2@cache.example/0")
     monkeypatch.setenv("ROOTLINE_COORDINATOR__BATCH_INTENTS_MAX", "7")
     result = run("config", "print", "--warehouse", "s3://bucket/prefix")
     assert result.code == 0
@@ -51,7 +51,7 @@ def test_settings_are_printed_with_their_secrets_masked(run: Run, monkeypatch: p
     assert "an-identity" not in result.out
     assert "ROOTLINE_COORDINATOR__BATCH_INTENTS_MAX = 7" in result.lines
     assert "ROOTLINE_WAREHOUSE = s3://bucket/prefix" in result.lines
-    assert "ROOTLINE_S3__ENDPOINT = https://********@store.example" in result.lines
+    assert "ROOTLINE_REDIS__URL = rediss://********@cache.example/0" in result.lines
 
 
 def test_config_check_reaches_the_lake(run: Run, lake: Path) -> None:

@@ -96,6 +96,17 @@ def test_the_last_column_stays(lake: Lake) -> None:
     assert [field.name for field in lake.table("demo.one").definition().schema.fields] == ["other"]
 
 
+def test_the_last_field_of_a_struct_stays_unless_the_struct_goes(lake: Lake) -> None:
+    table = lake.create_table("demo.pairs", {"id": "long", "pair": {"x": "long", "y": "long"}})
+    with pytest.raises(Invalid, match=r"pair.*without members"), table.alter() as change:
+        change.drop_column("pair.x").drop_column("pair.y")
+    with table.alter() as change:
+        change.drop_column("pair.x").drop_column("pair.y").add_column("pair.z", "int")
+    with table.alter() as change:
+        change.drop_column("pair")
+    assert table.scan().to_arrow().column_names == ["id"]
+
+
 def test_properties_are_set_and_removed(lake: Lake, table: TableHandle) -> None:
     with table.alter() as change:
         change.set_properties({"rootline.append.leaf-files": "5"}, owner="ops")

@@ -82,9 +82,10 @@ A verdict is counted once, when the log has acknowledged it, whatever path its i
 has those that this process decided; sums over all coordinators count no intent twice. A verdict that was on record
 before this process came to it (in a root, or among the rejections held for the next coordinator) is counted in
 `rootline_verdicts_told_again_total` instead. It may be its first telling: the coordinator that decided it may have
-ended just before. One case cannot be told apart from the first time and counts as such: a record that cannot be decoded
-and is read again after a crash. The log lines follow the same rule (`action=verdict`, with `told_again`);
-[operations.md](operations.md) says how many there are.
+ended just before. One case cannot be told apart from the first time and counts as such: on an embedded log, a record
+that cannot be decoded and is read again after a crash. The log lines follow the same rule (`action=verdict`, with
+`told_again`); [operations.md](operations.md) says how many there are. What a killed process counted after its last
+scrape is lost, its lines are not: only the line that counts those of its last second may be.
 
 `topic` is the identity of the log, `embedded/<uuid>` for an embedded one. Times are in
 seconds.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,3 +94,5 @@ def test_a_batch_takes_no_more_leaves_than_fit_into_memory_but_always_one_intent
     half = LEAVES_BYTES_MAX // 2
     assert take([naming(0, half), naming(1, half), record(2), naming(3, 1), record(4)], LIMITS) == 3
     assert take([naming(0, 2 * LEAVES_BYTES_MAX), record(1)], LIMITS) == 1
+    refused = replace(naming(0, 2 * LEAVES_BYTES_MAX), refusal=("signature-missing", "no"))
+    assert take([record(1), refused, record(2)], LIMITS) == 3, "no one reads the leaves of those who may not write"

@@ -123,7 +123,7 @@ async def test_a_service_is_not_ready_until_probe_and_log_are_done_nor_after_its
         assert answer.status_code == 503
         assert answer.json()["reason"] == "the store has not passed its probe yet"
         gate.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await client.get("/readyz")).status_code != 200:  # noqa: ASYNC110 - as a load balancer asks
                 await asyncio.sleep(0)
         service.request_stop()
@@ -164,7 +164,7 @@ async def test_a_table_whose_store_fails_says_why_it_waits_and_no_longer_once_no
         await service.create()
         is_down = True
         await log.publish(TABLE.encode(), encode_intent(append_intent("waits")))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 shown = (await client.get("/readyz")).json()["tables"][TABLE]
                 if shown["why"]:
@@ -172,7 +172,7 @@ async def test_a_table_whose_store_fails_says_why_it_waits_and_no_longer_once_no
                 await asyncio.sleep(0)
         assert "Access Denied" in shown["why"]
         is_down = False
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while shown["why"]:
                 shown = (await client.get("/readyz")).json()["tables"][TABLE]
                 await asyncio.sleep(0)
@@ -253,7 +253,7 @@ async def test_without_a_catalog_nothing_is_under_v1() -> None:
         assert (await client.get("/v1/config")).status_code == 404
 
 
-@pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/redoc", "/"])
+@pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/redoc", "/console", "/console/nothing.js"])
 async def test_nothing_else_is_there(path: str) -> None:
     async with running() as service, client_of(service.service) as client:
         assert (await client.get(path)).status_code == 404

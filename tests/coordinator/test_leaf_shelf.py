@@ -307,3 +307,15 @@ def test_a_leaf_elsewhere_is_not_read_ahead() -> None:
 def test_an_encoded_leaf_reads_in_any_parquet_reader() -> None:
     read = pq.read_table(pa.BufferReader(encoded(3).body))
     assert read.column("location").to_pylist() == [f"data/leaf-{number}.parquet" for number in range(3)]
+
+
+async def test_nothing_is_read_ahead_for_records_of_those_who_may_not_write() -> None:
+    store = MemoryObjectStore()
+    manifest = await stored(store)
+    shelf = LeafShelf(store, TABLE)
+    record = Record(LogPosition(LogId("log"), 0, 0), adding("a", manifest), 1)
+    async with asyncio.TaskGroup() as tasks:
+        shelf.expect([dataclasses.replace(record, refusal=("not-permitted", "no"))], DEFINITION, tasks)
+        assert shelf.held_bytes == 0
+        shelf.expect([record], DEFINITION, tasks)
+        assert shelf.held_bytes == manifest.file_size_in_bytes

@@ -139,6 +139,7 @@ def test_what_an_earlier_coordinator_decided_is_counted_as_told_again_and_the_li
                 assert counted(group.services["c"], TOLD) == {}
                 assert counted(group.services["c"], AGAIN) == before
             assert {line["told_again"] for line in verdict_lines(lines)} == {True}
+            assert {line["log_level"] for line in verdict_lines(lines)} == {"info"}, "they are intents, and were then"
             store.inner.place(key, found.body)  # type: ignore[attr-defined]
             await group.stop("c")
             group.start("d")

@@ -22,7 +22,7 @@ from tests.hosting.hosted_store import HostedStore
 pytestmark = pytest.mark.slow
 SCHEMA = pa.schema([("id", pa.int64())])
 EARLY = {"rootline.flush.data-files": "3"}
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 
 
 class NoLeafIsStored(MemoryObjectStore):

@@ -15,7 +15,7 @@ from tests.services.s3_service import S3Service
 
 pytestmark = pytest.mark.slow
 SCHEMA = pa.schema([("id", pa.int64())])
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 def test_a_lake_with_a_named_log_is_committed_to_without_a_service(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ ROOTLINE = re.compile(r"(?:^|[`$(] ?|bin/)rootline ((?:[a-z]+ ?)+)", re.MULTILIN
 
 def documents(house: Path) -> list[Path]:
     """The pages for people."""
-    return [house / "README.md", house / "CONTRIBUTING.md", *sorted((house / "docs").rglob("*.md"))]
+    tops = [house / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    return [*tops, *sorted((house / "docs").rglob("*.md"))]
 
 
 def phony_targets(house: Path) -> set[str]:

@@ -9,6 +9,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -43,6 +44,7 @@ NOT_IMPORTED = {
     "pytest-asyncio": "pytest loads it: asyncio_mode",
     "pytest-timeout": "pytest loads it: timeout",
     "ruff": "`make format` and `make lint`",
+    "zensical": "`make site`",
 }
 STANDARD = {*sys.stdlib_module_names, "compression"}  # compression: from Python 3.14 on
 INSTALLED = {"backports": ["backports.zstd"], **packages_distributions()}  # before Python 3.14 only
@@ -102,7 +104,8 @@ def declared_in(house: Path) -> dict[str, frozenset[str]]:
     }
 
 
-def uses_in(house: Path) -> list[Use]:
+@cache
+def uses_in(house: Path) -> tuple[Use, ...]:
     """What our modules import of others, wherever in the module."""
     rooms = {"rootline": "src/rootline", "tests": "tests", "benchmarks": "benchmarks"}
     rooms |= {f"rootline.{name}": name for name in ("schemas", "coordinator", "workers")}
@@ -118,7 +121,7 @@ def uses_in(house: Path) -> list[Use]:
                     names = [node.module or ""]
                 tops = {name.partition(".")[0] for name in names}
                 found += [Use(module, top) for top in sorted(tops - STANDARD - OURS)]
-    return found
+    return tuple(found)
 
 
 def test_what_is_declared_is_imported_and_what_is_imported_is_declared_for_its_module(house: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -51,10 +53,14 @@ def test_every_service_runs_a_command_that_exists_on_a_volume_that_is_declared(h
     services = compose(house)["services"]
     commands = set(getattr(typer.main.get_command(app), "commands", {}))
     ours = [service for service in services.values() if service.get("image") == "rootline"]
-    assert [service["command"][0] for service in ours] == ["topics", "coordinator", "coordinator", "worker"]
+    assert [service["command"][0] for service in ours] == [
+        *("topics", "coordinator", "coordinator", "worker", "worker", "catalog")
+    ]
     assert {"coordinator", "worker", "topics", "up"} <= commands
     mounted = {volume.split(":")[0] for service in services.values() for volume in service.get("volumes", [])}
-    assert mounted == set(compose(house)["volumes"])
+    folders = {volume for volume in mounted if volume.startswith("./")}
+    assert mounted - folders == set(compose(house)["volumes"])
+    assert [folder for folder in folders if not (house / folder).is_dir()] == []
 
 
 def test_coordinators_have_a_name_and_a_port_each(house: Path) -> None:
@@ -62,6 +68,42 @@ def test_coordinators_have_a_name_and_a_port_each(house: Path) -> None:
     assert len({service["environment"]["ROOTLINE_KAFKA__GROUP_INSTANCE_ID"] for service in both}) == len(both) == 2
     assert len({tuple(service["ports"]) for service in both}) == 2
     assert len({tuple(sorted(service["environment"])) for service in both}) == 1
+
+
+def test_every_secret_is_a_file_and_those_of_ours_are_settings(house: Path) -> None:
+    loaded = compose(house)
+    named = {secret for service in loaded["services"].values() for secret in service.get("secrets", [])}
+    assert named == set(loaded["secrets"])
+    assert {secret.upper() for secret in named} <= KNOWN_SETTINGS
+    assert all(Path(secret["file"]).parent == Path("secrets") for secret in loaded["secrets"].values())
+    assert "/secrets/" in (house / ".gitignore").read_text().split()
+    written = str([service.get("environment") for service in loaded["services"].values()])
+    assert [name for name in ("SECRET_ACCESS_KEY'", "PASSWORD'", "TOKEN'") if name in written] == []
+
+
+def test_what_is_scraped_is_a_service(house: Path) -> None:
+    scraped = yaml.safe_load((house / "deploy" / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    targets = {name for job in scraped for group in job["static_configs"] for name in group["targets"]}
+    assert {target.partition(":")[0] for target in targets} <= set(compose(house)["services"])
+
+
+def test_units_run_commands_that_exist_and_are_whole(house: Path, tmp_path: Path) -> None:
+    units = [house / "deploy" / "rootline.service", *sorted((house / "deploy" / "systemd").iterdir())]
+    assert len(units) == 4
+    for unit in units:
+        [line] = re.findall(r"^ExecStart=/opt/rootline/bin/rootline (.+)$", unit.read_text(), re.MULTILINE)
+        command: Any = typer.main.get_command(app)
+        for word in line.split():
+            command = command.commands[word]
+    verify = shutil.which("systemd-analyze")
+    if verify is None:  # not everywhere; the rest is checked above
+        return
+    for unit in units:  # the program is not installed here
+        text = unit.read_text().replace("/opt/rootline/bin/rootline", "/bin/true")
+        (tmp_path / unit.name).write_text(text)
+    done = subprocess.run([verify, "verify", *sorted(tmp_path.iterdir())], capture_output=True, text=True, check=False)
+    ours = [line for line in done.stderr.splitlines() if "rootline" in line]
+    assert (ours, done.returncode) == ([], 0), done.stderr
 
 
 def test_images_are_named_with_their_versions(house: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.distribution import GroupScheduling, group_of
 
 SERVICES = {"kafka": re.compile(r"\bkafka_service\b"), "spark": re.compile(r"\bspark: SparkSession\b")}
+MORTAL = re.compile(r"\bmortal_kafka\b")
 BOTH = {"tests/spark/test_stream_kafka.py": "spark"}
 
 
@@ -69,4 +70,13 @@ def test_every_file_that_asks_for_a_service_is_in_its_group(name: str, house: Pa
     paths = [path for path in (house / "tests").rglob("test_*.py") if path != Path(__file__)]
     asking = [path.relative_to(house).as_posix() for path in paths if SERVICES[name].search(path.read_text())]
     assert asking
-    assert [path for path in asking if group_of(path) not in {name, BOTH.get(path)}] == []
+    assert [path for path in asking if group_of(path) not in {name, f"mortal {name}", BOTH.get(path)}] == []
+
+
+def test_the_files_that_kill_a_broker_run_in_one_process_and_the_other_brokers_files_in_another(house: Path) -> None:
+    paths = list((house / "tests" / "kafka").rglob("test_*.py"))
+    killing = {path.relative_to(house).as_posix() for path in paths if MORTAL.search(path.read_text())}
+    assert killing == {name for path in paths if group_of(name := path.relative_to(house).as_posix()) != "kafka"}
+    assert {group_of(name) for name in killing} == {"mortal kafka"}
+    for name in killing:
+        assert "def kafka_service(mortal_kafka: KafkaService)" in (house / name).read_text(), "it would start both"

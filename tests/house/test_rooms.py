@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,12 @@ def imports(known: Mapping[str, Path]) -> dict[str, set[str]]:
                     targets.add(inner if inner in known else node.module)
         edges[name] = (targets & known.keys()) - {name}
     return edges
+
+
+@cache
+def imports_in(house: Path) -> Edges:
+    """`imports` of every module of the library."""
+    return imports(modules(house))
 
 
 def circles(edges: Edges) -> list[list[str]]:
@@ -91,12 +98,11 @@ def test_no_folder_of_the_library_has_more_than_twenty_five_modules(house: Path)
 
 
 def test_no_imports_of_the_library_go_in_a_circle(house: Path) -> None:
-    assert circles(imports(modules(house))) == []
+    assert circles(imports_in(house)) == []
 
 
 def test_no_two_rooms_import_each_other(house: Path) -> None:
-    known = modules(house)
-    assert circles(between_rooms(known, imports(known))) == []
+    assert circles(between_rooms(modules(house), imports_in(house))) == []
 
 
 def test_a_circle_would_be_found() -> None:
@@ -164,16 +170,17 @@ def test_every_path_and_module_of_ours_that_prose_names_exists(house: Path, path
 def test_every_module_that_a_header_hands_something_over_to_exists(house: Path) -> None:
     known = modules(house)
     stems = {name.rpartition(".")[2] for name in known}
+    parsed = {name: ast.parse(path.read_text()) for name, path in known.items()}
     defined = {
         node.name
-        for path in known.values()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for tree in parsed.values()
+        for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     }
     fields = {named for text in (house / "schemas" / "avro").glob("*.avsc") for named in WORD.findall(text.read_text())}
     dead: list[str] = []
-    for name, path in known.items():
-        header = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split())
+    for name, tree in parsed.items():
+        header = " ".join((ast.get_docstring(tree) or "").split())
         for group in NAMED.findall(header.partition("Theory")[0]):
             for named in re.findall(r"`([a-z_*]+)`", group):
                 is_there = named in stems | defined or (

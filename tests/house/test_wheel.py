@@ -74,6 +74,9 @@ def test_the_wheel_holds_the_rooms_that_are_links_and_the_files_that_are_no_modu
         "rootline/schemas/avro/intent_4.avsc",
         "rootline/schemas/avro/verdict.avsc",
         "rootline/schemas/avro/dead_letter.avsc",
+        "rootline/coordinator/http/page/index.html",
+        "rootline/coordinator/http/page/console.js",
+        "rootline/coordinator/http/page/console.css",
         "rootline/py.typed",
     }
     assert expected <= files_of(wheel)

@@ -81,12 +81,12 @@ def remove_before(settings: KafkaSettings, partition: int, offset: int) -> None:
     """What retention does."""
     place = TopicPartition(settings.intents_topic, partition, offset)
     admin = admin_of(settings)
-    admin.delete_records([place])[place].result(10)
+    admin.delete_records([place])[place].result(60)
 
 
 def delete_topic(settings: KafkaSettings, topic: str | None = None) -> None:
     admin, name = admin_of(settings), topic or settings.intents_topic
-    admin.delete_topics([name])[name].result(10)
+    admin.delete_topics([name])[name].result(60)
 
 
 def make_anew(settings: KafkaSettings, partitions: int = 4) -> LogId:
@@ -103,7 +103,7 @@ def make_anew(settings: KafkaSettings, partitions: int = 4) -> LogId:
 
 def add_partitions(settings: KafkaSettings, total: int) -> None:
     admin = admin_of(settings)
-    admin.create_partitions([NewPartitions(settings.intents_topic, total)])[settings.intents_topic].result(10)
+    admin.create_partitions([NewPartitions(settings.intents_topic, total)])[settings.intents_topic].result(60)
 
 
 def set_committed(settings: KafkaSettings, partition: int, offset: int, metadata: str = "") -> None:
@@ -112,7 +112,7 @@ def set_committed(settings: KafkaSettings, partition: int, offset: int, metadata
     request = ConsumerGroupTopicPartitions(settings.group_id, [place])
     admin = admin_of(settings)
     (future,) = admin.alter_consumer_group_offsets([request]).values()
-    (answer,) = future.result(10).topic_partitions or ()
+    (answer,) = future.result(60).topic_partitions or ()
     assert answer.error is None
 
 
@@ -121,14 +121,14 @@ def committed(settings: KafkaSettings, partition: int) -> int:
     request = ConsumerGroupTopicPartitions(settings.group_id, [TopicPartition(settings.intents_topic, partition)])
     admin = admin_of(settings)
     (future,) = admin.list_consumer_group_offsets([request]).values()
-    (answer,) = future.result(10).topic_partitions or ()
+    (answer,) = future.result(60).topic_partitions or ()
     return answer.offset
 
 
 def expire_offsets(settings: KafkaSettings) -> None:
     """What brokers do when a group has had no members for `offsets.retention.minutes`."""
     admin = admin_of(settings)
-    admin.delete_consumer_groups([settings.group_id])[settings.group_id].result(10)
+    admin.delete_consumer_groups([settings.group_id])[settings.group_id].result(60)
 
 
 def set_limit(settings: KafkaSettings, topic: str, size: int | None) -> None:
@@ -138,4 +138,4 @@ def set_limit(settings: KafkaSettings, topic: str, size: int | None) -> None:
     entry = ConfigEntry("max.message.bytes", value, incremental_operation=operation)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin = admin_of(settings)
-    admin.incremental_alter_configs([resource])[resource].result(10)
+    admin.incremental_alter_configs([resource])[resource].result(60)

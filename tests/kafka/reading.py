@@ -40,7 +40,7 @@ def records_on(settings: KafkaSettings, topic: str) -> list[Found]:
     )
     found: list[Found] = []
     try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         for number in partitions:
             place = TopicPartition(topic, number)
             start, end = _range_of(consumer, place)
@@ -67,7 +67,7 @@ def _range_of(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
     """Its first offset and its end; a partition that was just made has no leader for a moment."""
     for _ in range(1_000):
         try:
-            return consumer.get_watermark_offsets(place, timeout=10)
+            return consumer.get_watermark_offsets(place, timeout=60)
         except KafkaException as error:
             if error.args[0].code() not in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE):
                 raise
@@ -79,7 +79,7 @@ def lower_limit(settings: KafkaSettings, topic: str, size: int) -> None:
     entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": settings.servers(), "log_level": 0})
-    admin.incremental_alter_configs([resource])[resource].result(10)
+    admin.incremental_alter_configs([resource])[resource].result(60)
     for _ in range(1_000):
         if record_bytes_max(settings, topic) == size:
             return

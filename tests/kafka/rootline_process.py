@@ -22,7 +22,7 @@ from urllib.request import urlopen
 from rootline.demo.service import PROGRAM
 from tests.services.process_bond import ProcessBond
 
-_DEADLINE_S = 60.0
+_DEADLINE_S = 180.0
 
 
 class RootlineProcess:
@@ -92,7 +92,7 @@ class RootlineProcess:
                 return json.loads(reply.read())
         except HTTPError as error:
             return json.loads(error.read())
-        except URLError:
+        except (URLError, TimeoutError):
             return None
 
     def wait_ready(self) -> None:
@@ -106,7 +106,7 @@ class RootlineProcess:
     def kill(self) -> None:
         """Kill it, as a power cut would."""
         self.running.kill()
-        self.wait(10)
+        self.wait()
 
     def pause(self) -> None:
         """Stop it like a machine that hangs: it receives nothing, and does not know it."""

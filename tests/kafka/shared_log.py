@@ -82,11 +82,11 @@ class SharedLog:
         loop = LoopThread("coordinator of a test")
         serving = loop.submit(serve())
         try:
-            assert ready.wait(30)
+            assert ready.wait(120)
             yield
         finally:
             services[0].request_stop()
-            serving.result(60)
+            serving.result(120)
             loop.close()
 
 

@@ -24,7 +24,7 @@ from rootline.schemas.verdict import Verdict, VerdictKind
 
 Place = tuple[int, int]
 """Partition and offset of an intent's record."""
-_PATIENCE_S = 30.0
+_PATIENCE_S = 60.0
 _JUST_MADE = ("_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION")
 """How the client and its broker answer for a partition that others know already."""
 

@@ -1,7 +1,8 @@
 """`python -m tests.services.kafka_demo`: the demo of `rootline.demo.spark_demo`, on real Kafka and S3.
 
-Owns: starting a broker, a bucket, the topics, coordinators and a worker, each a process of its own; stopping them in
-the order in which they need each other. Does not own: the services (its neighbours), the demo's steps.
+Owns: starting a broker, a bucket, the topics, coordinators and a worker, each a process of its own, and a Prometheus
+if dashboards are wanted; stopping them in the order in which they need each other; the waterfall of one intent. Does
+not own: the services (its neighbours), the demo's steps.
 Invariants: what was started is stopped after the last step, a failure, Ctrl-C, SIGTERM or SIGHUP, and less cleanly
 after a kill; the exit code is the demo's; every run has a folder, a bucket prefix and topics of its own.
 """
@@ -15,22 +16,28 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from rootline.demo.service import command_line, stop_process
 from rootline.demo.terminal import interrupt_on, say, stage
+from rootline.demo.waterfall import typical_intent, waterfall
 from rootline.schemas.errors import RootlineError
 from tests.kafka.kafka_lake import KafkaLake
 from tests.kafka.rootline_process import RootlineProcess
 from tests.services.kafka_service import KafkaService, running_kafka
 from tests.services.process_bond import bound
 from tests.services.s3_service import S3Service, running_s3
+from tests.services.span_collector import SpanCollector, collecting_spans
+from tests.services.watching.prometheus_server import running_prometheus
+from tests.services.watching.scrape_targets import scraping
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED = 130
@@ -38,6 +45,7 @@ _PARTITIONS = 4
 _QUICK = {"ROOTLINE_WORKER__DISCOVERY_INTERVAL_S": "1", "ROOTLINE_WORKER__POLL_INTERVAL_S_MAX": "2"}
 """The worker looks for work more often than by default: a demo is over soon."""
 _STOP_PATIENCE_S = 60.0
+_SPANS_PATIENCE_S = 15.0
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,7 @@ class Wanted:
     months: int
     coordinators: int
     stays: bool
+    dashboards: bool
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,7 +85,8 @@ def run(wanted: Wanted) -> int:
             s3 = around.enter_context(running_s3(_made(folder / "s3")))
             say(f"  S3 on {s3.endpoint}{_process(s3.pid)}")
         lake = _lake(name, kafka, s3)
-        os.environ.update(lake.environment())  # for every process that is started from here on
+        collector = around.enter_context(collecting_spans())
+        os.environ.update(lake.environment() | collector.variables)  # for every process that is started from here on
         with stage("topics made"):
             words = ("--partitions", str(_PARTITIONS), "--replication-factor", "1")
             made = command_line("topics", "create", *words)
@@ -93,8 +103,15 @@ def run(wanted: Wanted) -> int:
             for process in coordinators:
                 process.wait_ready()
         with stage("worker up"):
-            _started(around, folder, "worker", "worker")
-        code = _told(wanted, folder, [process.wait_listening() for process in coordinators])
+            worker = _started(around, folder, "worker", "worker", "--http-port", "0")
+        urls = [process.wait_listening() for process in coordinators]
+        if wanted.dashboards:
+            with stage("dashboards up"):
+                _watch(around, folder, urls, worker.wait_listening())
+        code = _told(wanted, folder, urls)
+        for process in coordinators:
+            _keep_pages(process, folder)
+        _show_trace(collector)
         _show(wanted, lake, folder)
         return code
 
@@ -121,9 +138,28 @@ def _request_stop(processes: Sequence[RootlineProcess]) -> None:
             process.request_stop()
 
 
+def _watch(around: contextlib.ExitStack, folder: Path, coordinators: Sequence[str], worker: str) -> None:
+    """A Prometheus with the deployed rules, and where to look, before there is something to see."""
+    watching = _made(folder / "prometheus")
+    targets = {"rootline-coordinator": list(coordinators), "rootline-worker": [worker], "rootline-catalog": []}
+    prometheus = around.enter_context(running_prometheus(scraping(targets, watching), watching))
+    for number, url in enumerate(coordinators, start=1):
+        say(f"  console      {url}/ (coordinator-{number})")
+    say(f"  Prometheus   {prometheus.url}/graph, alerts at {prometheus.url}/alerts")
+
+
+def _show_trace(collector: SpanCollector) -> None:
+    """The way of one intent through the processes; they send their spans a moment later."""
+    deadline_s = time.monotonic() + _SPANS_PATIENCE_S
+    while not (spans := typical_intent(collector.spans)) and time.monotonic() < deadline_s:
+        collector.wait(0.5)
+    for number, line in enumerate(waterfall(spans) or ["no intent with a whole trace"]):
+        say(f"{'' if number else 'trace':<10}{line}")
+
+
 def _told(wanted: Wanted, folder: Path, metrics: Sequence[str]) -> int:
     """Run the demo in a process of its own, which is stopped before all others; its exit code."""
-    command = [sys.executable, "-m", "rootline.demo.spark_demo", "--months", str(wanted.months)]
+    command = [sys.executable, "-m", "tests.services.traced_story", "--months", str(wanted.months)]
     command += ["--warehouse", os.environ["ROOTLINE_WAREHOUSE"], "--log", os.environ["ROOTLINE_LOG"]]
     command += [word for url in metrics for word in ("--metrics", url)]
     command += ["--files", str(folder / "demo-files")]
@@ -135,11 +171,18 @@ def _told(wanted: Wanted, folder: Path, metrics: Sequence[str]) -> int:
             stop_process(story, _STOP_PATIENCE_S)
 
 
+def _keep_pages(process: RootlineProcess, folder: Path) -> None:
+    """What it answered at the end, beside its log."""
+    with urlopen(f"{process.wait_listening()}/metrics", timeout=_STOP_PATIENCE_S) as answer:
+        text = answer.read().decode()
+    (folder / f"{process.name}.metrics").write_text(f"{text}# /readyz: {process.readiness()}\n")
+
+
 def _show(wanted: Wanted, lake: KafkaLake, folder: Path) -> None:
     """Say where everything is and, if that is wanted, leave it running until a signal."""
     say(f"logs      {folder}")
     if wanted.stays:
-        say("stays     until Ctrl-C; in another shell:")
+        say(f"stays     until Ctrl-C, or `kill {os.getpid()}`; in another shell:")
         for variable, value in lake.environment().items():
             say(f"          export {variable}={shlex.quote(value)}")
         with contextlib.suppress(KeyboardInterrupt):
@@ -178,8 +221,15 @@ def _wanted(arguments: Sequence[str] | None) -> Wanted:
         help="how many coordinators share the group; default: 2",
     )
     parser.add_argument("--stay", action="store_true", help="leave the services running afterwards, until Ctrl-C")
+    parser.add_argument(
+        "--dashboards",
+        action="store_true",
+        help="start a Prometheus as well, say where it and the consoles are, and leave all running until Ctrl-C; "
+        "without a terminal: until SIGTERM, whose process is named",
+    )
     given = parser.parse_args(arguments)
-    return Wanted(given.root.absolute(), given.months, given.coordinators, given.stay)
+    stays = given.stay or given.dashboards
+    return Wanted(given.root.absolute(), given.months, given.coordinators, stays, given.dashboards)
 
 
 if __name__ == "__main__":

@@ -27,12 +27,12 @@ from rootline.adapters.kafka.topics import create_topics
 from rootline.schemas.errors import Unavailable
 from tests.services.kafka_certificates import make_certificates
 from tests.services.kafka_software import KafkaSoftware, kafka_software
-from tests.services.service_process import HOST, ServiceProcess, free_port
+from tests.services.service_process import HOST, ServiceProcess, held_port
 from tests.services.toxiproxy import Proxy, Toxiproxy
 
 USER = "rootline"
 PASSWORD = "rootline-tests-only"
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,9 @@ class KafkaBroker:
     """A broker of our own: it can be killed and started again on the same ports and data."""
 
     def __init__(self, software: KafkaSoftware, folder: Path, *, recording: bool = False) -> None:
-        self.ports = _Ports(*(free_port() for _ in range(5)))
+        # a broker that is dead, and a proxy that is not there yet, keep their ports
+        self._held = [held_port() for _ in range(5)]
+        self.ports = _Ports(*(held.getsockname()[1] for held in self._held))
         self._software = software
         self._folder = folder
         self._recording = recording
@@ -96,9 +98,14 @@ class KafkaBroker:
         os.kill(self._process.pid, signal.SIGTERM)
         self._process.stop()
 
+    def release_ports(self) -> None:
+        """It will not start again."""
+        for held in self._held:
+            held.close()
+
     def wait_ready(self) -> None:
         """Until it answers."""
-        self._process.wait_ready(self.ports.plain, deadline_s=60)
+        self._process.wait_ready(self.ports.plain, deadline_s=300)
         admin = AdminClient({"bootstrap.servers": f"{HOST}:{self.ports.plain}", "log_level": 0})
         assert admin.describe_cluster(request_timeout=30).result().nodes
 
@@ -188,6 +195,7 @@ def running_kafka(folder: Path) -> Iterator[KafkaService]:
         yield KafkaService(f"{HOST}:{broker.ports.plain}", broker)
     finally:
         broker.kill()
+        broker.release_ports()
 
 
 def _record_classes(software: KafkaSoftware, folder: Path) -> None:
@@ -198,6 +206,7 @@ def _record_classes(software: KafkaSoftware, folder: Path) -> None:
         broker.wait_ready()
     finally:
         broker.stop()
+        broker.release_ports()
 
 
 def _cluster_id() -> str:

@@ -26,7 +26,7 @@ from tests.services.service_process import HOST, ServiceProcess, free_port
 
 _BUCKET = "rootline-tests"
 _KEY = "rootline"
-_SECRET = "rootline-tests-only"
+SECRET = "rootline-tests-only"
 _INSTEAD = ", or set ROOTLINE_TEST_S3=endpoint,key,secret,bucket to use a running store"
 
 
@@ -78,10 +78,10 @@ class S3Service:
 
 
 @contextmanager
-def running_s3(folder: Path) -> Iterator[S3Service]:
-    """A store for the session, its data in `folder`."""
+def running_s3(folder: Path, *, keys: Path | None = None) -> Iterator[S3Service]:
+    """A store, its data in `folder`; with `keys`, a folder of the server's users, always one of our own."""
     named = os.environ.get("ROOTLINE_TEST_S3")
-    if named:
+    if named and keys is None:
         parts = named.split(",")
         if len(parts) != 4:
             pytest.fail("ROOTLINE_TEST_S3 is not of the form endpoint,key,secret,bucket", pytrace=False)
@@ -90,14 +90,22 @@ def running_s3(folder: Path) -> Iterator[S3Service]:
     binary = go_tool("versitygw", "github.com/versity/versitygw/cmd/versitygw", "v1.8.0", instead=_INSTEAD)
     data = folder / "data"
     (data / _BUCKET).mkdir(parents=True)
+    sidecar = folder / "sidecar"
+    sidecar.mkdir()
     port = free_port()
     process = ServiceProcess(
-        [binary, "--port", f"{HOST}:{port}", "--quiet", "--keep-alive", "posix", data],
+        [
+            *(binary, "--port", f"{HOST}:{port}", "--quiet", "--keep-alive"),
+            *(() if keys is None else ("--iam-dir", keys)),
+            "posix",
+            *(() if keys is None else ("--sidecar", sidecar)),  # a long policy does not fit ext4's attributes
+            data,
+        ],
         folder / "versitygw.log",
-        {"ROOT_ACCESS_KEY": _KEY, "ROOT_SECRET_KEY": _SECRET},
+        {"ROOT_ACCESS_KEY": _KEY, "ROOT_SECRET_KEY": SECRET},
     )
     try:
         process.wait_ready(port)
-        yield S3Service(f"http://{HOST}:{port}", _KEY, _SECRET, _BUCKET, process.pid, data / _BUCKET)
+        yield S3Service(f"http://{HOST}:{port}", _KEY, SECRET, _BUCKET, process.pid, data / _BUCKET)
     finally:
         process.stop()

@@ -28,6 +28,14 @@ def free_port() -> int:
         return port
 
 
+def held_port() -> socket.socket:
+    """A socket that keeps its port from others until it is closed; servers, which reuse addresses, may listen there."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind((HOST, 0))
+    return held
+
+
 class ServiceProcess:
     """A running service; `log` holds what it prints."""
 
@@ -53,7 +61,7 @@ class ServiceProcess:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def wait_ready(self, port: int, *, deadline_s: float = 30.0) -> None:
+    def wait_ready(self, port: int, *, deadline_s: float = 120.0) -> None:
         """Until `port` takes a connection."""
         deadline = time.monotonic() + deadline_s
         while True:
@@ -86,7 +94,7 @@ class ServiceProcess:
     def kill(self) -> None:
         """As a power cut would."""
         self._process.kill()
-        self._process.wait(timeout=10)
+        self._process.wait(timeout=60)
         self._bond.release()
 
     def _tail(self) -> str:

@@ -7,6 +7,7 @@ Invariants: a test has a prefix of its own, so tests never meet.
 from __future__ import annotations
 
 import os
+import signal
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,14 @@ class ValkeyServer:
     def kill(self) -> None:
         """As a power cut would."""
         self._process.kill()
+
+    def hang(self) -> None:
+        """It takes connections, and answers nothing."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """After `hang`."""
+        os.kill(self._process.pid, signal.SIGCONT)
 
     def start_again(self) -> None:
         """After `kill`; ready when it returns."""

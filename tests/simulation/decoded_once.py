@@ -9,7 +9,7 @@ comes to the same trace and the same judgement with this and without it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Final, Generic, TypeVar
 from unittest import mock
@@ -18,9 +18,11 @@ import pyarrow as pa
 
 from rootline.coordinator.runtime import effect_runner, object_fetcher
 from rootline.maintenance import self_flush_plan
+from rootline.schemas.bytes.leaf.arrow_columns import picked
 from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.leaf.leaf_codec import decode_leaf
 from rootline.schemas.bytes.leaf.leaf_inheritance import Inherited
+from rootline.schemas.bytes.leaf.leaf_schema import CONTENT_STATS
 from rootline.schemas.bytes.root.root_codec import Root, decode_root
 from rootline.schemas.content_entry import ContentEntry
 from rootline.storage.check import chain, objects
@@ -38,7 +40,7 @@ class _SharedLeaf(Leaf):
     def __init__(self, proven: Leaf) -> None:
         self.__dict__.update(proven.__dict__)
         self._reads: dict[tuple[tuple[str, ...] | None, int | None], pa.Table] = {}
-        self._entries: dict[tuple[int, int], list[ContentEntry]] = {}
+        self._entries: list[ContentEntry] = []
         self.keys: LeafKeys | None = None
         self._under: dict[Inherited | None, _SharedLeaf] = {self.inherited: self}
 
@@ -50,20 +52,38 @@ class _SharedLeaf(Leaf):
         if found is None:
             copied = super()._copy(inherited)
             assert isinstance(copied, _SharedLeaf)
-            copied._entries, copied.keys = {}, None
+            copied._entries, copied.keys = [], None
             found = self._under[inherited] = copied
         return found
 
     def _read(self, columns: list[str] | None, group: int | None = None) -> pa.Table:
-        wanted = None if columns is None else tuple(columns), group
+        wanted = None if columns is None else tuple(columns), None if self._is_of_one_group else group
         if wanted not in self._reads:
             self._reads[wanted] = super()._read(columns, group)
         return self._reads[wanted]
 
+    def _opened(self, columns: list[str] | None, group: int | None) -> pa.Table:
+        """Parquet is opened twice, once for the rows and once for their statistics, and never again."""
+        is_whole = self.is_small and self._is_of_one_group and columns is not None and columns != [CONTENT_STATS]
+        if not is_whole or columns is None or not any(name.startswith(CONTENT_STATS) for name in columns):
+            return super()._opened(columns, group)
+        table, statistics = self._small_rows, self._read([CONTENT_STATS])
+        for at, field in enumerate(statistics.schema):
+            table = table.append_column(field, statistics.column(at))
+        return picked(table, columns)
+
+    @property
+    def _is_of_one_group(self) -> bool:
+        return self._group_starts == [0, self.length]
+
     def _entries_between(self, start: int, stop: int) -> list[ContentEntry]:
-        if (start, stop) not in self._entries:
-            self._entries[start, stop] = super()._entries_between(start, stop)
-        return self._entries[start, stop]
+        if not self._entries:
+            self._entries = super()._entries_between(0, self.length)
+        return self._entries[start:stop]
+
+    def entries_at(self, ordinals: Sequence[int]) -> list[ContentEntry]:
+        entries = self._entries_between(0, self.length)
+        return [entries[ordinal] for ordinal in ordinals]
 
 
 def _keys_of(leaf: Leaf) -> LeafKeys:

@@ -14,9 +14,12 @@ from rootline.ports.intent_feed import Answer, Assigned, FeedEvent, Partition, R
 from rootline.ports.intent_log import NewRecord
 from rootline.ports.parking import Lift, ParkedTable
 from rootline.ports.pausing import Pause
+from rootline.schemas.bytes.log.intent_codec import decode_intent
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent import IntentKind
+from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogId, LogPosition, LogRecord
 from rootline.schemas.root_header import PartitionOffset
 from rootline.schemas.verdict import Verdict
@@ -189,6 +192,10 @@ class WorkersLog:
     world: World
 
     async def publish(self, key: bytes, value: bytes) -> LogPosition:
+        needed = self.world.needed.get(TableName(key.decode()))
+        intent = None if needed is None else decode_intent(value, {}, IntentLimits())
+        if needed is not None and intent is not None and intent.kind is IntentKind.EXPIRE:
+            await needed.asked(intent)
         return await self.world.log.publish(key, value)
 
     async def publish_many(self, records: Sequence[NewRecord]) -> list[LogPosition]:

@@ -10,12 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from rootline.schemas.bytes.log.intent_codec import decode_intent
-from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent import Intent
-from rootline.schemas.intent_limits import IntentLimits
-from rootline.schemas.log_position import LogRecord, by_name
 from rootline.schemas.root_header import RootHeader
 from rootline.schemas.verdict import Verdict, VerdictKind
 from rootline.storage.check.chain import check_table
@@ -48,7 +44,7 @@ async def judge(world: World, published: Published, tables: Sequence[TableName])
     assert is_drained(world), f"liveness: undecided {log.undecided()[:10]}"
     records = list(log.records())
     verdicts = [log.verdicts[record.position] for record in records]
-    intents = [_intent_of(record, published) for record in records]
+    intents = [published.by_value.get(record.value) for record in records]
     states = []
     for table in tables:
         own = [
@@ -106,15 +102,6 @@ async def _compare_turns(world: World, table: TableName, reference: Reference, h
 
 def _schemas_in(text: str) -> list[AddSchema]:
     return [change for change in DefinitionChanges.from_json(text).changes if isinstance(change, AddSchema)]
-
-
-def _intent_of(record: LogRecord, published: Published) -> Intent | None:
-    """A writer's intent; `None` for anything else."""
-    try:
-        intent = decode_intent(record.value, by_name(record.headers), IntentLimits())
-    except RootlineError:
-        return None
-    return intent if intent.intent_id in published.intents else None
 
 
 def _check_order(verdicts: Sequence[Verdict]) -> None:

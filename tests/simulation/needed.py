@@ -3,18 +3,21 @@
 Owns: which versions can be read by the newest root, what a reader of each reads, until when. Does not own: deletion,
 and anything that chooses it: nothing of the plans of workers is asked here.
 Invariants: a version counts from the moment that its root is stored; what a root needs is there when it lands, and
-stays until its retention has passed since no version that can be read needs it.
+stays until its retention has passed since no version that can be read needs it; a version that has a tag can be read.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.schemas.bytes.root.kept_page import decode_kept_page
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
-from rootline.schemas.object_keys import root_key, version_of_root_key
+from rootline.schemas.intent import Intent
+from rootline.schemas.object_keys import key_of, root_key, version_of_root_key
 from rootline.schemas.root_header import NameState
 from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.root_reader import read_root
@@ -45,6 +48,8 @@ class NeededObjects:
     """Version that can be read → what its scans read."""
     _readers: Counter[ObjectKey] = field(default_factory=Counter)
     """Object → by how many versions that can be read."""
+    _tags: dict[int, Mapping[str, int]] = field(default_factory=dict)
+    """Of each version."""
     _since: dict[ObjectKey, int] = field(default_factory=dict)
     """Object → since when no version needs it, milliseconds; of roots too."""
 
@@ -62,10 +67,29 @@ class NeededObjects:
         self._reads[version] = reads
         self._readers.update(reads)
         header = root.header
-        kept = await read_kept(self.store, header)
-        readable = set(header.tags.values()).union(() if kept is None else (item.version for item in kept.versions))
+        page = await read_kept(self.store, header)
+        kept = {int(item.version) for item in page.versions} if page is not None else set[int]()
+        self._tags[version] = header.tags
+        lost = {tag: at for tag, at in header.tags.items() if at < header.oldest_version and at not in kept}
+        if lost:
+            self.faults.append(f"{key} keeps none of the versions that have these tags: {lost}")
+        readable = kept.union(header.tags.values())
         for old in [old for old in self._reads if old < header.oldest_version and old not in readable]:
             self._give_up(old, now_ms)
+
+    async def asked(self, intent: Intent) -> None:
+        """A worker asks that versions expire."""
+        oldest, stays = 0 if intent.ref is None else intent.ref.version or 0, set[int]()
+        if intent.page is not None and intent.table_uuid is not None:
+            location, digest, size = intent.page.location, intent.page.digest, intent.page.file_size_in_bytes
+            stored = await self.store.get(key_of(self.table, location))
+            assert stored is not None, f"{location} was not stored before its intent was published"
+            page = decode_kept_page(stored.body, digest, size, intent.table_uuid, name=location)
+            stays = {int(item.version) for item in page.versions}
+        known = self._tags.get(intent.made_from_version or 0, {})
+        lost = {tag: at for tag, at in known.items() if at < oldest and at not in stays}
+        if lost:
+            self.faults.append(f"{intent.intent_id} keeps none of the versions that have these tags: {lost}")
 
     def going(self, key: ObjectKey, now_ms: int) -> None:
         """An object is deleted now."""

@@ -36,6 +36,7 @@ from tests.simulation.chaos import disturb_log, disturb_process, forget_and_cut_
 from tests.simulation.decoded_once import decoded_once
 from tests.simulation.faulty_world import Trace, World
 from tests.simulation.judgement import is_drained, judge
+from tests.simulation.namespaces import Steward, check_namespaces
 from tests.simulation.needed import NeededObjects
 from tests.simulation.process import Process
 from tests.simulation.published import Published
@@ -103,6 +104,9 @@ class Outcome:
     specs: int
     read: int
     replaces: int
+    tags: int
+    namespaces: int
+    """Versions of all of them."""
 
 
 def simulate(
@@ -118,6 +122,8 @@ def simulate(
     expires: bool = False,
     drops: bool = False,
     evolves: bool = False,
+    namespaces: bool = False,
+    tags: bool = False,
 ) -> Outcome:
     """Run a world of about `steps` intents; raises `AssertionError` when something that must hold fails.
 
@@ -128,15 +134,19 @@ def simulate(
     world's time. Writers then add files of long ago, and readers hold on to old versions.
     `drops`: writers drop tables, make them again, bring them back, replace them, and make views of their names.
     `evolves`: writers change columns, partitions and orders all the time.
+    `namespaces`: clients make, change and drop the namespaces of the tables meanwhile.
+    `tags`: writers tag versions of every age, and go back to them.
     """
-    crowd = Crowd(writers, steps, expires=expires, drops=drops, evolves=evolves)
+    crowd = Crowd(writers, steps, expires=expires, drops=drops, evolves=evolves, tags=tags)
 
     async def whole() -> Outcome:
         world, published = _world(seed, keep_trace, patience_s, expires), Published()
+        stewards = [Steward(world, f"steward-{number}", TABLES) for number in range(3 if namespaces else 0)]
         with decoded_once() if decode_once else nullcontext():
-            processes = await _live(world, published, seed, coordinators, limits, crowd)
+            processes = await _live(world, published, seed, coordinators, limits, crowd, stewards)
             states = await judge(world, published, TABLES)
-            return await _outcome(seed, world, processes, states)
+            versions = await check_namespaces(world, stewards, TABLES)
+            return await _outcome(seed, world, processes, states, versions)
 
     with _cycles_found_later():
         return run_virtually(whole())
@@ -146,7 +156,7 @@ def simulate(
 def _cycles_found_later() -> Iterator[None]:
     """As in a service (`process_memory`): hardly anything here makes cycles, and a world is soon over."""
     thresholds = gc.get_threshold()
-    gc.set_threshold(50_000, 20, 1_000)
+    gc.set_threshold(200_000, 20, 1_000)
     try:
         yield
     finally:
@@ -162,6 +172,7 @@ class Crowd:
     expires: bool
     drops: bool
     evolves: bool
+    tags: bool
 
     def writer(self, world: World, number: int, published: Published, seed: int) -> Writer:
         """Writers of one table do not agree on its partition, as clients in two languages do not."""
@@ -176,7 +187,7 @@ class Crowd:
             max(1, self.steps // self.writers),
             (world.log.partition_of(table.encode()) + 1) % PARTITIONS if shift else None,
         )
-        writer.drops, writer.evolves, writer.stalls = self.drops, self.evolves, self.expires
+        writer.drops, writer.evolves, writer.stalls, writer.tags = self.drops, self.evolves, self.expires, self.tags
         return writer
 
 
@@ -206,6 +217,7 @@ async def _live(
     coordinators: int,
     limits: HeaderLimits,
     crowd: Crowd,
+    stewards: Sequence[Steward],
 ) -> list[Process]:
     """Everything happens, and comes to rest."""
     names = [f"coordinator-{number}" for number in range(coordinators)]
@@ -225,6 +237,7 @@ async def _live(
     chaos = asyncio.gather(
         disturb_log(world, list(TABLES)),
         *(disturb_process(world, process) for process in processes),
+        *(steward.run() for steward in stewards),
         *([] if world.patience_s is None else [forget_and_cut_off(world, list(TABLES))]),
         *(read_slowly(world, table, f"{seed}/{at}", _HOLD_S) for at in range(4) for table in TABLES if crowd.expires),
     )
@@ -311,7 +324,9 @@ async def _end(*tasks: asyncio.Future[Any]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _outcome(seed: int, world: World, processes: Sequence[Process], states: Sequence[TableState]) -> Outcome:
+async def _outcome(
+    seed: int, world: World, processes: Sequence[Process], states: Sequence[TableState], namespaces: int
+) -> Outcome:
     kinds = [verdict.kind for verdict in world.log.verdicts.values()]
     roots, pages = 0, 0
     for table in TABLES:
@@ -352,6 +367,8 @@ async def _outcome(seed: int, world: World, processes: Sequence[Process], states
         specs=max(len(state.definition.partition_specs) for state in states),
         read=world.read,
         replaces=_committed(world, b"\x0ereplace"),
+        tags=_committed(world, b"\x06tag"),
+        namespaces=namespaces,
     )
 
 

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from rootline.client import namespaces
 from rootline.coordinator.protocol import machine_handlers
 from rootline.coordinator.protocol.put_rules import Outcome, outcome_of_put
 from rootline.coordinator.runtime.frontier import Frontier
 from rootline.maintenance.expiry_limits import ExpiryLimits
+from rootline.maintenance.expiry_plan import Steps, plan_expiry
 from rootline.maintenance.sweep_limits import SweepLimits
 from rootline.ports.intent_feed import Reread
-from rootline.ports.object_store import PutAnswer
-from rootline.schemas.identifiers import CommitId
+from rootline.ports.object_store import ObjectStore, PutAnswer
+from rootline.schemas.bytes.root.kept_page import KeptPage
+from rootline.schemas.identifiers import CommitId, NamespaceName
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_kinds import BEGINNING_KINDS
-from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.root_header import PartitionOffset, RootHeader
+from rootline.storage.namespaces import namespace_chain
+from rootline.storage.namespaces.namespace_chain import NamespaceState
 from rootline.tree.commit import decide
 from rootline.tree.draft import version_difference
 from rootline.tree.draft.draft import Draft
 from rootline.tree.ledger.header_limits import HeaderLimits
+from rootline.workers.jobs import expiry_job
 from tests.simulation.simulation import simulate
 from tests.support.group_member import GroupMember
 
@@ -73,9 +80,10 @@ def test_tables_that_are_taken_back_beside_writers_and_workers_are_what_the_acce
 
 
 def test_versions_that_expire_all_the_time_take_nothing_away_that_anyone_may_read() -> None:
-    outcomes = [simulate(seed, 150, expires=True) for seed in (1, 4)]
+    outcomes = [simulate(seed, 150, expires=True, tags=True) for seed in (1, 4)]
     assert all(outcome.committed >= 60 for outcome in outcomes)
     assert sum(outcome.expiries for outcome in outcomes) >= 6
+    assert sum(outcome.tags for outcome in outcomes) >= 10
     assert sum(outcome.removed for outcome in outcomes) >= 20
     assert sum(outcome.read for outcome in outcomes) >= 60, "no reader was in anyone's way"
 
@@ -111,6 +119,12 @@ def test_what_is_swept_all_the_time_was_needed_by_no_one() -> None:
     assert sum(outcome.committed for outcome in outcomes) >= 400
     assert sum(outcome.sweeps for outcome in outcomes) >= 4
     assert sum(outcome.swept for outcome in outcomes) >= 4
+
+
+def test_namespaces_that_change_while_tables_come_and_go_in_them_are_what_their_clients_made_of_them() -> None:
+    outcome = simulate(11, 120, drops=True, namespaces=True)
+    assert outcome.drops >= 1
+    assert outcome.namespaces >= 10
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:
@@ -187,6 +201,35 @@ def test_a_worker_that_removes_roots_at_once_is_found(monkeypatch: pytest.Monkey
     monkeypatch.setattr(ExpiryLimits, "of_properties", wrong)
     with pytest.raises(AssertionError, match="after a reader could plan to read it"):
         simulate(8, 150, expires=True)
+
+
+def test_a_worker_that_lets_versions_go_that_have_a_tag_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(header: RootHeader, kept: KeptPage | None, limits: ExpiryLimits, **more: Any) -> Steps:
+        return plan_expiry(replace(header, tags={}), kept, limits, **more)
+
+    monkeypatch.setattr(expiry_job, "plan_expiry", wrong)
+    with pytest.raises(AssertionError, match="have these tags"):
+        simulate(1, 150, expires=True, tags=True)
+
+
+def test_a_client_that_drops_a_namespace_with_a_table_in_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def wrong(_store: ObjectStore, _namespace: NamespaceName) -> None:
+        """There is nothing in it."""
+
+    monkeypatch.setattr(namespaces, "name_inside", wrong)
+    with pytest.raises(AssertionError, match="were in it all the time"):
+        simulate(11, 60, namespaces=True)
+
+
+def test_a_client_that_loses_what_others_have_changed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = namespace_chain.read_namespace
+
+    async def wrong(store: ObjectStore, namespace: NamespaceName) -> NamespaceState:
+        return replace(await right(store, namespace), properties={})
+
+    monkeypatch.setattr(namespace_chain, "read_namespace", wrong)
+    with pytest.raises(AssertionError, match="a change of properties was lost"):
+        simulate(11, 60, namespaces=True)
 
 
 def test_a_table_that_takes_what_was_meant_for_one_that_was_dropped_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from struct import pack
 from typing import Final
 
@@ -18,8 +18,6 @@ from pyroaring import BitMap64
 
 from rootline.schemas.bytes.leaf.leaf_codec import LeafContent, encode_leaf
 from rootline.schemas.bytes.log.generic_statistics import from_generic
-from rootline.schemas.bytes.log.intent_codec import encode_intent
-from rootline.schemas.bytes.log.stated_content import content_headers, content_of_intent, stated
 from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status, VersionInfo
 from rootline.schemas.errors import RootlineError
@@ -33,7 +31,6 @@ from rootline.schemas.intent import (
     Intent,
     IntentKind,
     RemovedFile,
-    VersionReference,
 )
 from rootline.schemas.log_position import LogPosition
 from rootline.schemas.object_keys import key_of
@@ -46,6 +43,7 @@ from rootline.tree.state.table_state import TableState
 from tests.simulation.conversions import conversion, deletes_by_value
 from tests.simulation.evolving import column_more, partition_statistics, some_changes
 from tests.simulation.faulty_world import World
+from tests.simulation.history import of_late, of_tags
 from tests.simulation.names import for_a_view, for_nothing, new_view, replacing
 from tests.simulation.published import Published
 from tests.simulation.seen_files import live_data, seen_vector, stored_positions
@@ -63,6 +61,8 @@ _CHANGES: Final = 0.2
 _STALLS: Final = 0.15
 _AGAIN: Final = 0.1
 """How many of the appends name a file of long ago, where writers stall."""
+_TAGS: Final = 0.1
+"""How many of the intents are about tags, where writers tag versions of every age."""
 
 
 @dataclass(slots=True)
@@ -84,10 +84,13 @@ class Writer:
     drops: bool = False
     evolves: bool = False
     stalls: bool = False
+    tags: bool = False
     definition: TableDefinition | None = None
     """That it has seen last, if it goes by that."""
     seen: int | None = None
     """The version that it has loaded last."""
+    live: list[str] = field(default_factory=list)
+    """The data files of that version."""
     sequence: int = 0
     minted: int = 0
 
@@ -102,6 +105,7 @@ class Writer:
         for _ in range(self.steps):
             if view is None or self.rng.random() < 0.4:
                 view = await load_table(self.world.store, self.table)
+                self.live = [] if view is None else live_data(view)
             self.seen = None if view is None else int(view.header.version)
             self.definition = view.definition if view is not None and self.evolves else None
             intent = await self._next_intent(view)
@@ -109,6 +113,8 @@ class Writer:
                 intent = self._evolving(view, intent)
             if view is not None and self.stalls:
                 intent = self._of_long_ago(view, intent)
+            if view is not None and self.tags:
+                intent = self._tagging(view, intent)
             if self.drops:
                 intent = await self._of_name(view, intent)
             if view is not None and random.Random(f"leaf of {intent.intent_id}").random() < _LEAVES:
@@ -158,14 +164,13 @@ class Writer:
     async def _publish(self, intent: Intent) -> LogPosition:
         for added in intent.add_data_files:
             await self._upload(added.location)
-        self.published.intents[intent.intent_id] = intent
+        value, said = self.published.record_of(intent)
         self.published.seen.setdefault(intent.intent_id, self.seen)
         self.world.trace.note(self.name, "publish", intent.kind.value, intent.intent_id)
         log, key = self.world.log, self.table.encode()
         partition = log.partition_of(key) if self.partition is None else self.partition
         named = key if self.rng.random() < 0.8 else None  # a key is good for order, and nobody is forced to have one
-        said = content_headers(stated(content_of_intent(intent)))
-        return log.append(named, encode_intent(intent), partition=partition, headers=said)
+        return log.append(named, value, partition=partition, headers=said)
 
     async def _upload(self, location: str) -> None:
         """Once: a writer that publishes again does not know that its file has gone since."""
@@ -174,8 +179,7 @@ class Writer:
             await self.world.store.put_if_absent(key_of(self.table, location), _BODY)
 
     async def _next_intent(self, view: TableState | None) -> Intent:
-        live = [] if view is None else live_data(view)
-        roll = self.rng.random()
+        live, roll = self.live, self.rng.random()
         try:
             if view is None or len(live) < 4 or (roll < 0.55 and len(live) <= _CROWDED):
                 return self._intent(IntentKind.APPEND, add_data_files=self._files(self.rng.randint(1, 3)))
@@ -190,7 +194,8 @@ class Writer:
             if roll < 0.94:
                 return self._rewrite(view, live)
             if roll < 0.98:
-                return self._history(view, roll)
+                kind, ref = of_late(view.header, self.rng, goes_back=roll < 0.96)
+                return self._intent(kind, ref=ref)
             if roll < 0.985:
                 return self._alter(view)
         except RootlineError:
@@ -229,6 +234,14 @@ class Writer:
             return intent.model_copy(update={"definition": text})
         return self._intent(IntentKind.ALTER, definition=text)
 
+    def _tagging(self, view: TableState, intent: Intent) -> Intent:
+        """Now and then a tag on some version, or back to one that has a tag."""
+        rng = random.Random(f"tags, {intent.intent_id}")
+        if rng.random() > _TAGS:
+            return intent
+        kind, ref = of_tags(view.header, rng)
+        return self._intent(kind, ref=ref)
+
     def _of_long_ago(self, view: TableState, intent: Intent) -> Intent:
         """Now and then an append of a file that was uploaded long ago, and may have been live and left since."""
         rng = random.Random(f"of long ago, {intent.intent_id}")
@@ -236,7 +249,7 @@ class Writer:
         if intent.kind is not IntentKind.APPEND or not known or rng.random() > _AGAIN:
             return intent
         [file] = self._files(1)
-        gone = sorted(set(known) - set(live_data(view)))
+        gone = sorted(set(known) - set(self.live))
         location = rng.choice(gone or known)
         return intent.model_copy(update={"add_data_files": (file.model_copy(update={"location": location}),)})
 
@@ -335,17 +348,6 @@ class Writer:
             ),
             remove_files=tuple(RemovedFile(location=name, vector=seen_vector(view, name)) for name in sources),
         )
-
-    def _history(self, view: TableState, roll: float) -> Intent:
-        """Back to a version of late, or a tag on one; some of them are not there any more, or yet."""
-        head = view.header
-        version = max(0, head.version - self.rng.randint(-1, 6))
-        if roll < 0.96:
-            return self._intent(IntentKind.RESTORE, ref=VersionReference(version=version))
-        tag = f"tag-{self.rng.randint(0, 2)}"
-        seen = head.tags.get(tag)
-        wanted = None if seen is not None and self.rng.random() < 0.3 else version
-        return self._intent(IntentKind.TAG, ref=VersionReference(version=wanted, tag=tag, seen_version=seen))
 
     def _alter(self, view: TableState) -> Intent:
         """A column more, half of the time with files; a change of the definition since makes it a rejection."""

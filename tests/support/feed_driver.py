@@ -16,7 +16,7 @@ from rootline.ports.intent_feed import Assigned, Delivered, FeedEvent, IntentFee
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.log_position import LogId, LogRecord
 
-PATIENCE_S: Final = 60
+PATIENCE_S: Final = 120
 
 
 class FeedDriver:

@@ -30,6 +30,8 @@ class Draw:
     leaf: bool
     names: int = 9
     """Whether it says which table (not for 0) and which schema (not for 1) it is for."""
+    of_tags: bool = False
+    """Whether versions expire as a worker plans it, and many of those that are gone back to have a tag."""
 
 
 def draws_of(*kinds: IntentKind) -> st.SearchStrategy[Draw]:
@@ -81,6 +83,15 @@ of_names = draws_of(
     IntentKind.EXPIRE,
 )
 """Tables that are dropped, made again, brought back and replaced, and files of all kinds to do it to."""
+
+
+of_tags = draws_of(
+    *(IntentKind.TAG, IntentKind.EXPIRE) * 4,
+    *(IntentKind.APPEND, IntentKind.RESTORE) * 2,
+    IntentKind.ROW_DELTA,
+    IntentKind.REMOVE,
+).map(lambda draw: replace(draw, of_tags=True))
+"""Versions that are tagged, expire, and are gone back to."""
 
 
 late_readers = st.builds(
@@ -141,8 +152,10 @@ def plan_of(draw: Draw, number: int, view: ReferenceTable) -> Plan | None:
     if draw.kind is IntentKind.EXPIRE:
         before = range(max(0, view.moment - picks[0] % 4), view.moment)
         tagged = view.tags.values() if picks[2] % 4 else ()
-        keeps = frozenset(moment for moment in (*before, *tagged) if moment < view.moment) - view.tombstones
-        return replace(plan, serializable=None, keeps=keeps)
+        is_planned = draw.of_tags and picks[2] % 4 > 0
+        stay = tagged if is_planned else (*before, *tagged)
+        keeps = frozenset(moment for moment in stay if moment < view.moment) - view.tombstones
+        return replace(plan, serializable=None, keeps=keeps, is_planned=is_planned)
     if draw.kind is IntentKind.ALTER:
         fewer = tuple(name for name in view.columns if name != f"c{picks[0]}")
         return replace(plan, serializable=None, columns=fewer if fewer != view.columns else (*fewer, f"c{number}"))

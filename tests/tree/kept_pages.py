@@ -1,13 +1,18 @@
-"""Intents of expiry, with the pages that a worker would store before them."""
+"""Intents of expiry, with the pages that a worker would store before them, and what a worker lets stay."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 from uuid import UUID
 
+from rootline.maintenance.expiry_limits import ExpiryLimits
+from rootline.maintenance.expiry_plan import ExpiryPlan, plan_expiry
 from rootline.schemas.bytes.root.kept_page import KeptVersion, decode_kept_page, encode_kept_page
 from rootline.schemas.intent import Intent, IntentKind, StoredPage, VersionReference
 from tests.tree.tables import Lake, intent
+
+_NEWEST_ALONE: Final = ExpiryLimits(all_s=0, all_versions=1, minutes_s=0, hours_s=0)
 
 
 def kept(lake: Lake, version: int) -> KeptVersion:
@@ -34,3 +39,20 @@ def store_page(lake: Lake, rows: Iterable[KeptVersion], of_table: UUID | None = 
     named = StoredPage(location=location, file_size_in_bytes=size, digest=digest)
     lake.kept[named] = decode_kept_page(body, digest, size, table_uuid, name=location)
     return named
+
+
+def planned(lake: Lake, version: int) -> list[int] | None:
+    """What stays below `version` by the plan of a worker who saw it last; `None` when none of it can be read."""
+    state = lake.states[version]
+    steps = plan_expiry(state.header, state.pages.kept, _NEWEST_ALONE, now=True)
+    plan: ExpiryPlan | None = None
+    try:
+        wanted = next(steps)
+        while True:
+            wanted = steps.send(kept(lake, wanted))
+    except StopIteration as ended:
+        plan = ended.value
+    if plan is None:
+        return None
+    assert plan.oldest == version
+    return [item.version for item in plan.kept]

@@ -43,6 +43,7 @@ class Plan:
     converts: tuple[FileName, ...] = ()  # equality deletes, for which `vectors` come
     clean: tuple[FileName, ...] = ()  # files that hold none of their rows
     keeps: frozenset[int] = frozenset()  # stays below the version that the writer read, when older ones expire
+    is_planned: bool = False  # what stays is chosen as a worker chooses it
     columns: tuple[str, ...] = ()  # that the table is to have beside the first ones
     names_table: bool = False  # that the writer saw: it may be another by now
     names_schema: bool = False

@@ -223,3 +223,14 @@ async def test_a_corrupt_head_stops_the_flush_before_anything_is_written() -> No
     with pytest.raises(Corrupt):
         await job_of(builder, log).run(builder.table)
     assert await leaves_in(builder) == ()
+
+
+async def test_one_process_does_one_thing_to_a_table_at_a_time_whatever_its_queue_hands_out_twice() -> None:
+    """A shared queue that lost its leases gave the same worker the same task again."""
+    builder, log = await a_table(*range(6)), MemoryIntentLog()
+    coordinator, job = LogCoordinator(log, builder), job_of(builder, log)
+    async with serving(coordinator):
+        reports = await asyncio.gather(job.run(builder.table), job.run(builder.table))
+    assert [report.outcome for report in reports] == [JobOutcome.COMMITTED, JobOutcome.NOTHING_DUE]
+    assert len(await leaves_in(builder)) == 1
+    await assert_sound(builder)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -108,9 +109,17 @@ class MaintenanceJob:
         self._sequences: dict[TableName, int] = {}
         self._undecided: dict[TableName, _Published] = {}
         self._refused_until_s = float("-inf")
+        self._in_hand: defaultdict[TableName, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def run(self, table: TableName) -> JobReport:
-        """Do to `table` what is due, planning again when the plan came too late; as `Job.run`."""
+        """Do to `table` what is due, planning again when the plan came too late; as `Job.run`.
+
+        A shared queue that lost its leases hands a task out twice: then the second one waits, and looks again.
+        """
+        async with self._in_hand[table]:
+            return await self._run(table)
+
+    async def _run(self, table: TableName) -> JobReport:
         report = expired = JobReport(JobOutcome.NOTHING_DUE)
         if self._environment.monotonic_s() < self._refused_until_s:
             return report

@@ -7,7 +7,7 @@ import json
 from typing import Any, Final
 
 from rootline.schemas.bytes.root.header_numbers import count_of
-from rootline.schemas.bytes.root.location_hashes import LocationHashes
+from rootline.schemas.bytes.root.location_hashes import ascending_hashes
 from rootline.schemas.identifiers import SequenceNumber
 from rootline.schemas.object_keys import page_location
 from rootline.schemas.root_header import Left, LeftSince, PageReference
@@ -31,8 +31,8 @@ def decode_left(value: bytes) -> Left:
     """The other way round. Raises `ValueError` or `TypeError`: it is not that."""
     since_ms, number, removed, rewritten, pages = json.loads(value)
     found = Left(
-        LocationHashes(_bytes(removed)).packed,
-        LocationHashes(_bytes(rewritten)).packed,
+        ascending_hashes(_bytes(removed)),
+        ascending_hashes(_bytes(rewritten)),
         count_of(since_ms),
         SequenceNumber(count_of(number)),
         tuple([_page(*page) for page in pages]),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -19,11 +20,33 @@ import numpy as np
 HASH_BYTES: Final = 16
 _BITS_EACH: Final = 8
 _BITS_MIN: Final = 6
+_FEW: Final = 100
 
 
 def location_hash(location: str) -> bytes:
     """The hash of one location."""
     return hashlib.blake2b(location.encode(errors="surrogatepass"), digest_size=HASH_BYTES).digest()
+
+
+def ascending_hashes(packed: bytes) -> bytes:
+    """`packed`, proven to be what a set of them holds: hashes that strictly ascend.
+
+    Raises:
+        ValueError: it is not.
+
+    """
+    if len(packed) % HASH_BYTES:
+        raise ValueError(f"{len(packed)} bytes are not hashes of {HASH_BYTES} bytes each")
+    if len(packed) <= _FEW * HASH_BYTES:  # arrays take longer to make than these to compare
+        each = [packed[at : at + HASH_BYTES] for at in range(0, len(packed), HASH_BYTES)]
+        ascends = all(before < after for before, after in pairwise(each))
+    else:
+        halves = np.frombuffer(packed, ">u8").reshape(-1, 2)
+        first, second = halves[:, 0], halves[:, 1]
+        ascends = bool(((first[1:] > first[:-1]) | ((first[1:] == first[:-1]) & (second[1:] > second[:-1]))).all())
+    if not ascends:
+        raise ValueError("the hashes do not strictly ascend")
+    return packed
 
 
 class LocationHashes:
@@ -33,16 +56,9 @@ class LocationHashes:
 
     def __init__(self, packed: bytes = b"") -> None:
         """Raises `ValueError` unless `packed` is whole hashes that strictly ascend."""
-        if len(packed) % HASH_BYTES:
-            raise ValueError(f"{len(packed)} bytes are not hashes of {HASH_BYTES} bytes each")
-        halves = np.frombuffer(packed, ">u8").reshape(-1, 2)
-        first, second = halves[:, 0], halves[:, 1]
-        ascends = (first[1:] > first[:-1]) | ((first[1:] == first[:-1]) & (second[1:] > second[:-1]))
-        if not ascends.all():
-            raise ValueError("the hashes do not strictly ascend")
-        self.packed: Final = packed
-        self._firsts: Final = first.astype(np.uint64)
-        self._shift: Final = 64 - max(_BITS_MIN, (_BITS_EACH * len(first)).bit_length())
+        self.packed: Final = ascending_hashes(packed)
+        self._firsts: Final = np.frombuffer(packed, ">u8")[::2].astype(np.uint64)
+        self._shift: Final = 64 - max(_BITS_MIN, (_BITS_EACH * len(self._firsts)).bit_length())
         places = np.zeros(1 << (64 - self._shift), np.bool_)
         places[self._firsts >> np.uint64(self._shift)] = True
         self._bits: Final = np.packbits(places, bitorder="little").tobytes()

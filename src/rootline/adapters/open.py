@@ -1,6 +1,7 @@
 """From a URL to an adapter: the one place where a vendor is chosen.
 
-Owns: the forms of warehouse and log URLs, and the settings that go with them. Does not own: the adapters.
+Owns: the forms of warehouse and log URLs. Does not own: the settings that go with them (`store_settings`), the
+adapters.
 Invariants: an error says what is wrong with the URL and how to write it; opening an S3 store does not connect yet; a
 vendor's library is imported only for a URL that needs it.
 """
@@ -9,17 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import re
 import time
 from collections.abc import Awaitable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote, urlsplit
-
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.adapters.kafka.settings import KafkaSettings
@@ -30,14 +27,13 @@ from rootline.adapters.local.object_store import LocalObjectStore
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.adapters.memory.object_remover import MemoryObjectRemover
 from rootline.adapters.memory.object_store import MemoryObjectStore
-from rootline.adapters.redis.settings import RedisSettings
-from rootline.adapters.s3.settings import S3Settings
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.adapters.sqlite.log_archive import SqliteLogArchive, confirmed_in
 from rootline.adapters.sqlite.log_file import FILE_NAME as LOG_FILE
 from rootline.adapters.sqlite.log_pruning import Pruned
 from rootline.adapters.sqlite.pruning_loop import pruning_loop
-from rootline.adapters.sqlite.settings import EmbeddedLogSettings
+from rootline.adapters.store_settings import StoreSettings as StoreSettings
+from rootline.adapters.store_settings import store_settings as store_settings
 from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.intent_log import IntentLog, IntentSink, VerdictSource
 from rootline.ports.log_archive import LogArchive
@@ -45,7 +41,6 @@ from rootline.ports.log_keeps import AskLogKeeps, LogKeeps
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import Invalid, Unavailable
-from rootline.schemas.model_faults import invalid_settings
 
 if TYPE_CHECKING:
     from rootline.adapters.kafka.topic_administration import KafkaTopics
@@ -64,45 +59,6 @@ class WriterLog(IntentSink, VerdictSource, Protocol):
     async def close(self) -> None:
         """Give back files and connections."""
         ...
-
-
-class StoreSettings(BaseSettings):
-    """`ROOTLINE_S3__ENDPOINT` and so on; a file named `rootline_s3__…` in `ROOTLINE_SECRETS_DIR` does the same."""
-
-    model_config = SettingsConfigDict(
-        env_prefix="ROOTLINE_",
-        env_nested_delimiter="__",
-        extra="ignore",
-        frozen=True,
-        nested_model_default_partial_update=True,
-    )
-
-    absolute_reads: tuple[str, ...] = Field(
-        default=(),
-        description="Adopted tables name files outside the warehouse. Read only those below these locations, a JSON "
-        'list like `["s3://old/lake"]`; empty: every file that the store can read.',
-    )
-    s3: S3Settings = Field(default_factory=S3Settings, description="How an s3:// warehouse is reached.")
-    kafka: KafkaSettings = Field(default_factory=KafkaSettings, description="How a kafka:// log is reached.")
-    redis: RedisSettings = Field(default_factory=RedisSettings, description="Where processes tell each other things.")
-    embedded_log: EmbeddedLogSettings = Field(
-        default_factory=EmbeddedLogSettings, description="How long an embedded log keeps what was decided."
-    )
-
-
-def store_settings() -> StoreSettings:
-    """The settings in force.
-
-    Raises:
-        Invalid: `setting-invalid`, naming each setting and what is wrong with it.
-
-    """
-    folder = os.environ.get("ROOTLINE_SECRETS_DIR")
-    options: dict[str, Any] = {} if folder is None else {"_secrets_dir": folder}
-    try:
-        return StoreSettings(**options)
-    except ValidationError as error:
-        raise invalid_settings(error, "ROOTLINE_") from None
 
 
 def open_store(url: str, settings: StoreSettings | None = None) -> ObjectStore:

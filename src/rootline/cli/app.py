@@ -14,12 +14,13 @@ from typing import Annotated
 
 import typer
 
-from rootline.cli import task_commands
+from rootline.cli import completing, task_commands
 from rootline.cli.commands import (
     adopt,
     catalog,
     changes,
     check,
+    completion,
     config,
     demo,
     dlq,
@@ -70,6 +71,7 @@ for command in (
     check.check,
     trace.trace,
     explain.explain,
+    completion.completion,
     upgrade.upgrade,
     pause.pause,
     pause.resume,
@@ -110,7 +112,8 @@ def _root(
 def main() -> None:
     """The `rootline` program."""
     try:
-        app()
+        completing.prepare_completion()
+        app(prog_name="rootline")
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:

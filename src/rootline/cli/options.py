@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from rootline.cli.completing import tables
 from rootline.schemas.errors import Invalid
 
 Warehouse = Annotated[
@@ -39,7 +40,8 @@ AtVersion = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
 TableArgument = Annotated[
-    str, typer.Argument(metavar="TABLE", help="The table, as namespace.table.", show_default=False)
+    str,
+    typer.Argument(metavar="TABLE", help="The table, as namespace.table.", show_default=False, autocompletion=tables),
 ]
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"],

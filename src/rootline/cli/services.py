@@ -18,6 +18,7 @@ import structlog
 
 from rootline.catalog.rest.settings import catalog_settings
 from rootline.cli.catalog_service import open_catalog, warn_if_open
+from rootline.cli.lake_look import open_lake_look
 from rootline.cli.listening import port_refused
 from rootline.cli.process_metrics import describe_process
 from rootline.cli.telemetry import telemetry
@@ -25,8 +26,8 @@ from rootline.cli.until_stopped import Announce, signals
 from rootline.client.write.data_file_writer import write_rewritten_files
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.runtime.process_memory import settle_memory
-from rootline.coordinator.settings import CoordinatorSettings
-from rootline.hosting.lake_parts import LakeParts, embedded_settings, open_parts
+from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
+from rootline.hosting.lake_parts import LakeParts, check_principals, embedded_settings, open_parts
 from rootline.ports.head_hints import NO_HINTS
 from rootline.workers.app import WorkerService
 from rootline.workers.settings import worker_settings
@@ -48,6 +49,8 @@ async def run_services(
         RootlineError: a service cannot start, or cannot go on.
 
     """
+    if Role.COORDINATOR in roles:
+        check_principals(coordinator_settings(), log)
     stop = asyncio.Event()
     name = "-".join(["rootline", *[role.name.lower() for role in roles if role.name]])
     with signals(stop), telemetry(name):
@@ -55,14 +58,20 @@ async def run_services(
         try:
             if Role.COORDINATOR in roles and not await _locked(parts, stop, announce):
                 return
-            await _run(parts, warehouse, roles, stop, announce, http_port)
+            await _run(parts, warehouse, log, roles, stop, announce, http_port)
         finally:
             await parts.close()
     announce({"event": "stopped"}, "stopped")
 
 
 async def _run(
-    parts: LakeParts, warehouse: str, roles: Role, stop: asyncio.Event, announce: Announce, http_port: int | None
+    parts: LakeParts,
+    warehouse: str,
+    log: str | None,
+    roles: Role,
+    stop: asyncio.Event,
+    announce: Announce,
+    http_port: int | None,
 ) -> None:
     settings = embedded_settings(warehouse)
     coordinator = worker = None
@@ -92,7 +101,7 @@ async def _run(
                 parts.shared.metrics.show_in(service.metrics.registry)
                 break  # they share one registry
         if coordinator is not None:
-            listens = await _serve_coordinator(around, warehouse, coordinator, worker, settings, http_port)
+            listens = await _serve_coordinator(around, warehouse, log, coordinator, worker, settings, http_port)
             running.append(asyncio.ensure_future(coordinator.run()))
         if worker is not None:
             if coordinator is None:
@@ -160,6 +169,7 @@ def _warn_of_absent_http(error: ModuleNotFoundError) -> None:
 async def _serve_coordinator(
     around: contextlib.AsyncExitStack,
     warehouse: str,
+    log: str | None,
     service: CoordinatorService,
     worker: WorkerService | None,
     settings: CoordinatorSettings,
@@ -171,13 +181,24 @@ async def _serve_coordinator(
         _warn_of_absent_http(error)
         return None
     port = settings.http_port if port is None else port
-    catalog = None
-    if settings.http_catalog and not warehouse.startswith("memory:"):  # which no other process could read
+    catalog = lake = None
+    is_shared = not warehouse.startswith("memory:")  # which no one else could read
+    if settings.http_console and is_shared:
+        lake = await around.enter_async_context(open_lake_look(warehouse, log))
+    if settings.http_catalog and is_shared:
         chosen = catalog_settings()
         catalog = await around.enter_async_context(open_catalog(warehouse, chosen, service.metrics.registry))
         warn_if_open(settings.http_host, catalog)
     with port_refused("HTTP", settings.http_host, port, "--http-port"):
-        served = serve(service, settings.http_host, port, catalog=catalog, beside=worker)
+        served = serve(
+            service,
+            settings.http_host,
+            port,
+            catalog=catalog,
+            beside=worker,
+            lake=lake,
+            console=settings.http_console,
+        )
         return await around.enter_async_context(served)
 
 

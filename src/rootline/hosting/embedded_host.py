@@ -18,7 +18,7 @@ import structlog
 from rootline.adapters.open import WriterLog, log_name
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.settings import CoordinatorSettings
-from rootline.hosting.lake_parts import LakeParts, embedded_parts, embedded_settings
+from rootline.hosting.lake_parts import LakeParts, check_principals, embedded_parts, embedded_settings
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName
@@ -49,6 +49,7 @@ class EmbeddedHost:
     ) -> None:
         self._store, self._warehouse, self._log_url = store, warehouse, log
         self._settings = embedded_settings(warehouse, settings)
+        check_principals(self._settings, log)
         self._service: CoordinatorService | None = None
         self._worker: WorkerService | None = None
         self._maintaining: asyncio.Task[None] | None = None

@@ -31,6 +31,7 @@ from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.log_keeps import AskLogKeeps
 from rootline.ports.object_remover import ObjectRemover
 from rootline.ports.object_store import ObjectStore
+from rootline.schemas.errors import Invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,16 @@ def embedded_parts(store: ObjectStore, warehouse: str, log: str | None) -> LakeP
     lock, embedded = open_lock(warehouse, log), open_log(log, warehouse)
     feed, remover = partial(open_embedded_feed, embedded, log, warehouse), open_remover(warehouse, store)
     return LakeParts(store, embedded, feed, lock, remover, open_log_keeps(log))
+
+
+def check_principals(settings: CoordinatorSettings, log: str | None) -> None:
+    """Raises `Invalid` (`setting-invalid`): records of an embedded log have no signatures."""
+    if settings.principals_file is not None and not is_kafka(log):
+        raise Invalid(
+            "setting-invalid",
+            "ROOTLINE_COORDINATOR__PRINCIPALS_FILE is for a log on Kafka: of an embedded log, the rights to its folder "
+            "say who may write; unset it, or name a kafka:// log",
+        )
 
 
 def embedded_settings(warehouse: str, settings: CoordinatorSettings | None = None) -> CoordinatorSettings:

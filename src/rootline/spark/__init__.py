@@ -7,19 +7,28 @@ Invariants: importing this package imports Spark only when one of its names is u
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rootline.spark.data_source import RootlineDataSource, register
-    from rootline.spark.row_changes.statements import RowsChanged, delete_where, merge_into, update_where
+    from rootline.spark.row_changes.change_job import RowsChanged
+    from rootline.spark.row_changes.statements import delete_where, merge_into, update_where
+    from rootline.spark.table_frame import table
 
-__all__ = ["RootlineDataSource", "RowsChanged", "delete_where", "merge_into", "register", "update_where"]
+__all__ = ["RootlineDataSource", "RowsChanged", "delete_where", "merge_into", "register", "table", "update_where"]
+_PLACES = {
+    "RootlineDataSource": "data_source",
+    "RowsChanged": "row_changes.change_job",
+    "delete_where": "row_changes.statements",
+    "merge_into": "row_changes.statements",
+    "register": "data_source",
+    "table": "table_frame",
+    "update_where": "row_changes.statements",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from rootline.spark import data_source
-        from rootline.spark.row_changes import statements
-
-        return getattr(data_source, name, None) or getattr(statements, name)
+    if name in _PLACES:
+        return getattr(importlib.import_module(f"rootline.spark.{_PLACES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -22,6 +22,7 @@ from rootline.spark.connection import guest_lake
 from rootline.spark.filter_translation import translated
 from rootline.spark.options import SourceOptions
 from rootline.spark.spark_types import arrow_schema_for_spark, batch_for_spark
+from rootline.spark.task_choice import TaskChoice
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.scan_executor import scan_batches
 from rootline.tree.filter.filters import BoundFilter, all_of, bind_filter
@@ -59,7 +60,10 @@ class BatchReader(DataSourceReader):
         plan = guest_lake(self.options).holder.run(
             lambda session: plan_files(session, self.options.table, where, point)
         )
-        groups = packed(plan.scan.tasks(), PARTITION_BYTES)
+        tasks: Iterable[FileTask] = plan.scan.tasks()
+        if self.options.files_of_plan is not None:
+            tasks = TaskChoice.parse(self.options.files_of_plan).chosen(tuple(tasks))
+        groups = packed(tasks, PARTITION_BYTES)
         return [ScanPartition(tuple(tasks), self.definition) for tasks in groups] or [
             ScanPartition((), self.definition)
         ]

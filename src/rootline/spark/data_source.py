@@ -7,12 +7,19 @@ that version's (or the columns asked for, in that order).
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg.schema import Schema
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, DataSourceStreamArrowWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+)
 from pyspark.sql.types import StructType
 
 from rootline.client.read.time_travel import read_root_at
@@ -20,10 +27,11 @@ from rootline.client.session.session import Session
 from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.batch_reader import BatchReader, PushingReader
+from rootline.spark.change_stream import CHANGE_COLUMNS, ChangeStreamReader
 from rootline.spark.connection import guest_lake
 from rootline.spark.created_table import create_where_asked
 from rootline.spark.merged_write import MergedWrite
-from rootline.spark.options import MergeSchema, PushFilters, SourceOptions, Upsert, Use, parse_options
+from rootline.spark.options import MergeSchema, PushFilters, ShowChanges, SourceOptions, Upsert, Use, parse_options
 from rootline.spark.spark_types import check_columns, spark_schema_of
 from rootline.spark.upsert_files import check_upsert
 from rootline.spark.worker_python import use_this_python
@@ -36,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SESSION_SETTINGS: Final = {"warehouse": "spark.rootline.warehouse", "log": "spark.rootline.log"}
+_registered: Final[weakref.WeakSet[SparkSession]] = weakref.WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +95,8 @@ class RootlineDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The schema of the table, or those of its columns that option `columns` names, in that order."""
+        if self._options.changes is ShowChanges.ON:
+            return self._with_changes()
         if self._options.columns is None:
             return self._whole()
         readable = self._readable()
@@ -100,6 +111,26 @@ class RootlineDataSource(DataSource):
         check_columns(schema, self._readable(), options.table)
         make = PushingReader if options.push_filters is PushFilters.ON else BatchReader
         return make(options, self._table.version, self._table.definition, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A stream of the columns in `schema` of the rows that come, or of all changes of rows."""
+        options = self._options.checked_for(Use.STREAM_READ)
+        whole = self._whole()
+        more = CHANGE_COLUMNS.fields if options.changes is ShowChanges.ON else []
+        check_columns(schema, StructType([*whole.fields, *more]), options.table)
+        return ChangeStreamReader(options, self._table.definition, schema)
+
+    def _with_changes(self) -> StructType:
+        """The columns asked for, and those that say what happened to a row."""
+        whole = self._whole()
+        taken = [name for name in CHANGE_COLUMNS.names if name in whole.names]
+        if taken:
+            raise Invalid("setting-invalid", f"{self._options.table} has a column {taken[0]!r} of its own: rename it")
+        named = whole.names if self._options.columns is None else self._options.columns
+        unknown = [name for name in named if name not in whole.names]
+        if unknown:
+            raise Invalid("column-unknown", f"{self._options.table} has no column {', '.join(unknown)}")
+        return StructType([*(whole[name] for name in named), *CHANGE_COLUMNS.fields])
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A batch write; `overwrite` replaces all rows."""
@@ -134,6 +165,12 @@ class RootlineDataSource(DataSource):
         return MergedWrite.planned(self._options.table, schema, self._table.definition, self._table.digest)
 
 
+def session_defaults(spark: SparkSession) -> dict[str, str]:
+    """Options by the session's settings, for those that are not given."""
+    found = {option: spark.conf.get(setting, None) for option, setting in _SESSION_SETTINGS.items()}
+    return {option: value for option, value in found.items() if value}
+
+
 def register(spark: SparkSession) -> None:
     """Register the data source; the session's `spark.rootline.*` settings are the defaults of its options.
 
@@ -141,9 +178,15 @@ def register(spark: SparkSession) -> None:
     is local and neither `spark.pyspark.python` nor `PYSPARK_PYTHON` says otherwise.
     """
     use_this_python(spark)
-    found = {option: spark.conf.get(setting, None) for option, setting in _SESSION_SETTINGS.items()}
-    defaults = {option: value for option, value in found.items() if value}
+    defaults = session_defaults(spark)
+    _registered.add(spark)
     if not defaults:
         spark.dataSource.register(RootlineDataSource)
         return
     spark.dataSource.register(type("RootlineDataSource", (RootlineDataSource,), {"defaults": defaults}))
+
+
+def ensure_registered(spark: SparkSession) -> None:
+    """Register the data source unless `register` did."""
+    if spark not in _registered:
+        register(spark)

@@ -143,7 +143,7 @@ def _compressed(batches: Sequence[pa.RecordBatch]) -> float:
             break
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_batches(sample), sink, compression="zstd")
-    return sink.tell() / max(size, 1)
+    return int(sink.tell()) / max(size, 1)
 
 
 def _fresh_ids() -> Iterator[uuid.UUID]:

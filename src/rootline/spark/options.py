@@ -23,7 +23,26 @@ LOG_VARIABLE: Final = "ROOTLINE_LOG"
 DEFAULT_TARGET_BYTES: Final = 256 * 1024 * 1024
 DEFAULT_TIMEOUT_MS: Final = 60_000
 _EVERYWHERE: Final = ("path", "warehouse", "log")
-_READING: Final = ("columns", "where", "pushFilters", "versionAsOf", "timestampAsOf", "snapshotId", "tag")
+_READING: Final = (
+    "columns",
+    "where",
+    "pushFilters",
+    "versionAsOf",
+    "timestampAsOf",
+    "snapshotId",
+    "tag",
+    "filesOfPlan",
+)
+_PINNING: Final = ("where", "pushFilters", "versionAsOf", "timestampAsOf", "snapshotId", "tag", "filesOfPlan")
+_STREAMING: Final = (
+    "changes",
+    "startingVersion",
+    "startingTimestamp",
+    "maxFilesPerTrigger",
+    "maxRowsPerTrigger",
+    "maxBytesPerTrigger",
+    "onDeletedRows",
+)
 _WRITING: Final = (
     "writerId",
     "writerSequence",
@@ -43,7 +62,9 @@ _WRITING: Final = (
 _OVERWRITING: Final = ("replaceWhere", "partitionOverwriteMode")
 _NEITHER: Final = (*_OVERWRITING, "upsert", "createTable", "mergeSchema", "onRejected", "checkpointLocation")
 _CREATING: Final = ("partitionedBy", "sortedBy")
-_KNOWN: Final = (*_EVERYWHERE, *_READING, *_WRITING)
+_INTERNAL: Final = ("filesOfPlan",)
+"""What `rootline.spark.table` says to the reader of the files that are left to it."""
+_KNOWN: Final = (*_EVERYWHERE, *_READING, *_STREAMING, *_WRITING)
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
@@ -75,6 +96,13 @@ class CreateTable(StrEnum):
     OFF = "false"
 
 
+class ShowChanges(StrEnum):
+    """Whether a stream shows what happened to rows, or only the rows that came."""
+
+    ON = "true"
+    OFF = "false"
+
+
 class Upsert(StrEnum):
     """Whether rows replace those with the same identifier fields."""
 
@@ -89,13 +117,30 @@ class PartitionMode(StrEnum):
     DYNAMIC = "dynamic"
 
 
+class OnDeletedRows(StrEnum):
+    """What a stream of appended rows does at a commit that deletes some."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
 class Use(StrEnum):
     """What a set of options is for."""
 
     READ = "read"
+    STREAM_READ = "streaming read"
     BATCH_WRITE = "batch write"
     STREAM_WRITE = "streaming write"
     ROW_CHANGE = "change of rows"
+
+
+_FOREIGN: Final[Mapping[Use, frozenset[str]]] = {
+    Use.READ: frozenset((*_WRITING, *_STREAMING)),
+    Use.STREAM_READ: frozenset((*_WRITING, *_PINNING)),
+    Use.BATCH_WRITE: frozenset((*_READING, *_STREAMING)),
+    Use.STREAM_WRITE: frozenset((*_READING, *_STREAMING)),
+}
+"""Options that mean nothing to a use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +155,7 @@ class SourceOptions:
     where: str | None = None
     push_filters: PushFilters = PushFilters.OFF
     point: PointInTime = PointInTime()
+    files_of_plan: str | None = None
     writer_id: str | None = None
     writer_sequence: int | None = None
     verdict_timeout_ms: int = DEFAULT_TIMEOUT_MS
@@ -123,6 +169,13 @@ class SourceOptions:
     replace_where: str | None = None
     partition_overwrite: PartitionMode | None = None
     upsert: Upsert = Upsert.OFF
+    changes: ShowChanges = ShowChanges.OFF
+    starting_version: str | None = None
+    starting_timestamp: int | None = None
+    max_files_per_trigger: int | None = None
+    max_rows_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    on_deleted_rows: OnDeletedRows = OnDeletedRows.FAIL
 
     def checked_for(self, use: Use) -> SourceOptions:
         """The same options, if they fit.
@@ -131,7 +184,7 @@ class SourceOptions:
             Invalid: `setting-invalid`, one of them has no meaning for `use`, or half of a pair is missing.
 
         """
-        foreign = sorted(self.given.intersection(_WRITING if use is Use.READ else _READING))
+        foreign = sorted(self.given.intersection(_FOREIGN[use]))
         if foreign:
             raise Invalid("setting-invalid", f"option {foreign[0]!r} has no meaning for a {use}: leave it out")
         if use is Use.STREAM_WRITE and self.writer_sequence is not None:
@@ -141,6 +194,8 @@ class SourceOptions:
             )
         if use is not Use.STREAM_WRITE and (self.writer_id is None) != (self.writer_sequence is None):
             raise Invalid("setting-invalid", "options 'writerId' and 'writerSequence' come together: give both")
+        if use is Use.STREAM_READ:
+            self._check_stream()
         unused = sorted(self.given.intersection(_CREATING)) if self.create_table is CreateTable.OFF else []
         if unused:
             raise Invalid(
@@ -157,6 +212,12 @@ class SourceOptions:
                 "setting-invalid", "'replaceWhere' and 'partitionOverwriteMode' both say what is replaced: give one"
             )
         return self
+
+    def _check_stream(self) -> None:
+        for names in (("startingVersion", "startingTimestamp"), _STREAMING[3:6]):
+            both = [name for name in names if name in self.given]
+            if len(both) > 1:
+                raise Invalid("setting-invalid", f"options {both[0]!r} and {both[1]!r} exclude each other: give one")
 
 
 def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | None = None) -> SourceOptions:
@@ -187,6 +248,7 @@ def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | Non
             timestamp=_moment(found.get("timestampAsOf")),
             tag=found.get("tag"),
         ),
+        files_of_plan=found.get("filesOfPlan"),
         writer_id=found.get("writerId"),
         writer_sequence=_whole(found, "writerSequence"),
         verdict_timeout_ms=_size(found, "verdictTimeoutMs", DEFAULT_TIMEOUT_MS),
@@ -204,6 +266,13 @@ def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | Non
             if "partitionOverwriteMode" in found
             else None
         ),
+        changes=_chosen(found, "changes", ShowChanges.OFF),
+        starting_version=_starting_version(found),
+        starting_timestamp=_moment(found.get("startingTimestamp"), "startingTimestamp"),
+        max_files_per_trigger=_most(found, "maxFilesPerTrigger"),
+        max_rows_per_trigger=_most(found, "maxRowsPerTrigger"),
+        max_bytes_per_trigger=_most(found, "maxBytesPerTrigger"),
+        on_deleted_rows=_chosen(found, "onDeletedRows", OnDeletedRows.FAIL),
     )
 
 
@@ -213,7 +282,8 @@ def _canonical(given: Mapping[str, str]) -> dict[str, str]:
     for name, value in given.items():
         known = canonical.get(name.lower())
         if known is None:
-            raise Invalid("setting-invalid", f"option {name!r} does not exist; the options are {', '.join(_KNOWN)}")
+            shown = ", ".join(option for option in _KNOWN if option not in _INTERNAL)
+            raise Invalid("setting-invalid", f"option {name!r} does not exist; the options are {shown}")
         found[known] = value
     return found
 
@@ -243,8 +313,19 @@ def _size(found: Mapping[str, str], name: str, default: int) -> int:
     return default if number is None else number
 
 
-def _moment(text: str | None) -> int | None:
-    return None if text is None else milliseconds(text, "option 'timestampAsOf'")
+def _most(found: Mapping[str, str], name: str) -> int | None:
+    return _size(found, name, 1) if name in found else None
+
+
+def _starting_version(found: Mapping[str, str]) -> str | None:
+    text = found.get("startingVersion")
+    if text is None or text.lower() == "latest":
+        return None if text is None else "latest"
+    return str(_whole(found, "startingVersion"))
+
+
+def _moment(text: str | None, name: str = "timestampAsOf") -> int | None:
+    return None if text is None else milliseconds(text, f"option {name!r}")
 
 
 def _chosen(found: Mapping[str, str], name: str, default: _Choice) -> _Choice:

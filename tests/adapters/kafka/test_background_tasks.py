@@ -32,7 +32,7 @@ class Work:
 async def ended(tasks: BackgroundTasks, work: Work, changes: asyncio.Queue[None]) -> None:
     tasks.go_on("work", work.run)
     work.may_end.set()
-    await asyncio.wait_for(changes.get(), 10)
+    await asyncio.wait_for(changes.get(), 60)
 
 
 @pytest.fixture

@@ -252,7 +252,7 @@ async def test_the_loop_goes_on_after_a_failure() -> None:
         return answer
 
     loop = asyncio.ensure_future(pruning_loop(step, interval_s=0, pause_s=0))
-    await asyncio.wait_for(done.wait(), 10)
+    await asyncio.wait_for(done.wait(), 60)
     loop.cancel()
     await asyncio.wait({loop})
     assert loop.cancelled()

@@ -138,8 +138,12 @@ def test_a_dropped_field_of_version_1_stays_as_void() -> None:
 def test_defaults_of_version_3_are_kept() -> None:
     body = metadata(**{"format-version": 3, "next-row-id": 5})
     body["schemas"][1]["fields"].append(column(7, "rate", "int", **{"initial-default": 3, "write-default": 4}))
-    found = definition_of(body).schema.find_field("rate")
+    pair = {"type": "struct", "fields": [column(9, "x", "int")]}
+    body["schemas"][1]["fields"].append(column(8, "pair", pair, **{"initial-default": {"9": 3}, "write-default": {}}))
+    schema = definition_of(body).schema
+    found = schema.find_field("rate")
     assert (found.initial_default, found.write_default) == (3, 4)
+    assert schema.find_field("pair").model_dump()["initial-default"] == {"9": 3}
 
 
 def test_a_sort_order_of_a_column_that_no_schema_has_is_left_out_with_a_warning() -> None:

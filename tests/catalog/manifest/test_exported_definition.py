@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
-from pyiceberg.types import IntegerType, LongType, NestedField, StringType
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 
 from rootline.catalog.manifest.exported_definition import ExportedDefinition
 from rootline.catalog.manifest.format_version import FormatVersion
@@ -175,6 +175,16 @@ def test_a_default_that_readers_need_is_refused_in_v2_and_kept_in_v3() -> None:
         ExportedDefinition.of(table, FormatVersion.V2)
     field = parsed(table, FormatVersion.V3).schema().find_field("added")
     assert (field.initial_default, field.write_default) == (5, 7)
+
+
+def test_the_default_of_a_struct_that_readers_need_is_refused_in_v2_and_kept_in_v3() -> None:
+    struct = StructType(NestedField(18, "x", IntegerType()))
+    added = NestedField(17, "added", struct, initial_default={"18": 5}, write_default={})
+    table = definition(schemas=(Schema(*COLUMNS, added, schema_id=0),))
+    with pytest.raises(Invalid, match="default value"):
+        ExportedDefinition.of(table, FormatVersion.V2)
+    [schema] = ExportedDefinition.of(table, FormatVersion.V3).metadata()["schemas"]
+    assert (schema["fields"][-1]["initial-default"], schema["fields"][-1]["write-default"]) == ({"18": 5}, {})
 
 
 def test_a_default_that_only_writers_need_is_left_out_of_v2() -> None:

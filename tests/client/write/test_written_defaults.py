@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import uuid
 
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
+from pyiceberg.types import (
+    DateType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    UUIDType,
+)
 
 from rootline.client.write.data_file_writer import checked_rows
 from rootline.client.write.definition_builder import build_definition
 from rootline.schemas.errors import Invalid
+from rootline.storage.rows.field_matching import find_by_name
+from rootline.storage.rows.row_projection import RowProjection, initial_default
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -32,6 +47,78 @@ def test_a_column_that_is_not_given_is_written_with_its_write_default_and_never_
 def test_a_member_of_a_struct_that_is_not_given_has_the_members_own_default() -> None:
     rows = checked_rows(pa.table({"id": [1], "pair": pa.array([{"x": 3}])}), DEFINITION)
     assert rows.column("pair").to_pylist() == [{"x": 3, "y": 7}]
+
+
+NESTED = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(
+        2,
+        "place",
+        StructType(
+            NestedField(3, "city", StringType(), required=True, initial_default="none", write_default="here"),
+            NestedField(4, "day", DateType(), initial_default="2020-01-01"),
+            NestedField(5, "of", UUIDType()),
+        ),
+        required=True,
+        initial_default={"3": "there", "5": str(uuid.UUID(int=7))},
+        write_default={"4": "2021-02-03"},
+    ),
+    NestedField(6, "days", ListType(7, DateType()), write_default=["2021-02-03", "2021-02-04"]),
+    NestedField(8, "sizes", MapType(9, StringType(), 10, IntegerType()), write_default={"keys": ["a"], "values": [1]}),
+)
+
+
+def test_structs_lists_and_maps_that_are_not_given_are_written_with_their_write_defaults() -> None:
+    rows = checked_rows(pa.table({"id": [1, 2]}), build_definition(NESTED, table_uuid=uuid.UUID(int=3)))
+    days = [dt.date(2021, 2, 3), dt.date(2021, 2, 4)]
+    row = {"place": {"city": "here", "day": days[0], "of": None}, "days": days, "sizes": [("a", 1)]}
+    assert rows.to_pylist() == [{"id": 1, **row}, {"id": 2, **row}]
+
+
+def test_rows_of_before_have_the_initial_default_of_a_struct_and_its_fields_own_where_it_lacks_them() -> None:
+    batch = pa.RecordBatch.from_pydict({"id": [1, 2]})
+    projection = RowProjection(find_by_name, initial_default, "file-unreadable", "data/a.parquet")
+    place = {"city": "there", "day": dt.date(2020, 1, 1), "of": uuid.UUID(int=7)}
+    row = {"place": place, "days": None, "sizes": None}
+    assert projection.columns(batch, NESTED.fields).to_pylist() == [{"id": 1, **row}, {"id": 2, **row}]
+
+
+def test_a_whole_number_that_no_float_or_double_has_exactly_is_rounded_as_in_their_columns() -> None:
+    struct = StructType(NestedField(3, "x", DoubleType()))
+    schema = Schema(
+        NestedField(1, "double", DoubleType(), initial_default=2**53 + 1),
+        NestedField(2, "struct", struct, initial_default={"3": -(2**63)}),
+        NestedField(4, "float", FloatType(), initial_default=2**24 + 1),
+        NestedField(5, "great", DoubleType(), initial_default=10**30),
+    )
+    batch = pa.RecordBatch.from_pydict({"other": [1]})
+    [row] = (
+        RowProjection(find_by_name, initial_default, "file-unreadable", "a").columns(batch, schema.fields).to_pylist()
+    )
+    assert row == {"double": 2.0**53, "struct": {"x": -(2.0**63)}, "float": 2.0**24, "great": 1e30}
+
+
+@pytest.mark.parametrize("default", [{}, {"3": 7}])
+def test_a_struct_whose_last_field_was_dropped_still_has_a_default(default: dict[str, int]) -> None:
+    outer = StructType(NestedField(4, "x", LongType()), NestedField(5, "inner", StructType(), initial_default={}))
+    schema = Schema(
+        NestedField(1, "id", LongType()),
+        NestedField(2, "empty", StructType(), initial_default=default),
+        NestedField(6, "outer", outer, initial_default={"4": 1}),
+    )
+    batch = pa.RecordBatch.from_pydict({"id": [1, 2]})
+    rows = RowProjection(find_by_name, initial_default, "file-unreadable", "a").columns(batch, schema.fields)
+    rest = {"empty": {}, "outer": {"x": 1, "inner": {}}}
+    assert rows.to_pylist() == [{"id": 1, **rest}, {"id": 2, **rest}]
+
+
+def test_files_of_before_a_structs_last_field_was_dropped_can_be_read() -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "pair", StructType()))
+    given = [{"x": 1}, None, {"x": 2}]
+    batch = pa.RecordBatch.from_pydict({"id": [1, 2, 3], "pair": pa.array(given)}).slice(1)
+    stored = RowProjection(find_by_name, initial_default, "file-unreadable", "a")
+    assert stored.columns(batch, schema.fields).to_pylist() == [{"id": 2, "pair": None}, {"id": 3, "pair": {}}]
+    assert stored.columns(batch.slice(1), schema.fields).to_pylist() == [{"id": 3, "pair": {}}], "none of them is null"
 
 
 def test_a_required_column_without_a_write_default_must_be_given() -> None:

@@ -90,6 +90,38 @@ async def test_while_the_broker_is_away_it_is_said_and_nothing_hangs(kafka_servi
     assert settings.url in str(member.failures[0])
 
 
+async def read_again(member: Member, offset: int) -> list[bytes]:
+    answer = await member.feed.read_again("r", PartitionOffset(member.log, 0, offset), limit=5)
+    return [record.value for record in answer.records]
+
+
+async def test_reading_again_goes_on_after_the_broker_was_away(kafka_service: KafkaService) -> None:
+    settings = kafka_service.with_topics(request_timeout_s=1)
+    broker = kafka_service.own()
+    append(settings, 0, numbered(0, 10))
+    async with member_of(settings) as member:
+        await member.until(lambda: len(member.records) == 10)
+        assert len(await read_again(member, 0)) == 5
+        broker.kill()
+        try:
+            failures = 0
+            while not failures:  # what the reader has already is no failure
+                try:
+                    await read_again(member, 9)
+                    await member.feed.forget_reader("r")
+                except Unavailable:
+                    failures += 1
+        finally:
+            await asyncio.to_thread(broker.start_again)
+        found: list[bytes] = []
+        while len(found) < 10:
+            try:
+                found += await read_again(member, len(found))
+            except Unavailable:
+                await member.step()
+        assert found == numbered(0, 10)
+
+
 async def said_to_be_unavailable(call: Callable[[], Awaitable[object]]) -> None:
     with pytest.raises(Unavailable) as failure:
         await asyncio.wait_for(call(), PATIENCE_S / 2)

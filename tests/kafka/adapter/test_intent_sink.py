@@ -141,7 +141,7 @@ async def test_a_topic_made_anew_is_another_log(kafka_service: KafkaService) -> 
     try:
         before = [await sink.publish(b"k", b"%d" % number) for number in range(3)]
         admin = AdminClient({"bootstrap.servers": settings.servers(), "log_level": 0})
-        admin.delete_topics([settings.intents_topic])[settings.intents_topic].result(10)
+        admin.delete_topics([settings.intents_topic])[settings.intents_topic].result(60)
         create_topics(settings, partitions=1, replication_factor=1)
 
         after = await sink.publish(b"k", b"new")

@@ -9,11 +9,10 @@ import pytest
 
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.ports.intent_feed import Reread
-from rootline.schemas.errors import Fenced, Unavailable
+from rootline.schemas.errors import Fenced
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import PartitionOffset
 from tests.kafka.feeding import Member, append, member_of, numbered, remove_before
-from tests.services.kafka_service import KafkaService
 
 pytestmark = pytest.mark.services
 
@@ -118,31 +117,3 @@ async def test_what_the_log_never_had_is_refused(member: Member) -> None:
     with pytest.raises(Fenced) as refusal:
         await reread(member, "r", 1_001)
     assert refusal.value.code == "log-behind-root"
-
-
-@pytest.mark.slow
-async def test_reading_again_goes_on_after_the_broker_was_away(mortal_kafka: KafkaService) -> None:
-    settings = mortal_kafka.with_topics(request_timeout_s=1)
-    broker = mortal_kafka.own()
-    append(settings, 0, numbered(0, 10))
-    async with member_of(settings) as member:
-        await member.until(lambda: len(member.records) == 10)
-        assert len((await reread(member, "r", 0, limit=5)).records) == 5
-        broker.kill()
-        try:
-            failures = 0
-            while not failures:  # what the reader has already is no failure
-                try:
-                    await reread(member, "r", 9)
-                    await member.feed.forget_reader("r")
-                except Unavailable:
-                    failures += 1
-        finally:
-            await asyncio.to_thread(broker.start_again)
-        found: list[bytes] = []
-        while len(found) < 10:
-            try:
-                found += [record.value for record in (await reread(member, "r", len(found))).records]
-            except Unavailable:
-                await member.step()
-        assert found == numbered(0, 10)

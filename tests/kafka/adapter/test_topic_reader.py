@@ -77,7 +77,7 @@ async def test_a_record_is_found_where_its_key_was_before_there_were_more_partit
     produce(settings, b"old")
     admin = AdminClient({"bootstrap.servers": settings.servers(), "log_level": 0})
     (grown,) = admin.create_partitions([NewPartitions(settings.intents_topic, 7)]).values()
-    grown.result(30)
+    grown.result(60)
     for partition in range(1, 7):
         produce(settings, b"other", key=b"other", partition=partition)
 

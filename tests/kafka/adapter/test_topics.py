@@ -44,7 +44,7 @@ def make(settings: KafkaSettings, topic: str, **config: str) -> None:
         for name, (kind, held) in zip(names, RIGHT.items(), strict=True)
     ]
     for future in admin.create_topics(topics).values():
-        future.result(10)
+        future.result(60)
     for _ in range(1_000):  # the broker hears of them a little later
         if all(problem.found != "missing" for problem in check_topics(settings)):
             break
@@ -154,7 +154,7 @@ def test_only_the_coordinators_own_topics_are_made_by_a_coordinator(kafka_servic
     assert complete_topics(settings) == ()
     gone = [settings.frontiers_topic, settings.parked_topic, settings.verdicts_topic]
     for future in admin.delete_topics(gone).values():
-        future.result(10)
+        future.result(60)
     for _ in range(1_000):  # the broker hears of it a little later
         if sum(problem.found == "missing" for problem in check_topics(settings)) == 3:
             break
@@ -196,7 +196,7 @@ def test_a_topic_made_anew_has_another_identity(kafka_service: KafkaService) -> 
     settings = kafka_service.with_topics()
     before = topic_identity(settings, settings.intents_topic)
     admin = AdminClient({"bootstrap.servers": settings.servers(), "log_level": 0})
-    admin.delete_topics([settings.intents_topic])[settings.intents_topic].result(10)
+    admin.delete_topics([settings.intents_topic])[settings.intents_topic].result(60)
     create_topics(settings, partitions=4, replication_factor=1)
 
     after = topic_identity(settings, settings.intents_topic)

@@ -96,7 +96,7 @@ def foreign(kafka_service: KafkaService, tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_everything_on_the_page_is_committed(foreign: Foreign) -> None:
     one_line, _ = blocks("console")
-    avro, waiting = blocks("python")
+    avro, waiting, _ = blocks("python")
 
     foreign.run(one_line, "sh", "-c")
     told = foreign.python(avro)

@@ -20,7 +20,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import yaml
 
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.schemas.identifiers import TableName, Version
@@ -34,9 +33,10 @@ from tests.kafka.rootline_process import RootlineProcess, ending
 from tests.services.kafka_service import KafkaService
 from tests.services.s3_service import running_s3
 from tests.services.watching.dashboards import queries
-from tests.services.watching.deployed_rules import DEPLOY, alerts, shortened
+from tests.services.watching.deployed_rules import alerts, shortened
 from tests.services.watching.prometheus_server import Prometheus, running_prometheus
 from tests.services.watching.prometheus_software import prometheus_program
+from tests.services.watching.scrape_targets import scraping
 
 pytestmark = pytest.mark.services
 OFTEN = {
@@ -91,13 +91,9 @@ class Watched:
 @contextmanager
 def watching(targets: dict[str, str], folder: Path) -> Iterator[Prometheus]:
     """The deployed configuration with these targets, job → URL, and shorter times."""
-    loaded = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
-    loaded["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-    for job in loaded["scrape_configs"]:
-        job["static_configs"] = [{"targets": [targets[job["job_name"]].removeprefix("http://")]}]
-    (folder / "rules.yml").write_text(shortened(10))
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(loaded))
-    with running_prometheus(folder / "prometheus.yml", folder) as prometheus:
+    each = {job: [url] for job, url in targets.items()}
+    configuration = scraping(each, folder, rules=shortened(10))
+    with running_prometheus(configuration, folder) as prometheus:
         yield prometheus
 
 

@@ -257,6 +257,7 @@ def test_a_column_that_a_data_file_is_older_than_reads_as_its_default(table: Sto
         *table.definition.schema.fields,
         NestedField(9, "born", LongType(), initial_default=42),
         NestedField(10, "late", StringType()),
+        NestedField(11, "pair", StructType(NestedField(12, "x", LongType())), initial_default={"12": 7}),
         schema_id=1,
     )
     table.definition = replace(table.definition, schemas=(table.definition.schema, grown), current_schema_id=1)
@@ -266,6 +267,12 @@ def test_a_column_that_a_data_file_is_older_than_reads_as_its_default(table: Sto
     assert ids_of(_scanned(table)) == []
     table.entries = [file, equality_delete(table, pa.table({"late": pa.array([None], pa.string())}), [10], 2)]
     assert ids_of(_scanned(table)) == []
+    x = pa.field("x", pa.int64(), metadata={FIELD_ID_KEY: b"12"})
+    schema = pa.schema([pa.field("pair", pa.struct([x]), metadata={FIELD_ID_KEY: b"11"})])
+    for value, left in ((6, [1, 2]), (7, [])):
+        rows = pa.Table.from_pylist([{"pair": {"x": value}}], schema)
+        table.entries = [file, equality_delete(table, rows, [12], 2, with_statistics=False)]
+        assert ids_of(_scanned(table)) == left
 
 
 def test_rows_are_counted_where_more_rows_are_deleted_than_a_batch_holds(table: StoredTable) -> None:

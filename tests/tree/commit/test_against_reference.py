@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from types import ModuleType
 
 import hypothesis.strategies as st
-from hypothesis import HealthCheck, given, settings
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
 
+from rootline.maintenance.expiry_limits import ExpiryLimits
+from rootline.maintenance.expiry_plan import Steps, plan_expiry
 from rootline.schemas.bytes.log.stated_content import content_headers
+from rootline.schemas.bytes.root.kept_page import KeptPage
 from rootline.schemas.content_entry import ContentType
 from rootline.schemas.intent import Intent, IntentKind
-from rootline.schemas.root_header import NameState
+from rootline.schemas.root_header import NameState, RootHeader
 from rootline.schemas.verdict import Verdict
 from rootline.tree.check.state_rules import state_violations
 from rootline.tree.draft.batch import Record
+from rootline.tree.intents import expire as expiry
+from rootline.tree.state.addressable import Addressable
 from tests.support.examples import examples
-from tests.tree.drawn_plans import Draw, draws, late_readers, of_names, plan_of
-from tests.tree.kept_pages import expire
+from tests.tree import kept_pages
+from tests.tree.drawn_plans import Draw, draws, late_readers, of_names, of_tags, plan_of
+from tests.tree.kept_pages import expire, planned
 from tests.tree.lake_rows import ranked, rows_by_sequence
 from tests.tree.planned_intents import FIRST_COLUMNS, intent_of, location, made_by
 from tests.tree.range_changes import check_every_range
@@ -61,6 +70,9 @@ class Trial:
             return
         if draw.kind is IntentKind.REWRITE:
             at = self._began(at)
+        if draw.of_tags and draw.kind is IntentKind.RESTORE and draw.flag and self.model.tags:
+            tagged = sorted(self.model.tags.values())
+            at = tagged[draw.picks[1] % len(tagged)]
         plan = plan_of(draw, number, self.views[at][0])
         if (
             plan is not None and plan.adds and plan.writer is not None and plan.kind is not IntentKind.REWRITE
@@ -105,6 +117,17 @@ class Trial:
         if not restores:  # what comes back again is in no change of a batch, and in one of its intents'
             assert shown_rows(self.batched, len(self.batched.states) - 1) == shown_rows(self.single, began)
         self.remember()
+        for lake, which in ((self.batched, 1), (self.single, 2)):
+            self._check_addressable(lake, [view[which] for view in self.views])
+
+    def _check_addressable(self, lake: Lake, versions: Sequence[int]) -> None:
+        """Which of the versions, one a moment, can be read."""
+        if self.model.tombstones:  # of names that begin again others can be read
+            return
+        found = Addressable.of(lake.head.header, lake.head.pages.kept)
+        for moment, version in enumerate(versions):
+            can_be_read = moment >= self.model.oldest or moment in self.model.kept
+            assert found.has(version) is can_be_read, f"version {version}"
 
     def _record(self, lake: Lake, plan: Plan, at: int) -> Record:
         [record] = lake.records([self._intent(lake, plan, at)])
@@ -112,7 +135,9 @@ class Trial:
 
     def _intent(self, lake: Lake, plan: Plan, at: int) -> Intent:
         if plan.kind is IntentKind.EXPIRE:
-            versions = sorted(self.views[moment][1 if lake is self.batched else 2] for moment in plan.keeps)
+            versions = planned(lake, at) if plan.is_planned else None
+            if versions is None:
+                versions = sorted(self.views[moment][1 if lake is self.batched else 2] for moment in plan.keeps)
             writer = {} if plan.writer is None else {"writer_id": plan.writer, "writer_sequence": plan.sequence}
             names = {"table_uuid": lake.states[at].header.table_uuid} if plan.names_table else {}
             return expire(lake, at, versions, named=plan.intent_id, **writer, **names)
@@ -164,13 +189,18 @@ def test_batches_do_what_the_model_does_and_what_their_intents_do_one_by_one(seq
     try_all(sequence)
 
 
-def try_all(sequence: list[Draw]) -> None:
+def tried(sequence: list[Draw]) -> Trial:
     trial = Trial()
     for index, draw in enumerate(sequence):
         trial.plan(draw, index)
         if draw.closes_batch:
             trial.close_batch()
     trial.close_batch()
+    return trial
+
+
+def try_all(sequence: list[Draw]) -> None:
+    trial = tried(sequence)
     check_every_range(trial.batched)
     if trial.batched.bodies:
         assert live_places(trial.batched.reloaded_lake()) == live_places(trial.batched)
@@ -179,12 +209,39 @@ def try_all(sequence: list[Draw]) -> None:
 @settings(deadline=None, max_examples=examples(150), suppress_health_check=SLOW)
 @given(st.lists(late_readers, min_size=12, max_size=24))
 def test_serializable_intents_see_what_came_and_what_left_since_they_read(sequence: list[Draw]) -> None:
-    trial = Trial()
-    for index, draw in enumerate(sequence):
-        trial.plan(draw, index)
-        if draw.closes_batch:
-            trial.close_batch()
-    trial.close_batch()
+    tried(sequence)
+
+
+@settings(deadline=None, max_examples=examples(100), suppress_health_check=SLOW)
+@given(st.lists(of_tags, min_size=10, max_size=24))
+def test_versions_that_have_a_tag_can_be_read_whatever_expires(sequence: list[Draw]) -> None:
+    tried(sequence)
+
+
+def lets_tags_go(header: RootHeader, kept: KeptPage | None, limits: ExpiryLimits, *, now: bool) -> Steps:
+    """A plan of a worker who does not look at tags."""
+    return plan_expiry(replace(header, tags={}), kept, limits, now=now)
+
+
+def no_rule(*_: object) -> None:
+    """Whatever the tags are."""
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "broken"), [(kept_pages, "plan_expiry", lets_tags_go), (expiry, "_check_tags", no_rule)]
+)
+def test_an_expiry_that_lets_versions_go_that_have_a_tag_is_found(
+    module: ModuleType, name: str, broken: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, name, broken)
+
+    @settings(deadline=None, max_examples=30, derandomize=True, database=None, phases=[Phase.generate])
+    @given(st.lists(of_tags, min_size=10, max_size=24))
+    def until_it_fails(sequence: list[Draw]) -> None:
+        tried(sequence)
+
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        until_it_fails()
 
 
 def live_places(lake: Lake) -> set[object]:

@@ -118,6 +118,8 @@ KEY = COLUMNS[6].field_type.key_type
         (with_column(2, field(2, "price", DecimalType(9, 2), required=True)), "cannot become required"),
         (with_column(4, field(4, "name", StringType(), initial_default="x")), "initial-default cannot change"),
         ((*with_column(5, field(5, "at", StructType(INNER.fields[1]), required=True)), INNER.fields[0]), "cannot move"),
+        (with_column(5, field(5, "at", StructType(), required=True)), "a struct without fields"),
+        ((*COLUMNS, field(19, "more", StructType())), "a struct without fields"),
         (with_column(6, field(6, "tags", ListType(19, StringType()))), "cannot take the place of another"),
         (with_column(7, field(7, "by", MapType(15, StringType(), 16, IntegerType()))), "cannot become string"),
         (

@@ -14,6 +14,47 @@ from tests.tree.tables import DEFINITION, Lake, changed_definition, create
 LIST = {"type": "list", "element-id": 12, "element": "int", "element-required": False}
 MAP = {"type": "map", "key-id": 12, "key": "int", "value-id": 13, "value": "int", "value-required": False}
 STRUCT = {"type": "struct", "fields": [{"id": 12, "name": "x", "type": "int", "required": False}]}
+STRUCT_KEY = {"type": "struct", "fields": [{"id": 15, "name": "k", "type": "int", "required": True}]}
+LISTS = {"type": "struct", "fields": [{"id": 14, "name": "xs", "type": LIST, "required": False}]}
+MUST = {"type": "struct", "fields": [{"id": 12, "name": "x", "type": "int", "required": True}]}
+OF_A_NESTED_TYPE = [
+    (LIST, [1, None]),
+    (LIST, []),
+    ({**LIST, "element": "double"}, [2**53 + 1, 10**30]),
+    ({**MAP, "key": "double"}, {"keys": [0.0, -0.0, 1], "values": [1, 2, 3]}),
+    (MAP, {"keys": [2, 1], "values": [2, None]}),
+    (STRUCT, {}),
+    (STRUCT, {"12": 1}),
+    (STRUCT, {"12": None}),
+    (MUST, {"12": 1}),
+    (LISTS, {"14": [3]}),
+]
+NOT_OF_A_NESTED_TYPE = [
+    (LIST, {"a": 1}, "no list<int>"),
+    (LIST, "x", "no list<int>"),
+    (LIST, 1, "no list<int>"),
+    (LIST, ["x"], "[0] is 'x', which is no int"),
+    ({**LIST, "element-required": True}, [None], "[0] is required, and null"),
+    (MAP, [[1, 2]], "no map<int, int>"),
+    (MAP, {"1": 2}, "two arrays"),
+    (MAP, {"keys": [1], "values": []}, "one value for each key"),
+    (MAP, {"keys": [1, 1], "values": [1, 2]}, "a key twice"),
+    ({**MAP, "key": "double"}, {"keys": [1, 1.0], "values": [1, 2]}, "a key twice"),
+    ({**MAP, "key": "float"}, {"keys": [0.1, 0.1000000001], "values": [1, 2]}, "a key twice"),
+    ({**MAP, "key": "decimal(4, 2)"}, {"keys": ["1.0", "1.00"], "values": [1, 2]}, "a key twice"),
+    ({**MAP, "key": "binary"}, {"keys": ["ab", "AB"], "values": [1, 2]}, "a key twice"),
+    ({**MAP, "key": STRUCT_KEY}, {"keys": [{"15": 1}, {"15": 1, "14": 2}], "values": [1, 2]}, "a key twice"),
+    (MAP, {"keys": [None], "values": [1]}, "key[0] is required, and null"),
+    (MAP, {"keys": [1], "values": [True]}, "value[0] is True, which is no int"),
+    (STRUCT, [1], "no struct<12: x: optional int>"),
+    (STRUCT, {"x": 1}, "the id of no field of it"),
+    (STRUCT, {"99": 1}, "the id of no field of it"),
+    (STRUCT, {"12": 2**31}, "x is 2147483648, which is no int"),
+    (STRUCT, {"12": float("nan")}, "no struct"),
+    (MUST, {}, "x is required, has no default of its own, and is not in it"),
+    (MUST, {"12": None}, "x is required, and null"),
+    (LISTS, {"14": [1, "x"]}, "xs[1] is 'x', which is no int"),
+]
 OF_THEIR_TYPE = [
     ("boolean", True),
     ("int", -(2**31)),
@@ -75,11 +116,7 @@ NOT_OF_THEIR_TYPE = [
     ("binary", 7),
 ]
 NOT_KEPT = [
-    (LIST, [1]),
-    (LIST, []),
-    (MAP, {"keys": [1], "values": [2]}),
-    (STRUCT, {}),
-    (STRUCT, {"12": 1}),
+    ({**LIST, "element": "timestamp_ns"}, ["2013-01-31T10:30:00.123456789"]),
     ("timestamp_ns", "2013-01-31T10:30:00.123456789"),
     ("timestamptz_ns", "2013-01-31T10:30:00.123456789+00:00"),
 ]
@@ -119,6 +156,45 @@ def test_a_default_that_is_not_of_its_type_is_refused_by_the_name_of_its_field(
     assert code == "definition-invalid"
     assert f"'born' has {kind} " in message
     assert f"no {of_type}" in message
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("of_type", "value"), OF_A_NESTED_TYPE)
+def test_a_default_of_a_struct_list_or_map_is_kept_in_its_json_form(kind: str, of_type: object, value: object) -> None:
+    text = _text(kind, of_type, value)
+    assert _verdict_of(text) == (None, "")
+    [schema] = json.loads(TableDefinition.from_json(text.encode()).to_json())["schemas"]
+    assert schema["fields"][-1][kind] == value
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("of_type", "value", "reason"), NOT_OF_A_NESTED_TYPE)
+def test_a_default_that_is_no_such_struct_list_or_map_is_refused_with_the_place_where_it_is_not(
+    kind: str, of_type: object, value: object, reason: str
+) -> None:
+    code, message = _verdict_of(_text(kind, of_type, value))
+    assert code == "definition-invalid"
+    assert f"'born' has {kind} " in message
+    assert reason in message
+
+
+def test_a_field_that_the_default_of_a_struct_lacks_may_be_required_if_it_has_a_default_of_its_own() -> None:
+    member = {"id": 12, "name": "x", "type": "int", "required": True, "initial-default": 3}
+    struct = {"type": "struct", "fields": [member]}
+    assert _verdict_of(_text("initial-default", struct, {})) == (None, "")
+    code, message = _verdict_of(_text("write-default", struct, {}))
+    assert (code, "x is required" in message) == ("definition-invalid", True)
+
+
+@pytest.mark.parametrize("field_id", ["15", "20"])
+def test_the_default_of_a_struct_may_name_a_field_that_was_dropped(field_id: str) -> None:
+    assert _verdict_of(_text("initial-default", STRUCT, {"12": 1, field_id: "x"})) == (None, "")
+
+
+@pytest.mark.parametrize("field_id", ["21", "0", "-1", "015", "1e1", "٣", "1" * 5_000])
+def test_the_default_of_a_struct_names_no_field_that_there_never_was(field_id: str) -> None:
+    code, _ = _verdict_of(_text("initial-default", STRUCT, {field_id: 1}))
+    assert code == "definition-invalid"
 
 
 @pytest.mark.parametrize(("of_type", "value"), NOT_KEPT)

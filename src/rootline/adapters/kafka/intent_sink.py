@@ -1,7 +1,7 @@
 """Where writers publish, when the log is Kafka.
 
 Owns: keys to partitions (Kafka's own murmur2, as every client does it), positions under the topic's identity, the
-header that names JSON as such. Does not own: delivery (`publisher`), what an intent holds.
+header that names JSON as such, the signature. Does not own: delivery (`publisher`), what an intent holds.
 Invariants: a position names the topic that the record went to, and not an older one of the same name; an intent over
 the limit is refused before anything is sent.
 """
@@ -20,6 +20,7 @@ from rootline.adapters.kafka.topics import record_bytes_max, topic_identity
 from rootline.adapters.tracing import publishing
 from rootline.ports.intent_log import NewRecord
 from rootline.schemas.bytes.log.intent_codec import CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE, begins_like_json
+from rootline.schemas.bytes.log.signature import signature_header
 from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.bytes.log.trace_context import trace_headers
 from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
@@ -36,6 +37,7 @@ class KafkaIntentSink:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._topic = settings.intents_topic
+        self._key = settings.signing_key()
         self._record_bytes_max = settings.intent_bytes_max
         self._publisher = KafkaPublisher(settings, self._ask_record_bytes_max)
         self.known_identity: LogId | None = None
@@ -136,6 +138,8 @@ class KafkaIntentSink:
         return min(wanted, allowed or wanted)
 
     def _outgoing(self, key: bytes, value: bytes, said: Headers) -> Outgoing:
+        if self._key is not None:
+            said = (*said, *signature_header(*self._key, value, said))
         return Outgoing(self._topic, key, value, (*_JSON_HEADERS, *said) if begins_like_json(value) else said)
 
     def _check_size(self, size: int) -> None:

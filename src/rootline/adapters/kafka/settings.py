@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from rootline.adapters.secret_files import is_given, read_secret
+from rootline.schemas.bytes.log.signature import KEY_ID, SECRET_BYTES_MIN
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent_limits import DEFAULT_LIMITS
 
@@ -88,6 +89,12 @@ class KafkaSettings(BaseModel):
     tls_key_password_file: Path | None = Field(
         default=None, description="A file that contains the password of the key."
     )
+    signing_key_id: str | None = Field(
+        default=None, pattern=KEY_ID, description="The id of the key that signs every intent published from here."
+    )
+    signing_key_file: Path | None = Field(
+        default=None, description="A file with the secret of `signing_key_id`, 32 bytes of text or more."
+    )
     request_timeout_s: float = Field(default=10.0, gt=0, description="Deadline of one request to a broker.")
     delivery_timeout_s: float = Field(default=30.0, gt=0, description="Deadline of publishing records durably.")
     linger_ms: int = Field(default=0, ge=0, le=1_000, description="How long to wait for more records before a request.")
@@ -115,7 +122,8 @@ class KafkaSettings(BaseModel):
         parts = [part.strip() for part in servers.split(",")]
         for part in parts:
             if not _SERVER.fullmatch(part):
-                raise ValueError(f"{part!r}: write host:port")
+                shown = "" if "@" in part else f"{part!r}: "  # a login is never shown
+                raise ValueError(f"{shown}write host:port; the login is settings of its own")
         return ",".join(parts)
 
     @model_validator(mode="after")
@@ -131,6 +139,12 @@ class KafkaSettings(BaseModel):
             raise ValueError("give tls_certificate_file and tls_key_file together, or neither")
         if not self.encrypts and (self.tls_ca_file or self.tls_certificate_file):
             raise ValueError("a tls_ file is given, so security_protocol must be SSL or SASL_SSL")
+        return self
+
+    @model_validator(mode="after")
+    def _keys_are_whole(self) -> KafkaSettings:
+        if (self.signing_key_id is None) != (self.signing_key_file is None):
+            raise ValueError("give signing_key_id and signing_key_file together, or neither")
         return self
 
     @property
@@ -163,6 +177,17 @@ class KafkaSettings(BaseModel):
     def key_password(self) -> str | None:
         """The password of the client's key. Raises `Invalid` (`setting-invalid`): it cannot be read."""
         return read_secret("ROOTLINE_KAFKA__TLS_KEY_PASSWORD_FILE", None, self.tls_key_password_file)
+
+    def signing_key(self) -> tuple[str, bytes] | None:
+        """Id and secret of the key that signs intents. Raises `Invalid` (`setting-invalid`): it cannot be used."""
+        variable = "ROOTLINE_KAFKA__SIGNING_KEY_FILE"
+        secret = read_secret(variable, None, self.signing_key_file)
+        if self.signing_key_id is None or secret is None:
+            return None
+        if len(secret.encode()) < SECRET_BYTES_MIN:
+            advice = "write one with `openssl rand -hex 32`"
+            raise Invalid("setting-invalid", f"{variable}: the key has fewer than {SECRET_BYTES_MIN} bytes: {advice}")
+        return self.signing_key_id, secret.encode()
 
     def at(self, url: str) -> KafkaSettings:
         """These settings with the servers of a `kafka://` URL; a URL without servers changes nothing.

@@ -23,6 +23,7 @@ class RedisSettings(BaseModel):
 
     url: str | None = Field(
         default=None,
+        repr=False,  # it may have a password in it
         description="`redis://host:port/0`, or `rediss://` with TLS; none: every process works for itself.",
     )
     username: str | None = Field(default=None, description="The user of the login; none: the server's default user.")

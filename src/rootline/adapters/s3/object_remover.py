@@ -14,13 +14,12 @@ from typing import Final
 from botocore.exceptions import ClientError
 
 from rootline.adapters.object_key_rules import check_key, check_prefix
-from rootline.adapters.s3.object_store import S3ObjectStore
+from rootline.adapters.s3.object_store import S3ObjectStore, is_denied
 from rootline.ports.object_remover import DatedObject
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import ObjectKey
 
 _BATCH_KEYS_MAX: Final = 1_000
-_WHAT_TO_ALLOW: Final = "give the keys of the worker the right to delete (s3:DeleteObject), or run it with other keys"
 
 
 class S3ObjectRemover(S3ObjectStore):
@@ -64,5 +63,6 @@ class S3ObjectRemover(S3ObjectStore):
             raise self._refused_removal(what, str(failed[0].get("Code", "")))
 
     def _refused_removal(self, what: str, code: str) -> Unavailable:
-        advice = f": {_WHAT_TO_ALLOW}" if "Denied" in code or code == "403" else ""
-        return Unavailable("store-unavailable", f"{self!r}: {what} was answered {code}{advice}")
+        if is_denied(code):
+            return self.denied(what, code)
+        return Unavailable("store-unavailable", f"{self!r}: {what} was answered {code}")

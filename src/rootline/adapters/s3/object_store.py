@@ -54,9 +54,16 @@ _NOT_TO_BE_READ: Final = frozenset(
 _WHAT_TO_ALLOW: Final = (
     "files outside the warehouse are read with its endpoint, region and keys: give those keys the right to read it"
 )
+_TO_READ: Final = "s3:GetObject (if there is no such object: s3:ListBucket)"
+_RIGHTS: Final = {
+    "PUT": "s3:PutObject",
+    "GET": _TO_READ,
+    "HEAD": _TO_READ,
+    "LIST": "s3:ListBucket",
+    "DELETE": "s3:DeleteObject",
+}
 _WHAT_TO_CHECK: Final = {
     "NoSuchBucket": "the bucket does not exist: create it, or correct the warehouse URL",
-    "AccessDenied": "access is denied: check the key's permissions on the bucket (get, put, list)",
     "InvalidAccessKeyId": "the access key is unknown: check ROOTLINE_S3__ACCESS_KEY_ID",
     "XAdminUserNotFound": "the access key is unknown: check ROOTLINE_S3__ACCESS_KEY_ID",  # versitygw's word
     "SignatureDoesNotMatch": "the signature is wrong: check ROOTLINE_S3__SECRET_ACCESS_KEY and ROOTLINE_S3__REGION",
@@ -245,8 +252,19 @@ class S3ObjectStore:
         except _NO_ANSWER as error:
             raise Unavailable("store-unavailable", f"{self._name}: {what}: {_reason(error)}") from error
 
+    def denied(self, what: str, code: str) -> Unavailable:
+        """The error for a request that these keys may not send; `what` begins with its verb."""
+        right = _RIGHTS[what.partition(" ")[0]]
+        return Unavailable(
+            "store-denied",
+            f"{self._name}: {what} was answered {code}: the access key does not have the right {right} there: give it "
+            "that right, or use another key (docs/deploy.md, rights on the bucket)",
+        )
+
     def _refused(self, what: str, error: ClientError) -> Unavailable:
         code = _code_of(error)
+        if is_denied(code):
+            return self.denied(what, code)
         advice = _WHAT_TO_CHECK.get(code, "")
         return Unavailable(
             "store-unavailable",
@@ -298,6 +316,11 @@ def _status_of(error: ClientError) -> int:
 
 def _code_of(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def is_denied(code: str) -> bool:
+    """Whether the store knows the access key, and does not let it do this; a HEAD is answered with a bare 403."""
+    return code in ("AccessDenied", "403")
 
 
 def _date_of(answer: Mapping[str, Any]) -> int | None:

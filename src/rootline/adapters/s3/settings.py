@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from rootline.adapters.secret_files import is_given, read_secret
 
@@ -18,10 +18,12 @@ class S3Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    endpoint: str | None = Field(default=None, description="URL of the store; none: Amazon S3.")
+    endpoint: str | None = Field(default=None, repr=False, description="URL of the store; none: Amazon S3.")
     region: str = Field(default="us-east-1", description="The region that requests are signed for.")
     access_key_id: str | None = Field(
-        default=None, description="Access key; none: the credentials that Amazon's library finds by itself."
+        default=None,
+        repr=False,
+        description="Access key; none: the credentials that Amazon's library finds by itself.",
     )
     secret_access_key: SecretStr | None = Field(default=None, description="The secret of `access_key_id`.")
     secret_access_key_file: Path | None = Field(default=None, description="A file that contains the secret instead.")
@@ -31,6 +33,14 @@ class S3Settings(BaseModel):
     read_timeout_s: float = Field(default=10.0, gt=0, description="How long the store may send nothing.")
     request_timeout_s: float = Field(default=30.0, gt=0, description="Deadline of a whole request.")
     connections_max: int = Field(default=64, ge=1, description="Open connections of one process.")
+
+    @field_validator("endpoint")
+    @classmethod
+    def _has_no_login(cls, endpoint: str | None) -> str | None:
+        # a request carries a signature or a login, never both: such a URL never worked, and errors would show it
+        if endpoint is not None and "@" in endpoint.partition("://")[2].partition("/")[0]:
+            raise ValueError("take user and password out of the URL: requests are signed with access_key_id")
+        return endpoint
 
     @model_validator(mode="after")
     def _keys_come_in_pairs(self) -> S3Settings:

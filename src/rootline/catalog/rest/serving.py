@@ -32,6 +32,8 @@ from rootline.schemas.errors import RootlineError
 _GRACE_S: Final = 5
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+AUTHORIZED: Final = "rootline.authorized"
+"""In a request's scope: it came with a token that this server asks for."""
 READS: Final = ["GET", "HEAD"]
 """A HEAD is a GET whose body is not sent: load balancers ask so."""
 
@@ -65,18 +67,19 @@ def alone_app(served: ServedCatalog) -> FastAPI:
     return app
 
 
-def _guarded(app: FastAPI, tokens: BearerTokens) -> ASGIApp:
+def _guarded(app: FastAPI, tokens: BearerTokens, also_open: frozenset[str]) -> ASGIApp:
     """`app`, behind a token for all but the open paths; the catalog asks for itself, in its own form."""
+    is_open = OPEN_PATHS | also_open
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
-        needs_token = tokens.are_needed and path not in OPEN_PATHS and not path.startswith("/v1/")
+        needs_token = tokens.are_needed and path not in is_open and not path.startswith("/v1/")
         if needs_token and not tokens.allow(Headers(scope=scope).get("Authorization", "")):
             said = "this path needs a bearer token: send one that ROOTLINE_HTTP__TOKEN or its file sets here"
             refused = JSONResponse({"error": said}, 401, {"WWW-Authenticate": "Bearer"})
             await refused(scope, receive, send)
             return
-        await app(scope, receive, send)
+        await app({**scope, AUTHORIZED: True} if needs_token else scope, receive, send)
 
     return answer
 
@@ -88,8 +91,16 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serve_app(app: FastAPI, host: str, port: int, settings: HttpSettings | None = None) -> AsyncIterator[str]:
+async def serve_app(
+    app: FastAPI,
+    host: str,
+    port: int,
+    settings: HttpSettings | None = None,
+    also_open: frozenset[str] = frozenset(),
+) -> AsyncIterator[str]:
     """Serve until the block ends; yields the URL that it listens on. `settings`: as in force without them.
+
+    `also_open`: paths that need no token, beside those of health and metrics.
 
     Raises:
         OSError: the port is taken. Invalid: `setting-invalid`, of a token's or a certificate's file.
@@ -107,7 +118,11 @@ async def serve_app(app: FastAPI, host: str, port: int, settings: HttpSettings |
     listener = socket.create_server((host, port))
     url = f"{'http' if context is None else 'https'}://{host}:{listener.getsockname()[1]}"
     config = uvicorn.Config(
-        _guarded(app, tokens), log_level="warning", lifespan="off", access_log=False, timeout_graceful_shutdown=_GRACE_S
+        _guarded(app, tokens, also_open),
+        log_level="warning",
+        lifespan="off",
+        access_log=False,
+        timeout_graceful_shutdown=_GRACE_S,
     )
     config.load()
     config.ssl = context  # uvicorn would read the files again, and ask for a password

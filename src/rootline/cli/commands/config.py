@@ -17,12 +17,10 @@ import typer
 from rootline.cli.failure import ExitCode
 from rootline.cli.open_lake import check_folder
 from rootline.cli.options import Json, Log, Warehouse, required
-from rootline.schemas.errors import Invalid
+from rootline.schemas.errors import MASK, Invalid, masked_logins
 
 app = typer.Typer(help="Show and check settings.", no_args_is_help=True, rich_markup_mode=None)
 _SECRET_NAME: Final = re.compile(r"secret|password|token|credential|private|access_key", re.IGNORECASE)
-_URL_SECRET: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
-MASK: Final = "********"
 
 
 @app.command("print")
@@ -56,7 +54,7 @@ def masked(name: str, value: Any) -> Any:
     text = str(value)
     if text and _SECRET_NAME.search(name):
         return MASK
-    return _URL_SECRET.sub(MASK, text)
+    return masked_logins(text)
 
 
 async def _reach(warehouse: str, log: str | None) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from rootline.cli.completing import codes
 from rootline.cli.failure import ExitCode
 from rootline.cli.options import Json, Log, Warehouse
 
@@ -19,7 +20,11 @@ from rootline.cli.options import Json, Log, Warehouse
 def explain(
     code: Annotated[
         str | None,
-        typer.Argument(metavar="CODE", help="The code, as the error shows it. Without it, all codes are listed."),
+        typer.Argument(
+            metavar="CODE",
+            help="The code, as the error shows it. Without it, all codes are listed.",
+            autocompletion=codes,
+        ),
     ] = None,
     warehouse: Warehouse = None,
     log: Log = None,

@@ -1,6 +1,7 @@
 """A column's default as a user gives it, made a value that the definition keeps unchanged.
 
-Owns: what may be given for a type. Does not own: what a definition can keep (`default_rules`).
+Owns: what may be given for a type. Does not own: what a definition can keep (`default_rules`), the form in which those
+of structs, lists and maps are kept (`default_values`).
 Invariants: a default is stored as the value that was given, or refused; text stands for a value of another type where
 it is a plain spelling of it, as on a command line.
 """
@@ -8,12 +9,12 @@ it is a plain spelling of it, as on a command line.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 import pyarrow as pa
-from pyiceberg.conversions import from_json
+from pyiceberg.conversions import from_json, to_json
 from pyiceberg.types import (
     DateType,
     DecimalType,
@@ -21,14 +22,19 @@ from pyiceberg.types import (
     FloatType,
     IcebergType,
     IntegerType,
+    ListType,
     LongType,
+    MapType,
     NestedField,
+    PrimitiveType,
+    StructType,
     TimestampType,
     TimestamptzType,
     TimeType,
     UUIDType,
 )
 
+from rootline.schemas.default_values import nested_default
 from rootline.schemas.errors import Invalid
 from rootline.tree.proof.default_rules import default_fault
 
@@ -50,7 +56,9 @@ _SPELLED: Final[dict[type[IcebergType], Callable[[Any, str], Any]]] = {
 def default_value(name: str, of_type: IcebergType, given: Any) -> Any:
     """`given` as a default of a column of that type; `None` is none.
 
-    A float is rounded to the 32 bits that rows have, so that it stays what it is when the column becomes a double.
+    That of a struct is given by the names of its fields; a field that it lacks has its own default. That of a map is a
+    mapping, or pairs. A float is rounded to the 32 bits that rows have, so that it stays what it is when the column
+    becomes a double.
 
     Raises:
         Invalid: `evolution-illegal`, it is no such value, or cannot be kept without a change.
@@ -58,7 +66,8 @@ def default_value(name: str, of_type: IcebergType, given: Any) -> Any:
     """
     if given is None:
         return None
-    value = _value(of_type, given)
+    is_nested = not isinstance(of_type, PrimitiveType)
+    value = nested_default(of_type, _json_form(name, of_type, given)) if is_nested else _value(of_type, given)
     if isinstance(value, float) and not math.isfinite(value):
         raise Invalid(_CODE, f"column {name!r}: default {given!r:.80} is not finite, and such a one cannot be kept")
     field = NestedField.model_construct(  # as it is given: validation would convert it
@@ -70,6 +79,41 @@ def default_value(name: str, of_type: IcebergType, given: Any) -> Any:
     if isinstance(of_type, FloatType):
         return pa.scalar(float(value), pa.float32()).as_py()
     return value
+
+
+def _json_form(name: str, of_type: IcebergType, given: Any) -> Any:
+    """What is given for a struct, list or map as its JSON single-value form. Raises as `default_value`."""
+    if given is None:
+        return None
+    match of_type:
+        case StructType() if isinstance(given, Mapping):
+            members = {member.name: member for member in of_type.fields}
+            for key in given:
+                if key not in members:
+                    raise _misfit(name, given, f"of which {key!r} is no field: it has {', '.join(list(members)[:40])}")
+            return {
+                str(members[key].field_id): _json_form(f"{name}.{key}", members[key].field_type, value)
+                for key, value in given.items()
+            }
+        case ListType() if isinstance(given, list | tuple):
+            return [_json_form(f"{name}.element", of_type.element_type, item) for item in given]
+        case MapType() if isinstance(given, Mapping) or _are_pairs(given):
+            pairs = list(given.items()) if isinstance(given, Mapping) else given
+            return {
+                "keys": [_json_form(f"{name}.key", of_type.key_type, key) for key, _ in pairs],
+                "values": [_json_form(f"{name}.value", of_type.value_type, value) for _, value in pairs],
+            }
+        case PrimitiveType():
+            return to_json(of_type, default_value(name, of_type, given))
+    raise _misfit(name, given, f"which is no {of_type}")
+
+
+def _are_pairs(given: Any) -> bool:
+    return isinstance(given, list | tuple) and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in given)
+
+
+def _misfit(name: str, given: Any, reason: str) -> Invalid:
+    return Invalid(_CODE, f"column {name!r} has default {given!r:.80}, {reason}")
 
 
 def _value(of_type: IcebergType, given: Any) -> Any:

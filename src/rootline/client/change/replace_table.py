@@ -35,6 +35,7 @@ from rootline.client.write.given_schema import given_schema
 from rootline.client.write.new_files import for_intent
 from rootline.client.write.sort_terms import SortBy, given_order, sort_fields
 from rootline.client.write.table_properties import check_changed_properties
+from rootline.schemas.default_values import renumbered_default
 from rootline.schemas.errors import Internal, Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind
@@ -124,7 +125,12 @@ class _Numbers:
         own = next(self.fresh) if known is None else known.field_id
         self.became[wanted.field_id] = own
         of_type = self._type(wanted.field_type, None if known is None else known.field_type)
-        return wanted.model_copy(update={"field_id": own, "field_type": of_type})
+        changed: dict[str, object] = {"field_id": own, "field_type": of_type}
+        for kind in ("initial_default", "write_default"):
+            default = getattr(wanted, kind)
+            if default is not None and not isinstance(of_type, PrimitiveType):
+                changed[kind] = renumbered_default(wanted.field_type, default, self.became)
+        return wanted.model_copy(update=changed)
 
     def _type(self, wanted: IcebergType, known: IcebergType | None) -> IcebergType:
         match wanted:

@@ -27,7 +27,7 @@ async def upload_all(session: Session, table: TableName, files: Iterable[tuple[s
     """Store every (location, body), a few at the same time.
 
     Raises:
-        Unavailable: `store-unavailable`, after several attempts.
+        Unavailable: `store-unavailable`, after several attempts; `store-denied`, at once.
 
     """
     slots = asyncio.Semaphore(_AT_ONCE)
@@ -54,6 +54,8 @@ async def _upload(session: Session, table: TableName, location: str, body: bytes
         try:
             held = await store_dated(session.store, key, body)
         except Unavailable as error:
+            if error.code == "store-denied":  # asking again does not help
+                raise
             reason = error.message
             continue
         if held.body != body:

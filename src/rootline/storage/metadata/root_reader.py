@@ -8,6 +8,8 @@ Invariants: a root is used only under its own name: table and version in the hea
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
+from typing import Final
 from uuid import UUID
 
 from rootline.ports.object_store import ObjectStore
@@ -18,6 +20,8 @@ from rootline.schemas.object_keys import root_key
 from rootline.schemas.root_header import DefinitionReference, RootHeader
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.metadata.stored_file import read_stored
+
+_DEFINITIONS_KEPT: Final = 64
 
 
 async def read_root(store: ObjectStore, table: TableName, version: Version, *, known: Root | None = None) -> Root:
@@ -68,7 +72,13 @@ async def named_definition(
     body = await read_stored(store, table, location, code="definition-unreadable")
     if hashlib.sha256(body).digest() != named.digest:
         raise Corrupt("definition-unreadable", f"{table}: {location} is not the definition that was committed")
-    definition = TableDefinition.from_json(body, name=location)
+    definition = _definition(body, location)
     if definition.table_uuid != table_uuid:
         raise Corrupt("definition-unreadable", f"{table}: {location} defines table {definition.table_uuid}")
     return definition
+
+
+@lru_cache(maxsize=_DEFINITIONS_KEPT)
+def _definition(body: bytes, location: str) -> TableDefinition:
+    """Decoded once for all versions that name it: most of them name the one before."""
+    return TableDefinition.from_json(body, name=location)

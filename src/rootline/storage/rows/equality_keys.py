@@ -108,7 +108,8 @@ def _path_to(struct: StructType, field_id: int) -> NestedField | None:
         if field.field_id == field_id and kind.is_primitive:
             return field.model_copy(update={"required": False})
         if isinstance(kind, StructType) and (inner := _path_to(kind, field_id)) is not None:
-            return NestedField(field.field_id, field.name, StructType(inner), required=False)
+            default = field.initial_default
+            return NestedField(field.field_id, field.name, StructType(inner), required=False, initial_default=default)
     return None
 
 

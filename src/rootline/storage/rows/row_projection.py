@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.conversions import from_json
 from pyiceberg.types import (
     IcebergType,
     ListType,
@@ -22,7 +21,6 @@ from pyiceberg.types import (
     NestedField,
     PrimitiveType,
     StructType,
-    UUIDType,
 )
 
 from rootline.schemas.errors import Invalid
@@ -34,6 +32,7 @@ from rootline.storage.rows.arrow_types import (
     rows_without_columns,
     storage_of,
 )
+from rootline.storage.rows.default_column import DefaultColumn
 from rootline.storage.rows.exact_cast import exactly, first_misfit
 from rootline.storage.rows.given_maps import is_list_of_pairs, pairs_as_map, struct_as_map
 from rootline.storage.rows.type_promotion import Accepts, may_promote
@@ -118,14 +117,9 @@ class RowProjection:
             if wanted.required and length:
                 raise self._error(name, "is required, but missing")
             return pa.nulls(length, arrow_type)
-        if not isinstance(wanted.field_type, PrimitiveType):
-            raise self._error(name, f"has a default of type {wanted.field_type}, which is not supported")
-        storage = arrow_type.storage_type if isinstance(arrow_type, pa.BaseExtensionType) else arrow_type
         try:
-            value = from_json(wanted.field_type, default)
-            plain = value.bytes if isinstance(wanted.field_type, UUIDType) and hasattr(value, "bytes") else value
-            return as_type(pa.repeat(pa.scalar(plain, storage), length), arrow_type)
-        except (pa.ArrowException, TypeError, ValueError, ArithmeticError) as error:
+            return repeated(DefaultColumn(self.default_of).of(wanted.field_type, default), length)
+        except (pa.ArrowException, TypeError, ValueError, ArithmeticError, LookupError) as error:
             reason = f"has the default {default!r:.80}, which is no {wanted.field_type}; give the column in every row"
             raise self._error(name, reason) from error
 
@@ -159,6 +153,9 @@ class RowProjection:
         members = [self._member(children, find, field, path, length, is_valid, row) for field in wanted.fields]
         mask = array.is_null() if array.null_count else None
         fields = [arrow_field_of(field) for field in wanted.fields]
+        if not fields:  # all were dropped; Arrow would take the length from the first one
+            validity = None if is_valid is None else is_valid.buffers()[1]
+            return pa.Array.from_buffers(arrow_type_of(wanted), length, [validity])
         return pa.StructArray.from_arrays(members, fields=fields, mask=mask)
 
     def _check_members(self, given: Sequence[str], wanted: StructType, name: str) -> None:

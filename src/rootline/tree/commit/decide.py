@@ -95,7 +95,7 @@ class Decisions:
         One root changes what its name is at most once; and what begins, or is emptied, takes nothing over from intents
         of the same root: they would be committed without a trace.
         """
-        if self.draft is None or not self._has_committed:
+        if self.draft is None or not self._has_committed or record.refusal is not None:
             return False
         kind, is_tombstone = record.intent.kind, self.draft.is_tombstone
         if kind is IntentKind.PURGE or (is_tombstone and kind in BEGINNING_KINDS):
@@ -111,6 +111,11 @@ class Decisions:
             self._reject(record, error.code, error.message, is_kept=False)
             return
         if is_same and self._known_to_ledger(record):
+            return
+        if (
+            record.refusal is not None
+        ):  # not in the ledger: it may use the name of a writer who has nothing to do with it
+            self._reject(record, *record.refusal, is_kept=False)
             return
         try:
             row = None if draft is None or not draft.is_table else fast_append_row(draft, intent)
@@ -172,7 +177,8 @@ class Decisions:
             return False
         named = None if version == VERSION_FORGOTTEN else version
         if self.contents.is_another(intent, record.headers):
-            self._reject(record, "sequence-reused", _reused(self.table, intent, named))
+            is_kept = record.refusal is None
+            self._reject(record, "sequence-reused", _reused(self.table, intent, named), is_kept=is_kept)
             return True
         self.ledger.put(writer, known[0])
         self.outcomes.duplicate(record.position, named)

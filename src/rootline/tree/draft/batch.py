@@ -52,6 +52,8 @@ class Record:
     held_bytes: int = 0
     oldest_file_ms: int | None = None
     """What the writer says of its files: the store's date of the first upload; it is only a claim."""
+    refusal: tuple[str, str] | None = None
+    """Code and reason, if who published it may not: then it is rejected, and never judged."""
 
 
 @dataclass(frozen=True, slots=True)

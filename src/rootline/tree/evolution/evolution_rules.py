@@ -141,6 +141,8 @@ def _of_schema(
     then = placed_fields(schema)
     for field_id, placed in then.items():
         name, known = f"column {placed.name!r} (id {field_id})", ever.get(field_id)
+        if isinstance(placed.field.field_type, StructType) and not placed.field.field_type.fields:
+            yield f"{name} is a struct without fields, and no file can have one: keep a field, or drop the struct"
         if known is None:
             yield from _of_new(name, placed, then, ever, last_column_id, has_rows=has_rows)
         else:

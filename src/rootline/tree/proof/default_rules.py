@@ -1,8 +1,9 @@
 """Whether a column's default is a value of the column's type.
 
 Owns: the rule for every type. Does not own: the JSON form of a default (the model of a schema reads it when the
-definition is read), who gets the default (`rootline.storage.rows.row_projection`).
-Invariants: pure; a default that passes can be written into a column of its type without changing it.
+definition is read; `default_values`), who gets the default (`rootline.storage.rows.row_projection`).
+Invariants: pure; a default that passes can be written into a column of its type without changing it; the default of a
+struct may lack fields, which then have their own, and name fields that were dropped since.
 
 Source: the table specification, "Default Values"; Appendix D of the Iceberg specification, "JSON single-value
 serialization".
@@ -11,12 +12,17 @@ serialization".
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
+import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final
+from operator import attrgetter
+from typing import Any, Final
 
+from pyiceberg.conversions import from_json
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -27,31 +33,157 @@ from pyiceberg.types import (
     FloatType,
     IcebergType,
     IntegerType,
+    ListType,
     LongType,
+    MapType,
     NestedField,
+    PrimitiveType,
     StringType,
+    StructType,
     TimestampType,
     TimestamptzType,
     TimeType,
     UUIDType,
 )
 
+from rootline.schemas.default_values import nested_default
+
 _SHOWN_CHARS_MAX: Final = 80
 _GREATEST_FLOAT: Final = (2 - 2**-23) * 2.0**127
+_KINDS: Final[tuple[tuple[str, Callable[[NestedField], object]], ...]] = (
+    ("initial-default", attrgetter("initial_default")),
+    ("write-default", attrgetter("write_default")),
+)
 
 
-def default_fault(field: NestedField) -> str | None:
-    """What is wrong with the defaults of `field`, as the end of a sentence about it; `None` when nothing is."""
-    for kind, value in (("initial-default", field.initial_default), ("write-default", field.write_default)):
+def default_fault(field: NestedField, was_dropped: Callable[[str], bool] = lambda _: False) -> str | None:
+    """What is wrong with the defaults of `field`, as the end of a sentence about it; `None` when nothing is.
+
+    `was_dropped`: whether a struct that is no longer in the schema may have had a field with this id.
+    """
+    for kind, default_of in _KINDS:
+        value = default_of(field)
         if value is None:
             continue
         shown = f"has {kind} {value!r:.{_SHOWN_CHARS_MAX}}"
-        fits = _FITS.get(type(field.field_type))
-        if fits is None:
-            return f"{shown}: a default of a {field.field_type} cannot be kept; leave it out"
-        if not fits(field.field_type, value):
-            return f"{shown}, which is no {field.field_type}"
+        of_type = field.field_type
+        if isinstance(of_type, PrimitiveType):
+            fits = _FITS.get(type(of_type))
+            if fits is None:
+                return f"{shown}: {_not_kept(of_type)}"
+            if not fits(of_type, value):
+                return f"{shown}, which is no {of_type}"
+            continue
+        try:
+            found = json.loads(nested_default(of_type, value))
+        except (ValueError, RecursionError):
+            return f"{shown}, which is no {of_type}"
+        fault = _Nested(default_of, was_dropped).fault(of_type, found, "")
+        if fault is not None:
+            return f"{shown}, which is no {of_type}: {fault}"
     return None
+
+
+def _not_kept(of_type: IcebergType) -> str:
+    return f"a default of a {of_type} cannot be kept; leave it out"
+
+
+@dataclass(frozen=True, slots=True)
+class _Nested:
+    """The rules of values in JSON. `default_of`: the default, of the same kind, of a field that a struct lacks."""
+
+    default_of: Callable[[NestedField], object]
+    was_dropped: Callable[[str], bool]
+
+    def fault(self, of_type: IcebergType, value: object, name: str) -> str | None:
+        """What is wrong with `value`; `name` is where it is."""
+        match of_type:
+            case StructType():
+                return self._of_struct(of_type, value, name)
+            case ListType():
+                return self._of_list(of_type.element_field, value, name)
+            case MapType():
+                return self._of_map(of_type, value, name)
+        rule = _FITS.get(type(of_type))
+        if rule is None or not isinstance(of_type, PrimitiveType):
+            return f"{name or 'it'}: {_not_kept(of_type)}"
+        try:
+            fits = rule(of_type, from_json(of_type, value))
+        except Exception:  # what the parser of a default raises differs by type
+            fits = False
+        return None if fits else f"{name or 'it'} is {value!r:.{_SHOWN_CHARS_MAX}}, which is no {of_type}"
+
+    def _of_struct(self, of_type: StructType, value: object, name: str) -> str | None:
+        if not isinstance(value, dict):
+            return f"{name or 'it'} is no object of field ids and values"
+        members = {str(member.field_id): member for member in of_type.fields}
+        for field_id in value:
+            if field_id not in members and not self.was_dropped(field_id):
+                shown = f"{field_id!r:.{_SHOWN_CHARS_MAX}}"
+                return f"{name or 'it'} has a value of {shown}, which is the id of no field of it"
+        for field_id, member in members.items():
+            where = f"{name}.{member.name}" if name else member.name
+            if field_id in value:
+                fault = self._of_member(member, value[field_id], where)
+            else:
+                lacks = member.required and self.default_of(member) is None
+                fault = f"{where} is required, has no default of its own, and is not in it" if lacks else None
+            if fault is not None:
+                return fault
+        return None
+
+    def _of_list(self, element: NestedField, value: object, name: str) -> str | None:
+        if not isinstance(value, list):
+            return f"{name or 'it'} is no array"
+        found = (self._of_member(element, item, f"{name}[{at}]") for at, item in enumerate(value))
+        return next((fault for fault in found if fault is not None), None)
+
+    def _of_map(self, of_type: MapType, value: object, name: str) -> str | None:
+        if not isinstance(value, dict) or value.keys() != {"keys", "values"}:
+            return f"{name or 'it'} is no object of two arrays, keys and values"
+        keys, values = value["keys"], value["values"]
+        if not isinstance(keys, list) or not isinstance(values, list) or len(keys) != len(values):
+            return f"{name or 'it'} does not have one value for each key"
+        fault = self._of_list(of_type.key_field, keys, f"{name}.key" if name else "key")
+        if fault is None and len({self._stored(of_type.key_type, key) for key in keys}) != len(keys):
+            return f"{name or 'it'} has a key twice"
+        return fault or self._of_list(of_type.value_field, values, f"{name}.value" if name else "value")
+
+    def _stored(self, of_type: IcebergType, value: Any) -> Hashable:
+        """What rows have of a value that passed: equal for spellings of the same one, as 1 and 1.0 of a double."""
+        if value is None:
+            return None
+        match of_type:
+            case StructType():
+                return tuple(self._stored_member(member, value) for member in of_type.fields)
+            case ListType():
+                return tuple(self._stored(of_type.element_type, item) for item in value)
+            case MapType():
+                pairs = zip(value["keys"], value["values"], strict=True)
+                return frozenset(
+                    (self._stored(of_type.key_type, key), self._stored(of_type.value_type, item)) for key, item in pairs
+                )
+            case FloatType():
+                return struct.pack("<f", value)
+            case DoubleType():
+                return struct.pack("<d", value)
+        assert isinstance(of_type, PrimitiveType), "all others are above"
+        found: Hashable = from_json(of_type, value)
+        return found
+
+    def _stored_member(self, member: NestedField, values: dict[str, Any]) -> Hashable:
+        own = self.default_of(member)
+        if str(member.field_id) in values or own is None:
+            return self._stored(member.field_type, values.get(str(member.field_id)))
+        is_primitive = isinstance(member.field_type, PrimitiveType)
+        return self._stored(
+            member.field_type, own if is_primitive else json.loads(nested_default(member.field_type, own))
+        )
+
+    def _of_member(self, member: NestedField, value: object, name: str) -> str | None:
+        if value is None:
+            return f"{name} is required, and null" if member.required else None
+        return self.fault(member.field_type, value, name)
 
 
 def _is_integer(value: object, bits: int) -> bool:
@@ -98,4 +230,4 @@ _FITS: Final[dict[type[IcebergType], Callable[[IcebergType, object], bool]]] = {
     ),
     BinaryType: lambda _, value: isinstance(value, bytes),
 }
-"""Types that a default can be of; the schema's model reads no JSON of a default of the others."""
+"""Types that a default can be of, beside structs, lists and maps of them; not of nanoseconds."""

@@ -9,6 +9,7 @@ Source: format page, "Table definition".
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from fastavro.schema import SchemaParseException
@@ -116,13 +117,14 @@ def _check_schemas(definition: TableDefinition) -> None:
     for schema in definition.schemas:
         where = f"schema {schema.schema_id}"
         found = list(_fields_of(schema, where))
+        was_dropped = partial(_was_dropped, {field.field_id for _, field in found}, definition.last_column_id)
         _unique(f"field id in {where}", [field.field_id for _, field in found])
         for name, field in found:
             if not 0 < field.field_id <= MAX_COLUMN_ID:
                 raise _invalid(f"{where}: field {name!r} has id {field.field_id}, outside 1..{MAX_COLUMN_ID}")
             if isinstance(field.field_type, _NOT_STORED):
                 raise _invalid(f"{where}: field {name!r} is of type {field.field_type}, which cannot be stored")
-            fault = _decimal_fault(field.field_type) or default_fault(field)
+            fault = _decimal_fault(field.field_type) or default_fault(field, was_dropped)
             if fault is not None:
                 raise _invalid(f"{where}: field {name!r} {fault}")
         columns.update(field.field_id for _, field in found)
@@ -132,6 +134,13 @@ def _check_schemas(definition: TableDefinition) -> None:
     greatest = max(columns | {expression.expr_id for expression in definition.expressions}, default=0)
     if definition.last_column_id < greatest:
         raise _invalid(f"last-column-id is {definition.last_column_id}, id {greatest} is in use")
+
+
+def _was_dropped(own: set[int], last_column_id: int, text: str) -> bool:
+    """Whether a column that is not among a schema's `own` may have had this id."""
+    if len(text) > len(str(MAX_COLUMN_ID)) or not (text.isascii() and text.isdigit()) or text.startswith("0"):
+        return False
+    return int(text) <= last_column_id and int(text) not in own
 
 
 def _decimal_fault(found: IcebergType) -> str | None:

@@ -7,9 +7,11 @@ Invariants: pure; counts are those of the root's rows and of its leaves' rows, n
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass
 from typing import Final
 
+from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.tree.state.table_state import TableState
 
@@ -18,7 +20,7 @@ _FILES: Final = (ContentType.DATA, ContentType.POSITION_DELETE, ContentType.EQUA
 
 @dataclass(frozen=True, slots=True)
 class RootGroup:
-    """Root rows of one content type. `files` and `rows` count live ones, `added` and `removed` this snapshot's."""
+    """Root rows of one content type. `files`, `rows` and bytes are of live ones, `added`, `removed` this snapshot's."""
 
     content_type: ContentType
     files: int
@@ -26,6 +28,7 @@ class RootGroup:
     added: int
     removed: int
     specs: tuple[int, ...]
+    size_in_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +72,22 @@ class TreeOutline:
 
 def outline_of(state: TableState) -> TreeOutline:
     """The outline of a version."""
-    rows = [row.entry for row in state.root.rows]
-    header = state.header
+    return outline_of_root(state.root, state.live.dead)
+
+
+def outline_of_root(root: Root, dead: Mapping[str, Sized]) -> TreeOutline:
+    """The same without its leaves. `dead`: a leaf's location → its dead ordinals, as `manifest_vectors` tells them."""
+    rows = [row.entry for row in root.rows]
+    header = root.header
     return TreeOutline(
         table=header.table,
         version=header.version,
         snapshot_id=header.snapshot.snapshot_id,
         operation=header.snapshot.operation.value,
-        size_in_bytes=state.root.size_in_bytes,
-        blocks=len(state.root.blocks),
+        size_in_bytes=root.size_in_bytes,
+        blocks=len(root.blocks),
         groups=tuple(group for kind in _FILES if (group := _group(kind, rows)) is not None),
-        leaves=_leaves(state, rows),
+        leaves=_leaves(dead, rows),
         data_files=header.totals.data_files,
         rows=header.totals.rows,
         deleted_rows=header.totals.deleted_rows,
@@ -98,10 +106,11 @@ def _group(kind: ContentType, rows: list[ContentEntry]) -> RootGroup | None:
         added=sum(entry.version_info.status is Status.ADDED for entry in live),
         removed=len(members) - len(live),
         specs=tuple(sorted({entry.partition_spec_id for entry in live})),
+        size_in_bytes=sum(entry.file_size_in_bytes or 0 for entry in live),
     )
 
 
-def _leaves(state: TableState, rows: list[ContentEntry]) -> tuple[LeafOutline, ...]:
+def _leaves(dead: Mapping[str, Sized], rows: list[ContentEntry]) -> tuple[LeafOutline, ...]:
     vectors: dict[str, list[ContentEntry]] = {}
     for entry in rows:
         if entry.content_type is ContentType.MANIFEST_DV and entry.version_info.status is not Status.DELETED:
@@ -115,14 +124,14 @@ def _leaves(state: TableState, rows: list[ContentEntry]) -> tuple[LeafOutline, .
         if entry.content_type is ContentType.DATA_MANIFEST:
             data.append(entry)
         elif entry.content_type is ContentType.DELETE_MANIFEST:
-            leaf = _leaf(state, entry, vectors.get(entry.location, []), ())
+            leaf = _leaf(dead, entry, vectors.get(entry.location, []), ())
             if entry.referenced_file in locations:
                 affiliated.setdefault(entry.referenced_file or "", []).append(leaf)
             else:
                 loose.append(leaf)
     return (
         *(
-            _leaf(state, entry, vectors.get(entry.location, []), tuple(affiliated.get(entry.location, ())))
+            _leaf(dead, entry, vectors.get(entry.location, []), tuple(affiliated.get(entry.location, ())))
             for entry in data
         ),
         *loose,
@@ -130,7 +139,7 @@ def _leaves(state: TableState, rows: list[ContentEntry]) -> tuple[LeafOutline, .
 
 
 def _leaf(
-    state: TableState, entry: ContentEntry, vectors: list[ContentEntry], deletes: tuple[LeafOutline, ...]
+    dead: Mapping[str, Sized], entry: ContentEntry, vectors: list[ContentEntry], deletes: tuple[LeafOutline, ...]
 ) -> LeafOutline:
     stats = entry.manifest_stats
     rows = 0 if stats is None else stats.existing_rows_count + stats.added_rows_count
@@ -140,7 +149,7 @@ def _leaf(
         status=entry.version_info.status,
         spec_id=entry.partition_spec_id,
         entries=entry.record_count,
-        dead=len(state.live.dead.get(entry.location, ())),
+        dead=len(dead.get(entry.location, ())),
         newly_dead=sum(vector.record_count for vector in vectors if vector.version_info.status is Status.ADDED),
         rows=rows,
         size_in_bytes=entry.file_size_in_bytes or 0,

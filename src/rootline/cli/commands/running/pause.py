@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rootline.cli.completing import tables
 from rootline.cli.failure import ExitCode
 from rootline.cli.options import Json, Log, Warehouse, required
 
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from rootline.ports.pausing import Pause
     from rootline.schemas.identifiers import TableName
 
-Name = Annotated[str | None, typer.Argument(metavar="TABLE", help="The table, as namespace.table.", show_default=False)]
+Name = Annotated[
+    str | None,
+    typer.Argument(metavar="TABLE", help="The table, as namespace.table.", show_default=False, autocompletion=tables),
+]
 Everything = Annotated[bool, typer.Option("--all", help="All tables of the lake, instead of one.")]
 Why = Annotated[str, typer.Option("--why", help="What `rootline status` tells everyone who wonders.")]
 

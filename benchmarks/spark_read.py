@@ -1,0 +1,126 @@
+"""Goal 13: reads of a table through Spark beside Spark's own Parquet source, over the same files.
+
+Owns: the queries and their table. Does not own: interleaving (`measure`), the rows (`scan_speed`).
+Invariants: subject and yardstick answer alike, in one session, in turn; each sample makes its DataFrame again, so that
+planning counts. `format("rootline")` is measured beside, for what it costs where it has to be used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import rootline
+import rootline.spark
+from benchmarks.measure import Result, interleaved, load_average
+from benchmarks.scan_speed import flights
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS: Final = int(os.environ.get("ROOTLINE_BENCH_SPARK_ROWS", "10000000"))
+_SAMPLES: Final = int(os.environ.get("ROOTLINE_BENCH_SPARK_SAMPLES", "5"))
+_FILE_ROWS: Final = 1_000_000
+_TABLE: Final = "demo.flights"
+_SELECTIVE: Final = ROWS // 2
+Query = Callable[["DataFrame"], object]
+Open = Callable[[str | None], "DataFrame"]
+_QUERIES: Final[dict[str, tuple[Query, str | None, str]]] = {
+    "count": (lambda frame: frame.count(), None, "< 1"),
+    # sums are of whole numbers, which come to the same in any order
+    "scan: one number of each of six columns": (
+        lambda frame: frame.selectExpr(
+            "sum(id)", "max(ts)", "max(tail)", "sum(arrival_delay)", "sum(distance)", "max(day)"
+        ).collect(),
+        None,
+        "≤ 1.3",
+    ),
+    "filter: delay > 40": (lambda frame: frame.where("delay > 40").selectExpr("sum(id)").collect(), None, "≤ 1.3"),
+    "aggregate: by carrier": (
+        lambda frame: sorted(frame.groupBy("carrier").sum("distance").collect()),
+        None,
+        "≤ 1.3",
+    ),
+    "selective: one id": (
+        lambda frame: frame.where(f"id = {_SELECTIVE}").selectExpr("sum(number)").collect(),
+        f"id = {_SELECTIVE}",
+        "< 1",
+    ),
+}
+
+
+def measure() -> list[Result]:
+    """Each query by `rootline.spark.table` and by `format("rootline")`, beside Spark's Parquet source."""
+    with tempfile.TemporaryDirectory(prefix="rootline-bench-", dir=".") as name:
+        folder = Path(name).resolve()
+        with rootline.connect(str(folder)) as lake:
+            table = lake.create_table(_TABLE, flights(1, 0).schema)
+            for start in range(0, ROWS, _FILE_ROWS):
+                table.append(flights(min(_FILE_ROWS, ROWS - start), start))
+            spark = _session()
+            try:
+                return _measured(spark, folder)
+            finally:
+                spark.stop()
+
+
+def _measured(spark: SparkSession, folder: Path) -> list[Result]:
+    paths = [str(path) for path in sorted(folder.rglob("data/*.parquet"))]
+
+    def parquet(_: str | None) -> DataFrame:
+        return spark.read.parquet(*paths)
+
+    def table(where: str | None) -> DataFrame:
+        return rootline.spark.table(spark, _TABLE, where=where, warehouse=str(folder))
+
+    def source(where: str | None) -> DataFrame:
+        reader = spark.read.format("rootline").option("warehouse", str(folder))
+        return (reader if where is None else reader.option("where", where)).load(_TABLE)
+
+    return [
+        _compared(f"{what}, {by}, {ROWS:,} rows", query, (opened, parquet), where, target if opened is table else "")
+        for what, (query, where, target) in _QUERIES.items()
+        for by, opened in (("rootline.spark.table", table), ('format("rootline")', source))
+    ]
+
+
+def _compared(what: str, query: Query, opened: tuple[Open, Open], where: str | None, target: str) -> Result:
+    ours, theirs = opened
+    assert query(ours(where)) == query(theirs(where)), what
+
+    async def timed(by: Open) -> float:
+        began = time.perf_counter()
+        query(by(where))
+        return time.perf_counter() - began
+
+    subject, yardstick = asyncio.run(
+        interleaved(lambda _: timed(ours), lambda _: timed(theirs), samples=_SAMPLES, warm_up=1)
+    )
+    ratio = subject.median / yardstick.median
+    note = f"by minimum {subject.minimum / yardstick.minimum:.2f} ×"
+    return Result("13", what, subject, yardstick, "Spark's Parquet, same files", ratio, target, load_average(), note)
+
+
+def _session() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").appName("rootline benchmarks")
+    for setting, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "2g",
+    }.items():
+        builder = builder.config(setting, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    rootline.spark.register(session)
+    return session

@@ -1,0 +1,201 @@
+"""`rootline.spark.table`: a table as a DataFrame that reads with Spark's own Parquet reader wherever that is right.
+
+Owns: which of a plan's files go to which reader, the DataFrame of both, and its count. Does not own: which files may be
+handed over (`parquet_files`), the other reader (`batch_reader`), planning (`rootline.client.read.file_plan`).
+Invariants: every file of the plan is read by exactly one of the two readers; both are of one version; the filter means
+the same in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from pyiceberg.schema import Schema
+
+from rootline.client import checks
+from rootline.client.read.file_plan import FilePlan, plan_files
+from rootline.client.read.time_travel import PointInTime, milliseconds
+from rootline.client.session.session import Session
+from rootline.schemas.errors import Invalid
+from rootline.spark.connection import guest_lake
+from rootline.spark.data_source import ensure_registered, session_defaults
+from rootline.spark.filter_columns import spark_condition
+from rootline.spark.options import SourceOptions, parse_options
+from rootline.spark.parquet_files import ParquetFile, files_to_hand_over
+from rootline.spark.spark_types import spark_schema_of
+from rootline.spark.task_choice import TaskChoice
+from rootline.storage.rows.data_file_reader import RowsWanted
+from rootline.tree.scan.file_task import FileTask
+
+if TYPE_CHECKING:
+    from pyiceberg.types import NestedField
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from rootline.client.read.time_travel import Moment
+
+_READ_AS_IT_IS: Final = {
+    "recursiveFileLookup": "true",  # folders named `column=value` say nothing: the columns are in the files
+    "mergeSchema": "false",
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+    "__globPaths__": "false",
+}
+_TRUST_NO_BOUNDS: Final = {"parquet.filter.stats.enabled": "false", "parquet.filter.columnindex.enabled": "false"}
+"""Where a column may hold NaN: bounds leave NaN out, and in Spark it is greater than every number."""
+_TRUST_NO_DICTIONARY: Final = {"parquet.filter.dictionary.enabled": "false"}
+"""Where there are floats: a dictionary tells -0.0 from 0.0, and Spark does not."""
+_log = structlog.get_logger("rootline.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class _Shares:
+    """A plan's files: those that Spark's reader gets, and the numbers of the others.
+
+    `fields`: the columns that are wanted and those of the filter. `count`: of all rows, where that is known.
+    """
+
+    plan: FilePlan
+    wanted: RowsWanted
+    fields: tuple[NestedField, ...]
+    handed_over: tuple[ParquetFile, ...]
+    condition: Column | None
+    others: tuple[int, ...]
+    tasks: tuple[FileTask, ...]
+    count: int | None
+
+
+def table(
+    spark: SparkSession,
+    name: str,
+    *,
+    where: str | None = None,
+    columns: Sequence[str] | None = None,
+    version: int | None = None,
+    snapshot_id: int | None = None,
+    timestamp: Moment | None = None,
+    tag: str | None = None,
+    warehouse: str | None = None,
+    log: str | None = None,
+) -> DataFrame:
+    """The rows of a table as a DataFrame, at the version that is the newest now, or the one that is named.
+
+    Files in which nothing is deleted, and whose columns are the table's, are read by Spark's own Parquet reader: with
+    column pruning, and with whatever filters the DataFrame gets later. The others are read as by `format("rootline")`.
+    `count()` of this DataFrame is answered from the table's metadata, without a job, where that knows it.
+
+    Args:
+        spark: the session; what `rootline.spark.register` reads of its settings is read here too.
+        name: `namespace.table`.
+        where: these rows only, as in `scan`. Files that cannot have any are not even opened, so give what is selective
+            here rather than to the DataFrame.
+        columns: these only, in this order; metadata columns too, and then our reader reads all files.
+        version: as of this version.
+        snapshot_id: as of this snapshot.
+        timestamp: as of this moment.
+        tag: as of the version with this tag.
+        warehouse: instead of the session's `spark.rootline.warehouse`.
+        log: instead of the session's `spark.rootline.log`.
+
+    Raises:
+        Invalid: `table-unknown`, `version-unknown`, `tag-unknown`, `filter-invalid`, `column-unknown`,
+            `setting-invalid`.
+
+    """
+    point = PointInTime(version, snapshot_id, None if timestamp is None else milliseconds(timestamp), tag)
+    given = {"path": checks.text(name, "name"), "warehouse": warehouse, "log": log, "where": where}
+    asked = {option: value for option, value in given.items() if value is not None}
+    options = parse_options({**session_defaults(spark), **asked})
+    names = None if columns is None else checks.texts(columns, "columns")
+    if names is not None and (not names or len(set(names)) != len(names)):
+        raise Invalid("setting-invalid", f"columns={list(names)!r:.200}: name each column once, and at least one")
+    shares = guest_lake(options).holder.run(lambda session: _shared_out(session, options, names, point))
+    frames = [*_parquet_frame(spark, shares), *_other_frame(spark, options, names, shares)]
+    frame = frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+    root, files = shares.plan.root.header, len(shares.tasks)
+    _log.info(
+        "table planned for Spark",
+        action="spark-table",
+        table=options.table,
+        version=root.version,
+        files=files,
+        files_skipped=root.totals.data_files - files,
+        files_by_spark=len(shares.handed_over),
+        rows_known=shares.count,
+    )
+    return frame if shares.count is None else _with_count(frame, shares.count)
+
+
+async def _shared_out(
+    session: Session, options: SourceOptions, columns: tuple[str, ...] | None, point: PointInTime
+) -> _Shares:
+    plan = await plan_files(session, options.table, options.where, point)
+    wanted, tasks = RowsWanted.of(plan.definition, columns), tuple(plan.scan.tasks())
+    schema, bound = plan.definition.schema, plan.pruning.bound
+    condition = None if bound.is_always_true else spark_condition(bound.condition, schema)
+    found: Sequence[ParquetFile | None] = [None] * len(tasks)
+    fields = tuple(wanted.fields_with(bound))
+    if len(wanted.own_fields) == len(wanted.fields):
+        found = await files_to_hand_over(session, options.table, tasks, fields)
+    numbers = {
+        number
+        for number, (task, file) in enumerate(zip(tasks, found, strict=True))
+        if file is not None and (condition is not None or task.residual is None)
+    }
+    return _Shares(
+        plan,
+        wanted,
+        fields,
+        tuple(file for number, file in enumerate(found) if file is not None and number in numbers),
+        condition if any(tasks[number].residual is not None for number in numbers) else None,
+        tuple(number for number in range(len(tasks)) if number not in numbers),
+        tasks,
+        None if wanted.shows_deleted else plan.scan.row_count(),
+    )
+
+
+def _parquet_frame(spark: SparkSession, shares: _Shares) -> list[DataFrame]:
+    """The files that Spark's own reader reads."""
+    files = shares.handed_over
+    if not files:
+        return []
+    doubt = _TRUST_NO_BOUNDS if any(file.may_hold_nan for file in files) else {}
+    reader = spark.read.schema(spark_schema_of(Schema(*shares.fields))).options(
+        **_READ_AS_IT_IS, **_TRUST_NO_DICTIONARY, **doubt
+    )
+    frame = reader.parquet(*(f"file://{file.path}" for file in files))
+    if shares.condition is not None:
+        frame = frame.where(shares.condition)
+    return [frame.select(*(_quoted(field.name) for field in shares.wanted.fields))]
+
+
+def _other_frame(
+    spark: SparkSession, options: SourceOptions, columns: tuple[str, ...] | None, shares: _Shares
+) -> list[DataFrame]:
+    """The files that are left to our reader; without any file at all, no rows."""
+    if shares.handed_over and not shares.others:
+        return []
+    ensure_registered(spark)
+    choice = TaskChoice.of(shares.others, shares.tasks)
+    # a name with a comma in it cannot be said by option
+    named = columns is not None and all("," not in name and name == name.strip() for name in columns)
+    more = {"log": options.log, "where": options.where, "columns": ",".join(columns or ()) if named else None}
+    reader = spark.read.format("rootline").option("warehouse", options.warehouse)
+    reader = reader.options(**{option: value for option, value in more.items() if value is not None})
+    version = int(shares.plan.root.header.version)
+    frame = reader.option("versionAsOf", version).option("filesOfPlan", str(choice)).load(options.table)
+    return [frame if columns is None or named else frame.select(*map(_quoted, columns))]
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _with_count(frame: DataFrame, count: int) -> DataFrame:
+    """The same DataFrame, which knows how many rows it has; what is made from it does not."""
+    setattr(frame, "count", lambda: count)  # noqa: B010  # an attribute of this object alone, before the class's method
+    return frame
