@@ -253,6 +253,7 @@ CODES_OF_INTENTS: Final = (
         "Invalid",
         "More than one row of a merge's source matches the same row of the table, so what becomes of it is not said. "
         "Nothing was changed.",
-        "Leave one source row for each row of the table: group or deduplicate the source by the columns of the condition.",
+        "Leave one source row for each row of the table: group or deduplicate the source by the columns of the "
+        "condition.",
     ),
 )

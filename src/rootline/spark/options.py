@@ -60,8 +60,8 @@ _WRITING: Final = (
     "upsert",
 )
 _OVERWRITING: Final = ("replaceWhere", "partitionOverwriteMode")
-_NEITHER: Final = (*_OVERWRITING, "upsert", "createTable", "mergeSchema", "onRejected", "checkpointLocation")
 _CREATING: Final = ("partitionedBy", "sortedBy")
+_OF_NEW_ROWS: Final = (*_OVERWRITING, *_CREATING, "createTable", "mergeSchema", "upsert", "onRejected")
 _INTERNAL: Final = ("filesOfPlan",)
 """What `rootline.spark.table` says to the reader of the files that are left to it."""
 _KNOWN: Final = (*_EVERYWHERE, *_READING, *_STREAMING, *_WRITING)
@@ -139,6 +139,7 @@ _FOREIGN: Final[Mapping[Use, frozenset[str]]] = {
     Use.STREAM_READ: frozenset((*_WRITING, *_PINNING)),
     Use.BATCH_WRITE: frozenset((*_READING, *_STREAMING)),
     Use.STREAM_WRITE: frozenset((*_READING, *_STREAMING)),
+    Use.ROW_CHANGE: frozenset((*_READING, *_STREAMING, *_OF_NEW_ROWS, "checkpointLocation")),
 }
 """Options that mean nothing to a use."""
 
@@ -204,8 +205,8 @@ class SourceOptions:
         return self._checked_for_overwrite(use)
 
     def _checked_for_overwrite(self, use: Use) -> SourceOptions:
-        given = sorted(self.given.intersection(_OVERWRITING if use is not Use.ROW_CHANGE else _NEITHER))
-        if given and use is not Use.BATCH_WRITE:
+        given = sorted(self.given.intersection(_OVERWRITING))
+        if given and use is Use.STREAM_WRITE:
             raise Invalid("setting-invalid", f"option {given[0]!r} has no meaning for a {use}: leave it out")
         if len(given) > 1 and self.partition_overwrite is PartitionMode.DYNAMIC:
             raise Invalid(

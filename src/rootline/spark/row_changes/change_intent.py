@@ -10,15 +10,15 @@ own, and nothing else needs a vector.
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from pyroaring import BitMap64
 
-from rootline.client.read.file_plan import plan_files
+from rootline.client.change.planned_change import planned_intent
+from rootline.client.read.file_plan import FilePlan
 from rootline.client.read.file_rows import seen_vector
-from rootline.client.read.time_travel import PointInTime
 from rootline.client.session.session import Session
 from rootline.client.session.upload import upload_all
 from rootline.client.write.new_files import NewFiles
@@ -26,13 +26,14 @@ from rootline.maintenance.puffin_vectors import vectors_of_puffin
 from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
-from rootline.schemas.intent import AddedVector, Intent, IntentKind, Isolation, RemovedFile
+from rootline.schemas.intent import AddedVector, Intent, IntentKind, Isolation
 from rootline.spark.file_sink import FilesWritten
-from rootline.spark.options import SourceOptions
 from rootline.spark.row_changes.change_tasks import TaskChanges
+from rootline.storage.few_at_once import few_at_once
 from rootline.storage.rows.row_deletes import DeletesOfScan
 from rootline.tree.scan.file_task import FileTask
-from rootline.tree.scan.scan_plan import DeletesFor
+
+_VECTORS_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,53 +84,45 @@ class JobResult:
         return JobResult(tuple(changes.written for changes in said), gone, (deleted, updated, inserted))
 
 
-async def touched_files(
-    session: Session, table: TableName, version: int, gone: Mapping[str, BitMap64]
-) -> list[Touched]:
-    """The files of `version` that lose rows, with what is deleted in them already.
+async def touched_files(session: Session, plan: FilePlan, gone: Mapping[str, BitMap64]) -> list[Touched]:
+    """The files of `plan` that lose rows, with the positions that are deleted in them already.
 
     Raises:
-        Invalid: `version-unknown`, it expired meanwhile.
         Corrupt: an object is not what was written.
 
     """
     if not gone:
         return []
-    plan = await plan_files(session, table, None, PointInTime(version=version), DeletesFor.EVERY_ROW)
-    reading, found = DeletesOfScan(session.store, table, plan.definition), []
+    tasks = [task for task in plan.scan.tasks() if task.location in gone]
+    if len(tasks) != len(gone):
+        missing = next(iter(set(gone) - {task.location for task in tasks}))
+        raise Invalid(
+            "file-not-live",
+            f"{plan.table}: {missing!r}, whose rows were read, is not part of version {plan.root.header.version}: "
+            "run the change again",
+        )
+    reading = DeletesOfScan(session.store, plan.table, plan.definition)
+
+    async def touched(task: FileTask) -> Touched:
+        by_position = replace(task.deletes, equality=())  # what they delete is in no vector
+        deletes = await reading.of_task(FileTask(task.data, task.vectors, deletes=by_position))
+        return Touched(task, deletes.positions or BitMap64(), gone[task.location])
+
     try:
-        for task in plan.scan.tasks():
-            if task.location in gone:
-                own = FileTask(task.data, task.vectors)  # what equality deletes delete is in no vector
-                deleted = (await reading.of_task(own)).positions or BitMap64()
-                found.append(Touched(task, deleted, gone[task.location]))
+        return await few_at_once(tasks, touched, _VECTORS_AT_ONCE)
     finally:
         await reading.close()
-    if len(found) != len(gone):
-        missing = next(iter(set(gone) - {each.task.location for each in found}))
-        raise Invalid("file-not-live", f"{table}: {missing!r}, whose rows were read, is not part of version {version}")
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class ReadFrom:
-    """The version that a change was made from, and what it is held against."""
-
-    version: int
-    sequence_number: int
-    table_uuid: uuid.UUID
-    schema_id: int
-    where: str
 
 
 def change_intent(
-    options: SourceOptions,
-    read: ReadFrom,
+    session: Session,
+    plan: FilePlan,
+    isolation: Isolation,
     new: NewFiles,
     vectors: tuple[AddedVector, ...] = (),
     removed: Sequence[FileTask] = (),
 ) -> Intent | None:
-    """One intent of all changes; `None`: there are none."""
+    """One intent of all changes, held against the plan's filter; `None`: there are none."""
     if vectors:
         kind = IntentKind.ROW_DELTA
     elif removed:
@@ -138,21 +131,9 @@ def change_intent(
         kind = IntentKind.APPEND
     else:
         return None
-    is_serializable = options.isolation is Isolation.SERIALIZABLE
-    return Intent(
-        intent_id=str(uuid.uuid4()),
-        table=options.table,
-        table_uuid=read.table_uuid,
-        kind=kind,
-        schema_id=read.schema_id,
-        read_version=read.version,
-        read_sequence_number=read.sequence_number,
-        isolation=options.isolation,
-        filter=read.where if is_serializable else None,
-        add_data_files=new.files,
-        add_manifests=new.leaves,
-        add_vectors=vectors,
-        remove_files=tuple(RemovedFile(location=task.location, vector=seen_vector(task)) for task in removed),
+    where = plan.pruning.bound.text if isolation is Isolation.SERIALIZABLE else None
+    return planned_intent(
+        session, plan, kind, {}, isolation=isolation, where=where, added=new, vectors=vectors, removed=removed
     )
 
 

@@ -16,29 +16,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.schema import Schema
 
-from rootline.client.change.overwrite_rows import EVERY_ROW
 from rootline.client.change.replan_policy import replan_delay_s
 from rootline.client.lake import Lake
-from rootline.client.read.time_travel import read_head
+from rootline.client.read.file_plan import FilePlan, plan_files
+from rootline.client.read.time_travel import PointInTime, read_head
 from rootline.client.session.session import Session
 from rootline.client.write.new_files import NewFiles
 from rootline.schemas.errors import Invalid
-from rootline.schemas.intent import AddedVector, Intent
-from rootline.schemas.root_header import RootHeader
+from rootline.schemas.intent import Intent
 from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import VerdictKind
 from rootline.spark.batch_commit import WrittenBatch, carried_files, decided
 from rootline.spark.connection import committing_lake, guest_lake
+from rootline.spark.data_source import ensure_registered, session_defaults
 from rootline.spark.file_sink import FilesWritten
 from rootline.spark.options import SourceOptions, Use, parse_options
-from rootline.spark.row_changes.change_intent import (
-    JobResult,
-    ReadFrom,
-    Touched,
-    change_intent,
-    stored_vectors,
-    touched_files,
-)
+from rootline.spark.row_changes.change_intent import JobResult, Touched, change_intent, stored_vectors, touched_files
 from rootline.spark.row_changes.change_tasks import (
     MESSAGE_SCHEMA,
     change_rows,
@@ -50,12 +43,13 @@ from rootline.spark.row_changes.condition_reading import read_condition
 from rootline.spark.spark_types import spark_schema_of
 from rootline.storage.metadata.root_reader import read_definition
 from rootline.storage.rows.data_file_reader import RowsWanted
-from rootline.storage.rows.metadata_columns import LAST_UPDATED, ROW_ID
+from rootline.storage.rows.metadata_columns import FILE, LAST_UPDATED, POS, ROW_ID
+from rootline.tree.scan.scan_plan import DeletesFor
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-SESSION_SETTINGS: Final = {"warehouse": "spark.rootline.warehouse", "log": "spark.rootline.log"}
+_OWN: Final = (FILE, POS)
 
 
 class Mode(StrEnum):
@@ -88,11 +82,15 @@ class RowsChanged:
 
 @dataclass(frozen=True)
 class JobBegin:
-    """What one attempt reads: a version of the table."""
+    """What one attempt reads: the files of a version, those that may have a row to change."""
 
     options: SourceOptions
-    header: RootHeader
-    definition: TableDefinition
+    plan: FilePlan
+
+    @property
+    def definition(self) -> TableDefinition:
+        """The table's, in that version."""
+        return self.plan.definition
 
     @property
     def own_columns(self) -> list[str]:
@@ -130,16 +128,14 @@ class JobBegin:
         if where is not None:
             reader = reader.option("where", where.text)
         schema = spark_schema_of(Schema(*RowsWanted.of(self.definition, columns).fields))
-        frame = reader.schema(schema).options(versionAsOf=self.header.version).load(self.options.table)
+        frame = reader.schema(schema).options(versionAsOf=self.plan.root.header.version).load(self.options.table)
         return frame if condition is None else frame.where(condition)
 
 
 def change_options(spark: SparkSession, table: str, given: Mapping[str, Any]) -> SourceOptions:
     """The options of a change; where the session has a warehouse and a log, those are the defaults."""
-    found = {option: spark.conf.get(setting, None) for option, setting in SESSION_SETTINGS.items()}
-    defaults = {option: value for option, value in found.items() if value}
     texts = {name: str(value) for name, value in given.items() if value is not None}
-    return parse_options({**defaults, **texts, "path": table}).checked_for(Use.ROW_CHANGE)
+    return parse_options({**session_defaults(spark), **texts, "path": table}).checked_for(Use.ROW_CHANGE)
 
 
 def carried_out(
@@ -156,12 +152,13 @@ def carried_out(
         OutcomeUnknown: `verdict-timeout`.
 
     """
+    ensure_registered(spark)
     replans = 0
     while True:
-        begin = _begun(options)
+        begin = begun(options, condition)
         change = _planned(spark, begin, _run(frame_of(begin), options, begin), mode)
         with committing_lake(options) as lake:
-            intent = _intent(lake, begin, change, condition)
+            intent = _intent(lake, begin, change)
             if intent is None:
                 return RowsChanged(None)
             verdict = decided(lake, intent, change.batch, options.verdict_timeout_ms / 1000)
@@ -175,17 +172,30 @@ def carried_out(
         time.sleep(delay_s)
 
 
-def _begun(options: SourceOptions) -> JobBegin:
-    async def operation(session: Session) -> JobBegin:
-        header = (await read_head(session.store, options.table)).header
-        return JobBegin(options, header, await read_definition(session.store, header))
+def begun(options: SourceOptions, condition: object) -> JobBegin:
+    """The plan of the head, for `condition`. Raises `Invalid` (`setting-invalid`): its own columns hide `_file`."""
 
-    return guest_lake(options).holder.run(operation)
+    async def operation(session: Session) -> JobBegin:
+        root = await read_head(session.store, options.table)
+        where = read_condition(condition, (await read_definition(session.store, root.header)).schema)
+        point = PointInTime(version=root.header.version)
+        plan = await plan_files(session, options.table, where, point, DeletesFor.EVERY_ROW)
+        return JobBegin(options, plan)
+
+    begin = guest_lake(options).holder.run(operation)
+    hidden = [name for name in _OWN if name in begin.own_columns]
+    if hidden:
+        raise Invalid(
+            "setting-invalid",
+            f"{options.table} has a column {hidden[0]!r} of its own, which hides where its rows are: rename it",
+        )
+    return begin
 
 
 def _run(frame: DataFrame, options: SourceOptions, begin: JobBegin) -> JobResult:
-    task = change_rows(begin.definition.to_json(), options)
-    return JobResult.of(options.table, messages(row[0] for row in frame.mapInArrow(task, MESSAGE_SCHEMA).collect()))
+    task = change_rows(begin.definition.to_json(), options, frame.columns)
+    plain = frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))  # mapInArrow takes a dot in a name for a path
+    return JobResult.of(options.table, messages(row[0] for row in plain.mapInArrow(task, MESSAGE_SCHEMA).collect()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +210,7 @@ class _Change:
 
 def _planned(spark: SparkSession, begin: JobBegin, job: JobResult, mode: Mode) -> _Change:
     options, definition = begin.options, begin.definition
-    version = begin.header.version
-    touched = guest_lake(options).holder.run(lambda session: touched_files(session, options.table, version, job.gone))
+    touched = guest_lake(options).holder.run(lambda session: touched_files(session, begin.plan, job.gone))
     is_removal = mode is Mode.COPY_ON_WRITE or all(file.is_whole for file in touched)
     written = [FilesWritten((), definition.table_uuid, definition.current_schema_id), *job.written]
     if is_removal:
@@ -211,21 +220,16 @@ def _planned(spark: SparkSession, begin: JobBegin, job: JobResult, mode: Mode) -
     return _Change(batch, job.counts, () if is_removal else files, files if is_removal else ())
 
 
-def _intent(lake: Lake, begin: JobBegin, change: _Change, condition: object) -> Intent | None:
-    options, header, definition = begin.options, begin.header, begin.definition
-    new = carried_files(lake, change.batch, definition, options) if change.batch.files else NewFiles()
-    where = read_condition(condition, definition.schema)
-    read = ReadFrom(
-        header.version,
-        header.snapshot.sequence_number,
-        definition.table_uuid,
-        definition.current_schema_id,
-        EVERY_ROW if where is None else where.text,
-    )
-    vectors: tuple[AddedVector, ...] = ()
-    if change.marked:
-        vectors = lake.holder.run(lambda session: stored_vectors(session, options.table, change.marked))
-    return change_intent(options, read, new, vectors, [file.task for file in change.removed])
+def _intent(lake: Lake, begin: JobBegin, change: _Change) -> Intent | None:
+    options, plan = begin.options, begin.plan
+    new = carried_files(lake, change.batch, plan.definition, options) if change.batch.files else NewFiles()
+
+    async def operation(session: Session) -> Intent | None:
+        vectors = await stored_vectors(session, options.table, change.marked) if change.marked else ()
+        removed = [file.task for file in change.removed]
+        return change_intent(session, plan, options.isolation, new, vectors, removed)
+
+    return lake.holder.run(operation)
 
 
 def _rewritten(spark: SparkSession, begin: JobBegin, files: Sequence[Touched]) -> list[FilesWritten]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
@@ -82,14 +82,17 @@ class _Gone:
             self.ambiguous += before + len(of_file) - len(known)
 
 
-def change_rows(definition: bytes, options: SourceOptions) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow`: batches of changes in, one message out."""
+def change_rows(
+    definition: bytes, options: SourceOptions, names: Sequence[str]
+) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """For `mapInArrow`: batches of changes in, whose columns are `names`; one message out."""
 
     def changed(batches: Batches) -> Iterator[pa.RecordBatch]:
         table, gone = TableDefinition.from_json(definition), _Gone()
 
         def new_rows() -> Iterator[pa.RecordBatch]:
-            for batch in batches:
+            for unnamed in batches:
+                batch = unnamed.rename_columns(list(names))
                 gone.take(batch)
                 is_new = pc.not_equal(batch.column(ACTION_COLUMN), pa.scalar(int(Action.DELETE), pa.int32()))
                 yield batch.filter(is_new).drop_columns([name for name in _OF_CHANGE if name in batch.schema.names])
@@ -108,7 +111,7 @@ def rewrite_without(definition: bytes, options: SourceOptions) -> Callable[[Batc
     def rewritten(batches: Batches) -> Iterator[pa.RecordBatch]:
         table = TableDefinition.from_json(definition)
         orders = (order for batch in batches for order in batch.column(0).to_pylist())
-        rows = (rows for order in orders for rows in _kept_rows(*pickle.loads(order), table, options))
+        rows = (rows for order in orders for rows in _kept_rows(order, table, options))
         yield _message(TaskChanges(write_task(rows, table, options, _moved_files), {}, (0, 0, 0)))
 
     return rewritten
@@ -128,9 +131,8 @@ def _message(changes: TaskChanges) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"message": pa.array([pickle.dumps(changes)], pa.binary())})
 
 
-def _kept_rows(
-    task: FileTask, gone: bytes, definition: TableDefinition, options: SourceOptions
-) -> Iterator[pa.RecordBatch]:
+def _kept_rows(order: bytes, definition: TableDefinition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    task, gone = pickle.loads(order)
     positions = BitMap64.deserialize(gone)
     lineage = [ROW_ID, LAST_UPDATED] if _has_lineage(definition) else []
     wanted = RowsWanted.of(definition, [*(column.name for column in definition.schema.fields), *lineage, POS])

@@ -150,6 +150,8 @@ def merge_into(
     given = change_options(spark, table, options)
     if (on is None) == (condition is None):
         raise Invalid("setting-invalid", f"{table}: merge_into takes either `on` or `condition`")
+    if on is not None and not on:
+        raise Invalid("setting-invalid", f"{table}: `on` names no column: name those that say which rows match")
     if when_matched is None and when_not_matched is None:
         raise Invalid("setting-invalid", f"{table}: merge_into does nothing with both clauses None")
     for clause, words in ((when_matched, ("update", "delete")), (when_not_matched, ("insert",))):
@@ -221,9 +223,11 @@ def _inserted(
     joined: DataFrame, begin: JobBegin, clause: Values | str | None, given: Sequence[str], name: str, kind: Any
 ) -> Column:
     """A column of a new row: the clause's, the source's of that name, or the table's default."""
+    if clause is None:  # there are no new rows
+        return sql.lit(None).cast(kind)
     if clause == "insert" and name in given:
         return assigned(joined, _of(_SOURCE, name), kind, name)
-    if clause is not None and not isinstance(clause, str) and name in clause:
+    if not isinstance(clause, str) and name in clause:
         return assigned(joined, clause[name], kind, name)
     return default_value(begin.definition, name, kind)
 

@@ -1,12 +1,21 @@
-"""Values that a change assigns to columns: cast where no value can change, else left to the check of rows."""
+"""Values that a change assigns to columns.
+
+Owns: what is cast for a column, and what new rows have where no one gives them a value. Does not own: the check of the
+rows that are written (`rootline.client.write.data_file_writer`).
+Invariants: a cast changes no value; what cannot be cast so is left to the check of rows, which names the column; a
+default does not depend on the session's time zone.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
+import uuid
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sql
 from pyspark.sql import types as spark
 
+from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 
 if TYPE_CHECKING:
@@ -14,6 +23,7 @@ if TYPE_CHECKING:
 
 _WHOLE: Final = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
 _FLOATING: Final = (spark.FloatType, spark.DoubleType)
+_NESTED: Final = (spark.StructType, spark.ArrayType, spark.MapType)
 
 
 def assigned(rows: DataFrame, value: str | Column, kind: spark.DataType, name: str) -> Column:
@@ -23,11 +33,23 @@ def assigned(rows: DataFrame, value: str | Column, kind: spark.DataType, name: s
 
 
 def default_value(definition: TableDefinition, name: str, kind: spark.DataType) -> Column:
-    """What a new row has in a column that no one gives a value."""
+    """What a new row has in a column that no one gives a value.
+
+    Raises:
+        Invalid: `setting-invalid`, the default is of a struct, a list or a map.
+
+    """
     field = next(field for field in definition.schema.fields if field.name == name)
     value = field.write_default
-    is_text = value is not None and isinstance(kind, spark.StringType)  # a UUID is a text to Spark
-    return sql.lit(str(value) if is_text else value).cast(kind)
+    if value is not None and isinstance(kind, _NESTED):
+        raise Invalid(
+            "setting-invalid",
+            f"column {name!r} has a default of type {kind.simpleString()}, which new rows of a merge do not get: give "
+            "the column a value in when_not_matched, or in the source",
+        )
+    if isinstance(value, dt.date | dt.time):  # as a text it depends on no time zone
+        return sql.lit(value.isoformat()).cast(kind)
+    return sql.lit(str(value) if isinstance(value, uuid.UUID) else value).cast(kind)
 
 
 def _may_become(given: spark.DataType, kind: spark.DataType) -> bool:
