@@ -1,10 +1,12 @@
 """The data source of a driver that dies: its whole process group is killed when Spark's commit protocol is at a phase.
 
-The phase is in a file, which is taken away first, so that a driver dies of it once.
+Owns: the phases, and dying in them. Does not own: starting a driver again (`mortal_driver`), what it does (`job`).
+Invariants: the phase is in a file, which is taken away before the kill, so that a driver dies of it once.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -29,23 +31,25 @@ class Phase(StrEnum):
 
     BEFORE_FILES = "before-files"
     BEFORE_PUBLISH = "before-publish"
+    ZOMBIE = "zombie"
     BEFORE_VERDICT = "before-verdict"
     AFTER_VERDICT = "after-verdict"
-    ZOMBIE = "zombie"
 
 
 def die_at(phase: Phase) -> None:
     """Kill the driver if that is where it is to die; this worker too, unless it goes on."""
-    mark = Path(os.environ[PHASE_VARIABLE])
-    try:
-        if mark.read_text() != phase:
-            return
-        mark.unlink()
-    except FileNotFoundError:
+    if not _is_next(phase):
         return
+    Path(os.environ[PHASE_VARIABLE]).unlink()
     os.killpg(int(os.environ[GROUP_VARIABLE]), signal.SIGKILL)
     if phase is not Phase.ZOMBIE:
         os._exit(9)
+
+
+def _is_next(phase: Phase) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return Path(os.environ[PHASE_VARIABLE]).read_text() == phase
+    return False
 
 
 class KillingWriter(StreamWriter):
@@ -61,9 +65,10 @@ class KillingWriter(StreamWriter):
         decide = batch_commit.decided
 
         def decided(lake: Any, intent: Any, batch: Any, timeout_s: float) -> Any:
-            with lake.producer(batch.writer_id) as producer:
-                producer.publish(intent, writer_sequence=batch.sequence, content="")
-            die_at(Phase.BEFORE_VERDICT)
+            if _is_next(Phase.BEFORE_VERDICT):
+                with lake.producer(batch.writer_id) as producer:
+                    producer.publish(intent, writer_sequence=batch.sequence, content="")
+                die_at(Phase.BEFORE_VERDICT)
             return decide(lake, intent, batch, timeout_s)
 
         batch_commit.decided = decided

@@ -1,145 +1,223 @@
-"""Spark's drivers are killed in every phase of its commit protocol, while others delete and compact the table.
+"""A lake on Kafka and S3 whose writers are Spark drivers that die, while it is deleted from and compacted.
 
-Owns: the sources, the drivers and their deaths, the batch deletes and rewrites, and the comparison at the end with what
-DuckDB finds in the sources. Does not own: where a driver dies (`killing_source`), its job (`dying_driver`).
-Invariants: a driver is killed with its whole process group and starts again from its checkpoint; rows are compared one
-by one, with their numbers.
-
-Run it: `python -m tests.spark.torture.tortured_lake --seconds 300 --streams 3`.
+Owns: the lake, its coordinator and worker, the drivers' lives, deletes and rewrites meanwhile, the judgement.
+Does not own: Kafka and S3, a driver's job (`job`), what must be in the tables (`sources`).
+Invariants: the same seed gives the same sources and the same deaths (when they come is the machine's affair); nothing
+dies any more once the time is over, and then every driver must come to its end.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
-import os
 import random
-import signal
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import duckdb
-import pyarrow as pa
-
-from rootline import Invalid
-from rootline.adapters.open import LAKE_FOLDER
+from rootline import Invalid, OutcomeUnknown
 from rootline.client.lake import Lake
-from rootline.connect import connect
-from rootline.demo.service import running_service
-from tests.spark.torture.killing_source import PHASE_VARIABLE, Phase
+from rootline.client.table_handle import TableHandle
+from tests.kafka.kafka_lake import KafkaLake
+from tests.kafka.rootline_process import RootlineProcess, ending
+from tests.services.constant_ingest.report import upkeep_of
+from tests.spark.torture.job import COUNTERS, Job, StreamJob
+from tests.spark.torture.killing_source import Phase
+from tests.spark.torture.mortal_driver import MortalDriver
+from tests.spark.torture.sources import (
+    COUNTER_IDS,
+    COUNTERS_SCHEMA,
+    DOOMED,
+    LATEST,
+    LATEST_COLUMNS,
+    LATEST_SCHEMA,
+    NUMBERS,
+    NUMBERS_COLUMNS,
+    NUMBERS_SCHEMA,
+    Source,
+    differences,
+)
 
-TABLE = "demo.numbers"
-SCHEMA = pa.schema([("stream", pa.int32()), ("number", pa.int64()), ("doomed", pa.bool_())])
-DOOMED = "doomed = true"
-PATIENCE_S = 300.0
+_UPKEEP = {
+    "rootline.flush.data-files": "8",
+    "rootline.compact.data": "true",
+    "rootline.compact.data-files": "4",
+    "rootline.convert.deletes": "3",
+}
+_RANDOM_DEATHS = 0.4
+_LIFE_S = (0.5, 20.0)
 
 
 @dataclass
-class DyingStream:
-    """A stream from a folder to the table, whose drivers die."""
+class Torture:
+    """`seconds` of deaths by the dice of `seed`. Each of the drivers has two streams, and one of the first's upserts.
 
-    place: Path
-    number: int
-    options: dict[str, str]
-    files: int = 0
+    `files`: so many, from and to, come in each source before a driver lives again.
+    """
+
+    seconds: float
+    seed: int
+    drivers: int = 2
+    phases: Sequence[Phase] = tuple(Phase)
+    files: tuple[int, int] = (4, 10)
+
+
+@dataclass
+class Outcome:
+    """What happened. `faults`: nothing, if it held."""
+
     deaths: Counter[str] = field(default_factory=Counter)
-
-    def drop(self, rows: int = 20) -> None:
-        """One more file of the source; every fifth row is doomed to be deleted."""
-        self.source.mkdir(parents=True, exist_ok=True)
-        first = self.files * rows
-        lines = [
-            json.dumps({"stream": self.number, "number": at, "doomed": at % 5 == 0})
-            for at in range(first, first + rows)
-        ]
-        hidden = self.source / f".{self.files}"
-        hidden.write_text("\n".join(lines) + "\n")
-        hidden.rename(self.source / f"{self.files:06}.json")
-        self.files += 1
-
-    @property
-    def source(self) -> Path:
-        """Where its files are."""
-        return self.place / f"source-{self.number}"
-
-    def run(self, phase: Phase | None = None, kill_after_s: float | None = None) -> int:
-        """Run a driver until it has ended or died; its exit code."""
-        mark = self.place / f"phase-{self.number}"
-        mark.unlink(missing_ok=True)
-        if phase is not None:
-            mark.write_text(phase)
-        checkpoint = self.place / f"checkpoint-{self.number}"
-        words = [str(self.source), str(checkpoint), TABLE, json.dumps(self.options)]
-        with (self.place / f"driver-{self.number}.log").open("a") as log:
-            driver = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.torture.dying_driver", *words],
-                env={**os.environ, PHASE_VARIABLE: str(mark)},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-            try:
-                code = driver.wait(PATIENCE_S if kill_after_s is None else kill_after_s)
-            except subprocess.TimeoutExpired:
-                if kill_after_s is None:
-                    raise
-                code = -signal.SIGKILL
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(driver.pid, signal.SIGKILL)
-                driver.wait()
-        if code == -signal.SIGKILL:
-            self.deaths["at random" if phase is None else phase] += 1
-        return code
-
-    def finish(self) -> None:
-        """Run drivers that no one kills until one has come to the end."""
-        for _ in range(3):
-            if self.run() == 0:
-                return
-        raise AssertionError(f"stream {self.number} does not come to its end: see {self.place}/driver-*.log")
-
-
-def differences(lake: Lake, streams: list[DyingStream]) -> list[str]:
-    """What the table lacks, or has too often, of the rows that are in the sources and not doomed."""
-    there = lake.table(TABLE).scan().to_arrow()
-    sources = [str(stream.source / "*.json") for stream in streams]
-    database = duckdb.connect()
-    database.execute(
-        "create view wanted as select stream::int as stream, number::bigint as number, doomed "
-        f"from read_json({sources!r}) where not doomed"
-    )
-    database.register("found", there)
-    lost = database.execute("select * from wanted except all select * from found order by all").fetchall()
-    more = database.execute("select * from found except all select * from wanted order by all").fetchall()
-    return [
-        f"{len(rows)} rows {word}, such as {rows[0]}" for word, rows in (("lost", lost), ("too many", more)) if rows
-    ]
+    endings: Counter[str] = field(default_factory=Counter)
+    files: int = 0
+    changes: int = 0
+    meanwhile: Counter[str] = field(default_factory=Counter)
+    upkeep: Counter[str] = field(default_factory=Counter)
+    versions: dict[str, int] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
 
 
 @contextlib.contextmanager
-def meanwhile(lake: Lake, counts: Counter[str], dice: random.Random) -> Iterator[None]:
-    """Delete what is doomed and compact the table, again and again, until the block ends."""
+def running_lake(address: KafkaLake, folder: Path) -> Iterator[Lake]:
+    """The lake with its tables, a coordinator and a worker."""
+    roles = [
+        RootlineProcess(role, (role, "--http-port", "0"), address.environment(), folder)
+        for role in ("coordinator", "worker")
+    ]
+    with ending(*roles), address.client() as lake:
+        for role in roles:
+            role.start()
+        roles[0].wait_ready()
+        lake.create_table(NUMBERS, NUMBERS_SCHEMA, properties=_UPKEEP, timeout_s=120.0)
+        lake.create_table(LATEST, LATEST_SCHEMA, properties=_UPKEEP, timeout_s=120.0)
+        counters = lake.create_table(COUNTERS, COUNTERS_SCHEMA, timeout_s=120.0)
+        counters.append([{"id": at, "n": 0} for at in COUNTER_IDS])
+        yield lake
+
+
+def tortured(address: KafkaLake, folder: Path, torture: Torture, tell: Callable[[str], None]) -> Outcome:
+    """Torture a lake of this address; what became of it."""
+    outcome = Outcome()
+    with running_lake(address, folder) as lake:
+        sources, drivers = _drivers(address, folder, torture)
+        with _meanwhile(lake, outcome.meanwhile, random.Random(f"{torture.seed}/meanwhile")):
+            _all_at_once([_Suffering(driver, own, torture, tell) for driver, own in zip(drivers, sources, strict=True)])
+        table = lake.table(NUMBERS)
+        table.delete_where(DOOMED, timeout_s=120.0)
+        for driver in drivers:
+            outcome.deaths += driver.deaths
+            outcome.endings.update(driver.endings)
+            outcome.changes += int(Path(driver.job.done).read_text())
+        every = [source for own in sources for source in own]
+        outcome.files = sum(source.files for source in every)
+        outcome.upkeep = upkeep_of(RootlineProcess("worker", (), {}, folder).lines()).committed
+        outcome.faults += differences(lake, every, outcome.changes)
+        for name in (NUMBERS, LATEST, COUNTERS):
+            outcome.versions[name] = lake.table(name).head().version
+            outcome.faults += [f"{name}: {fault}" for fault in lake.table(name).check()]
+    return outcome
+
+
+def _drivers(address: KafkaLake, folder: Path, torture: Torture) -> tuple[list[list[Source]], list[MortalDriver]]:
+    sources: list[list[Source]] = []
+    drivers: list[MortalDriver] = []
+    for at in range(torture.drivers):
+        name = f"driver-{at}"
+        own = [
+            Source(folder / f"{name}-source-0", 2 * at, random.Random()),
+            Source(folder / f"{name}-source-1", 2 * at + 1 if at else None, random.Random(f"{torture.seed}/keys")),
+        ]
+        streams = tuple(
+            StreamJob(
+                str(source.folder),
+                LATEST_COLUMNS if source.stream is None else NUMBERS_COLUMNS,
+                str(folder / f"{name}-checkpoint-{number}"),
+                LATEST if source.stream is None else NUMBERS,
+                {"upsert": "true"} if source.stream is None else {},
+            )
+            for number, source in enumerate(own)
+        )
+        marks = {mark: str(folder / f"{name}.{mark}") for mark in ("done", "begun_mark", "last_mark")}
+        job = Job(name=name, streams=streams, deletes_from=NUMBERS, doomed=DOOMED, **marks)
+        sources.append(own)
+        drivers.append(MortalDriver(job, address.environment(), folder))
+    return sources, drivers
+
+
+@dataclass
+class _Suffering:
+    """One driver's lives."""
+
+    driver: MortalDriver
+    sources: list[Source]
+    torture: Torture
+    tell: Callable[[str], None]
+
+    def run(self) -> None:
+        name, over_s = self.driver.job.name, time.monotonic() + self.torture.seconds
+        dice = random.Random(f"{self.torture.seed}/{name}")
+        self._drop(dice)
+        for number, phase in enumerate(self._deaths(dice)):
+            if number >= len(self.torture.phases) and time.monotonic() >= over_s:
+                break
+            self.driver.live(phase, None if phase is not None else dice.uniform(*_LIFE_S))
+            self.tell(f"{name}: {dict(self.driver.deaths)}, ended by itself {self.driver.endings}")
+            self._drop(dice)
+        self.driver.finish()
+
+    def _deaths(self, dice: random.Random) -> Iterator[Phase | None]:
+        """Of each phase once, then as the dice fall; `None`: at any moment."""
+        phases = self.torture.phases
+        yield from dice.sample(phases, len(phases))
+        while True:
+            yield None if dice.random() < _RANDOM_DEATHS else dice.choice(phases)
+
+    def _drop(self, dice: random.Random) -> None:
+        for source in self.sources:
+            for _ in range(dice.randint(*self.torture.files)):
+                source.drop()
+
+
+def _all_at_once(sufferings: Sequence[_Suffering]) -> None:
+    faults: list[BaseException] = []
+
+    def run(suffering: _Suffering) -> None:
+        try:
+            suffering.run()
+        except BaseException as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=run, args=(suffering,)) for suffering in sufferings]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if faults:
+        raise faults[0]
+
+
+@contextlib.contextmanager
+def _meanwhile(lake: Lake, counts: Counter[str], dice: random.Random) -> Iterator[None]:
+    """Delete what is doomed, and write tables again, until the block ends."""
     over = threading.Event()
     faults: list[BaseException] = []
 
+    def delete(table: TableHandle) -> object:
+        return table.delete_where(DOOMED, isolation="snapshot", timeout_s=60.0)
+
+    def rewrite(table: TableHandle) -> object:
+        return table.rewrite(timeout_s=60.0)
+
     def upkeep() -> None:
-        table = lake.table(TABLE)
-        while not over.wait(dice.uniform(0.2, 1.5)):
-            word, change = dice.choice([("delete", lambda: table.delete_where(DOOMED)), ("rewrite", table.rewrite)])
+        tables = [lake.table(name) for name in (NUMBERS, LATEST, COUNTERS)]
+        while not over.wait(dice.uniform(0.2, 3.0)):
+            change = dice.choice((delete, rewrite))
+            table = tables[0] if change is delete else dice.choice(tables)
             try:
-                counts[f"{word} done"] += bool(change())  # type: ignore[no-untyped-call]
-            except Invalid as error:
-                counts[f"{word} {error.code}"] += 1
+                counts[f"{change.__name__}: {'done' if change(table) else 'nothing to do'}"] += 1
+            except (Invalid, OutcomeUnknown) as error:
+                counts[f"{change.__name__}: {error.code}"] += 1
             except BaseException as error:
                 faults.append(error)
                 return
@@ -153,63 +231,3 @@ def meanwhile(lake: Lake, counts: Counter[str], dice: random.Random) -> Iterator
         thread.join()
     if faults:
         raise faults[0]
-
-
-def tortured(place: Path, seconds: float, streams: int, seed: int) -> dict[str, object]:
-    """Torture a lake below `place` for so long; what happened, and how the table differs from its sources."""
-    dice, over_s = random.Random(seed), time.monotonic() + seconds
-    folder = place / "lake"
-    folder.mkdir(parents=True)
-    options = {"warehouse": str(folder), "log": f"sqlite://{folder / LAKE_FOLDER}"}
-    counts: Counter[str] = Counter()
-    with running_service(folder, place / "up.log"), connect(folder, coordinator="elsewhere") as lake:
-        table = lake.create_table(TABLE, SCHEMA, properties={"rootline.flush.data-files": "8"})
-        all_streams = [DyingStream(place, number, options) for number in range(streams)]
-
-        def suffer(stream: DyingStream, own: random.Random) -> None:
-            phases = list(Phase)
-            while time.monotonic() < over_s:
-                for _ in range(own.randint(2, 6)):
-                    stream.drop()
-                if own.random() < 0.25:
-                    stream.run(kill_after_s=own.uniform(2, 20))
-                else:
-                    stream.run(phases[sum(stream.deaths.values()) % len(phases)])
-            stream.finish()
-
-        with meanwhile(lake, counts, dice):
-            threads = [
-                threading.Thread(target=suffer, args=(stream, random.Random(seed + 1 + stream.number)))
-                for stream in all_streams
-            ]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-        table.delete_where(DOOMED)
-        faults = [str(fault) for fault in table.check()]
-        return {
-            "files": sum(stream.files for stream in all_streams),
-            "deaths": dict(sum((stream.deaths for stream in all_streams), Counter())),
-            "upkeep": dict(counts),
-            "versions": table.head().version,
-            "differences": differences(lake, all_streams) + faults,
-        }
-
-
-def main() -> int:
-    """The program."""
-    words = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    words.add_argument("--seconds", type=float, default=300)
-    words.add_argument("--streams", type=int, default=3)
-    words.add_argument("--seed", type=int, default=int(time.time()))
-    given = words.parse_args()
-    print(f"seed {given.seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="rootline-torture-") as place:
-        outcome = tortured(Path(place), given.seconds, given.streams, given.seed)
-        print(json.dumps(outcome, indent=2))
-        return 1 if outcome["differences"] else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
