@@ -32,6 +32,7 @@ from benchmarks import (
     spark_trigger,
     spark_write,
     takeover,
+    thousand_tables,
     two_processes,
     verified_files,
 )
@@ -87,6 +88,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "backlog": backlog_memory.measure,
     "takeover": takeover.measure,
     "idle-tables": idle_tables.measure,
+    "thousand-tables": thousand_tables.measure,
     "self-flush": self_flush.measure,
     "many-files": many_files.measure,
     "export": export_cost.measure,

@@ -1,4 +1,4 @@
-"""Issue 14: how soon a scan through Spark with a selective filter starts its first task, in a table of 100,000 files.
+"""Goal 13: how soon a scan through Spark with a selective filter starts its first task, in a table of 100,000 files.
 
 Owns: the table, the two ways to scan it, and their times. Does not own: the session (`spark_session`).
 Invariants: every file is there, a link to one that was written; what entries state of column `id` is made up, and only
@@ -87,7 +87,7 @@ def _measured(spark: SparkSession, way: str, opened: Callable[[], DataFrame]) ->
     seconds = [_until_first_task(spark, opened) for _ in range(_SAMPLES + 1)][1:]
     spread = Spread.of(seconds)
     return Result(
-        "14",
+        "13",
         f"selective scan of {FILES:,} files, {way}: until its first task",
         spread,
         None,

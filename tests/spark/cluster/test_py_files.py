@@ -126,6 +126,7 @@ def submitted(cluster: str, py_files: Path, warehouse: Path) -> dict[str, Any]:
         "spark.executor.memory": "512m",
         "spark.executor.extraJavaOptions": LITTLE,
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{PATIENCE_S}s",
         "spark.sql.shuffle.partitions": "2",
         "spark.cores.max": "2",
     }
