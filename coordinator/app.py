@@ -47,6 +47,7 @@ from rootline.storage.store_probe import probe_store
 from rootline.tree.ledger.outcomes import Acknowledged
 
 _TABLES_KNOWN_MAX: Final = 100_000
+_LAG_WITHIN_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +219,7 @@ class CoordinatorService:
                 given_up = 0 if header.expiry is None else header.expiry.given_up_bytes
                 self.metrics.expired(table, header.oldest_version, given_up)
         self.metrics.oldest_pending(self._oldest_pending_s())
+        self.metrics.ready(self.readiness().ready)
         if self._started and not self._ended:
             assignment = self._consumer.assignment
             self.metrics.holding(
@@ -225,8 +227,9 @@ class CoordinatorService:
                 len(self._log.paused()),
                 0 if assignment is None else assignment.held_bytes,
             )
-            with contextlib.suppress(Unavailable):
-                self.metrics.lag(await self._consumer.lag())
+            with contextlib.suppress(Unavailable, TimeoutError):
+                async with asyncio.timeout(_LAG_WITHIN_S):  # those who ask for metrics have a deadline too
+                    self.metrics.lag(await self._consumer.lag())
 
     async def sample(self) -> None:
         """Note how far the log is ahead and how long the oldest intent waits, for people who look later."""
