@@ -53,7 +53,7 @@ RUN_BY: dict[Named, str] = {
     ("docs/reading.md", "import duckdb, pandas as pd"): README,
     ("docs/reading.md", "trips = lake.create_table("): README,
     ("README.md", "import rootline.spark"): SPARK,
-    ("docs/spark.md", "import rootline.spark"): SPARK,
+    ("docs/spark.md", "import rootline"): SPARK,
     ("docs/spark.md", "late = rootline.spark.table("): SPARK,
     ("docs/spark.md", "flights = spark.readStream"): SPARK,
     ("docs/spark.md", "def each(frame"): SPARK,

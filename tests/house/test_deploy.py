@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 import yaml
 
 from rootline.adapters.kafka.settings import KafkaSettings
@@ -18,7 +17,7 @@ from rootline.adapters.redis.settings import RedisSettings
 from rootline.adapters.s3.settings import S3Settings
 from rootline.catalog.rest.http_settings import HttpSettings
 from rootline.catalog.rest.settings import CatalogSettings
-from rootline.cli.app import app
+from rootline.cli.app import command_tree
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.workers.settings import WorkerSettings
 
@@ -86,7 +85,7 @@ def test_every_setting_that_is_named_exists(house: Path) -> None:
 
 def test_every_service_runs_a_command_that_exists_on_a_volume_that_is_declared(house: Path) -> None:
     services = compose(house)["services"]
-    commands = set(getattr(typer.main.get_command(app), "commands", {}))
+    commands = set(getattr(command_tree(), "commands", {}))
     ours = [service for service in services.values() if service.get("image") == "rootline"]
     assert [service["command"][0] for service in ours] == [
         *("topics", "coordinator", "coordinator", "worker", "worker", "catalog")
@@ -127,7 +126,7 @@ def test_units_run_commands_that_exist_and_are_whole(house: Path, tmp_path: Path
     assert len(units) == 4
     for unit in units:
         [line] = re.findall(r"^ExecStart=/opt/rootline/bin/rootline (.+)$", unit.read_text(), re.MULTILINE)
-        command: Any = typer.main.get_command(app)
+        command: Any = command_tree()
         for word in line.split():
             command = command.commands[word]
     verify = shutil.which("systemd-analyze")

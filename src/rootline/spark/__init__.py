@@ -1,7 +1,7 @@
 """Rootline as a Spark data source: `spark.dataSource.register(rootline.spark.RootlineDataSource)`.
 
-Owns: `format("rootline")` for batch reads, batch writes and streaming writes. Does not own: planning, statistics,
-publishing (the library's own rooms do it).
+Owns: `format("rootline")` for batch reads, batch writes and streaming writes; changes of rows. Does not own: planning,
+statistics, publishing (the library's own rooms do it).
 Invariants: importing this package imports Spark only when one of its names is used.
 """
 
@@ -12,10 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rootline.spark.data_source import RootlineDataSource, register
+    from rootline.spark.row_changes.change_job import RowsChanged
+    from rootline.spark.row_changes.statements import delete_where, merge_into, update_where
     from rootline.spark.table_frame import table
 
-__all__ = ["RootlineDataSource", "register", "table"]
-_PLACES = {"RootlineDataSource": "data_source", "register": "data_source", "table": "table_frame"}
+__all__ = ["RootlineDataSource", "RowsChanged", "delete_where", "merge_into", "register", "table", "update_where"]
+_PLACES = {
+    "RootlineDataSource": "data_source",
+    "RowsChanged": "row_changes.change_job",
+    "delete_where": "row_changes.statements",
+    "merge_into": "row_changes.statements",
+    "register": "data_source",
+    "table": "table_frame",
+    "update_where": "row_changes.statements",
+}
 
 
 def __getattr__(name: str) -> Any:
