@@ -48,6 +48,7 @@ from rootline.tree.ledger.outcomes import Acknowledged
 
 _TABLES_KNOWN_MAX: Final = 100_000
 _LAG_WITHIN_S: Final = 2.0
+_DELAYS_SPARE: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +296,12 @@ class CoordinatorService:
             self._lines.told(some, counts, is_told_again, of_intents=of_intents)
             self.recent.told(some, counts, is_told_again, now_ms)
 
+    def _forget_delays(self) -> None:
+        """Of tables that are in memory no more, once they are as many as those that are."""
+        held = self._consumer.tables
+        if len(self._delays) > 2 * len(held) + _DELAYS_SPARE:
+            self._delays = {table: delays for table, delays in self._delays.items() if table in held}
+
     def _observe(self, table: TableName, note: Report | Publication) -> None:
         if isinstance(note, Publication):
             now_ms = self._environment.now_ms()
@@ -312,6 +319,7 @@ class CoordinatorService:
         self.metrics.report(table, note)
         if note.noted in (Noted.STORE_FAILED, Noted.YIELDED, Noted.PUT_ASKED):
             self._delays.setdefault(table, {})[note.noted] = note.detail
+            self._forget_delays()
         elif note.noted is Noted.ROOT_LANDED:
             self._delays.pop(table, None)
             self._lines.landed(table, note)
