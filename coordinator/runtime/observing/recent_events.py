@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Final
 
 from rootline.coordinator.protocol.effects import Report
-from rootline.coordinator.runtime.verdict_lines import VerdictCounts
+from rootline.coordinator.runtime.observing.verdict_lines import VerdictCounts
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.verdict import Verdict, VerdictKind
 

@@ -23,10 +23,10 @@ from typing import Protocol
 import structlog
 
 from rootline.coordinator.protocol.machine_state import Phase
-from rootline.coordinator.runtime.late_tables import LateOwner, LateTables, read_again
-from rootline.coordinator.runtime.parking_rules import ParkingLimits, StuckSince, Where, WhoWentOn, is_due
-from rootline.coordinator.runtime.record_decoding import told_again
-from rootline.coordinator.runtime.table_loop import TableLoop
+from rootline.coordinator.runtime.assignment.late_tables import LateOwner, LateTables, read_again
+from rootline.coordinator.runtime.assignment.parking_rules import ParkingLimits, StuckSince, Where, WhoWentOn, is_due
+from rootline.coordinator.runtime.records.record_decoding import told_again
+from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Partition
 from rootline.ports.parking import Lift, ParkedTable, ParkingLot

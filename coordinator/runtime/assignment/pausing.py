@@ -21,7 +21,7 @@ from typing import Protocol
 import structlog
 
 from rootline.coordinator.protocol.machine_state import Phase
-from rootline.coordinator.runtime.table_loop import TableLoop
+from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.ports.intent_feed import CoordinatorLog
 from rootline.ports.pausing import ALL_TABLES, Pause, pause_of
 from rootline.schemas.errors import Fenced, OutcomeUnknown, Unavailable
@@ -58,7 +58,7 @@ class Pausing:
 
     def why(self, table: TableName) -> str | None:
         """Why the table is paused; `None`: it is not."""
-        found = pause_of(self.pauses.values(), table) if self.pauses else None
+        found = pause_of(self.pauses, table)
         return None if found is None else found.reason
 
     def take(self, pauses: Iterable[Pause]) -> None:

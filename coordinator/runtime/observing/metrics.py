@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from rootline.coordinator.protocol.effects import Noted, Report
 from rootline.coordinator.protocol.machine_state import Phase
-from rootline.coordinator.runtime.verdict_lines import VerdictCounts
-from rootline.coordinator.runtime.verdict_outbox import Publication
+from rootline.coordinator.runtime.observing.verdict_lines import VerdictCounts
+from rootline.coordinator.runtime.table.verdict_outbox import Publication
 from rootline.ports.intent_feed import Partition
 from rootline.schemas.verdict import Verdict
 
@@ -32,6 +32,9 @@ class CoordinatorMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._tables: set[str] = set()
+        self._phases: dict[str, Phase] = {}
+        self._versions: dict[str, int] = {}
+        self._lagging: set[Partition] = set()
         self._commit = self._histogram("rootline_commit_seconds", "PUT of a root until it is confirmed.")
         self._visible = self._histogram("rootline_intent_visible_seconds", "Append of an intent until its verdict.")
         self._puts = self._counter("rootline_put_total", "Conditional PUTs of roots.", "outcome")
@@ -116,6 +119,14 @@ class CoordinatorMetrics:
             (self._told_again if is_told_again else self._verdicts).labels(kind.value, code).inc(count)
         return kinds
 
+    def is_news(self, table: str, version: int) -> bool:
+        """Whether gauges of `table` are to be set: it has some, and they do not show this version; they do from now."""
+        label = self._label(table)
+        if label == _OTHER or self._versions.get(label) == version:
+            return False
+        self._versions[label] = version
+        return True
+
     def root(self, table: str, size_in_bytes: int, timestamp_ms: int, entries: dict[str, int]) -> None:
         """Describe the newest root; `entries`: content type → rows."""
         label = self._label(table)
@@ -142,8 +153,9 @@ class CoordinatorMetrics:
     def state(self, table: str, phase: Phase) -> None:
         """The phase that a table is in."""
         label = self._label(table)
-        if label == _OTHER:
+        if label == _OTHER or self._phases.get(label) is phase:
             return
+        self._phases[label] = phase
         for known in Phase:
             self._state.labels(label, known.value).set(1 if known is phase else 0)
 
@@ -153,7 +165,9 @@ class CoordinatorMetrics:
 
     def lag(self, records: Mapping[Partition, int]) -> None:
         """Records of each partition that are not handed to their tables yet; partitions that went are forgotten."""
-        self._lag.clear()
+        for log, partition in self._lagging - records.keys():
+            self._lag.remove(log, str(partition))
+        self._lagging = set(records)
         for (log, partition), count in records.items():
             self._lag.labels(log, str(partition)).set(count)
 

@@ -21,22 +21,23 @@ from typing import Any, Final
 
 import structlog
 
-from rootline.coordinator.runtime.decoding_trial import DecodingTrial
-from rootline.coordinator.runtime.frontier import Frontier
-from rootline.coordinator.runtime.late_tables import LateTables
-from rootline.coordinator.runtime.parking import Parking
-from rootline.coordinator.runtime.parking_rules import ParkingLimits
-from rootline.coordinator.runtime.pausing import Pausing
-from rootline.coordinator.runtime.principals import Principals
-from rootline.coordinator.runtime.record_decoding import (
+from rootline.coordinator.runtime.assignment.frontier import Frontier
+from rootline.coordinator.runtime.assignment.late_tables import LateTables
+from rootline.coordinator.runtime.assignment.new_tables import NewTables
+from rootline.coordinator.runtime.assignment.parking import Parking
+from rootline.coordinator.runtime.assignment.parking_rules import ParkingLimits
+from rootline.coordinator.runtime.assignment.pausing import Pausing
+from rootline.coordinator.runtime.assignment.rejection_outbox import RejectionOutbox
+from rootline.coordinator.runtime.records.decoding_trial import DecodingTrial
+from rootline.coordinator.runtime.records.principals import Principals
+from rootline.coordinator.runtime.records.record_decoding import (
     Rejection,
     before_upgrade,
     decoded,
     poison_rejection,
     told_again,
 )
-from rootline.coordinator.runtime.rejection_outbox import RejectionOutbox
-from rootline.coordinator.runtime.table_loop import TableLoop, TableOwner
+from rootline.coordinator.runtime.table.table_loop import TableLoop, TableOwner
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Answer, Assigned, CoordinatorLog, Partition
 from rootline.schemas.identifiers import TableName
@@ -110,7 +111,7 @@ class PartitionAssignment:
     _outbox: RejectionOutbox = field(init=False)
     _own: set[asyncio.Task[None]] = field(default_factory=set)
     _looking: list[asyncio.Task[None]] = field(default_factory=list)
-    _new: set[TableName] = field(default_factory=set)
+    _new: NewTables = field(default_factory=NewTables)
     _looked_for_idle_s: float = 0.0
     _poison_candidates: Mapping[Partition, int] = field(init=False)
     _answered: dict[LogPosition, Answer] = field(init=False)
@@ -188,7 +189,9 @@ class PartitionAssignment:
                 rejections.append(result)
         for rejection in rejections:
             self.reject(rejection)
-        self._let_go_of_tables(any(table not in self.tables for table, _ in by_table))
+        if any(table not in self.tables for table, _ in by_table):
+            self._let_go_of_absent()
+        self._let_go_of_idle()
         for (table, place), own in by_table.items():
             if (table, place) not in behind:
                 self._deliver(table, place, tuple(own), ends[place])
@@ -203,19 +206,12 @@ class PartitionAssignment:
 
         A table whose head cannot be listed is not waited for: the others must not depend on the rights to one of them.
         """
-        if len(self._new) > _UNKNOWN_TABLES_MAX:
-            self._let_go_of_tables(True)
-            self._new = {table for table in self._new if table in self.tables and self.tables[table].is_unknown}
         return (
-            (len(self._new) > _UNKNOWN_TABLES_MAX and self._has_too_many_unknown)
+            len(self._new.looking) > _UNKNOWN_TABLES_MAX
+            or len(self._new.unlistable) > _UNLISTABLE_TABLES_MAX
             or self._outbox.is_full
             or self.held_bytes >= self.settings.queue_bytes_max
         )
-
-    @property
-    def _has_too_many_unknown(self) -> bool:
-        unlistable = sum(self.tables[table].is_unlistable for table in self._new)
-        return len(self._new) - unlistable > _UNKNOWN_TABLES_MAX or unlistable > _UNLISTABLE_TABLES_MAX
 
     @property
     def trouble(self) -> str:
@@ -231,6 +227,10 @@ class PartitionAssignment:
         self.frontier.decided(table, up_to)
         if self.parking is not None:
             self.parking.went_on.note(table, self.environment.monotonic_s())
+
+    def took_event(self, table: TableName) -> None:
+        """Called by a table's loop."""
+        self._new.note(table, self.tables.get(table))
 
     def held(self, more_bytes: int) -> None:
         """Called by a table's loop or by the outbox."""
@@ -271,9 +271,8 @@ class PartitionAssignment:
     def hold_table(self, table: TableName) -> None:
         """As `PausingOwner.hold_table`."""
         self.open_table(table, self._undecided_of(table))
-        for name, place in list(self.late.places):
-            if name == table:
-                self.late.read(table, place)  # the reader may wait for room in the loop that is gone
+        for place in self.late.places_of(table):
+            self.late.read(table, place)  # the reader may wait for room in the loop that is gone
 
     def try_again(self, table: TableName) -> None:
         """As `ParkingOwner.try_again`."""
@@ -329,7 +328,7 @@ class PartitionAssignment:
         loop = self.tables.get(table)
         if loop is None:
             loop = self._open(table, self._acknowledged)
-            self._new.add(table)
+            self._new.opened(table)
         if loop.has_room:
             self.hand_over(loop, table, place, records)
             return
@@ -337,8 +336,7 @@ class PartitionAssignment:
         self.late.read(table, place)
 
     def _undecided_of(self, table: TableName) -> list[PartitionOffset]:
-        undecided = self.frontier.undecided().items()
-        return [PartitionOffset(*place, offset) for (name, place), offset in undecided if name == table]
+        return [PartitionOffset(*place, offset) for place, offset in self.frontier.undecided_of(table).items()]
 
     def _open(self, table: TableName, acknowledged: Acknowledged, pending_since_ms: int | None = None) -> TableLoop:
         loop = self.tables[table] = self.make_loop(table, acknowledged, self)
@@ -357,18 +355,27 @@ class PartitionAssignment:
         self.told(fresh, False)
         self.told(again, True)
 
-    def _let_go_of_tables(self, has_new: bool) -> None:
-        """Forget tables that do not exist, or a writer could fill the memory with names; and those long idle."""
+    def _let_go_of_absent(self) -> None:
+        """Forget tables that do not exist, or a writer could fill the memory with names."""
+        for table in [table for table in self._new.absent if not self.late.places_of(table)]:
+            loop = self.tables.get(table)
+            if loop is not None and loop.is_absent:
+                self._let_go(table)
+            else:
+                self._new.note(table, loop)
+
+    def _let_go_of_idle(self) -> None:
+        """Now and then, forget tables that have long been idle, and any that do not exist."""
         now_s = self.environment.monotonic_s()
-        if not has_new and now_s - self._looked_for_idle_s < 0.1 * self.settings.table_idle_s:
+        if now_s - self._looked_for_idle_s < 0.1 * self.settings.table_idle_s:
             return
         self._looked_for_idle_s = now_s
-        behind = {table for table, _ in self.late.places}
         idle_since_s = now_s - self.settings.table_idle_s
-        gone = [
-            table
-            for table, loop in self.tables.items()
-            if table not in behind and (loop.is_absent or loop.is_idle_since(idle_since_s))
-        ]
+        gone = [table for table, loop in self.tables.items() if loop.is_absent or loop.is_idle_since(idle_since_s)]
         for table in gone:
-            self.tables.pop(table).request_stop()
+            if not self.late.places_of(table):
+                self._let_go(table)
+
+    def _let_go(self, table: TableName) -> None:
+        self.tables.pop(table).request_stop()
+        self._new.note(table, None)

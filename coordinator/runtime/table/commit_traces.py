@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from rootline.coordinator.runtime.verdict_outbox import Publication
+from rootline.coordinator.runtime.table.verdict_outbox import Publication
 from rootline.ports.tracing import Tracer
 from rootline.schemas.bytes.log.trace_context import trace_of
 from rootline.schemas.identifiers import TableName, Version

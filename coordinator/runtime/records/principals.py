@@ -3,9 +3,9 @@
 Owns: the policy file, and what it says of a record. Does not own: signatures (`rootline.schemas.bytes.log.signature`),
 where in the order of decisions a refusal counts (`rootline.tree.commit.decide`).
 Invariants: nothing is allowed that the file does not name; a file that cannot be read in full is refused at the start;
-a secret is never shown.
+a secret is never shown; how old a signature is follows from the record alone, so every coordinator judges it alike.
 
-Source: decision 0089.
+Source: decisions 0089 and 0098.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from rootline.schemas.bytes.log.signature import KEY_ID, SECRET_BYTES_MIN, signer_of
+from rootline.schemas.bytes.log.signature import KEY_ID, SECRET_BYTES_MIN, SIGNED_AT_HEADER, signed_at, signer_of
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_kinds import MAINTENANCE_KINDS, IntentKind
@@ -27,6 +27,7 @@ from rootline.schemas.log_position import LogRecord
 from rootline.schemas.model_faults import fault_of_model
 from rootline.tree.draft.batch import Record
 
+_HOUR_MS: Final = 3_600_000
 _EVERY: Final = "*"
 _MAINTENANCE: Final = "maintenance"
 _TABLES: Final = re.compile(r"(?:[^\s*.]+\.)+(?:\*|[^\s*.]+)|\*")
@@ -51,21 +52,39 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Principals:
-    """By key id."""
+    """By key id. `signed_ms_max`: between a signature and the log's append time; `undated_until_ms`: append time from
+    which on a record must say when it was signed, `None`: it need not.
+    """
 
     secrets: Mapping[str, bytes] = field(repr=False)
     allowed: Mapping[str, Principal]
+    signed_ms_max: int = 24 * _HOUR_MS
+    undated_until_ms: int | None = None
 
     def judged(self, raw: LogRecord, record: Record) -> Record:
         """`record`, with why it is refused if it is."""
         try:
             key_id = signer_of(raw.value, raw.headers, self.secrets)
+            self._check_age(raw)
         except Invalid as error:
             return replace(record, refusal=(error.code, error.message))
         why = self.allowed[key_id].refusal(record.intent, key_id)
         if why is None and (record.intent.writer_id is None or record.intent.writer_sequence is None):
             why = "a signed intent names its writer_id and writer_sequence, or its record could be published twice"
         return record if why is None else replace(record, refusal=("not-permitted", why))
+
+    def _check_age(self, raw: LogRecord) -> None:
+        signed_ms = signed_at(raw.headers)
+        if signed_ms is None:
+            if self.undated_until_ms is not None and raw.appended_ms >= self.undated_until_ms:
+                reason = f"the record has no header {SIGNED_AT_HEADER}, which the coordinators' policy asks for by now"
+                raise Invalid("signature-expired", f"{reason}: sign it with a client that says when")
+            return
+        apart_ms = raw.appended_ms - signed_ms
+        if abs(apart_ms) > self.signed_ms_max:
+            when = f"{abs(apart_ms) / _HOUR_MS:,.1f} hours {'after' if apart_ms > 0 else 'before'} it was signed"
+            allowed = f"{self.signed_ms_max / _HOUR_MS:,g} are allowed (signed_hours_max of the coordinators' policy)"
+            raise Invalid("signature-expired", f"the record came to the log {when}; {allowed}")
 
 
 class _Entry(BaseModel):
@@ -105,6 +124,8 @@ class _File(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     keys: dict[str, _Entry] = Field(min_length=1)
+    signed_hours_max: float = Field(default=24.0, gt=0, le=8_760)
+    undated_until: AwareDatetime | None = None
 
     @field_validator("keys")
     @classmethod
@@ -129,7 +150,13 @@ def read_principals(path: Path) -> Principals:
     except ValidationError as error:
         raise _refused(path, fault_of_model(error)) from None
     secrets = {key_id: _secret(path, key_id, entry.key_file) for key_id, entry in given.keys.items()}
-    return Principals(secrets, {key_id: entry.principal() for key_id, entry in given.keys.items()})
+    until = given.undated_until
+    return Principals(
+        secrets,
+        {key_id: entry.principal() for key_id, entry in given.keys.items()},
+        int(given.signed_hours_max * _HOUR_MS),
+        None if until is None else int(until.timestamp() * 1000),
+    )
 
 
 def _secret(path: Path, key_id: str, named: Path) -> bytes:

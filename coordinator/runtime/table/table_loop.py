@@ -36,10 +36,10 @@ from rootline.coordinator.protocol.events import (
     VerdictsPublished,
 )
 from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
-from rootline.coordinator.runtime.commit_traces import CommitTraces
-from rootline.coordinator.runtime.effect_runner import EffectRunner, StoreEffect
-from rootline.coordinator.runtime.leaf_shelf import LeafShelf
-from rootline.coordinator.runtime.verdict_outbox import Publication, VerdictOutbox
+from rootline.coordinator.runtime.table.commit_traces import CommitTraces
+from rootline.coordinator.runtime.table.effect_runner import EffectRunner, StoreEffect
+from rootline.coordinator.runtime.table.leaf_shelf import LeafShelf
+from rootline.coordinator.runtime.table.verdict_outbox import Publication, VerdictOutbox
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import AnsweringSink
 from rootline.schemas.identifiers import TableName
@@ -71,6 +71,10 @@ class TableOwner(Protocol):
 
     def decided(self, table: TableName, up_to: Acknowledged) -> None:
         """Every record of the table before these offsets has an acknowledged verdict."""
+        ...
+
+    def took_event(self, table: TableName) -> None:
+        """The table has taken an event: what it says about itself may be different now."""
         ...
 
     def held(self, more_bytes: int) -> None:
@@ -283,6 +287,7 @@ class TableLoop:
         if after.acknowledged is not before.acknowledged:
             self._context.owner.decided(self._context.table, after.acknowledged)
         self._active_s = tick.monotonic_s
+        self._context.owner.took_event(self._context.table)
         self._handled.set()
 
     def _start(self, effect: Effect, tasks: asyncio.TaskGroup) -> None:

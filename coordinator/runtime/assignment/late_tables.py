@@ -16,10 +16,10 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from rootline.coordinator.runtime.frontier import Frontier
-from rootline.coordinator.runtime.parking_rules import Where
-from rootline.coordinator.runtime.record_decoding import Rejection
-from rootline.coordinator.runtime.table_loop import TableLoop
+from rootline.coordinator.runtime.assignment.frontier import Frontier
+from rootline.coordinator.runtime.assignment.parking_rules import Where
+from rootline.coordinator.runtime.records.record_decoding import Rejection
+from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.ports.intent_feed import CoordinatorLog, Partition, Reread
 from rootline.ports.parking import ParkedTable
 from rootline.schemas.errors import Corrupt, Fenced, OutcomeUnknown, Unavailable
@@ -100,6 +100,16 @@ class LateTables:
         self._stop(where)
         reader = self._readers[where] = self.owner.start(self._catch_up(table, place), f"reader of {table}")
         reader.add_done_callback(lambda done: self._forget(where, done))
+
+    def places_of(self, table: TableName) -> list[Partition]:
+        """Where a reader of its own serves `table`, or will."""
+        return [place for place in self.owner.frontier.places if (table, place) in self.places] if self.places else []
+
+    def missing_of(self, table: TableName) -> list[str]:
+        """Why parked records of `table` are not all there, if so."""
+        if not self.missing:
+            return []
+        return [self.missing[table, place] for place in self.owner.frontier.places if (table, place) in self.missing]
 
     def stop(self) -> None:
         """Read no more."""

@@ -23,12 +23,12 @@ from typing import Final
 
 import structlog
 
-from rootline.coordinator.runtime.decoding_child import READY, frame
+from rootline.coordinator.runtime.records.decoding_child import READY, frame
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import LogPosition, LogRecord, by_name
 
 _START_PATIENCE_S: Final = 60.0
-_COMMAND: Final = (sys.executable, "-m", "rootline.coordinator.runtime.decoding_child")
+_COMMAND: Final = (sys.executable, "-m", "rootline.coordinator.runtime.records.decoding_child")
 
 
 @dataclass(slots=True)

@@ -21,8 +21,8 @@ from uuid import UUID
 import structlog
 from pyroaring import BitMap64
 
-from rootline.coordinator.runtime.adoption_reader import read_adopted
-from rootline.coordinator.runtime.file_shelf import FileShelf
+from rootline.coordinator.runtime.table.adoption_reader import read_adopted
+from rootline.coordinator.runtime.table.file_shelf import FileShelf
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page

@@ -1,4 +1,4 @@
-"""The child that decodes suspect records: `python -m rootline.coordinator.runtime.decoding_child`.
+"""The child that decodes suspect records: `python -m rootline.coordinator.runtime.records.decoding_child`.
 
 Owns: the pipe's frames, its own memory limit. Does not own: the meaning of its end (`decoding_trial`).
 Invariants: one answer for each record that was decoded or refused, in order; talks to its parent only; ends with it.

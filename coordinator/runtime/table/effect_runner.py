@@ -37,8 +37,8 @@ from rootline.coordinator.protocol.events import (
     RequestFailed,
     RootReadBack,
 )
-from rootline.coordinator.runtime.leaf_encoder import LeafEncoder, ThreadLeafEncoder
-from rootline.coordinator.runtime.object_fetcher import LeavesAhead, fetch_objects
+from rootline.coordinator.runtime.table.leaf_encoder import LeafEncoder, ThreadLeafEncoder
+from rootline.coordinator.runtime.table.object_fetcher import LeavesAhead, fetch_objects
 from rootline.ports.head_hints import NO_HINTS, HeadHints
 from rootline.ports.object_store import ObjectStore, PutAnswer, PutReply
 from rootline.schemas.bytes.root.root_codec import decode_root

@@ -16,8 +16,8 @@ from typing import Final
 
 import structlog
 
-from rootline.coordinator.runtime.file_shelf import FileShelf
-from rootline.coordinator.runtime.object_fetcher import ReadLeaf, read_leaf
+from rootline.coordinator.runtime.table.file_shelf import FileShelf
+from rootline.coordinator.runtime.table.object_fetcher import ReadLeaf, read_leaf
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName

@@ -16,14 +16,14 @@ from typing import Final
 
 import structlog
 
-from rootline.coordinator.runtime.partition_assignment import (
+from rootline.coordinator.runtime.assignment.partition_assignment import (
     AssignmentSettings,
     End,
     LoopFactory,
     PartitionAssignment,
     Told,
 )
-from rootline.coordinator.runtime.table_loop import TableLoop
+from rootline.coordinator.runtime.table.table_loop import TableLoop
 from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import Assigned, CoordinatorLog, Delivered, FeedEvent, Partition, Revoked
 from rootline.schemas.errors import OutcomeUnknown, Unavailable

@@ -61,6 +61,11 @@ class Frontier:
             (log, partition): _Progress(offset, offset) for log, partition, offset in starts
         }
 
+    @property
+    def places(self) -> Iterable[Partition]:
+        """The partitions."""
+        return self._partitions
+
     def next_offset(self, place: Partition) -> int:
         """The offset after the last record that was read."""
         return self._partitions[place].next_offset
@@ -116,6 +121,14 @@ class Frontier:
             (table, place): progress.first_undecided(table)
             for place, progress in self._partitions.items()
             for table in {**progress.undecided, **progress.behind}
+        }
+
+    def undecided_of(self, table: TableName) -> dict[Partition, int]:
+        """That offset of one table, in each partition where there is one."""
+        return {
+            place: progress.first_undecided(table)
+            for place, progress in self._partitions.items()
+            if table in progress.undecided or table in progress.behind
         }
 
     def handed_over_to(self, place: Partition, table: TableName) -> int:
