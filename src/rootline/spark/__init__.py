@@ -12,10 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rootline.spark.data_source import RootlineDataSource, register
+    from rootline.spark.maintenance.compaction import compact
+    from rootline.spark.maintenance.group_runs import Compaction
     from rootline.spark.table_frame import table
 
-__all__ = ["RootlineDataSource", "register", "table"]
-_PLACES = {"RootlineDataSource": "data_source", "register": "data_source", "table": "table_frame"}
+__all__ = ["Compaction", "RootlineDataSource", "compact", "register", "table"]
+_PLACES = {
+    "Compaction": "maintenance.group_runs",
+    "RootlineDataSource": "data_source",
+    "compact": "maintenance.compaction",
+    "register": "data_source",
+    "table": "table_frame",
+}
 
 
 def __getattr__(name: str) -> Any:
