@@ -133,9 +133,24 @@ def test_files_that_are_rewritten_or_removed_meanwhile_are_left_out_and_the_rest
             table.rewrite(where="carrier = 'AA'")
 
     done = compacted(lake, folder, meanwhile)
-    assert done.refused == 2
+    assert (done.refused, len(done.commits)) == (1, 1), "the other group was gone before its turn came"
     assert rows_of(table) == [row for row in before if row[0] >= 4]
     assert files_of(table) == 2
+    assert list(table.check()) == []
+
+
+def test_what_is_deleted_while_a_group_waits_for_its_turn_refuses_nothing(
+    lake: Lake, folder: Path, table: TableHandle
+) -> None:
+    before = rows_of(table)
+
+    def meanwhile(number: int, carriers: set[str]) -> None:
+        if number == 1:
+            table.delete_where("id = 1" if "AA" in carriers else "id = 101")
+
+    done = compacted(lake, folder, meanwhile)
+    assert (done.refused, len(done.commits), files_of(table)) == (0, 2, 2)
+    assert len(rows_of(table)) == len(before) - 1
     assert list(table.check()) == []
 
 

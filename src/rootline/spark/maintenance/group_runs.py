@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -73,7 +73,8 @@ class Compaction:
 
     `files_before`, `bytes_before`: of the data files that were replaced; `files_after`, `bytes_after`, `rows`: of those
     that came for them. `groups`: that were planned at first; `refused`: how often a group came too late;
-    `planned_again`: groups that were made of refused ones. `files_left`: files of groups that were refused each time.
+    `planned_again`: groups that were made of refused ones. `files_left`: files of refused groups that were not tried
+    again, because they were refused each time, or are not worth it by themselves.
     """
 
     strategy: Strategy
@@ -152,16 +153,16 @@ class GroupRuns:
     def groups(self) -> list[_Planned]:
         """What is to be done to the newest version."""
         plan = self._plan()
+        self._order(plan)  # what is wrong with it is said even if there are no files
+        return [_Planned(plan, group, self.asked.tries) for group in self._grouped(plan, plan.scan.tasks())]
+
+    def _grouped(self, plan: FilePlan, tasks: Iterable[FileTask]) -> Iterable[Group]:
         limits = DataCompactionLimits.of_properties(plan.definition.properties)
         limits = limits.now if self.asked.due is Due.ALL else limits
         target = self._target(plan)
-        tasks = plan.scan.tasks()
         if self.asked.strategy is Strategy.BIN_PACK:
-            found = groups_to_pack(tasks, plan.definition, replace(limits, target_bytes=target))
-        else:
-            self._order(plan)  # what is wrong with it is said even if there are no files
-            found = groups_to_order(tasks, plan.definition, self.asked.group_bytes or _ORDERED_TARGETS * target)
-        return [_Planned(plan, group, self.asked.tries) for group in found]
+            return groups_to_pack(tasks, plan.definition, replace(limits, target_bytes=target))
+        return groups_to_order(tasks, plan.definition, self.asked.group_bytes or _ORDERED_TARGETS * target)
 
     def carried_out(
         self, groups: Sequence[_Planned], threads: int, begin_thread: Callable[[], None] = lambda: None
@@ -169,11 +170,13 @@ class GroupRuns:
         """All groups, and what they became where they were refused; so many side by side."""
         done, began_s = Compaction(self.asked.strategy, groups=len(groups)), time.monotonic()
         with ThreadPoolExecutor(threads, "rootline compaction", begin_thread) as pool:
-            running: set[Future[_Landed | _Refused]] = {pool.submit(self._settled, group) for group in groups}
+            running: set[Future[_Landed | _Refused | None]] = {pool.submit(self._settled, group) for group in groups}
             try:
                 while running:
                     ended, running = wait(running, return_when=FIRST_COMPLETED)
                     for outcome in [future.result() for future in ended]:
+                        if outcome is None:
+                            continue
                         if isinstance(outcome, _Landed):
                             done = done._with(outcome)
                             continue
@@ -204,8 +207,11 @@ class GroupRuns:
         )
         return done
 
-    def _settled(self, planned: _Planned) -> _Landed | _Refused:
-        """What became of one group."""
+    def _settled(self, of_old: _Planned) -> _Landed | _Refused | None:
+        """What became of one group; `None`: it was gone before its turn came."""
+        planned = self._as_it_is_now(of_old)
+        if planned is None:
+            return None
         try:
             written = self._written(planned)
         except Exception:
@@ -239,11 +245,21 @@ class GroupRuns:
 
         return self.lake.holder.run(operation)
 
+    def _as_it_is_now(self, planned: _Planned) -> _Planned | None:
+        """The group by a new plan, because it may have waited for long; without files that are gone."""
+        plan = self._plan()
+        if plan.root.header.version == planned.plan.root.header.version:
+            return planned
+        group = _live(plan, planned)
+        if len(group) < len(planned.group):
+            group = next(iter(self._grouped(plan, group)), ())
+        return replace(planned, plan=plan, group=group) if group else None
+
     def _planned_again(self, planned: _Planned) -> _Refused | None:
         """The group as it is now: what changed, and what did not, apart; `None`: nothing changed."""
         plan = self._plan()
         names = {task.location: seen_vector(task) for task in planned.group}
-        live = [task for task in plan.scan.tasks() if task.location in names]
+        live = _live(plan, planned)
         changed = tuple(task for task in live if seen_vector(task) != names[task.location])
         if not changed and len(live) == len(names):
             return None
@@ -253,10 +269,12 @@ class GroupRuns:
         return self._tried_again(planned, plan, *pieces)
 
     def _tried_again(self, planned: _Planned, plan: FilePlan, *pieces: Group) -> _Refused:
-        tries = planned.tries - 1
+        tries, files = planned.tries - 1, sum(map(len, pieces))
         if tries < 1:
-            return _Refused((), sum(map(len, pieces)))
-        return _Refused(tuple(_Planned(plan, piece, tries) for piece in pieces if piece), 0)
+            return _Refused((), files)
+        groups = [group for piece in pieces for group in self._grouped(plan, piece)]
+        again = tuple(_Planned(plan, group, tries) for group in groups)
+        return _Refused(again, files - sum(map(len, groups)))
 
     def _plan(self) -> FilePlan:
         table, where = self.options.table, self.asked.where
@@ -272,3 +290,9 @@ class GroupRuns:
             return None
         curve = Curve.Z if self.asked.strategy is Strategy.Z_ORDER else Curve.LINEAR
         return RowOrder.of(self.asked.sort_by, curve, plan.definition)
+
+
+def _live(plan: FilePlan, planned: _Planned) -> Group:
+    """The files of a group that are in a later plan too."""
+    names = {task.location for task in planned.group}
+    return tuple(task for task in plan.scan.tasks() if task.location in names)
