@@ -27,6 +27,7 @@ from benchmarks import (
     scan_speed,
     self_flush,
     simulation,
+    spark_compaction,
     spark_read,
     takeover,
     two_processes,
@@ -90,6 +91,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "one-row-appends": one_row_appends.measure,
     "scan": scan_speed.measure,
     "spark-read": spark_read.measure,
+    "spark-compaction": spark_compaction.measure,
     "simulation": simulation.measure,
 }
 

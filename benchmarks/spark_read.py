@@ -63,7 +63,7 @@ def measure() -> list[Result]:
             table = lake.create_table(_TABLE, flights(1, 0).schema)
             for start in range(0, ROWS, _FILE_ROWS):
                 table.append(flights(min(_FILE_ROWS, ROWS - start), start))
-            spark = _session()
+            spark = spark_session()
             try:
                 return _measured(spark, folder)
             finally:
@@ -107,7 +107,8 @@ def _compared(what: str, query: Query, opened: tuple[Open, Open], where: str | N
     return Result("13", what, subject, yardstick, "Spark's Parquet, same files", ratio, target, load_average(), note)
 
 
-def _session() -> SparkSession:
+def spark_session() -> SparkSession:
+    """A local Spark with two cores, and our data source."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
