@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rootline.spark.data_source import RootlineDataSource, register
+    from rootline.spark.maintenance.added_folder import AddedFolder, add_folder
     from rootline.spark.maintenance.compaction import compact
     from rootline.spark.maintenance.group_runs import Compaction
     from rootline.spark.table_frame import table
 
-__all__ = ["Compaction", "RootlineDataSource", "compact", "register", "table"]
+__all__ = ["AddedFolder", "Compaction", "RootlineDataSource", "add_folder", "compact", "register", "table"]
 _PLACES = {
+    "AddedFolder": "maintenance.added_folder",
     "Compaction": "maintenance.group_runs",
     "RootlineDataSource": "data_source",
+    "add_folder": "maintenance.added_folder",
     "compact": "maintenance.compaction",
     "register": "data_source",
     "table": "table_frame",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -123,3 +124,31 @@ def test_what_cannot_be_done_is_refused_before_a_job_starts(spark: SparkSession,
         rootline.spark.compact(spark, "demo.nothing", **how)
     assert unknown.value.code == "table-unknown"
     assert rootline.spark.compact(spark, "demo.flights", **how).groups == 0
+
+
+def test_files_of_a_folder_are_added_once_in_one_commit_with_statistics_of_their_rows(
+    spark: SparkSession, lake: Lake, folder: Path
+) -> None:
+    columns = pa.schema([("id", pa.int64()), ("carrier", pa.string())])
+    mapping = '[{"field-id": 1, "names": ["id"]}, {"field-id": 2, "names": ["carrier"]}]'
+    properties = {"schema.name-mapping.default": mapping, "rootline.append.leaf-files": "3"}
+    table = lake.create_table("demo.flights", columns, partition_by=["carrier"], properties=properties)
+    place = folder / "demo" / "flights" / "backfill"
+    (place / "_temporary").mkdir(parents=True)
+    for at in range(3):
+        rows_of_file = pa.table({"id": [at, 10 + at], "carrier": ["UA"] * 2}, columns)
+        pq.write_table(rows_of_file, place / f"part-{at}.parquet")
+    pq.write_table(rows_of_file, place / "_temporary" / "part.parquet")
+    (place / "_SUCCESS").write_bytes(b"")
+    for added in (3, 0):
+        done = rootline.spark.add_folder(spark, "demo.flights", "backfill", warehouse=str(folder))
+        assert (done.files, done.known, done.rows) == (added, 3 - added, 2 * added)
+    assert sorted(table.scan(None, ["id"]).to_arrow().column("id").to_pylist()) == [0, 1, 2, 10, 11, 12]
+    assert opened(table, "id = 12 and carrier = 'UA'") == 1
+    assert opened(table, "carrier = 'AA'") == 0
+    assert table.head().totals.data_manifests == 1
+    assert list(table.check(data_files="all")) == []
+    for elsewhere in ("data", "data/x", "metadata", "", "../other", "a//b"):
+        with pytest.raises(Invalid) as error:
+            rootline.spark.add_folder(spark, "demo.flights", elsewhere, warehouse=str(folder))
+        assert error.value.code == "setting-invalid", elsewhere

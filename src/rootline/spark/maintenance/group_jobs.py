@@ -46,7 +46,7 @@ _Found = TypeVar("_Found")
 
 def packed(spark: SparkSession, work: GroupWork) -> FilesOfGroup:
     """The group's files as one task writes them."""
-    [written] = _on_cluster(spark, len(work.shares), partial(pack, work))
+    [written] = on_cluster(spark, len(work.shares), partial(pack, work))
     return written
 
 
@@ -59,14 +59,14 @@ def ordered(spark: SparkSession, work: GroupWork) -> FilesOfGroup:
     tasks = [task for share in work.shares for task in share]
     parts = math.ceil(sum(map(_live_bytes, tasks)) / work.target_bytes)
     if parts < 2:
-        [written] = _on_cluster(spark, len(work.shares), partial(write_whole, work))
+        [written] = on_cluster(spark, len(work.shares), partial(write_whole, work))
         return written
     shared = GroupWork(
         work.options, work.definition_json, _shares(tasks, work.target_bytes), work.target_bytes, work.order
     )
     rows = sum(task.record_count for task in tasks)
     rate = max(_SAMPLE_ROWS_MIN, _SAMPLE_ROWS_OF_PART * parts) / max(rows, 1)
-    samples = _on_cluster(spark, len(shared.shares), partial(sample, shared, rate))
+    samples = on_cluster(spark, len(shared.shares), partial(sample, shared, rate))
     order, definition = shared.ordering(), TableDefinition.from_json(work.definition_json)
     cuts = order.cuts(keys_like(samples, order, definition), parts)
 
@@ -101,7 +101,7 @@ def _live_bytes(task: FileTask) -> float:
     return size_of(task) * max(0.0, 1 - deleted / max(task.record_count, 1))
 
 
-def _on_cluster(spark: SparkSession, count: int, run: Callable[[int], _Found]) -> list[_Found]:
+def on_cluster(spark: SparkSession, count: int, run: Callable[[int], _Found]) -> list[_Found]:
     """What `run` makes of each number, each in a task of its own."""
 
     def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
