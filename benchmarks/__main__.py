@@ -30,6 +30,7 @@ from benchmarks import (
     spark_compaction,
     spark_read,
     takeover,
+    thousand_tables,
     two_processes,
     verified_files,
 )
@@ -85,6 +86,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "backlog": backlog_memory.measure,
     "takeover": takeover.measure,
     "idle-tables": idle_tables.measure,
+    "thousand-tables": thousand_tables.measure,
     "self-flush": self_flush.measure,
     "many-files": many_files.measure,
     "export": export_cost.measure,

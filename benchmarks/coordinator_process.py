@@ -53,6 +53,7 @@ def environment_of(store: S3Service | None, kafka: KafkaSettings | None) -> dict
             "verdicts_topic",
             "dead_letters_topic",
             "frontiers_topic",
+            "parked_topic",
             "group_id",
         )
         found |= {f"ROOTLINE_KAFKA__{name.upper()}": str(getattr(kafka, name)) for name in names}

@@ -21,18 +21,18 @@ from rootline.coordinator.protocol.effects import Noted, Report
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
-from rootline.coordinator.runtime.commit_traces import CommitTraces, TraceBudget
-from rootline.coordinator.runtime.consumer_loop import ConsumerLoop
-from rootline.coordinator.runtime.effect_runner import EffectRunner
-from rootline.coordinator.runtime.leaf_encoder import LeafEncoder, ThreadLeafEncoder
-from rootline.coordinator.runtime.metrics import CoordinatorMetrics
-from rootline.coordinator.runtime.partition_assignment import AssignmentSettings, PartitionAssignment
-from rootline.coordinator.runtime.principals import read_principals
-from rootline.coordinator.runtime.recent_events import RecentEvents
-from rootline.coordinator.runtime.record_decoding import UNREAD
-from rootline.coordinator.runtime.table_loop import TableContext, TableLoop, TableOwner
-from rootline.coordinator.runtime.verdict_lines import VerdictLines
-from rootline.coordinator.runtime.verdict_outbox import Publication
+from rootline.coordinator.runtime.assignment.consumer_loop import ConsumerLoop
+from rootline.coordinator.runtime.assignment.partition_assignment import AssignmentSettings, PartitionAssignment
+from rootline.coordinator.runtime.observing.metrics import CoordinatorMetrics
+from rootline.coordinator.runtime.observing.recent_events import RecentEvents
+from rootline.coordinator.runtime.observing.verdict_lines import VerdictLines
+from rootline.coordinator.runtime.records.principals import read_principals
+from rootline.coordinator.runtime.records.record_decoding import UNREAD
+from rootline.coordinator.runtime.table.commit_traces import CommitTraces, TraceBudget
+from rootline.coordinator.runtime.table.effect_runner import EffectRunner
+from rootline.coordinator.runtime.table.leaf_encoder import LeafEncoder, ThreadLeafEncoder
+from rootline.coordinator.runtime.table.table_loop import TableContext, TableLoop, TableOwner
+from rootline.coordinator.runtime.table.verdict_outbox import Publication
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.ports.environment import Environment
 from rootline.ports.head_hints import NO_HINTS, HeadHints
@@ -165,9 +165,7 @@ class CoordinatorService:
         What was only slow is not said any more once nothing of the table waits.
         """
         loop, assignment = self._consumer.tables.get(table), self._consumer.assignment
-        missing = (
-            () if assignment is None else [why for (name, _), why in assignment.late.missing.items() if name == table]
-        )
+        missing = [] if assignment is None else assignment.late.missing_of(table)
         said = [loop.why] if loop is not None and loop.why else [*missing]
         if not said and loop is not None and loop.pending_since_ms is not None:
             said = [self.delay_of(table)]
@@ -206,7 +204,7 @@ class CoordinatorService:
             machine = loop.machine
             if machine.head is not None or loop.is_stuck:
                 self.metrics.state(table, machine.phase)
-            if machine.head is not None:
+            if machine.head is not None and self.metrics.is_news(table, machine.head.header.version):
                 header, totals = machine.head.header, machine.head.header.totals
                 entries = {
                     "data": totals.data_files,

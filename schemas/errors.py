@@ -11,12 +11,25 @@ import re
 from typing import Final
 
 MASK: Final = "********"
-_LOGIN: Final = re.compile(r"(?<=://)[^/\s]+(?=@)")
+_LOGIN: Final = re.compile(r"""(?<=://)(?:[^/\s:@]*:(?!\d{1,5}(?:[/\s'",;)\]]|$)).*|[^/\s]+)(?=@)""")
+"""Up to the last @ where a password begins, which may contain anything; a port is none."""
+_QUOTED_LOGIN: Final = re.compile(
+    r"""(?P<quote>['"])(?P<before>[^'"\s]*?://)(?:(?!(?P=quote)).)*:(?:(?!(?P=quote)).)*@"""
+)
+_URL_LOGIN: Final = re.compile(r"(?<=://).*:.*(?=@)", re.DOTALL)
 
 
 def masked_logins(text: str) -> str:
-    """`text` with `user:password` of every URL in it masked."""
-    return _LOGIN.sub(MASK, text) if "@" in text else text
+    """`text` with `user:password` of every URL in it masked, and more of it rather than less if a URL is not valid."""
+    if "@" not in text:
+        return text
+    quoted = _QUOTED_LOGIN.sub(lambda found: f"{found['quote']}{found['before']}{MASK}@", text)
+    return _LOGIN.sub(MASK, quoted)
+
+
+def masked_login(url: str) -> str:
+    """The same of a text that is one URL, or is meant to be."""
+    return masked_logins(_URL_LOGIN.sub(MASK, url))
 
 
 class RootlineError(Exception):

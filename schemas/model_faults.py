@@ -28,6 +28,7 @@ _KINDS: Final = {
     "model": "must be an object with the fields of its kind",
     "path": "must be a path",
     "string": "must be text",
+    "timezone_aware": "must have a time zone, as in 2026-01-31T00:00:00Z",
     "tuple": "must be a list",
     "uuid": "must be a UUID",
 }

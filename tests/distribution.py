@@ -28,6 +28,7 @@ _GROUPS: Final = {
         "tests/hosting/test_missing_verdict",
         "tests/services/broken_redis/",
         "tests/services/watching/",
+        "tests/spark/torture/",
     ),
     "spark": ("tests/spark/",),
     "engines": ("tests/engines/",),

@@ -27,7 +27,7 @@ from rootline.coordinator.http.console_tables import TableRow, counts_of, select
 from rootline.coordinator.http.findings import Situation, findings
 from rootline.coordinator.http.lake_view import LakeTables, LakeView
 from rootline.coordinator.http.own_tables import own_tables
-from rootline.coordinator.runtime.recent_events import Event
+from rootline.coordinator.runtime.observing.recent_events import Event
 from rootline.schemas.codes.error_codes import CODES
 from rootline.schemas.codes.explanation import CATEGORIES, explained
 from rootline.schemas.errors import RootlineError

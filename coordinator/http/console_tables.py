@@ -45,12 +45,11 @@ class TableRow:
 
 def table_rows(own: Iterable[OwnTable], others: Iterable[TableStatus], me: str, now_ms: int) -> list[TableRow]:
     """Every table, the worst first, then by name; `me`: what this coordinator is called."""
-    rows = {table.name: _own_row(table, me) for table in own}
+    rows = {table.name: _own_row(table, me, now_ms) for table in own}
     for status in others:
         mine = rows.get(status.table)
-        rows[status.table] = _other_row(status) if mine is None else _worse(mine, status)
-    judged = [replace(row, severity=_severity(row, now_ms)) for row in rows.values()]
-    return sorted(judged, key=_order)
+        rows[status.table] = _other_row(status, now_ms) if mine is None else _worse(mine, status, now_ms)
+    return sorted(rows.values(), key=_order)
 
 
 def selected(rows: Sequence[TableRow], search: str, state: str) -> list[TableRow]:
@@ -70,11 +69,11 @@ def counts_of(rows: Iterable[TableRow]) -> dict[str, int]:
     return {state: found[state] for state in STATES if found[state]}
 
 
-def _own_row(table: OwnTable, me: str) -> TableRow:
+def _own_row(table: OwnTable, me: str, now_ms: int) -> TableRow:
     return TableRow(
         name=table.name,
         state=table.state,
-        severity="",
+        severity=_severity(table.state, table.pending_since_ms, now_ms),
         why=table.why,
         head=table.head,
         owner=me,
@@ -90,11 +89,12 @@ def _own_row(table: OwnTable, me: str) -> TableRow:
     )
 
 
-def _other_row(status: TableStatus) -> TableRow:
+def _other_row(status: TableStatus, now_ms: int) -> TableRow:
+    state = status.state if status.state in STATES else "unknown"
     return TableRow(
         name=status.table,
-        state=status.state if status.state in STATES else "unknown",
-        severity="",
+        state=state,
+        severity=_severity(state, status.oldest_ms, now_ms),
         why=status.why,
         head=status.head,
         owner=status.owner,
@@ -105,20 +105,26 @@ def _other_row(status: TableStatus) -> TableRow:
     )
 
 
-def _worse(mine: TableRow, status: TableStatus) -> TableRow:
+def _worse(mine: TableRow, status: TableStatus, now_ms: int) -> TableRow:
     """This coordinator knows best, but for what others have said since: a pause, records that are parked."""
     if status.state not in ("quarantined", "parked", "paused"):
         return mine
     if STATES.index(status.state) >= STATES.index(mine.state):
         return mine
-    return replace(mine, state=status.state, why=status.why or mine.why, parked=max(mine.parked, status.parked or 0))
+    return replace(
+        mine,
+        state=status.state,
+        severity=_severity(status.state, mine.oldest_ms, now_ms),
+        why=status.why or mine.why,
+        parked=max(mine.parked, status.parked or 0),
+    )
 
 
-def _severity(row: TableRow, now_ms: int) -> str:
-    waits_long = row.oldest_ms is not None and now_ms - row.oldest_ms > PENDING_BAD_MS
-    if row.state in _BAD or (row.state == "pending" and waits_long):
+def _severity(state: str, oldest_ms: int | None, now_ms: int) -> str:
+    waits_long = oldest_ms is not None and now_ms - oldest_ms > PENDING_BAD_MS
+    if state in _BAD or (state == "pending" and waits_long):
         return "bad"
-    return "warn" if row.state in _WARNS else "ok"
+    return "warn" if state in _WARNS else "ok"
 
 
 def _order(row: TableRow) -> tuple[int, int, int, str]:

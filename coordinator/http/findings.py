@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rootline.coordinator.http.console_tables import PENDING_BAD_MS, TableRow
-from rootline.coordinator.runtime.recent_events import CodeCount, Sample
+from rootline.coordinator.runtime.observing.recent_events import CodeCount, Sample
 from rootline.schemas.codes.error_codes import CODES
 
 _EACH_MAX: Final = 5

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rootline.coordinator.protocol.machine_state import Phase
-from rootline.coordinator.runtime.partition_assignment import PartitionAssignment
+from rootline.coordinator.runtime.assignment.partition_assignment import PartitionAssignment
 from rootline.schemas.identifiers import TableName
 
 

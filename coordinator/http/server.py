@@ -95,7 +95,9 @@ def http_app(
             await beside.measure()
         if catalog is not None:
             catalog.catalog.metrics.measure(int(time.time() * 1000), service.heads())
-        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        # on a thread: with many tables it takes long enough to be felt by commits
+        body = await asyncio.to_thread(generate_latest, service.metrics.registry)
+        return Response(body, media_type=CONTENT_TYPE_LATEST)
 
     if console:
         mount_console(app, Console(service, lake, lambda: _why_not(beside)))

@@ -1,6 +1,6 @@
 """What the commit machine asks of the outside.
 
-Owns: one value per kind of effect. Does not own: carrying them out (`coordinator/runtime/effect_runner`).
+Owns: one value per kind of effect. Does not own: carrying them out (`coordinator/runtime/table/effect_runner`).
 Invariants: every effect but `PublishVerdicts`, `ArmTimer` and `Report` is answered by exactly one event; a crash
 between any two effects loses nothing, because the root carries what must be known.
 """

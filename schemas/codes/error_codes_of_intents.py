@@ -248,4 +248,22 @@ CODES_OF_INTENTS: Final = (
         "Use a key that may, or add the table and the kind to the key's entry in the policy file of the coordinators "
         "and start them again; then publish the intent again.",
     ),
+    ErrorCode(
+        "signature-expired",
+        "Invalid",
+        "The record came to the log too long after it was signed, or long before by its writer's clock; or it does not "
+        "say when it was signed, and the policy of the coordinators asks for that. Someone may have sent an old record "
+        "again. The times are the signed one and the log's own.",
+        "If the writer sent it: set its clock right, and publish the intent again, which signs it again. If your "
+        "producers hold records for longer, raise `signed_hours_max` in the policy file.",
+        "Do not publish such dead letters with a key of your own before you know who sent them.",
+    ),
+    ErrorCode(
+        "merge-ambiguous",
+        "Invalid",
+        "More than one row of a merge's source matches the same row of the table, so what becomes of it is not said. "
+        "Nothing was changed.",
+        "Leave one source row for each row of the table: group or deduplicate the source by the columns of the "
+        "condition.",
+    ),
 )

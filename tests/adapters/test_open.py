@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from rootline.adapters.s3.object_store import S3ObjectStore
 from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.adapters.sqlite.log_pruning import Pruned
 from rootline.adapters.sqlite.pruning_state import LogRetention
+from rootline.catalog.rest.http_settings import http_settings
+from rootline.catalog.rest.settings import catalog_settings
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import ObjectKey
 
@@ -135,13 +138,21 @@ def test_a_secret_is_a_file_named_after_its_setting_and_the_environment_comes_fi
 
 
 @pytest.mark.parametrize("content", [b"\xff", None])
+@pytest.mark.parametrize(
+    ("read", "file"),
+    [
+        (store_settings, "rootline_s3"),
+        (http_settings, "rootline_http__token"),
+        (catalog_settings, "rootline_catalog__token"),
+    ],
+)
 def test_a_secrets_folder_that_cannot_be_read_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, read: Callable[[], object], file: str, content: bytes | None
 ) -> None:
-    (tmp_path / "secret").write_bytes(content or b"")
-    monkeypatch.setenv("ROOTLINE_SECRETS_DIR", str(tmp_path if content else tmp_path / "secret"))
+    (tmp_path / file).write_bytes(content or b"")
+    monkeypatch.setenv("ROOTLINE_SECRETS_DIR", str(tmp_path if content else tmp_path / file))
     with pytest.raises(Invalid, match=r"ROOTLINE_SECRETS_DIR is .*: name a folder"):
-        store_settings()
+        read()
 
 
 def test_a_list_that_is_no_json_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import typer.main
 
-from rootline.cli.app import app
+from rootline.cli.app import command_tree
 
 
 def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -23,7 +22,7 @@ ONE_OF_SEVERAL = {
     *("--intent", "--file", "--writer", "--sequence"),
 }
 """Without them something else is given: the environment variable, text, another way to name the same thing."""
-COMMANDS = dict(_commands(typer.main.get_command(app), "rootline"))
+COMMANDS = dict(_commands(command_tree(), "rootline"))
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -36,7 +36,9 @@ BESIDE = {
     "ROOTLINE_KAFKA__SASL_USERNAME": "someone",
     "ROOTLINE_KAFKA__REQUEST_TIMEOUT_S": "1",
 }
-NEVER = (*SECRETS.values(), "ssword-9d41", "url-p@")
+ODD = ("someone:first-3c1d/second-9e2b", "so me:77 first-3c1d/sec@nd-9e2b")
+"""Logins that no URL may have as they are: a slash, a space, or a piece that looks like a port."""
+NEVER = (*SECRETS.values(), "ssword-9d41", "url-p@", "3c1d", "9e2b")
 LAKE = ("--warehouse", "s3://bucket/lake", "--log", "kafka://127.0.0.1:9")
 
 
@@ -86,6 +88,32 @@ def test_commands_and_their_errors_and_tracebacks_show_no_secret(
     assert result.out + result.err
     if words[0] != "config":
         assert result.code != 0
+
+
+@pytest.mark.usefixtures("secrets")
+@pytest.mark.parametrize("login", ODD)
+@pytest.mark.parametrize(
+    ("words", "variable", "value"),
+    [
+        (("table", "list", "--warehouse", "s4://{}@bucket/lake"), "", ""),
+        (("table", "list", "--warehouse", "s3://{}@bucket/lake"), "", ""),
+        (("table", "list", "--log", "amqp://{}@broker", *LAKE[:2]), "", ""),
+        (("table", "list", "--log", "kafka://{}@broker", *LAKE[:2]), "", ""),
+        (("config", "print", "--warehouse", "s3://{}@bucket/lake"), "", ""),
+        (("config", "print"), "ROOTLINE_S3__ENDPOINT", "http://{}@127.0.0.1:9"),
+        (("config", "print"), "ROOTLINE_REDIS__URL", "redis://{}@cache:9/0"),
+        (("tasks", "list", *LAKE), "ROOTLINE_REDIS__URL", "redis://{}@cache:9/0"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value[:2]),
+)
+def test_a_login_that_no_url_may_have_is_not_shown_either(
+    run: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], variable: str, value: str, login: str
+) -> None:
+    if variable:
+        monkeypatch.setenv(variable, value.format(login))
+    result = run(*(word.format(login) for word in words))
+    assert secrets_in(result.out + result.err) == []
+    assert result.out + result.err
 
 
 @pytest.mark.usefixtures("secrets")

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from rootline.coordinator.app import CoordinatorService
-from rootline.coordinator.runtime.partition_assignment import PartitionAssignment
+from rootline.coordinator.runtime.assignment.partition_assignment import PartitionAssignment
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.content_entry import ContentType

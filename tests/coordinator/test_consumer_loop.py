@@ -13,8 +13,8 @@ import pytest
 from rootline.adapters.embedded_feed import EmbeddedFeed
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.protocol.machine_state import Phase
-from rootline.coordinator.runtime import decoding_trial, record_decoding
-from rootline.coordinator.runtime.consumer_loop import ConsumerLoop
+from rootline.coordinator.runtime.assignment.consumer_loop import ConsumerLoop
+from rootline.coordinator.runtime.records import decoding_trial, record_decoding
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.schemas.bytes.log.intent_codec import decode_intent, encode_intent
 from rootline.schemas.errors import Unavailable
@@ -330,7 +330,7 @@ def test_after_an_end_without_a_word_what_kills_its_decoder_is_dead_lettered_and
 
 DEADLY_CHILD = """
 import os, signal, sys
-from rootline.coordinator.runtime import decoding_child as child
+from rootline.coordinator.runtime.records import decoding_child as child
 
 decode = child.decode_intent
 

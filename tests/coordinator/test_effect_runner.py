@@ -27,7 +27,7 @@ from rootline.coordinator.protocol.events import (
     RequestFailed,
     RootReadBack,
 )
-from rootline.coordinator.runtime.effect_runner import EffectRunner, StoreEffect
+from rootline.coordinator.runtime.table.effect_runner import EffectRunner, StoreEffect
 from rootline.ports.object_store import ObjectStore, Predecessor, PutAnswer
 from rootline.schemas.errors import Corrupt, Fenced, Internal, Invalid, Unavailable
 from rootline.schemas.identifiers import CommitId, Location, Version

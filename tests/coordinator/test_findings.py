@@ -8,7 +8,7 @@ from rootline.coordinator.http.console_tables import TableRow, counts_of, select
 from rootline.coordinator.http.findings import Situation, code_in, findings
 from rootline.coordinator.http.lake_view import TableStatus
 from rootline.coordinator.http.own_tables import OwnTable
-from rootline.coordinator.runtime.recent_events import CodeCount, Sample
+from rootline.coordinator.runtime.observing.recent_events import CodeCount, Sample
 from rootline.schemas.identifiers import TableName
 
 NOW_MS = 10_000_000

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from rootline.coordinator.runtime.frontier import Frontier
+from rootline.coordinator.runtime.assignment.frontier import Frontier
 from rootline.ports.intent_feed import Partition
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.log_position import LogId

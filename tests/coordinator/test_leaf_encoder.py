@@ -14,9 +14,9 @@ from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.protocol.effects import EncodeLeaves
 from rootline.coordinator.protocol.events import EncodingFailed, LeavesEncoded
-from rootline.coordinator.runtime import leaf_encoder, table_loop
-from rootline.coordinator.runtime.effect_runner import EffectRunner
-from rootline.coordinator.runtime.leaf_encoder import ThreadLeafEncoder
+from rootline.coordinator.runtime.table import leaf_encoder, table_loop
+from rootline.coordinator.runtime.table.effect_runner import EffectRunner
+from rootline.coordinator.runtime.table.leaf_encoder import ThreadLeafEncoder
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.maintenance.self_flush_plan import own_flush
 from rootline.schemas.bytes.log.intent_codec import encode_intent

@@ -14,8 +14,8 @@ import pytest
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.client.write.definition_builder import build_definition
-from rootline.coordinator.runtime.leaf_shelf import LeafShelf
-from rootline.coordinator.runtime.object_fetcher import fetch_objects
+from rootline.coordinator.runtime.table.leaf_shelf import LeafShelf
+from rootline.coordinator.runtime.table.object_fetcher import fetch_objects
 from rootline.maintenance.file_leaves import leaf_columns
 from rootline.ports.object_store import ObjectStore, StoredObject
 from rootline.schemas.bytes.leaf import leaf_codec

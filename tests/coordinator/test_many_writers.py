@@ -85,10 +85,10 @@ def pages_put(store: HookedStore) -> int:
 
 
 @pytest.mark.slow
-def test_2000_writers_with_gaps_leave_a_small_header_and_are_known_after_a_restart() -> None:
+def test_1000_writers_with_gaps_leave_a_small_header_and_are_known_after_a_restart() -> None:
     async def main() -> None:
         store, log = HookedStore(), HookedLog()
-        writers = range(2_000)
+        writers = range(1_000)
         async with running(store, log, SeededEnvironment(1)) as service:
             await service.create()
             first: dict[str, Verdict] = {}

@@ -12,13 +12,19 @@ from rootline.adapters.kafka.intent_sink import KafkaIntentSink
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.memory.intent_log import MemoryIntentLog
 from rootline.connect import connect
-from rootline.coordinator.runtime.principals import Principals, read_principals
-from rootline.coordinator.runtime.record_decoding import decoded
+from rootline.coordinator.runtime.records.principals import Principals, read_principals
+from rootline.coordinator.runtime.records.record_decoding import decoded
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.schemas.bytes.log.intent_codec import encode_intent
-from rootline.schemas.bytes.log.signature import SIGNATURE_HEADER, signature_header, signer_of
+from rootline.schemas.bytes.log.signature import (
+    SIGNATURE_HEADER,
+    SIGNED_AT_HEADER,
+    signature_header,
+    signed_at_header,
+    signer_of,
+)
 from rootline.schemas.errors import Invalid
-from rootline.schemas.intent import Intent, IntentKind
+from rootline.schemas.intent import Intent, IntentKind, RemovedFile
 from rootline.schemas.intent_limits import IntentLimits
 from rootline.schemas.log_position import Headers, LogId, LogPosition, LogRecord
 from rootline.schemas.verdict import VerdictKind
@@ -31,7 +37,7 @@ POLICY = """
 [keys.ingest]
 key_file = "ingest.key"
 tables = ["a.b", "sales.*"]
-kinds = ["create", "append"]
+kinds = ["create", "append", "overwrite"]
 
 [keys.upkeep]
 key_file = "upkeep.key"
@@ -39,6 +45,7 @@ tables = ["*"]
 kinds = ["maintenance"]
 """
 VALUE = b"\xc3\x01 the intent"
+NOW_MS, HOUR_MS = 1_700_000_000_000, 3_600_000
 OURS: Headers = (("rootline.content", b"c0ffee"), ("rootline-oldest-file-ms", b"12"))
 
 
@@ -154,17 +161,60 @@ def test_a_policy_that_cannot_be_used_in_full_is_refused_with_its_reason(policy:
     assert (refused.value.code, said in refused.value.message) == ("setting-invalid", True), refused.value
 
 
+@pytest.mark.parametrize(
+    ("hours", "limit", "is_refused"),
+    [(0, 24, False), (23, 24, False), (25, 24, True), (-23, 24, False), (-25, 24, True), (2, 1, True), (40, 48, False)],
+)
+def test_a_record_is_refused_when_it_comes_to_the_log_long_after_or_before_it_was_signed(
+    policy: Path, hours: int, limit: int, is_refused: bool
+) -> None:
+    policy.write_text(f"signed_hours_max = {limit}\n{POLICY}" if limit != 24 else POLICY)
+    found = judged(read_principals(policy), signed_at_header(NOW_MS - hours * HOUR_MS))
+    assert (found is not None) is is_refused, found
+    if found is not None:
+        assert found[0] == "signature-expired"
+        assert f"{abs(hours)}.0 hours {'after' if hours > 0 else 'before'} it was signed; {limit} are" in found[1]
+
+
+def test_a_record_that_does_not_say_when_it_was_signed_is_accepted_until_the_policy_asks_for_it(policy: Path) -> None:
+    assert judged(read_principals(policy), ()) is None
+    for undated_until, code in (("2100-01-01T00:00:00Z", None), ("2001-01-01T00:00:00+02:00", "signature-expired")):
+        policy.write_text(f"undated_until = {undated_until}\n{POLICY}")
+        found = judged(read_principals(policy), ())
+        assert (None if found is None else found[0]) == code
+        assert judged(read_principals(policy), signed_at_header(NOW_MS)) is None
+
+
+@pytest.mark.parametrize("said", [(b"soon",), (b"-1",), (None,), (b"9" * 16,), (b"1", b"2"), ("\u0661".encode(),)])
+def test_a_time_that_is_none_is_no_signature(policy: Path, said: tuple[bytes | None, ...]) -> None:
+    found = judged(read_principals(policy), tuple((SIGNED_AT_HEADER, at) for at in said))
+    assert found is not None
+    assert found[0] == "signature-wrong"
+
+
+def judged(principals: Principals, said: Headers) -> tuple[str, str] | None:
+    """Of a record that came to the log at `NOW_MS`, signed with these headers."""
+    value = encode_intent(stamped(append_intent("one")))
+    headers = (*said, *signature_header("ingest", principals.secrets["ingest"], value, said))
+    raw = LogRecord(LogPosition(LogId("log"), 0, 0), None, value, NOW_MS, headers)
+    found = decoded(raw, IntentLimits())
+    assert isinstance(found, Record)
+    return principals.judged(raw, found).refusal
+
+
 class SignedLog(MemoryIntentLog):
-    """A log that signs what is published while `key` is set."""
+    """A log that signs what is published while `key` is set; `again`: headers of an old record that is sent again."""
 
     key: str | None = None
+    again: Headers | None = None
 
     async def publish_many(self, records: object, **said: object) -> list[LogPosition]:  # type: ignore[override]
         positions = await super().publish_many(records, **said)  # type: ignore[arg-type]
         for at in positions if self.key else ():
             raw = self._records[at.offset]
-            header = signature_header(str(self.key), SECRETS[str(self.key)], raw.value, raw.headers)
-            self._records[at.offset] = raw._replace(headers=(*raw.headers, *header))
+            said = (*raw.headers, *signed_at_header(raw.appended_ms))
+            said = (*said, *signature_header(str(self.key), SECRETS[str(self.key)], raw.value, said))
+            self._records[at.offset] = raw._replace(headers=said if self.again is None else self.again)
         return positions
 
 
@@ -198,6 +248,35 @@ async def test_unsigned_records_leave_nothing_behind_and_a_record_that_was_commi
     async with running(store=store, log=log) as unguarded:  # without a policy a signature is only a header
         [verdict] = await unguarded.commit(stamped(append_intent("three", table=TABLE), 3))
         assert verdict.kind is VerdictKind.COMMITTED
+
+
+async def test_a_rejected_record_that_is_sent_again_days_later_is_refused_although_the_ledger_forgot_it(
+    policy: Path,
+) -> None:
+    now_ms = [NOW_MS]
+    log = SignedLog(clock_ms=lambda: now_ms[0])
+    log.key = "ingest"
+    gone = (RemovedFile(location="data/one.parquet"),)
+    async with running(log=log, principals_file=policy) as service:
+        await service.commit(stamped(create_intent(TABLE)), stamped(append_intent("one"), 1))
+        rejected = stamped(append_intent("again", location="data/one.parquet"), 2)
+        [told] = await service.commit(rejected)
+        assert told.code == "file-already-live"
+        old = log._records[-1].headers
+        others = await service.commit(
+            *(stamped(append_intent(f"o-{number}", schema_id=9), 3 + number) for number in range(40))
+        )
+        assert {other.kind for other in others} == {VerdictKind.REJECTED}
+        change = append_intent("two").model_copy(update={"kind": IntentKind.OVERWRITE, "remove_files": gone})
+        [changed] = await service.commit(stamped(change, 50))
+        assert changed.kind is VerdictKind.COMMITTED
+        now_ms[0] += 25 * HOUR_MS
+        log.again = old
+        [refused] = await service.commit(rejected)
+        log.again = None
+        assert refused.code == "signature-expired"
+        [signed_anew] = await service.commit(rejected)
+    assert signed_anew.kind is VerdictKind.COMMITTED, "nothing but its age was against it"
 
 
 def test_an_embedded_log_has_no_signatures_and_refuses_a_policy(tmp_path: Path, policy: Path) -> None:

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from rootline.coordinator.runtime.record_decoding import decoded
+from rootline.coordinator.runtime.records.record_decoding import decoded
 from rootline.schemas.bytes.log.intent_codec import encode_intent, encode_intent_json
 from rootline.schemas.intent import DataFile, GenericStatistics, Intent, IntentKind, RemovedFile
 from rootline.schemas.intent_limits import IntentLimits

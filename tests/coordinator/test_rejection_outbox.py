@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from rootline.coordinator.runtime.record_decoding import Rejection, decoded
-from rootline.coordinator.runtime.rejection_outbox import RejectionOutbox
+from rootline.coordinator.runtime.assignment.rejection_outbox import RejectionOutbox
+from rootline.coordinator.runtime.records.record_decoding import Rejection, decoded
 from rootline.ports.intent_feed import Answer
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import OutcomeUnknown, Unavailable

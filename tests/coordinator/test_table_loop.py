@@ -13,10 +13,10 @@ from rootline.coordinator.protocol.effects import Noted, Report
 from rootline.coordinator.protocol.group_window import BatchLimits
 from rootline.coordinator.protocol.machine_state import Phase, Policy
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
-from rootline.coordinator.runtime import table_loop
-from rootline.coordinator.runtime.effect_runner import EffectRunner
-from rootline.coordinator.runtime.table_loop import TableContext, TableLoop
-from rootline.coordinator.runtime.verdict_outbox import Publication
+from rootline.coordinator.runtime.table import table_loop
+from rootline.coordinator.runtime.table.effect_runner import EffectRunner
+from rootline.coordinator.runtime.table.table_loop import TableContext, TableLoop
+from rootline.coordinator.runtime.table.verdict_outbox import Publication
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName
@@ -62,6 +62,9 @@ class Table:
 
     def decided(self, table: TableName, up_to: Acknowledged) -> None:
         self.progress.update(up_to)
+
+    def took_event(self, table: TableName) -> None:
+        """It does."""
 
     def held(self, more_bytes: int) -> None:
         self.held_bytes += more_bytes

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from rootline.coordinator.protocol.effects import Decided, PublishVerdicts
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
-from rootline.coordinator.runtime.verdict_outbox import VerdictOutbox
+from rootline.coordinator.runtime.table.verdict_outbox import VerdictOutbox
 from rootline.ports.intent_feed import Answer
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Unavailable

@@ -13,8 +13,8 @@ import pytest
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
 from rootline.client.write.definition_builder import build_definition
-from rootline.coordinator.runtime.file_shelf import FileShelf
-from rootline.coordinator.runtime.object_fetcher import fetch_objects
+from rootline.coordinator.runtime.table.file_shelf import FileShelf
+from rootline.coordinator.runtime.table.object_fetcher import fetch_objects
 from rootline.maintenance.file_leaves import leaf_columns
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.leaf.leaf_codec import EncodedLeaf, LeafContent, encode_columns

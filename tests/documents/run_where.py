@@ -39,6 +39,13 @@ RUN_BY: dict[Named, str] = {
     ("docs/foreign-clients.md", "import hashlib, hmac"): "tests/coordinator/test_principals.py",
     ("docs/intents.md", '{"intent_id": "…", "table": "demo.flights", "kind": "alter"'): HERE,
     ("docs/intents.md", '{"intent_id": "…", "table": "demo.flights", "kind": "append"'): HERE,
+    ("docs/operations.md", "export ROOTLINE_WAREHOUSE=s3"): KAFKA,
+    ("docs/operations.md", "rootline topics accept"): KAFKA,
+    ("docs/operations.md", "rootline quarantine list"): KAFKA,
+    ("docs/operations.md", "rootline status"): KAFKA,
+    ("docs/operations.md", "rootline dlq list"): KAFKA,
+    ("docs/operations.md", "rootline check demo.flights"): KAFKA,
+    ("docs/operations.md", "rootline maintenance run"): KAFKA,
     ("docs/other-engines.md", "rootline catalog serve"): PAGES,
     ("docs/other-engines.md", "from pyiceberg.catalog import load_catalog"): PAGES,
     ("docs/other-engines.md", "INSTALL iceberg; LOAD iceberg;"): PAGES,
@@ -46,7 +53,7 @@ RUN_BY: dict[Named, str] = {
     ("docs/reading.md", "import duckdb, pandas as pd"): README,
     ("docs/reading.md", "trips = lake.create_table("): README,
     ("README.md", "import rootline.spark"): SPARK,
-    ("docs/spark.md", "import rootline.spark"): SPARK,
+    ("docs/spark.md", "import rootline"): SPARK,
     ("docs/spark.md", "late = rootline.spark.table("): SPARK,
     ("docs/spark.md", "flights = spark.readStream"): SPARK,
     ("docs/spark.md", "def each(frame"): SPARK,
@@ -54,7 +61,6 @@ RUN_BY: dict[Named, str] = {
 """Single blocks, and the file that runs them."""
 
 _BUCKET = "names a bucket and brokers; tests/spark/test_stream_kafka.py makes the same calls"
-_ON_KAFKA = "for an installation with many brokers; tests/kafka runs each command, and its options are checked here"
 _CLONE = "makes an environment; CI begins with the same command"
 NOT_RUN: dict[Named, str] = {
     ("README.md", "make demo-fast"): "targets of the Makefile: CI runs them, a test runs what demo-kafka runs",
@@ -64,14 +70,10 @@ NOT_RUN: dict[Named, str] = {
     ("docs/quickstarts/operator.md", "make setup"): _CLONE,
     ("docs/spark.md", "spark.conf.set("): _BUCKET,
     ("docs/operations.md", "[keys.ingest]"): "a file of keys, not a command",
-    ("docs/operations.md", "export ROOTLINE_WAREHOUSE=s3"): _ON_KAFKA,
-    ("docs/operations.md", "rootline topics accept"): _ON_KAFKA,
-    ("docs/operations.md", "rootline quarantine list"): _ON_KAFKA,
-    ("docs/operations.md", "rootline status"): _ON_KAFKA,
-    ("docs/operations.md", "rootline dlq list"): _ON_KAFKA,
-    ("docs/operations.md", "rootline check demo.flights"): _ON_KAFKA,
-    ("docs/operations.md", "rootline maintenance run"): _ON_KAFKA,
-    ("docs/operations.md", "ROOTLINE_REDIS__URL="): _ON_KAFKA,
+    (
+        "docs/operations.md",
+        "ROOTLINE_REDIS__URL=",
+    ): "names a cache; tests/cli/test_task_commands.py runs both `tasks` commands on a real one",
     ("docs/console.md", "rootline up --root"): "with ports of its own in tests/services/console",
     ("docs/adoption.md", "rootline adopt s3://"): "a table of the reader's; tests/cli/test_adopt_command.py adopts one",
     ("docs/other-engines.md", "CREATE SECRET (TYPE s3"): "keys of the reader's bucket",

@@ -6,9 +6,7 @@ import json
 import re
 import shlex
 
-import typer.main
-
-from rootline.cli.app import app
+from rootline.cli.app import command_tree
 from tests.documents.blocks import HOUSE, Block, blocks_of, pages, statements
 from tests.documents.run_where import NOT_RUN, RUN_BY, RUN_WHOLE, is_listed, left_out
 
@@ -54,7 +52,7 @@ def test_the_files_that_the_lists_name_exist_and_name_the_page() -> None:
 
 def _options(words: list[str]) -> tuple[set[str], bool]:
     """The options of the command that the words begin with, and whether there is one."""
-    command = typer.main.get_command(app)
+    command = command_tree()
     for word in words:
         inner = getattr(command, "commands", {}).get(word)
         if inner is None:

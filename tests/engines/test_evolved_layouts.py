@@ -24,6 +24,7 @@ from rootline.schemas.verdict import VerdictKind
 from rootline.storage.rows.arrow_types import arrow_schema_of
 from rootline.tree.evolution.partition_fields import partition_field_names
 from tests.engines.test_evolved_tables import STEPS, TABLE, Column, Evolving, _agree, _engines_agree, _filters_agree
+from tests.support.examples import drawn
 
 SPEC = -1
 """In a row of the model, beside its columns: the spec of its file."""
@@ -153,7 +154,7 @@ class EvolvingLayouts(Evolving):
         self._note_specs()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", drawn(10))
 def test_a_model_and_every_reader_agree_on_the_rows_of_files_of_every_spec(tmp_path: Path, seed: int) -> None:
     with connect(tmp_path / "lake") as lake:
         world = EvolvingLayouts(lake, tmp_path / "lake", seed)

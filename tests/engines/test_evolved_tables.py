@@ -23,6 +23,7 @@ from rootline.workers.by_hand import BY_HAND, maintain
 from tests.engines.duckdb_reader import open_duckdb
 from tests.engines.pyiceberg_reader import pyiceberg_rows
 from tests.engines.same_rows import plain
+from tests.support.examples import drawn
 
 TABLE = "demo.t"
 STEPS = 40
@@ -169,7 +170,7 @@ class Evolving:
         )
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", drawn(10))
 def test_a_model_and_every_reader_agree_on_the_rows(tmp_path: Path, seed: int) -> None:
     with connect(tmp_path / "lake") as lake:
         world = Evolving(lake, seed)

@@ -8,11 +8,10 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-import typer.main
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from rootline.cli.app import app
+from rootline.cli.app import command_tree
 
 LINK = re.compile(r"\[[^\]]*\]\((?!https?://|#|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
 MAKE = re.compile(r"\bmake ([a-z][a-z-]*)")
@@ -62,7 +61,7 @@ def test_ci_runs_what_the_documents_tell_a_person_to_run(house: Path) -> None:
 
 
 def test_every_rootline_command_in_the_documents_exists(house: Path) -> None:
-    commands = set(_commands(typer.main.get_command(app), ()))
+    commands = set(_commands(command_tree(), ()))
     unknown = {
         (page.name, words)
         for page in [*documents(house), *(house / "schemas" / "codes").glob("error_codes*.py")]

@@ -94,6 +94,13 @@ def test_the_contracts_hold(copied_house: Path) -> None:
             id="the shell importing the service around it",
         ),
         pytest.param(
+            "coordinator/runtime/table/seeded.py",
+            "from rootline.coordinator.runtime.assignment import frontier",
+            "Inside the shell: an assignment over its tables and records, never the other way round BROKEN",
+            "rootline.coordinator.runtime.table.seeded -> rootline.coordinator.runtime.assignment.frontier",
+            id="a table importing the assignment around it",
+        ),
+        pytest.param(
             "workers/jobs/seeded.py",
             "from rootline.adapters import open",
             "Only composition roots name an adapter BROKEN",

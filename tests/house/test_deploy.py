@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import typer.main
+import pytest
 import yaml
 
 from rootline.adapters.kafka.settings import KafkaSettings
@@ -17,7 +17,7 @@ from rootline.adapters.redis.settings import RedisSettings
 from rootline.adapters.s3.settings import S3Settings
 from rootline.catalog.rest.http_settings import HttpSettings
 from rootline.catalog.rest.settings import CatalogSettings
-from rootline.cli.app import app
+from rootline.cli.app import command_tree
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.workers.settings import WorkerSettings
 
@@ -41,6 +41,40 @@ def compose(house: Path) -> dict[str, Any]:
     return loaded
 
 
+def test_the_compose_file_is_what_the_specification_allows(house: Path) -> None:
+    assert len(_specified(compose(house))) == len(compose(house)["services"])
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "named"),
+    [
+        (("services", "kafka", "hostnme"), "kafka", "services.kafka: extension key `hostnme`"),
+        (("services", "kafka", "profiles"), "stack", "services.kafka.profiles: invalid type"),
+        (("services", "kafka", "healthcheck", "interval"), "soon", "services.kafka.healthcheck.interval: duration"),
+        (("services", "kafka", "ports"), ["9092:nine"], "services.kafka.ports[0]: error parsing port"),
+        (("services", "topics", "depends_on", "kafka", "condition"), "healthy", "unknown variant `healthy`"),
+        (("secrets", "rootline_http__token", "fil"), "token", "secrets: extension key `fil`"),
+    ],
+)
+def test_a_mistake_in_the_compose_file_is_named(house: Path, place: tuple[str, ...], value: object, named: str) -> None:
+    changed = compose(house)
+    within = changed
+    for name in place[:-1]:
+        within = within[name]
+    within[place[-1]] = value
+    with pytest.raises(ValueError, match=re.escape(named)):
+        _specified(changed)
+
+
+def _specified(loaded: dict[str, Any]) -> list[str]:
+    """The names of the services. Raises `ValueError`: the specification knows no such file."""
+    try:
+        from compose_spec import PyCompose
+    except ImportError:
+        pytest.fail("compose-spec is not installed: run `make setup`", pytrace=False)
+    return list(PyCompose.from_yaml(yaml.safe_dump(loaded)).service_names())
+
+
 def test_every_setting_that_is_named_exists(house: Path) -> None:
     pages = [house / "docker-compose.yml", house / "README.md", house / "docs" / "operations.md"]
     pages += sorted(path for path in (house / "deploy").rglob("*") if path.is_file())
@@ -51,7 +85,7 @@ def test_every_setting_that_is_named_exists(house: Path) -> None:
 
 def test_every_service_runs_a_command_that_exists_on_a_volume_that_is_declared(house: Path) -> None:
     services = compose(house)["services"]
-    commands = set(getattr(typer.main.get_command(app), "commands", {}))
+    commands = set(getattr(command_tree(), "commands", {}))
     ours = [service for service in services.values() if service.get("image") == "rootline"]
     assert [service["command"][0] for service in ours] == [
         *("topics", "coordinator", "coordinator", "worker", "worker", "catalog")
@@ -92,7 +126,7 @@ def test_units_run_commands_that_exist_and_are_whole(house: Path, tmp_path: Path
     assert len(units) == 4
     for unit in units:
         [line] = re.findall(r"^ExecStart=/opt/rootline/bin/rootline (.+)$", unit.read_text(), re.MULTILINE)
-        command: Any = typer.main.get_command(app)
+        command: Any = command_tree()
         for word in line.split():
             command = command.commands[word]
     verify = shutil.which("systemd-analyze")

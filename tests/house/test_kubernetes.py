@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 import yaml
 
 from rootline.adapters.open import check_warehouse, kafka_settings, store_settings
-from rootline.cli.app import app
+from rootline.cli.app import command_tree
 
 OLDEST, NEWEST = "1.30", "1.37"
 WORKLOADS = ("StatefulSet", "Deployment", "Job")
@@ -71,7 +70,7 @@ def test_every_container_runs_a_command_that_exists_from_an_image_that_is_rename
     for item in of_kind(house, *WORKLOADS):
         [container] = item["spec"]["template"]["spec"]["containers"]
         assert container["image"] == "rootline"
-        command: Any = typer.main.get_command(app)
+        command: Any = command_tree()
         words = list(container["args"])
         while hasattr(command, "commands"):
             command = command.commands[words.pop(0)]

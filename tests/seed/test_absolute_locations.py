@@ -10,7 +10,7 @@ import pytest
 from pyroaring import BitMap64
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
-from rootline.coordinator.runtime.object_fetcher import fetch_objects
+from rootline.coordinator.runtime.table.object_fetcher import fetch_objects
 from rootline.schemas.bytes.iceberg.manifest_list_codec import decode_manifest_list
 from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin
 from rootline.schemas.content_entry import ContentType, EntryPlace, Status

@@ -16,7 +16,7 @@ from unittest import mock
 
 import pyarrow as pa
 
-from rootline.coordinator.runtime import effect_runner, object_fetcher
+from rootline.coordinator.runtime.table import effect_runner, object_fetcher
 from rootline.maintenance import self_flush_plan
 from rootline.schemas.bytes.leaf.arrow_columns import picked
 from rootline.schemas.bytes.leaf.leaf import Leaf

@@ -11,7 +11,7 @@ import pytest
 from rootline.client import namespaces
 from rootline.coordinator.protocol import machine_handlers
 from rootline.coordinator.protocol.put_rules import Outcome, outcome_of_put
-from rootline.coordinator.runtime.frontier import Frontier
+from rootline.coordinator.runtime.assignment.frontier import Frontier
 from rootline.maintenance.expiry_limits import ExpiryLimits
 from rootline.maintenance.expiry_plan import Steps, plan_expiry
 from rootline.maintenance.sweep_limits import SweepLimits
@@ -115,10 +115,10 @@ def test_tables_whose_columns_partitions_and_orders_change_are_what_the_accepted
 
 def test_what_is_swept_all_the_time_was_needed_by_no_one() -> None:
     """Behind kills, late removals and cut-off readers: `judge` reads all that is left."""
-    outcomes = [simulate(seed, 300, expires=True) for seed in (3, 14)]
-    assert sum(outcome.committed for outcome in outcomes) >= 400
-    assert sum(outcome.sweeps for outcome in outcomes) >= 4
-    assert sum(outcome.swept for outcome in outcomes) >= 4
+    outcome = simulate(14, 300, expires=True)
+    assert outcome.committed >= 200
+    assert outcome.sweeps >= 4
+    assert outcome.swept >= 4
 
 
 def test_namespaces_that_change_while_tables_come_and_go_in_them_are_what_their_clients_made_of_them() -> None:

@@ -33,10 +33,10 @@ class Stream:
     def checkpoint(self) -> Path:
         return self.place / "checkpoint"
 
-    def drop(self, *ids: int) -> None:
+    def drop(self, *ids: int, delay: float | None = None) -> None:
         """One more file of the source."""
         self.source.mkdir(parents=True, exist_ok=True)
-        lines = [json.dumps({"id": id_, "carrier": "UA", "delay": None}) for id_ in ids]
+        lines = [json.dumps({"id": id_, "carrier": "UA", "delay": delay}) for id_ in ids]
         (self.source / f"{self.files:04}.json").write_text("\n".join(lines) + "\n")
         self.files += 1
 

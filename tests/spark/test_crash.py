@@ -17,9 +17,9 @@ from tests.spark.file_stream import PATIENCE_S, Stream, ids
 from tests.spark.test_stream import stream as stream
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-FILES = 16
+FILES = 10
 ROWS = 20
-KILL_AFTER = (3, 7, 11)
+KILL_AFTER = (3, 6)
 
 
 def await_batches(query: StreamingQuery, wanted: int) -> None:

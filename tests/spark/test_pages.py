@@ -81,6 +81,19 @@ def test_the_jobs_of_the_page_about_spark_run_as_they_are_written(
         for _ in range(2):
             run('save("demo.arrivals")', shell)
             assert lake.table("demo.arrivals").scan().count() == 2
+        run('mode="copy-on-write")', shell)
+        rows = lake.table("demo.arrivals").scan().to_arrow().to_pylist()
+        assert {(row["id"], f"{row['day']}", row["carrier"]) for row in rows} == {
+            (1, "2013-01-31", "new UA"),
+            (3, "2013-02-01", "B6"),
+        }
+        prices = tmp_path / "incoming" / "prices"
+        prices.mkdir()
+        for number, line in enumerate(('{"id": 1, "price": 2.5}', '{"id": 1, "price": 3.5}\n{"id": 2, "price": 1.0}')):
+            (prices / f"{number}.json").write_text(line)
+            run('start("demo.prices")', shell)
+        rows = lake.table("demo.prices").scan().to_arrow().to_pylist()
+        assert {(row["id"], row["price"]) for row in rows} == {(1, 3.5), (2, 1.0)}
         run('save("demo.flights")', shell)
         for _ in range(2):
             shell.namespace["each"](batch, 7)  # type: ignore[operator]

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType
+from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rootline import Invalid
+from rootline.cli.app import main
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 from rootline.spark.data_source import RootlineDataSource
+from tests.spark.file_stream import Stream
 
 COLUMNS = Schema(
     NestedField(1, "id", LongType(), required=True),
     NestedField(2, "city", StringType(), required=True),
     NestedField(3, "value", StringType()),
     identifier_field_ids=[1, 2],
+)
+FLIGHTS_BY_ID = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "carrier", StringType()),
+    NestedField(3, "delay", DoubleType()),
+    identifier_field_ids=[1],
 )
 ROWS = pa.schema([("id", pa.int64()), ("city", pa.string()), ("value", pa.string())])
 Key = tuple[int, str]
@@ -61,6 +71,42 @@ def test_each_batch_replaces_what_has_its_keys_and_a_replay_changes_nothing(
     with pytest.raises(Invalid, match="1 rows of the batch have the identifier fields of another row"):
         upsert(folder, 2, {(1, "a"): "x"}, {(1, "a"): "y"})
     assert found(table) == expected
+
+
+@pytest.mark.spark
+def test_a_stream_of_upserts_that_starts_again_replaces_once_and_its_deletes_become_vectors(
+    lake: Lake, folder: Path, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = lake.create_table("demo.flights", FLIGHTS_BY_ID, properties={"rootline.convert.deletes": "1"})
+    stream = Stream(spark, str(folder), tmp_path / "stream")
+    stream.drop(1, 2, delay=0.0)
+    stream.drop(2, 3, delay=1.0)
+    stream.run(upsert=True)
+    stream.forget_last_commit()  # Spark crashed before it noted that the second batch was done
+    by_hand = spark.createDataFrame([(2, "AA", 9.0)], "id long, carrier string, delay double")
+    by_hand.write.format("rootline").options(warehouse=folder, upsert=True).mode("append").save("demo.flights")
+    stream.drop(3, 4, delay=2.0)
+    stream.run(upsert=True)
+    expected = {1: 0.0, 2: 9.0, 3: 2.0, 4: 2.0}
+
+    def delays() -> dict[int, float]:
+        rows = table.scan(columns=["id", "delay"]).to_arrow().to_pylist()
+        assert len(rows) == len({row["id"] for row in rows})
+        return {row["id"]: row["delay"] for row in rows}
+
+    assert (delays(), table.head().totals.data_files) == (expected, 4), "the batch that was sent again is a duplicate"
+    assert any(task.deletes.equality for task in table.scan().plan())
+    monkeypatch.setattr(
+        sys, "argv", ["rootline", "maintenance", "run", "convert", "demo.flights", "--warehouse", str(folder)]
+    )
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    plan = list(table.scan().plan())
+    assert [task for task in plan if task.deletes.equality] == []
+    assert any(task.vectors for task in plan)
+    assert delays() == expected
+    assert list(table.check()) == []
 
 
 def test_a_table_whose_rows_an_equality_delete_may_not_reach_is_refused(lake: Lake, folder: Path) -> None:

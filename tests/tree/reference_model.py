@@ -135,9 +135,11 @@ class ReferenceTable:
         rules.of_files(self, plan, view)
         if plan.vectors_in_leaf:
             self._check_leaf_of_vectors(plan.vectors, view.number)
+            self._check_updated(plan, view)
             return
         for vector in plan.vectors:
             self._check_target(plan, vector)
+        self._check_updated(plan, view)
         for vector in plan.vectors:
             if self.files[vector.target].vector is None is not view.files[vector.target].vector:
                 raise Rejected("row-conflict")
@@ -221,6 +223,13 @@ class ReferenceTable:
             raise Rejected("file-not-live")
         if self.files[vector.target].vector == plan.intent_id:
             raise Rejected("file-already-live")
+
+    def _check_updated(self, plan: Plan, view: ReferenceTable) -> None:
+        if not plan.adds:
+            return
+        for file in (self.files[vector.target] for vector in plan.vectors):
+            if any(delete.came > view.number and self.near(delete, file) for delete in self.equality.values()):
+                raise Rejected("row-conflict")
 
     def _check_leaf_of_vectors(self, vectors: Sequence[PlannedVector], read: int) -> None:
         """Nothing of a leaf is merged: file and vector must be those that the writer read."""

@@ -32,6 +32,7 @@ from rootline.workers.settings import WorkerSettings
 from tests.maintenance.table_builder import TableBuilder
 from tests.services.recording_proxy import Fate, RecordingProxy, recording_proxy
 from tests.services.s3_service import S3Service
+from tests.support.examples import drawn
 from tests.workers.sweep_world import DAY_MS, SweepWorld, file_named, keeps
 from tests.workers.test_sweep_life import Life
 
@@ -144,7 +145,7 @@ async def told(service: S3Service) -> AsyncIterator[tuple[S3World, RecordingProx
         await store.close()
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", drawn(5))
 async def test_a_long_life_on_a_bad_wire_loses_nothing_that_can_be_read(s3_service: S3Service, seed: int) -> None:
     async with told(s3_service) as (world, wire):
         await world.upload("never published")

@@ -20,7 +20,7 @@ from rootline.storage.metadata.page_reader import read_kept
 from rootline.storage.metadata.table_loader import load_table
 from rootline.tree.state.addressable import Addressable
 from rootline.tree.state.table_state import TableState
-from tests.support.examples import examples
+from tests.support.examples import drawn
 from tests.workers.sweep_world import SweepWorld, file_named, tell
 
 STEPS = 70
@@ -138,10 +138,7 @@ class Life:
                 assert await world.store.get(key_of(world.table, item.entry.location)) is not None, (version, item)
 
 
-SLOW = (pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, examples(20)))
-
-
-@pytest.mark.parametrize("seed", [0, 1, *SLOW])
+@pytest.mark.parametrize("seed", drawn(20))
 def test_a_long_life_loses_nothing_that_can_be_read(seed: int) -> None:
     async def story(world: SweepWorld) -> None:
         await world.upload("never published")

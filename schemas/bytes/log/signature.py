@@ -1,11 +1,11 @@
 """A record's signature: a header that says which key signed it, and proves it.
 
 Owns: the header's form, which bytes are signed, comparing. Does not own: the keys and what they may do
-(`rootline.coordinator.runtime.principals`), when a record is signed (`rootline.adapters.kafka.intent_sink`).
+(`rootline.coordinator.runtime.records.principals`), when a record is signed (`rootline.adapters.kafka.intent_sink`).
 Invariants: the value (so the intent's id, table, writer and sequence) and all headers of ours are signed, in their
 order; no two records have the same signed bytes; a comparison takes a time that says nothing about the secret.
 
-Source: decision 0089.
+Source: decisions 0089 and 0098.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.log_position import Headers
 
 SIGNATURE_HEADER: Final = "rootline-signature"
+SIGNED_AT_HEADER: Final = "rootline-signed-ms"
+"""When a record was signed, by the clock of the one who signed it, milliseconds; the signature covers it."""
 KEY_ID: Final = r"^[A-Za-z0-9._-]{1,64}$"
 SECRET_BYTES_MIN: Final = 32
 _OURS: Final = "rootline"
 _FORM: Final = re.compile(rb"hmac-sha256 ([A-Za-z0-9._-]{1,64}) ([0-9a-f]{64})")
+_TIME: Final = re.compile(rb"[0-9]{1,15}")
 _HOW: Final = "sign it with a key that the coordinators know (docs/operations.md, Who may write what)"
 
 
@@ -30,6 +33,19 @@ def signature_header(key_id: str, secret: bytes, value: bytes, headers: Headers)
     """The header that signs a record with this `value` and these `headers`, to be put after them."""
     proof = hmac.digest(secret, _signed(value, headers), "sha256").hex()
     return ((SIGNATURE_HEADER, f"hmac-sha256 {key_id} {proof}".encode()),)
+
+
+def signed_at_header(now_ms: int) -> Headers:
+    """The header that says when a record was signed; it is signed with the others, so put it before the signature."""
+    return ((SIGNED_AT_HEADER, str(now_ms).encode()),)
+
+
+def signed_at(headers: Headers) -> int | None:
+    """When a record was signed, ms; `None`: it does not say so, as those of older clients. Raises `signature-wrong`."""
+    said = [given or b"" for name, given in headers if name == SIGNED_AT_HEADER]
+    if len(said) > 1 or (said and _TIME.fullmatch(said[0]) is None):
+        raise Invalid("signature-wrong", f"the header {SIGNED_AT_HEADER} must be there once, as milliseconds")
+    return int(said[0]) if said else None
 
 
 def signer_of(value: bytes, headers: Headers, secrets: Mapping[str, bytes]) -> str:

@@ -8,24 +8,19 @@ of a vendor's as JSON (`rootline_s3`); an error names the setting and never its 
 
 from __future__ import annotations
 
-import os
-from typing import Any
-
-from pydantic import Field, ValidationError
+from pydantic import Field
 from pydantic_settings import (
     BaseSettings,
     NestedSecretsSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    SettingsError,
 )
 
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.redis.settings import RedisSettings
 from rootline.adapters.s3.settings import S3Settings
 from rootline.adapters.sqlite.settings import EmbeddedLogSettings
-from rootline.schemas.errors import Invalid
-from rootline.schemas.model_faults import invalid_settings
+from rootline.read_settings import read_settings
 
 
 class StoreSettings(BaseSettings):
@@ -71,14 +66,4 @@ def store_settings() -> StoreSettings:
         Invalid: `setting-invalid`, naming each setting and what is wrong with it.
 
     """
-    folder = os.environ.get("ROOTLINE_SECRETS_DIR")
-    options: dict[str, Any] = {} if folder is None else {"_secrets_dir": folder}
-    try:
-        return StoreSettings(**options)
-    except ValidationError as error:
-        raise invalid_settings(error, "ROOTLINE_") from None
-    except (SettingsError, OSError, UnicodeDecodeError) as error:
-        what = "a file is not text" if isinstance(error, UnicodeDecodeError) else str(error)
-        where = "" if folder is None else f" (ROOTLINE_SECRETS_DIR is {folder}: name a folder of small, readable files)"
-        reason = f"the settings cannot be read: {what}{where}"
-        raise Invalid("setting-invalid", reason) from None
+    return read_settings(StoreSettings, "ROOTLINE_")

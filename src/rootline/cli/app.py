@@ -7,12 +7,14 @@ Invariants: naming a command imports only its own module's dependencies; results
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 from importlib import metadata
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.main
 
 from rootline.cli import completing, task_commands
 from rootline.cli.commands import (
@@ -109,11 +111,17 @@ def _root(
     """Many writers, one table, one object per commit."""
 
 
+@functools.cache
+def command_tree() -> Any:
+    """All commands as click's own objects: made once, because typer reads the signature of every command for it."""
+    return typer.main.get_command(app)
+
+
 def main() -> None:
     """The `rootline` program."""
     try:
         completing.prepare_completion()
-        app(prog_name="rootline")
+        command_tree()(prog_name="rootline")
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:

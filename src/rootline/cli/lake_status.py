@@ -7,12 +7,14 @@ Invariants: changes nothing and hosts nothing; what one of store and log does no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from rootline.cli.head_board import HeadBoard
 from rootline.connect import LogState, look_at_log
 from rootline.coordinator.http.lake_view import TableStatus
-from rootline.ports.pausing import ALL_TABLES, pause_of
+from rootline.ports.parking import ParkedTable
+from rootline.ports.pausing import ALL_TABLES, Pause, pause_of
 from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName, Version
 
@@ -33,31 +35,46 @@ async def look_at_tables(
     except RootlineError as error:
         troubles.append(f"the store: {error}")
     names = {only} if only is not None else {*heads, *(() if state is None else _named_by(state))}
-    return [_status(name, heads.get(name), state) for name in sorted(names)], troubles
+    if state is None:
+        return [TableStatus(name, "unknown", heads.get(name)) for name in sorted(names)], troubles
+    pauses, parked = {pause.table: pause for pause in state.pauses}, _parked(state)
+    held = {name: _Held(pause_of(pauses, name), parked.get(name, [])) for name in names}
+    return [_status(name, heads.get(name), state, held[name]) for name in sorted(names)], troubles
 
 
 def _named_by(state: LogState) -> set[TableName]:
     return {name for name in state.tables if name and name != ALL_TABLES}
 
 
-def _status(name: TableName, head: Version | None, state: LogState | None) -> TableStatus:
-    if state is None:
-        return TableStatus(name, "unknown", head)
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What keeps a table's intents from being decided."""
+
+    pause: Pause | None
+    parked: Sequence[ParkedTable]
+
+
+def _parked(state: LogState) -> dict[TableName, list[ParkedTable]]:
+    found: dict[TableName, list[ParkedTable]] = {}
+    for each in state.parked:
+        found.setdefault(each.table, []).append(each)
+    return found
+
+
+def _status(name: TableName, head: Version | None, state: LogState, held: _Held) -> TableStatus:
     waiting, owner = state.waiting_of(name), state.owner_of(name)
-    parked = [each for each in state.parked if each.table == name]
-    held = sum(each.records for each in parked)
-    known = [waiting.oldest_ms, *(each.oldest_ms for each in parked)]
+    parked = sum(each.records for each in held.parked)
+    known = [waiting.oldest_ms, *(each.oldest_ms for each in held.parked)]
     oldest_ms = min((found for found in known if found is not None), default=None)
-    what, why = _state_of(name, state, waiting.records, owner)
-    return TableStatus(name, what, head, waiting.records + held, oldest_ms, owner, why, held)
+    what, why = _state_of(held, state, waiting.records, owner)
+    return TableStatus(name, what, head, waiting.records + parked, oldest_ms, owner, why, parked)
 
 
-def _state_of(name: TableName, state: LogState, waiting: int, owner: str | None) -> tuple[str, str]:
-    pause = pause_of(state.pauses, name)
-    if pause is not None:
-        return "paused", pause.reason
-    stuck = next((each.why for each in state.parked if each.table == name), None)
-    if stuck is not None:
+def _state_of(held: _Held, state: LogState, waiting: int, owner: str | None) -> tuple[str, str]:
+    if held.pause is not None:
+        return "paused", held.pause.reason
+    if held.parked:
+        stuck = held.parked[0].why
         return ("quarantined" if stuck.startswith("quarantined") else "parked"), stuck
     if owner is None:
         return "unowned", "no coordinator has it: start one with `rootline up` or `rootline coordinator`"

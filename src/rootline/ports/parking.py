@@ -1,7 +1,7 @@
 """Where the undecided records of a table that cannot go on are kept, so that its partition's offset can pass them.
 
-Owns: the port and its value. Does not own: when a table is parked (`coordinator.runtime.parking`), where its records
-are stored (the adapter of the log).
+Owns: the port and its value. Does not own: when a table is parked (`coordinator.runtime.assignment.parking`), where
+its records are stored (the adapter of the log).
 Invariants: what was parked is durable before the call returns, and every later owner of the partition is told of it
 (`Assigned.parked`); a record keeps its own position; parked records are removed only by `unpark`.
 """

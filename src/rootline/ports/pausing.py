@@ -1,12 +1,12 @@
 """What an operator has paused: a table, or all tables of a lake.
 
 Owns: the values. Does not own: where they are kept (the adapters of the log), what a pause does
-(`rootline.coordinator.runtime.pausing`).
+(`rootline.coordinator.runtime.assignment.pausing`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,7 +31,6 @@ class Pause:
         return f"{what} by an operator" + (f": {self.why}" if self.why else "")
 
 
-def pause_of(pauses: Iterable[Pause], table: TableName) -> Pause | None:
+def pause_of(pauses: Mapping[TableName, Pause], table: TableName) -> Pause | None:
     """The pause that counts for `table`: its own one, else that of all tables."""
-    by_table = {pause.table: pause for pause in pauses}
-    return by_table.get(table, by_table.get(ALL_TABLES))
+    return pauses.get(table, pauses.get(ALL_TABLES))

@@ -61,6 +61,7 @@ _WRITING: Final = (
 )
 _OVERWRITING: Final = ("replaceWhere", "partitionOverwriteMode")
 _CREATING: Final = ("partitionedBy", "sortedBy")
+_OF_NEW_ROWS: Final = (*_OVERWRITING, *_CREATING, "createTable", "mergeSchema", "upsert", "onRejected")
 _INTERNAL: Final = ("filesOfPlan",)
 """What `rootline.spark.table` says to the reader of the files that are left to it."""
 _KNOWN: Final = (*_EVERYWHERE, *_READING, *_STREAMING, *_WRITING)
@@ -130,6 +131,7 @@ class Use(StrEnum):
     STREAM_READ = "streaming read"
     BATCH_WRITE = "batch write"
     STREAM_WRITE = "streaming write"
+    ROW_CHANGE = "change of rows"
 
 
 _FOREIGN: Final[Mapping[Use, frozenset[str]]] = {
@@ -137,6 +139,7 @@ _FOREIGN: Final[Mapping[Use, frozenset[str]]] = {
     Use.STREAM_READ: frozenset((*_WRITING, *_PINNING)),
     Use.BATCH_WRITE: frozenset((*_READING, *_STREAMING)),
     Use.STREAM_WRITE: frozenset((*_READING, *_STREAMING)),
+    Use.ROW_CHANGE: frozenset((*_READING, *_STREAMING, *_OF_NEW_ROWS, "checkpointLocation")),
 }
 """Options that mean nothing to a use."""
 
@@ -190,7 +193,7 @@ class SourceOptions:
                 "setting-invalid",
                 "option 'writerSequence' has no meaning for a stream, which counts by its batch id: leave it out",
             )
-        if use is Use.BATCH_WRITE and (self.writer_id is None) != (self.writer_sequence is None):
+        if use is not Use.STREAM_WRITE and (self.writer_id is None) != (self.writer_sequence is None):
             raise Invalid("setting-invalid", "options 'writerId' and 'writerSequence' come together: give both")
         if use is Use.STREAM_READ:
             self._check_stream()

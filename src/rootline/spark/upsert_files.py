@@ -44,8 +44,8 @@ def check_upsert(table: TableName, definition: TableDefinition) -> None:
     if len(definition.partition_specs) > 1:
         raise Invalid(
             "setting-invalid",
-            f"{table}: its partitioning has changed, and an equality delete reaches files of one spec only: "
-            "make a new table with the partitioning of today",
+            f"{table}: its partitioning has changed, and an equality delete reaches files of one spec only: use "
+            "rootline.spark.merge_into in foreachBatch",
         )
     members = definition.partition_specs[0].expr_ids
     sources = {source for member in members for source in _sources_of(definition, member)}
@@ -53,7 +53,7 @@ def check_upsert(table: TableName, definition: TableDefinition) -> None:
         raise Invalid(
             "setting-invalid",
             f"{table}: it is partitioned by a column that is no identifier field, so a row may move to a partition "
-            "that its delete does not reach: partition by identifier fields only",
+            "that its delete does not reach: use rootline.spark.merge_into in foreachBatch",
         )
 
 

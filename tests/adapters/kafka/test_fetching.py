@@ -16,7 +16,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rootline.adapters.kafka.fetching.decoded_size import decoded_size
+from rootline.adapters.kafka.fetching.decoded_size import TrialNeeded, decoded_size
 from rootline.adapters.kafka.fetching.record_batches import STAND_IN_KEY, Judged, judged
 from tests.kafka.hostile_batches import (
     CODECS,
@@ -87,6 +87,15 @@ def test_what_a_frame_says_of_its_own_size_does_not_make_it_smaller() -> None:
     assert decoded_size(CODECS["zstd"], many, 5_000_000) is None
     assert decoded_size(CODECS["gzip"], library.gzip_encode(bytes(100_000)) * 100, 5_000_000) is None
     assert decoded_size(7, b"an unknown codec", CAP) is None
+
+
+@pytest.mark.parametrize("name", ["gzip", "lz4", "zstd"])
+def test_only_what_the_headers_leave_open_is_tried_and_never_on_the_callers_time(name: str) -> None:
+    bomb = compressed(CODECS[name], record_of_zeros(8 * MEBIBYTE))
+    with pytest.raises(TrialNeeded):
+        decoded_size(CODECS[name], bomb, 4 * MEBIBYTE, tries=False)
+    small = compressed(CODECS[name], record_of_zeros(1_000))
+    assert decoded_size(CODECS[name], small, 4 * MEBIBYTE, tries=False) is not None
 
 
 @every_codec

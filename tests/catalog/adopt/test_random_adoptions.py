@@ -21,6 +21,7 @@ from rootline.client.write.data_file_writer import write_rewritten_files
 from rootline.workers.by_hand import BY_HAND, Rights, maintain
 from rootline.workers.kinds import MaintenanceKind
 from tests.catalog.iceberg_tables import FolderCatalog, rows_of
+from tests.support.examples import drawn
 
 COLUMNS = Schema(
     NestedField(1, "id", IntegerType(), required=False),
@@ -125,7 +126,7 @@ def _maintain(lake: Lake, table: TableHandle, what: MaintenanceKind) -> None:
     lake.holder.run(operation)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", drawn(10))
 def test_every_step_before_and_after_adoption_reads_as_the_dictionary_says(seed: int, tmp_path: Path) -> None:
     story = Story(seed, tmp_path / "old")
     for _ in range(8):

@@ -22,6 +22,7 @@ from rootline.workers.by_hand import Rights, maintain
 from rootline.workers.jobs.job import JobReport
 from rootline.workers.kinds import COMPACT, EXPIRE, FLUSH, SWEEP, MaintenanceKind
 from tests.catalog.exported_lake import TABLE, V2, V3, ExportedLake, ids_of, rows
+from tests.support.examples import drawn
 
 DAY_S = 24 * 3600
 FOLDER = "demo/flights"
@@ -124,7 +125,7 @@ class Life:
         return len(metadata_locations(f"{FOLDER}/", keys))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", drawn(10))
 def test_every_export_can_be_read_for_a_day_after_an_engine_got_it(folder: Path, lake: Lake, seed: int) -> None:
     properties = {f"rootline.expire.{name}": "1" for name in ("by-minute-seconds", "by-hour-seconds")}
     properties["rootline.expire.all-versions"] = "3"

@@ -14,7 +14,7 @@ from rootline.adapters.sqlite.intent_log import SqliteIntentLog
 from rootline.adapters.sqlite.log_archive import SqliteLogArchive
 from rootline.adapters.sqlite.log_file import FILE_NAME
 from rootline.client.session.upload_dates import UploadDates
-from rootline.coordinator.runtime.record_decoding import decoded
+from rootline.coordinator.runtime.records.record_decoding import decoded
 from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.intent import Intent
 from rootline.schemas.intent_limits import DEFAULT_LIMITS

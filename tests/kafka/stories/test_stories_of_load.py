@@ -9,7 +9,7 @@ import pytest
 
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.coordinator.app import CoordinatorService
-from rootline.coordinator.runtime.record_decoding import decoded
+from rootline.coordinator.runtime.records.record_decoding import decoded
 from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent_limits import IntentLimits

@@ -198,7 +198,7 @@ def test_damage_in_a_file_read_in_parts_is_named_and_never_answered_from() -> No
     assert caught.value.code == "object-missing"
 
 
-@pytest.mark.parametrize("bit", [1, 4, 32, 128])
+@pytest.mark.parametrize("bit", [4, 128])
 def test_a_footer_with_a_flipped_bit_is_an_error_or_right_in_parts_too(bit: int) -> None:
     table = StoredTable(
         build_definition(pa.schema([("id", pa.int64()), ("s", pa.string())]), table_uuid=uuid.UUID(int=3))

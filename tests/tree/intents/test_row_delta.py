@@ -7,7 +7,19 @@ from rootline.schemas.content_entry import ContentType, Status
 from rootline.schemas.intent import AddedVector, DataFile, Intent, IntentKind, VectorReference
 from rootline.schemas.statistics import FieldStatistics
 from rootline.tree.draft.batch import VectorAt
-from tests.tree.tables import CARRIER, Lake, append, codes, data_file, intent, new_lake, remove, removed, seen_vector
+from tests.tree.tables import (
+    CARRIER,
+    Lake,
+    append,
+    codes,
+    data_file,
+    equality_delete,
+    intent,
+    new_lake,
+    remove,
+    removed,
+    seen_vector,
+)
 
 A = "data/a.parquet"
 
@@ -106,6 +118,26 @@ def test_two_updates_of_one_row_do_not_both_land(lake: Lake) -> None:
         A,
         "data/new1.parquet",
     }
+
+
+@pytest.mark.parametrize(
+    ("value", "carrier", "read", "is_update", "code"),
+    [
+        (3, "UA", 2, True, "row-conflict"),
+        (3, "UA", 3, True, None),
+        (3, "UA", None, True, None),
+        (3, "UA", 2, False, None),
+        (3, "AA", 2, True, None),
+        (99, "UA", 2, True, None),
+    ],
+)
+def test_a_row_that_was_deleted_by_value_since_the_writer_read_it_is_not_updated(
+    lake: Lake, value: int, carrier: str, read: int | None, is_update: bool, code: str | None
+) -> None:
+    lake.put(intent(IntentKind.ROW_DELTA, "e", add_equality_deletes=(equality_delete("e", value, carrier),)))
+    files = (data_file("new", rows=1),) if is_update else ()
+    late = delta("u", lake.vector("v", A, [1]), files=files, read_sequence_number=read)
+    assert codes(lake.put(late)) == [code]
 
 
 def test_updates_of_different_rows_both_land(lake: Lake) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -20,7 +21,7 @@ from rootline.adapters.kafka.topics import record_bytes_max, topic_identity
 from rootline.adapters.tracing import publishing
 from rootline.ports.intent_log import NewRecord
 from rootline.schemas.bytes.log.intent_codec import CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE, begins_like_json
-from rootline.schemas.bytes.log.signature import signature_header
+from rootline.schemas.bytes.log.signature import signature_header, signed_at_header
 from rootline.schemas.bytes.log.stated_content import content_headers
 from rootline.schemas.bytes.log.trace_context import trace_headers
 from rootline.schemas.errors import Invalid, OutcomeUnknown, Unavailable
@@ -139,6 +140,7 @@ class KafkaIntentSink:
 
     def _outgoing(self, key: bytes, value: bytes, said: Headers) -> Outgoing:
         if self._key is not None:
+            said = (*said, *signed_at_header(time.time_ns() // 1_000_000))
             said = (*said, *signature_header(*self._key, value, said))
         return Outgoing(self._topic, key, value, (*_JSON_HEADERS, *said) if begins_like_json(value) else said)
 

@@ -61,9 +61,9 @@ class RedisCalls:
                 socket_connect_timeout=None,
                 protocol=2,
             )
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError):  # the library's own sentence may repeat a part of a password
             raise Invalid(
-                "setting-invalid", f"ROOTLINE_REDIS__URL: {error}: write redis://host:port/0 or rediss://host:port/0"
+                "setting-invalid", "ROOTLINE_REDIS__URL: no such URL: write redis://host:port/0 or rediss://host:port/0"
             ) from None
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._failures = 0

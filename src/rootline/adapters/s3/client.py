@@ -9,6 +9,7 @@ Source: the protocol page, section 1, "Client settings that matter".
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import aiohttp
@@ -16,6 +17,7 @@ from aiobotocore.config import AioConfig
 from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.session import get_session
 from botocore.handlers import add_expect_header, convert_body_to_file_like_object
+from botocore.loaders import Loader, create_loader
 
 from rootline.adapters.s3.settings import S3Settings
 
@@ -27,6 +29,12 @@ class _OneAttemptSession(AIOHTTPSession):  # type: ignore[misc]
         session: aiohttp.ClientSession = await super()._get_session(proxy_url)
         session._retry_connection = False
         return session
+
+
+@functools.cache
+def _loader(data_path: str | None) -> Loader:
+    """What reads the descriptions of S3 and its endpoints, once in a process: they are a megabyte of JSON."""
+    return create_loader(data_path)
 
 
 def s3_client(settings: S3Settings) -> Any:
@@ -48,6 +56,7 @@ def s3_client(settings: S3Settings) -> Any:
         s3={"addressing_style": "path"},
     )
     session = get_session()
+    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
     session.unregister("before-call.s3", add_expect_header)
     session.unregister("before-call.s3.PutObject", add_expect_header)  # where older versions have it
     # bytes stay bytes: aiohttp writes them at once, where it reads a file object in a thread, piece by piece

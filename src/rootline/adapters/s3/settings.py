@@ -38,7 +38,7 @@ class S3Settings(BaseModel):
     @classmethod
     def _has_no_login(cls, endpoint: str | None) -> str | None:
         # a request carries a signature or a login, never both: such a URL never worked, and errors would show it
-        if endpoint is not None and "@" in endpoint.partition("://")[2].partition("/")[0]:
+        if endpoint is not None and "@" in endpoint:  # also behind a slash: of a password that has one
             raise ValueError("take user and password out of the URL: requests are signed with access_key_id")
         return endpoint
 

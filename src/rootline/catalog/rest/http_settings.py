@@ -7,17 +7,15 @@ Invariants: a secret is never printed; a certificate that cannot be used is refu
 
 from __future__ import annotations
 
-import os
 import ssl
 from pathlib import Path
-from typing import Any
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rootline.catalog.rest.bearer_tokens import BearerTokens, tokens_of
+from rootline.read_settings import read_settings
 from rootline.schemas.errors import Invalid
-from rootline.schemas.model_faults import invalid_settings
 
 _PREFIX = "ROOTLINE_HTTP__"
 
@@ -95,9 +93,4 @@ def http_settings() -> HttpSettings:
         Invalid: `setting-invalid`, naming each setting and what is wrong with it.
 
     """
-    folder = os.environ.get("ROOTLINE_SECRETS_DIR")
-    options: dict[str, Any] = {} if folder is None else {"_secrets_dir": folder}
-    try:
-        return HttpSettings(**options)
-    except ValidationError as error:
-        raise invalid_settings(error, _PREFIX) from None
+    return read_settings(HttpSettings, _PREFIX)

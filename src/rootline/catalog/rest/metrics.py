@@ -1,7 +1,7 @@
 """Metrics of exports and of the REST catalog: a contract with those who monitor it.
 
 Owns: their names, labels and buckets, and how far exports are behind. Does not own: the registry they are in, other
-metrics (`rootline.coordinator.runtime.metrics`).
+metrics (`rootline.coordinator.runtime.observing.metrics`).
 Invariants: a `table` label stands for at most `TABLES_MAX` tables, and only for tables that were exported here; may be
 set in one thread and read in another.
 """

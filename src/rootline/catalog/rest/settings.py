@@ -7,15 +7,13 @@ Invariants: a secret is never printed; no one is given the store's keys unless t
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Any
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rootline.catalog.rest.bearer_tokens import BearerTokens, tokens_of
-from rootline.schemas.model_faults import invalid_settings
+from rootline.read_settings import read_settings
 
 _PREFIX = "ROOTLINE_CATALOG__"
 
@@ -73,9 +71,4 @@ def catalog_settings() -> CatalogSettings:
         Invalid: `setting-invalid`, naming each setting and what is wrong with it.
 
     """
-    folder = os.environ.get("ROOTLINE_SECRETS_DIR")
-    options: dict[str, Any] = {} if folder is None else {"_secrets_dir": folder}
-    try:
-        return CatalogSettings(**options)
-    except ValidationError as error:
-        raise invalid_settings(error, _PREFIX) from None
+    return read_settings(CatalogSettings, _PREFIX)

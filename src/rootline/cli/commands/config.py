@@ -17,7 +17,7 @@ import typer
 from rootline.cli.failure import ExitCode
 from rootline.cli.open_lake import check_folder
 from rootline.cli.options import Json, Log, Warehouse, required
-from rootline.schemas.errors import MASK, Invalid, masked_logins
+from rootline.schemas.errors import MASK, Invalid, masked_login
 
 app = typer.Typer(help="Show and check settings.", no_args_is_help=True, rich_markup_mode=None)
 _SECRET_NAME: Final = re.compile(r"secret|password|token|credential|private|access_key", re.IGNORECASE)
@@ -54,7 +54,7 @@ def masked(name: str, value: Any) -> Any:
     text = str(value)
     if text and _SECRET_NAME.search(name):
         return MASK
-    return masked_logins(text)
+    return masked_login(text)
 
 
 async def _reach(warehouse: str, log: str | None) -> None:

@@ -25,6 +25,7 @@ from rootline.tree.draft.draft import Draft
 from rootline.tree.rules.added_vectors import check_added_vector, merged_entry, vector_entry
 from rootline.tree.rules.file_rules import added_rows, check_own_location
 from rootline.tree.rules.removal_rules import reference_of
+from rootline.tree.rules.unseen_delete_rules import check_no_unseen_deletes
 from rootline.tree.rules.vector_merge import (
     Settled,
     adds_files,
@@ -52,6 +53,7 @@ def row_delta(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change |
     vectors = [_incoming(draft, vector, own, in_leaves) for vector in intent.add_vectors]
     named = len(vectors)
     vectors += [_incoming(draft, vector, own, in_leaves) for vector in in_leaves.vectors()]
+    _check_updates(draft, intent, vectors)
     places = {place_of(item.vector) for item in vectors}
     for item in vectors:
         if item.is_overtaken or item.current is not None:
@@ -84,6 +86,14 @@ def _check_deletes(intent: Intent) -> None:
     leaves = (manifest.content_type for manifest in intent.add_manifests)
     if not (intent.add_vectors or intent.add_equality_deletes or ContentType.DELETE_MANIFEST in leaves):
         raise Invalid("intent-malformed", "kind row_delta deletes rows: without a delete it is an append")
+
+
+def _check_updates(draft: Draft, intent: Intent, vectors: list[_Incoming]) -> None:
+    """A row that was deleted by value since the writer read it is deleted in its file, not in the intent's new one."""
+    if not vectors or not adds_files(intent) or intent.read_sequence_number is None:
+        return
+    of_table = (item.data for item in vectors if item.data.version_info.sequence_number is not None)
+    check_no_unseen_deletes(draft, intent, of_table, "row-conflict")
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,17 @@ class _Unknown(Exception):
     """The headers do not say."""
 
 
-def decoded_size(codec: int, data: bytes, bytes_max: int) -> int | None:
-    """At most so many bytes come out of `data`; `None`: more than `bytes_max`, or it cannot be decompressed."""
+class TrialNeeded(Exception):
+    """Only decompressing tells."""
+
+
+def decoded_size(codec: int, data: bytes, bytes_max: int, *, tries: bool = True) -> int | None:
+    """At most so many bytes come out of `data`; `None`: more than `bytes_max`, or it cannot be decompressed.
+
+    Raises:
+        TrialNeeded: without `tries`, what the headers say is not enough; to try takes tens of milliseconds.
+
+    """
     bound = _BOUNDS.get(codec)
     if bound is None:
         return None
@@ -54,7 +63,11 @@ def decoded_size(codec: int, data: bytes, bytes_max: int) -> int | None:
         most = math.inf
     if most <= bytes_max:
         return int(most)
-    return None if codec == SNAPPY else _on_trial(codec, data, bytes_max)  # snappy's headers are exact
+    if codec == SNAPPY:  # its headers are exact
+        return None
+    if not tries:
+        raise TrialNeeded
+    return _on_trial(codec, data, bytes_max)
 
 
 def _on_trial(codec: int, data: bytes, bytes_max: int) -> int | None:

@@ -3,7 +3,8 @@
 Owns: the one place where we reach into the library for that, and how much a consumer may hold decompressed. Does not
 own: which batches pass (`record_batches`).
 Invariants: the library decompresses no batch over `DECODED_BYTES_MAX`; large batches that it holds and has not handed
-out are no more than that together, whatever the number of partitions; what is left out is asked for again.
+out are no more than that together, whatever the number of partitions; what is left out is asked for again; what must
+be decompressed on trial is, on a thread, so that commits go on meanwhile.
 
 The library decompresses with its own codecs when a record is taken, and has no limit for it. It asks brokers through
 `client.send`, so a consumer gets a `send` whose answers went through here (decision 0044).
@@ -12,12 +13,14 @@ The library decompresses with its own codecs when a record is taken, and has no 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.protocol.fetch import FetchRequest
 
+from rootline.adapters.kafka.fetching.decoded_size import TrialNeeded
 from rootline.adapters.kafka.fetching.record_batches import judged
 
 DECODED_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -48,15 +51,20 @@ class _FetchGate:
         self._reads_all = reads_all
         self._heavy: dict[TopicPartition, int] = {}
         self._send = consumer._client.send
+        self._judging = asyncio.Lock()
 
     async def send(self, node_id: Any, request: Any, **options: Any) -> Any:
         """As the library's client."""
         answer = await self._send(node_id, request, **options)
-        if isinstance(request, FetchRequest) and self._judge(request, answer):
+        if not isinstance(request, FetchRequest):
+            return answer
+        async with self._judging:  # one at a time: what is held is counted
+            is_held_back = await self._judge(request, answer)
+        if is_held_back:
             await asyncio.sleep(_HELD_BACK_S)  # else it would be asked for again at once, until records are taken
         return answer
 
-    def _judge(self, request: FetchRequest, answer: Any) -> bool:
+    async def _judge(self, request: FetchRequest, answer: Any) -> bool:
         """Replace what `answer` holds; whether something was held back, and nothing is left."""
         asked = {
             TopicPartition(topic, number): offset for topic, parts in request.topics for number, offset, _ in parts
@@ -70,25 +78,30 @@ class _FetchGate:
                 passed = message_set
                 if message_set:
                     at = TopicPartition(topic, number)
-                    passed, was_cut = self._passed(at, message_set, asked[at])
+                    passed, was_cut = await self._passed(at, message_set, asked[at])
                     is_cut, has_some = is_cut or was_cut, has_some or bool(passed)
                 kept.append((number, *told, passed))
             topics.append((topic, kept))
         answer.topics = topics
         return is_cut and not has_some
 
-    def _passed(self, at: TopicPartition, message_set: bytes, next_offset: int) -> tuple[bytes, bool]:
+    async def _passed(self, at: TopicPartition, message_set: bytes, next_offset: int) -> tuple[bytes, bool]:
         self._heavy.pop(at, None)
         bytes_max = DECODED_BYTES_MAX if at.topic == self._intents_topic else _LETTER_BYTES_MAX
         reads_all = self._reads_all or at in self.suspects
         self.suspects.discard(at)
-        found = judged(
+        judge = partial(
+            judged,
             message_set,
             next_offset,
             batch_bytes_max=bytes_max,
             room_bytes=max(0, bytes_max - sum(self._heavy.values())),
             reads_all=reads_all,
         )
+        try:
+            found = judge(tries=False)
+        except TrialNeeded:
+            found = await asyncio.to_thread(judge)
         if found.heavy_bytes:
             self._heavy[at] = found.heavy_bytes
         return found.message_set, found.is_cut

@@ -61,18 +61,21 @@ class _Batch:
     is_legacy: bool = False
 
 
-def judged(message_set: bytes, next_offset: int, *, batch_bytes_max: int, room_bytes: int, reads_all: bool) -> Judged:
+def judged(
+    message_set: bytes, next_offset: int, *, batch_bytes_max: int, room_bytes: int, reads_all: bool, tries: bool = True
+) -> Judged:
     """What the client library may have of a partition's `message_set`, which was asked for from `next_offset` on.
 
     A batch of more than `batch_bytes_max` is replaced. Large ones are passed on while there is room for them.
-    `reads_all`: also replace batches in which the library finds a record that it cannot read.
+    `reads_all`: also replace batches in which the library finds a record that it cannot read. Raises `TrialNeeded` as
+    `decoded_size`, with `tries` as there.
     """
     parts: list[bytes] = []
     kept_from = heavy_bytes = 0
     for batch in _batches(message_set, next_offset, reads_all):
         size: int | None = batch.end - batch.data_at
         if batch.codec and not batch.is_control:
-            size = decoded_size(batch.codec, message_set[batch.data_at : batch.end], batch_bytes_max)
+            size = decoded_size(batch.codec, message_set[batch.data_at : batch.end], batch_bytes_max, tries=tries)
         if size is not None and (not reads_all or _is_readable(message_set, batch)):
             if not batch.codec or size <= LIGHT_BYTES:
                 continue

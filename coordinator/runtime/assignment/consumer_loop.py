@@ -1,0 +1,207 @@
+"""Reads the log for as long as the process runs, whatever partitions it is given and however often they change.
+
+Owns: the turn from assignment to revocation, and what is remembered of an assignment's progress. Does not own:
+what becomes of a record (`assignment`), how partitions are shared (the feed).
+Invariants: nothing is remembered past a record without an acknowledged verdict; what an assignment has in flight is
+decided, or cut off, before its partitions go; a stop is a revocation of all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from rootline.coordinator.runtime.assignment.partition_assignment import (
+    AssignmentSettings,
+    End,
+    LoopFactory,
+    PartitionAssignment,
+    Told,
+)
+from rootline.coordinator.runtime.table.table_loop import TableLoop
+from rootline.ports.environment import Environment
+from rootline.ports.intent_feed import Assigned, CoordinatorLog, Delivered, FeedEvent, Partition, Revoked
+from rootline.schemas.errors import OutcomeUnknown, Unavailable
+from rootline.schemas.identifiers import TableName
+
+_HOLD_S: Final = 0.01
+_PATIENCE_SHARE: Final = 0.8
+"""How much of a revocation's deadline tables may use; remembering their offsets needs the rest."""
+_ANSWER_SHARE: Final = 0.95
+"""How much of it may have passed when the revocation is answered."""
+
+
+@dataclass(slots=True)
+class ConsumerLoop:
+    """One process's reading."""
+
+    log: CoordinatorLog
+    make_loop: LoopFactory
+    environment: Environment
+    settings: AssignmentSettings
+    wait_s: float
+    remember_every_s: float
+    told: Told
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    caught_up: asyncio.Event = field(default_factory=asyncio.Event)
+    _unreadable: str = ""
+    _assignment: PartitionAssignment | None = None
+    _reader: asyncio.Task[None] | None = None
+    _remembered_s: float = 0.0
+    _remembering: asyncio.Task[None] | None = None
+    _has_answered: bool = False
+
+    @property
+    def tables(self) -> Mapping[TableName, TableLoop]:
+        """The tables that this process serves now."""
+        return {} if self._assignment is None else self._assignment.tables
+
+    @property
+    def trouble(self) -> str:
+        """Why the log cannot be read now, or what was decided cannot be said, if so."""
+        return self._unreadable or ("" if self._assignment is None else self._assignment.trouble)
+
+    @property
+    def assignment(self) -> PartitionAssignment | None:
+        """What is being done with the present partitions, if there are any."""
+        return self._assignment
+
+    @property
+    def paused(self) -> str:
+        """Why no more records are read, if an operator said so."""
+        pause = None if self._assignment is None else self._assignment.pausing.of_all
+        return "" if pause is None else pause.reason
+
+    async def run(self) -> None:
+        """Until `request_stop`; then every table finishes what it has in flight.
+
+        Raises:
+            Fenced: the log must not be read on. Unavailable: it could not be reached at the start.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            reader = self._reader = asyncio.ensure_future(self._read(tasks))
+            patience_s: float | None = 0.0
+            try:
+                await asyncio.wait({reader})
+                patience_s = (
+                    None if reader.cancelled() or reader.exception() is None else self.settings.request_timeout_s
+                )
+            finally:
+                reader.cancel()
+                await self._end_assignment(patience_s)
+            if not reader.cancelled():
+                reader.result()
+
+    def request_stop(self) -> None:
+        """Read no more; what was not handed out yet is read by the next owner."""
+        self.stopping.set()
+        if self._reader is not None:
+            self._reader.cancel()
+
+    async def lag(self) -> Mapping[Partition, int]:
+        """Records of each partition that were not handed to all of their tables yet. Raises `Unavailable`."""
+        ahead = await self.log.lag()
+        assignment = self._assignment
+        return (
+            {}
+            if assignment is None
+            else {place: lag + assignment.frontier.distance(place) for place, lag in ahead.items()}
+        )
+
+    async def _read(self, tasks: asyncio.TaskGroup) -> None:
+        while not self.stopping.is_set():
+            event = await self._next()
+            match event:
+                case Assigned():
+                    await self._end_assignment(0.0)
+                    self._assignment = self._begun(event, tasks)
+                    if not event.starts:
+                        self.caught_up.set()
+                case Delivered():
+                    if self._assignment is not None and (event.records or event.passed):
+                        await self._assignment.examine(event.records)
+                        self._assignment.hand_out(event.records, event.passed)
+                    if event.at_end:
+                        self.caught_up.set()
+                    self._remember_now_and_then(tasks)
+                    await asyncio.sleep(0)  # a turn for the tables, also when the feed never waits
+                case Revoked():
+                    structlog.get_logger().info("partitions revoked", action="revoke", deadline_s=event.deadline_s)
+                    until_s = self.environment.monotonic_s() + event.deadline_s * _ANSWER_SHARE
+                    await self._end_assignment(event.deadline_s * _PATIENCE_SHARE, until_s)
+                    await self.log.released()
+                case None:
+                    await asyncio.sleep(self.wait_s * (0.5 + 0.5 * self.environment.jitter()))
+
+    async def _next(self) -> FeedEvent | None:
+        """The next event; `None` when there is no answer. A log that never answered ends the service."""
+        is_full = self._assignment is not None and self._assignment.is_full
+        try:
+            event = await self.log.next(wait_s=_HOLD_S if is_full else self.wait_s, hold=is_full or bool(self.paused))
+        except (Unavailable, OutcomeUnknown) as error:
+            if not self._has_answered:
+                raise
+            self._unreadable = f"the log cannot be read: {error}"
+            structlog.get_logger().warning("log unreadable", action="retry", reason=str(error))
+            return None
+        self._unreadable = ""
+        self._has_answered = True
+        return event
+
+    def _begun(self, event: Assigned, tasks: asyncio.TaskGroup) -> PartitionAssignment:
+        partitions = [partition for _, partition, _ in event.starts]
+        structlog.get_logger().info("partitions assigned", action="assign", partitions=partitions)
+        assignment = PartitionAssignment(
+            event, self.log, self.make_loop, self.environment, self.settings, tasks, self.told
+        )
+        assignment.begin()
+        return assignment
+
+    async def _end_assignment(self, patience_s: float | None, until_s: float = math.inf) -> None:
+        """All of it is decided, or cut off after `patience_s`; unless that is 0, its progress is remembered.
+
+        That ends at `until_s` (monotonic seconds), whether or not the log has answered.
+        """
+        assignment = self._assignment
+        if assignment is None:
+            return
+        end = await assignment.end(patience_s=patience_s)
+        if self._remembering is not None:
+            self._remembering.cancel()
+        if patience_s != 0.0:
+            reader_failed = self._reader is not None and self._reader.done() and not self._reader.cancelled()
+            await self._remember(assignment, until_s, End.CUT_OFF if reader_failed else end)
+        self._assignment = None
+
+    def _remember_now_and_then(self, tasks: asyncio.TaskGroup) -> None:
+        """Beside the reading: a log that does not answer here may well be read."""
+        now_s = self.environment.monotonic_s()
+        is_due = self._remembering is None and now_s - self._remembered_s >= self.remember_every_s
+        if self._assignment is not None and is_due:
+            self._remembered_s = now_s
+            self._remembering = tasks.create_task(self._remember(self._assignment), name="progress")
+            self._remembering.add_done_callback(self._has_remembered)
+
+    def _has_remembered(self, _: asyncio.Task[None]) -> None:
+        self._remembering = None
+
+    async def _remember(
+        self, assignment: PartitionAssignment, until_s: float = math.inf, end: End | None = None
+    ) -> None:
+        concludes = end is End.IN_GOOD_ORDER
+        moved = assignment.frontier.everywhere() if concludes else assignment.frontier.moved()
+        if not moved:
+            return
+        left_s = until_s - self.environment.monotonic_s()
+        try:
+            async with asyncio.timeout(min(self.settings.request_timeout_s, left_s)):
+                await (self.log.concluded(moved) if concludes else self.log.decided(moved))
+        except (Unavailable, OutcomeUnknown, TimeoutError) as error:  # later, or the next owner reads some again
+            structlog.get_logger().info("progress not remembered", action="retry", reason=str(error))
+        else:
+            assignment.frontier.remember(moved)

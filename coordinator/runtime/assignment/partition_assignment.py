@@ -1,0 +1,381 @@
+"""What one process does with the partitions that are its own, from their assignment until they are revoked.
+
+Owns: the tables' loops, and the frontier of all of them. Does not own: what a table does with a record (`table_loop`),
+readers of tables that do not keep up (`late_tables`), tables that cannot go on (`parking`), decoding
+(`record_decoding`), where records come from (`consumer_loop`).
+Invariants: every table gets its records of a partition in order and without a gap; no table stops or delays the others
+or the reading; what is kept in memory does not grow with tables that do not exist.
+
+Theory. A table whose queue is full takes no more records from the main reading: the first offset that it missed is
+kept, and a second reader, the table's own, hands over what follows from there whenever there is room, until it has
+come to where the main reading is. So one stuck table costs its own queue and nothing else, and nothing is jumped over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, Final
+
+import structlog
+
+from rootline.coordinator.runtime.assignment.frontier import Frontier
+from rootline.coordinator.runtime.assignment.late_tables import LateTables
+from rootline.coordinator.runtime.assignment.new_tables import NewTables
+from rootline.coordinator.runtime.assignment.parking import Parking
+from rootline.coordinator.runtime.assignment.parking_rules import ParkingLimits
+from rootline.coordinator.runtime.assignment.pausing import Pausing
+from rootline.coordinator.runtime.assignment.rejection_outbox import RejectionOutbox
+from rootline.coordinator.runtime.records.decoding_trial import DecodingTrial
+from rootline.coordinator.runtime.records.principals import Principals
+from rootline.coordinator.runtime.records.record_decoding import (
+    Rejection,
+    before_upgrade,
+    decoded,
+    poison_rejection,
+    told_again,
+)
+from rootline.coordinator.runtime.table.table_loop import TableLoop, TableOwner
+from rootline.ports.environment import Environment
+from rootline.ports.intent_feed import Answer, Assigned, CoordinatorLog, Partition
+from rootline.schemas.identifiers import TableName
+from rootline.schemas.intent_limits import IntentLimits
+from rootline.schemas.log_position import LogId, LogPosition, LogRecord
+from rootline.schemas.root_header import PartitionOffset
+from rootline.schemas.verdict import Verdict
+from rootline.tree.draft.batch import Record
+from rootline.tree.ledger.outcomes import Acknowledged
+
+_UNKNOWN_TABLES_MAX: Final = 100
+"""How many tables may have their head looked for at once, because most of them may not exist."""
+_UNLISTABLE_TABLES_MAX: Final = 5_000
+"""How many tables whose head cannot be listed are kept in memory before the reading pauses."""
+
+_LOOK_S: Final = 5.0
+"""How often tables that cannot go on are looked for."""
+
+LoopFactory = Callable[[TableName, Acknowledged, TableOwner], TableLoop]
+Told = Callable[[Sequence[Verdict], bool], None]
+"""Called with verdicts on records of no table that the log has acknowledged, and whether they were told before."""
+
+
+class End(Enum):
+    """How an assignment ended."""
+
+    IN_GOOD_ORDER = auto()
+    CUT_OFF = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentSettings:
+    """What an assignment is bounded by: bytes kept in memory over all tables, idle seconds before a table is let go.
+
+    `parking_after_s`: how long a table may be stuck before it is parked; `parked_bytes_max`: of a table and partition.
+    """
+
+    limits: IntentLimits
+    queue_bytes_max: int
+    table_idle_s: float
+    retry_s: float
+    request_timeout_s: float
+    parking_after_s: float = 600.0
+    parked_bytes_max: int = 67_108_864
+    principals: Principals | None = None
+    """Who may write what; `None`: all who can publish."""
+
+
+@dataclass(slots=True)
+class PartitionAssignment:
+    """`tables` grows as records of new tables arrive; `late`: those that their own readers serve; `parking`: if it can.
+
+    `held_bytes`: of intents in all tables' queues, and of rejected records that are not published yet.
+    """
+
+    assigned: Assigned
+    log: CoordinatorLog
+    make_loop: LoopFactory
+    environment: Environment
+    settings: AssignmentSettings
+    tasks: asyncio.TaskGroup
+    told: Told
+    tables: dict[TableName, TableLoop] = field(default_factory=dict)
+    held_bytes: int = 0
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    frontier: Frontier = field(init=False)
+    late: LateTables = field(init=False)
+    parking: Parking | None = None
+    pausing: Pausing = field(init=False)
+    _acknowledged: Mapping[Partition, int] = field(init=False)
+    _outbox: RejectionOutbox = field(init=False)
+    _own: set[asyncio.Task[None]] = field(default_factory=set)
+    _looking: list[asyncio.Task[None]] = field(default_factory=list)
+    _new: NewTables = field(default_factory=NewTables)
+    _looked_for_idle_s: float = 0.0
+    _poison_candidates: Mapping[Partition, int] = field(init=False)
+    _answered: dict[LogPosition, Answer] = field(init=False)
+    _shared_to: Mapping[Partition, int] = field(init=False)
+    _poison: dict[LogPosition, str] = field(default_factory=dict)
+    _trial: DecodingTrial = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.frontier = Frontier(self.assigned.starts)
+        self._acknowledged = {(log, partition): offset for log, partition, offset in self.assigned.starts}
+        self._poison_candidates = {
+            (log, partition): offset for log, partition, offset in self.assigned.poison_candidates
+        }
+        self._answered = {answer.position: answer for answer in self.assigned.answered}
+        self._shared_to = {(log, partition): offset for log, partition, offset in self.assigned.before_upgrade}
+        self._trial = DecodingTrial(self.settings.limits)
+        self._outbox = RejectionOutbox(
+            self.log,
+            self.environment,
+            self._rejected,
+            self.held,
+            self.settings.queue_bytes_max,
+            self.settings.request_timeout_s,
+            self.settings.retry_s,
+        )
+        self.late = LateTables(self)
+        self.pausing = Pausing(self, _LOOK_S)
+        self.pausing.take(self.assigned.paused)
+        lot, after_s = self.log.parking, self.settings.parking_after_s
+        if lot is not None and (self.assigned.parked or not self.assigned.may_be_shared):  # older ones ignore it
+            limits = ParkingLimits(after_s, self.settings.parked_bytes_max, self.assigned.retention_s)
+            self.parking = Parking(self, self.late, lot, limits, min(_LOOK_S, after_s / 10))
+
+    @property
+    def behind(self) -> set[tuple[TableName, Partition]]:
+        """Tables that readers of their own serve."""
+        return self.late.places
+
+    def begin(self) -> None:
+        """Start what publishes rejections, parks, looks for pauses, and the tables that have parked records."""
+        self.start(self._outbox.run(), "rejections")
+        if self.parking is not None:
+            self.parking.take(self.assigned.parked, self.assigned.starts)
+            self._looking.append(self.start(self.parking.run(), "parking"))
+        self._looking.append(self.start(self.pausing.run(), "pauses"))
+
+    async def examine(self, records: Sequence[LogRecord]) -> None:
+        """Try the records that may have ended a reader, and note which ones do; for `hand_out`."""
+        if not self._poison_candidates:
+            return
+        poison_candidates = [
+            raw for raw in records if raw.position.offset < self._poison_candidates.get(raw.position[:2], 0)
+        ]
+        if poison_candidates:
+            self._poison |= await self._trial.poison_among(poison_candidates)
+        elif all(self.frontier.next_offset(place) >= end for place, end in self._poison_candidates.items()):
+            await self._trial.close()  # a reader that is behind starts it again
+
+    def hand_out(self, records: Sequence[LogRecord], passed: Sequence[PartitionOffset] = ()) -> None:
+        """Give each record to its table, or reject it; in the order of each partition. `passed`: as in `Delivered`."""
+        by_table: dict[tuple[TableName, Partition], list[Record]] = {}
+        ends: dict[Partition, int] = {}
+        rejections: list[Rejection] = []
+        behind = self.late.places
+        for raw in records:
+            log, number, offset = raw.position
+            place = (log, number)
+            ends[place] = offset + 1
+            if behind and raw.key is not None and (TableName(raw.key.decode(errors="replace")), place) in behind:
+                continue  # the table's own reader comes by
+            result = self.decoded(raw)
+            if isinstance(result, Record):
+                by_table.setdefault((TableName(result.intent.table), place), []).append(result)
+            else:
+                rejections.append(result)
+        for rejection in rejections:
+            self.reject(rejection)
+        if any(table not in self.tables for table, _ in by_table):
+            self._let_go_of_absent()
+        self._let_go_of_idle()
+        for (table, place), own in by_table.items():
+            if (table, place) not in behind:
+                self._deliver(table, place, tuple(own), ends[place])
+        for place, end in ends.items():
+            self.frontier.read(place, end)
+        for log, number, end in passed:
+            self.frontier.read((log, number), end)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the reading should pause: no memory, or very many tables that have yet to find their head.
+
+        A table whose head cannot be listed is not waited for: the others must not depend on the rights to one of them.
+        """
+        return (
+            len(self._new.looking) > _UNKNOWN_TABLES_MAX
+            or len(self._new.unlistable) > _UNLISTABLE_TABLES_MAX
+            or self._outbox.is_full
+            or self.held_bytes >= self.settings.queue_bytes_max
+        )
+
+    @property
+    def trouble(self) -> str:
+        """Why something that was decided cannot be said, if so."""
+        return next((loop.trouble for loop in self.tables.values() if loop.trouble), self._outbox.trouble)
+
+    async def confirm(self) -> None:
+        """Called by a table's loop. Raises `Unavailable`."""
+        await self.log.confirm(self.assigned.term)
+
+    def decided(self, table: TableName, up_to: Acknowledged) -> None:
+        """Called by a table's loop."""
+        self.frontier.decided(table, up_to)
+        if self.parking is not None:
+            self.parking.went_on.note(table, self.environment.monotonic_s())
+
+    def took_event(self, table: TableName) -> None:
+        """Called by a table's loop."""
+        self._new.note(table, self.tables.get(table))
+
+    def held(self, more_bytes: int) -> None:
+        """Called by a table's loop or by the outbox."""
+        self.held_bytes += more_bytes
+
+    async def end(self, *, patience_s: float | None) -> End:
+        """Let what is in flight be decided and its verdicts be acknowledged, for `patience_s` seconds, then cut it off.
+
+        What is cut off is left for the next owner, who finds out by the head what became of it.
+        """
+        self.late.stop()
+        for task in self._looking:
+            task.cancel()
+        self._outbox.request_stop()
+        for loop in self.tables.values():
+            loop.request_stop()
+        await self._trial.close()
+        if not self._own:
+            return End.IN_GOOD_ORDER
+        _, late = await asyncio.wait(self._own, timeout=patience_s)
+        for task in late:
+            task.cancel()
+        if late:
+            structlog.get_logger().warning("tables cut off", action="revoke", tasks=len(late), patience_s=patience_s)
+            await asyncio.wait(late)
+        return End.CUT_OFF if late else End.IN_GOOD_ORDER
+
+    def open_table(self, table: TableName, undecided: Iterable[PartitionOffset]) -> None:
+        """As `ParkingOwner.open_table`."""
+        old = self.tables.pop(table, None)
+        if old is not None:
+            old.request_stop()
+        acknowledged = dict(self._acknowledged)
+        for log, partition, offset in undecided:
+            acknowledged[log, partition] = min(offset, acknowledged.get((log, partition), offset))
+        self._open(table, acknowledged, None if old is None else old.pending_since_ms)
+
+    def hold_table(self, table: TableName) -> None:
+        """As `PausingOwner.hold_table`."""
+        self.open_table(table, self._undecided_of(table))
+        for place in self.late.places_of(table):
+            self.late.read(table, place)  # the reader may wait for room in the loop that is gone
+
+    def try_again(self, table: TableName) -> None:
+        """As `ParkingOwner.try_again`."""
+        undecided = self._undecided_of(table)
+        self.open_table(table, undecided)
+        for log, partition, offset in undecided:
+            place = (log, partition)
+            if self.parking is not None:
+                self.parking.is_given_again((table, place))
+            self.late.leave(table, place, offset, self.frontier.next_offset(place))
+            self.late.read(table, place)
+
+    def hand_over(self, loop: TableLoop, table: TableName, place: Partition, records: tuple[Record, ...]) -> None:
+        """Give a table records that it has room for."""
+        self.frontier.handed_over(place, table, records[0].position.offset, records[-1].position.offset)
+        loop.deliver(records)
+
+    def decoded(self, raw: LogRecord) -> Record | Rejection:
+        """The intent in `raw`, or the rejection that was told of it, or that takes its place."""
+        how = self._poison.get(raw.position) if self._poison else None
+        found = decoded(raw, self.settings.limits) if how is None else poison_rejection(raw, how)
+        if self.settings.principals is not None and isinstance(found, Record):
+            found = self.settings.principals.judged(raw, found)
+        if self._shared_to and raw.position.offset < self._shared_to.get(raw.position[:2], 0):
+            found = before_upgrade(raw, found)
+        if self._answered and (answer := self._answered.get(raw.position)) is not None:
+            return told_again(raw, found, answer.code, answer.message)
+        return found
+
+    def reject(self, rejection: Rejection) -> None:
+        """Publish it; the frontier waits for that."""
+        verdict, _ = rejection
+        self.frontier.rejected((LogId(verdict.log), verdict.partition), verdict.offset)
+        self._outbox.reject([rejection])
+
+    @property
+    def has_room_for_rejections(self) -> bool:
+        """Whether more may be rejected now."""
+        return not self._outbox.is_full
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run it until the assignment ends."""
+        task = self.tasks.create_task(work, name=name)
+        self._own.add(task)
+        task.add_done_callback(self._own.discard)
+        return task
+
+    async def pause(self) -> None:
+        """Before something is tried again."""
+        await asyncio.sleep(self.settings.retry_s * (0.5 + 0.5 * self.environment.jitter()))
+
+    def _deliver(self, table: TableName, place: Partition, records: tuple[Record, ...], read_to: int) -> None:
+        loop = self.tables.get(table)
+        if loop is None:
+            loop = self._open(table, self._acknowledged)
+            self._new.opened(table)
+        if loop.has_room:
+            self.hand_over(loop, table, place, records)
+            return
+        self.late.leave(table, place, records[0].position.offset, read_to)
+        self.late.read(table, place)
+
+    def _undecided_of(self, table: TableName) -> list[PartitionOffset]:
+        return [PartitionOffset(*place, offset) for place, offset in self.frontier.undecided_of(table).items()]
+
+    def _open(self, table: TableName, acknowledged: Acknowledged, pending_since_ms: int | None = None) -> TableLoop:
+        loop = self.tables[table] = self.make_loop(table, acknowledged, self)
+        why = self.pausing.why(table)
+        if why is not None:
+            loop.hold(why, pending_since_ms=pending_since_ms)
+        self.start(loop.run(), f"table {table}")
+        return loop
+
+    def _rejected(self, rejections: Sequence[Rejection]) -> None:
+        fresh, again = list[Verdict](), list[Verdict]()
+        for verdict, _ in rejections:
+            position = LogPosition(LogId(verdict.log), verdict.partition, verdict.offset)
+            (again if position in self._answered else fresh).append(verdict)
+            self.frontier.rejection_published(position[:2], verdict.offset)
+        self.told(fresh, False)
+        self.told(again, True)
+
+    def _let_go_of_absent(self) -> None:
+        """Forget tables that do not exist, or a writer could fill the memory with names."""
+        for table in [table for table in self._new.absent if not self.late.places_of(table)]:
+            loop = self.tables.get(table)
+            if loop is not None and loop.is_absent:
+                self._let_go(table)
+            else:
+                self._new.note(table, loop)
+
+    def _let_go_of_idle(self) -> None:
+        """Now and then, forget tables that have long been idle, and any that do not exist."""
+        now_s = self.environment.monotonic_s()
+        if now_s - self._looked_for_idle_s < 0.1 * self.settings.table_idle_s:
+            return
+        self._looked_for_idle_s = now_s
+        idle_since_s = now_s - self.settings.table_idle_s
+        gone = [table for table, loop in self.tables.items() if loop.is_absent or loop.is_idle_since(idle_since_s)]
+        for table in gone:
+            if not self.late.places_of(table):
+                self._let_go(table)
+
+    def _let_go(self, table: TableName) -> None:
+        self.tables.pop(table).request_stop()
+        self._new.note(table, None)

@@ -1,0 +1,177 @@
+"""Records that are no intents of any table: their rejections and dead letters, each published by itself if need be.
+
+Owns: the queue, and trying again until the log has acknowledged. Does not own: what a rejection says
+(`record_decoding`), how far a partition is decided (`frontier`, which hears of every rejection that was published).
+Invariants: nothing is told before the log holds it for later owners, whose version may be able to read the record;
+nothing is dropped; the caller never waits, but asks first whether there is room; one that is not acknowledged holds its
+partition's frontier back, and neither a table nor another rejection; no record alone fills it.
+
+Theory. Rejections are published many at a time, in the order of the log. When the log does not take them so, each one
+is published alone. Those that are still refused are set aside and tried again beside the rest, so that the others do
+not wait for what one record does to the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from rootline.coordinator.runtime.records.record_decoding import Rejection, answer_of
+from rootline.ports.environment import Environment
+from rootline.ports.intent_feed import AnsweringSink
+from rootline.schemas.dead_letter import coordinates_only, size_of
+from rootline.schemas.errors import OutcomeUnknown, Unavailable
+
+_AT_ONCE_MAX: Final = 256
+_BYTES_AT_ONCE_MAX: Final = 4_000_000
+_WAITING_MAX: Final = 4_096
+_LARGE_LETTERS: Final = 8
+"""At least so many fit into the room; what is larger is kept by its coordinates."""
+
+Published = Callable[[Sequence[Rejection]], None]
+
+
+@dataclass(slots=True)
+class RejectionOutbox:
+    """One for each partition assignment.
+
+    `published` is called with rejections that the log has acknowledged, `held` with the bytes that are kept.
+
+    `trouble`: why some cannot be published, if so; they are tried again and again.
+    """
+
+    verdicts: AnsweringSink
+    environment: Environment
+    published: Published
+    held: Callable[[int], None]
+    bytes_max: int
+    request_timeout_s: float
+    retry_s: float
+    trouble: str = ""
+    _waiting: list[Rejection] = field(default_factory=list)
+    _set_aside: list[Rejection] = field(default_factory=list)
+    _held_bytes: int = 0
+    _refused: asyncio.Event = field(default_factory=asyncio.Event)
+    _arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    _stopping: bool = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the reading should pause until some are published."""
+        return self.waiting >= _WAITING_MAX or self._held_bytes >= self.bytes_max
+
+    @property
+    def waiting(self) -> int:
+        """How many are not published yet."""
+        return len(self._waiting) + len(self._set_aside)
+
+    def reject(self, rejections: Sequence[Rejection]) -> None:
+        """Publish these after those before; of a record that would fill a good part of the room, only what it was."""
+        letter_bytes_max = self.bytes_max // _LARGE_LETTERS
+        kept = [
+            (verdict, letter if size_of(letter) <= letter_bytes_max else coordinates_only(letter))
+            for verdict, letter in rejections
+        ]
+        self._waiting.extend(kept)
+        self._hold(sum(map(_size, kept)))
+        self._arrived.set()
+
+    def request_stop(self) -> None:
+        """Publish what waits; `run` returns then."""
+        self._stopping = True
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Until `request_stop`."""
+        async with asyncio.TaskGroup() as tasks:
+            again = tasks.create_task(self._publish_again(), name="rejections set aside")
+            while self._waiting or not self._stopping:
+                if not self._waiting:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+                    continue
+                batch = _first_of(self._waiting)
+                refused = await self._publish(batch)
+                del self._waiting[: len(batch)]
+                self._set_aside += refused
+                self._acknowledge(batch, refused)
+                if refused:
+                    self._refused.set()
+                if len(refused) == len(batch):  # it is not the records
+                    await self._pause()
+            while self._set_aside:
+                self._arrived.clear()
+                await self._arrived.wait()
+            again.cancel()
+
+    async def _publish_again(self) -> None:
+        """What was set aside, until it is acknowledged."""
+        while True:
+            if not self._set_aside:
+                self.trouble = ""
+                self._arrived.set()
+                self._refused.clear()
+                await self._refused.wait()
+            await self._pause()
+            batch = _first_of(self._set_aside)
+            refused = await self._publish(batch)
+            self._set_aside = [*self._set_aside[len(batch) :], *refused]
+            self._acknowledge(batch, refused)
+
+    def _acknowledge(self, batch: Sequence[Rejection], refused: Sequence[Rejection]) -> None:
+        still = {id(rejection) for rejection in refused}
+        done = [rejection for rejection in batch if id(rejection) not in still]
+        if done:
+            self._hold(-sum(map(_size, done)))
+            self.published(done)
+
+    async def _publish(self, batch: Sequence[Rejection]) -> list[Rejection]:
+        """Those of `batch` that the log did not acknowledge, neither together with the others nor alone."""
+        reason = await self._attempt(batch)
+        if reason is None:
+            return []
+        reasons = [reason] if len(batch) == 1 else await asyncio.gather(*(self._attempt([one]) for one in batch))
+        refused = [one for one, why in zip(batch, reasons, strict=True) if why is not None]
+        if refused:
+            reason = next(why for why in reasons if why is not None)
+            self.trouble = f"dead letters cannot be published: {reason}"
+            structlog.get_logger().warning(
+                "dead letters not published", action="retry", letters=len(refused), reason=reason
+            )
+        return refused
+
+    async def _attempt(self, batch: Sequence[Rejection]) -> str | None:
+        """Why the log has not acknowledged all of it; `None`: it has."""
+        verdicts, letters = [verdict for verdict, _ in batch], [letter for _, letter in batch]
+        try:
+            async with asyncio.timeout(self.request_timeout_s):
+                await self.verdicts.hold([answer_of(rejection) for rejection in batch])
+                await self.verdicts.publish_verdicts(verdicts, letters)
+        except (Unavailable, OutcomeUnknown, TimeoutError) as error:
+            return str(error) or "no answer in time"
+        return None
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self.retry_s * (0.5 + 0.5 * self.environment.jitter()))
+
+    def _hold(self, more_bytes: int) -> None:
+        self._held_bytes += more_bytes
+        self.held(more_bytes)
+
+
+def _first_of(waiting: Sequence[Rejection]) -> Sequence[Rejection]:
+    """The first of those that wait, at least one."""
+    size = 0
+    for count, rejection in enumerate(waiting[:_AT_ONCE_MAX]):
+        size += _size(rejection)
+        if count > 0 and size > _BYTES_AT_ONCE_MAX:
+            return waiting[:count]
+    return waiting[:_AT_ONCE_MAX]
+
+
+def _size(rejection: Rejection) -> int:
+    return size_of(rejection[1])

@@ -1,0 +1,1 @@
+"""What people see of a coordinator: metrics, log lines, what happened lately."""

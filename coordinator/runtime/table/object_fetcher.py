@@ -1,0 +1,270 @@
+"""Fetches the leaves, vectors and older roots that a batch needs before it can be applied, and looks at its files.
+
+Owns: the reads, and proving leaves away from the event loop. Does not own: which are needed
+(`rootline.tree.commit.apply`), their formats (`rootline.schemas`), what makes a leaf sound
+(`rootline.tree.proof.leaf_proof`), reading ahead (`leaf_shelf`), files of rows (`file_shelf`).
+Invariants: absent or unreadable objects become `None`, so that only the intent that named them is rejected, whatever
+is wrong with them, and corrupt ones only after a second look; an absent *store* raises instead, because it proves
+nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
+from typing import Final, Protocol
+from uuid import UUID
+
+import structlog
+from pyroaring import BitMap64
+
+from rootline.coordinator.runtime.table.adoption_reader import read_adopted
+from rootline.coordinator.runtime.table.file_shelf import FileShelf
+from rootline.ports.object_store import ObjectStore
+from rootline.schemas.bytes.leaf.leaf_codec import Leaf, LeafContent, decode_leaf
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page
+from rootline.schemas.bytes.root.kept_page import KeptPage, decode_kept_page
+from rootline.schemas.bytes.root.root_codec import Root
+from rootline.schemas.bytes.vector.vector_codec import decode_vector
+from rootline.schemas.content_entry import ContentEntry
+from rootline.schemas.errors import Corrupt, Invalid, RootlineError
+from rootline.schemas.identifiers import TableName, Version
+from rootline.schemas.intent import StoredPage
+from rootline.schemas.object_keys import root_key
+from rootline.schemas.root_header import DefinitionReference
+from rootline.schemas.table_definition import TableDefinition
+from rootline.storage.metadata import leaf_reader
+from rootline.storage.metadata.mapped_bytes import mapped
+from rootline.storage.metadata.root_reader import named_definition, proven_root
+from rootline.storage.metadata.stored_dates import stored_dates
+from rootline.storage.metadata.stored_file import stored_key
+from rootline.storage.rows.file_footers import FooterReader
+from rootline.tree.draft.batch import UNKNOWN_SIZE, FetchedObjects, Needs, VectorAt
+from rootline.tree.proof.file_verification import StatedFile, verifies_files
+from rootline.tree.proof.leaf_proof import LeafProof, prove_leaf
+
+_LENGTH_BYTES = 4
+_READS_AT_ONCE = 16
+_CRC_BYTES = 4
+_SMALL_BYTES: Final = 64 * 1024
+"""Of a leaf that is decoded where it is read: a thread would cost more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLeaf:
+    """What came of reading a leaf: the leaf and, if a definition was at hand, its proof; or why there is none."""
+
+    leaf: Leaf | None
+    trouble: str | None = None
+    proof: LeafProof | None = None
+
+
+class LeavesAhead(Protocol):
+    """Leaves that may have been read already, and files that may have been looked at."""
+
+    @property
+    def files(self) -> FileShelf:
+        """The files."""
+        ...
+
+    async def find(self, location: str) -> ReadLeaf | None:
+        """The leaf as it was read; `None`: it was not."""
+        ...
+
+
+async def fetch_objects(
+    store: ObjectStore, table: TableName, needs: Needs, ahead: LeavesAhead | None = None
+) -> FetchedObjects:
+    """Everything that `needs` names; leaves that were read `ahead` are not read again.
+
+    Raises:
+        Unavailable: the store does not answer.
+
+    """
+    at_once = asyncio.Semaphore(_READS_AT_ONCE)
+    files = FileShelf(store, table) if ahead is None else ahead.files
+
+    async def leaf_at(location: str) -> tuple[str, ReadLeaf]:
+        definition = needs.proving.get(location)
+        found = None if ahead is None else await ahead.find(location)
+        older = needs.older.get(location)
+        if older is not None:
+            return location, await read_older_leaf(store, table, *older)
+        if found is None:
+            async with at_once:
+                return location, await read_leaf(store, table, location, definition, files.reader)
+        if found.leaf is not None and definition is not None and _is_to_be_proven(found.proof, definition):
+            proof = await asyncio.to_thread(prove_leaf, found.leaf, definition)
+            return location, await _with_its_files(ReadLeaf(found.leaf, None, proof), files.reader)
+        return location, found
+
+    async def look_at(file: StatedFile) -> tuple[StatedFile, Invalid | None]:
+        return file, await files.fault_of(file)
+
+    async def read_vectors(location: str, places: list[VectorAt]) -> list[tuple[VectorAt, BitMap64 | None]]:
+        async with at_once:
+            body = await _body(store, table, location)
+        return [(place, None if body is None else vector_at(body, place)) for place in places]
+
+    by_file = groupby(sorted(needs.vectors), key=attrgetter("location"))
+    leaves = dict(await asyncio.gather(*(leaf_at(location) for location in sorted(needs.leaves))))
+    vectors = await asyncio.gather(*(read_vectors(location, list(places)) for location, places in by_file))
+    return FetchedObjects(
+        {location: found.leaf for location, found in leaves.items()},
+        dict(item for found in vectors for item in found),
+        {location: found.trouble for location, found in leaves.items() if found.trouble is not None},
+        {location: found.proof for location, found in leaves.items() if found.proof is not None},
+        {version: await _root(store, table, version) for version in sorted(needs.versions)},
+        {key: await read_adopted(store, table, *item) for key, item in needs.adopting.items()},
+        {key: await _condemned(store, table, *item) for key, item in needs.condemned.items()},
+        await stored_dates(store, table, sorted(needs.dates)),
+        kept={page: await _kept_page(store, table, page, table_uuid) for page, table_uuid in needs.kept.items()},
+        files=dict(await asyncio.gather(*map(look_at, needs.files))),
+        definitions={named: await _definition(store, table, named, of) for named, of in needs.definitions.items()},
+    )
+
+
+async def read_leaf(
+    store: ObjectStore, table: TableName, location: str, definition: TableDefinition | None, files: FooterReader
+) -> ReadLeaf:
+    """The leaf at `location`, proven under `definition`, with its files if the table asks for that.
+
+    Raises:
+        Unavailable: the store does not answer.
+
+    """
+    found = ReadLeaf(None)
+    for _ in range(2):  # an answer that was cut off looks like a broken leaf
+        body = await _body(store, table, location)
+        if body is None:
+            return ReadLeaf(None)
+        if len(body) <= _SMALL_BYTES:
+            found = _decoded(body, table, location, definition)
+        else:
+            found = await asyncio.to_thread(_decoded, body, table, location, definition)
+        if found.leaf is not None:
+            break
+    return await _with_its_files(found, files)
+
+
+def _is_to_be_proven(proof: LeafProof | None, definition: TableDefinition) -> bool:
+    """Whether a leaf that was read ahead has no proof that counts: a file may have been stored since."""
+    if proof is None or not proof.is_under(definition):
+        return True
+    return verifies_files(definition) and (proof.file_faults is None or len(proof.file_faults) > 0)
+
+
+async def _with_its_files(found: ReadLeaf, files: FooterReader) -> ReadLeaf:
+    """What was found of a leaf, with the first fault of its data files, if the table wants them looked at."""
+    leaf, proof = found.leaf, found.proof
+    if leaf is None or proof is None or not verifies_files(proof.definition):
+        return found
+    fault = await files.fault_in(leaf) if leaf.content is LeafContent.DATA else None
+    return ReadLeaf(leaf, None, replace(proof, file_faults=() if fault is None else (fault,)))
+
+
+async def read_older_leaf(
+    store: ObjectStore, table: TableName, row: ContentEntry, definition: TableDefinition
+) -> ReadLeaf:
+    """A leaf that is a manifest of an older format. Raises `Unavailable` when the store does not answer."""
+    found = ReadLeaf(None)
+    for _ in range(2):
+        try:
+            return ReadLeaf(await leaf_reader.read_leaf(store, table, row, definition=definition))
+        except (Corrupt, Invalid) as error:
+            found = ReadLeaf(None, error.message)
+    return found
+
+
+async def _condemned(store: ObjectStore, table: TableName, named: StoredPage, table_uuid: UUID) -> CondemnedPage | None:
+    """A page of condemned locations; `None` when it is absent, or not what the intent names."""
+    for _ in range(2):
+        body = await _body(store, table, named.location)
+        if body is None:
+            return None
+        try:
+            size, name = named.file_size_in_bytes, stored_key(table, named.location)
+            return decode_condemned_page(body, named.location, named.digest, size, table_uuid, name=name)
+        except RootlineError as error:
+            reason = error.message
+            structlog.get_logger().warning("page unreadable", action="reject", table=table, reason=reason)
+    return None
+
+
+async def _kept_page(store: ObjectStore, table: TableName, page: StoredPage, table_uuid: uuid.UUID) -> KeptPage | None:
+    """The page that an intent names; `None` when it is absent or not what the intent says."""
+    for _ in range(2):
+        body = await _body(store, table, page.location)
+        if body is None:
+            return None
+        try:
+            return decode_kept_page(body, page.digest, page.file_size_in_bytes, table_uuid, name=page.location)
+        except Corrupt:
+            continue
+    return None
+
+
+async def _root(store: ObjectStore, table: TableName, version: Version) -> Root | None:
+    """An older root; `None` when it is absent or corrupt."""
+    for _ in range(2):
+        found = await store.get(root_key(table, version))
+        if found is None:
+            return None
+        try:
+            return await asyncio.to_thread(proven_root, found.body, table, version)
+        except RootlineError:
+            structlog.get_logger().exception("root unreadable", action="reject", table=table, version=version)
+    return None
+
+
+async def _definition(
+    store: ObjectStore, table: TableName, named: DefinitionReference, table_uuid: UUID
+) -> TableDefinition | None:
+    """An older definition; `None` when it is absent or corrupt."""
+    for _ in range(2):
+        try:
+            return await named_definition(store, table, named, table_uuid)
+        except (Corrupt, Invalid) as error:
+            reason = error.message
+            structlog.get_logger().warning("definition unreadable", action="reject", table=table, reason=reason)
+    return None
+
+
+async def _body(store: ObjectStore, table: TableName, location: str) -> bytes | None:
+    try:
+        found = await store.get(stored_key(table, location))
+    except Invalid:
+        return None  # no store can hold a key like this, or this one does not read it
+    return None if found is None else found.body
+
+
+def _decoded(body: bytes, table: TableName, location: str, definition: TableDefinition | None) -> ReadLeaf:
+    try:
+        leaf = decode_leaf(body, location=location).kept_by(mapped)
+        return ReadLeaf(leaf, None, None if definition is None else prove_leaf(leaf, definition))
+    except RootlineError as error:
+        return ReadLeaf(None, error.message.removeprefix(f"{location}: "))
+    except Exception as error:  # a writer chose these bytes: whatever they do to a decoder is that intent's fault alone
+        structlog.get_logger().exception("leaf unreadable", action="reject", table=table, location=location)
+        return ReadLeaf(None, f"it cannot be read ({type(error).__name__})")
+
+
+def vector_at(puffin: bytes, place: VectorAt) -> BitMap64 | None:
+    """The vector at `place` in the bytes of its Puffin file; `None` when no sound blob of that size begins there."""
+    start = place.offset
+    length = int.from_bytes(puffin[start : start + _LENGTH_BYTES], "big")
+    end = start + _LENGTH_BYTES + length + _CRC_BYTES
+    if length == 0 or end > len(puffin) or place.size_in_bytes not in (UNKNOWN_SIZE, end - start):
+        return None
+    if place.file_size_in_bytes not in (UNKNOWN_SIZE, len(puffin)):
+        return None
+    try:
+        return decode_vector(puffin[start:end], name=place.location)
+    except RootlineError:
+        return None
+    except Exception:
+        structlog.get_logger().exception("vector unreadable", action="reject", location=place.location)
+        return None

@@ -1,0 +1,342 @@
+"""The one task that owns a table: events in, the machine's step, effects out.
+
+Owns: the table's inbox, its timer, the tasks of its effects, what is read ahead. Does not own: any decision
+(`rootline.coordinator.protocol.commit_machine`), the requests (`effect_runner`), publishing (`verdict_outbox`).
+Invariants: events are handled one at a time; a step that is heavy is made on a thread and outside the turn; the caller
+that delivers never waits; verdicts are published in the order of
+their roots, again and again until the log has acknowledged them; a stop waits for the root in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import structlog
+
+from rootline.coordinator.protocol.commit_machine import Step, quarantine, step
+from rootline.coordinator.protocol.effects import (
+    ArmTimer,
+    Effect,
+    EncodeLeaves,
+    Noted,
+    PublishVerdicts,
+    PutRoot,
+    Report,
+)
+from rootline.coordinator.protocol.events import (
+    Arrived,
+    Event,
+    Fetched,
+    StopRequested,
+    Tick,
+    TimerFired,
+    VerdictsPublished,
+)
+from rootline.coordinator.protocol.machine_state import Phase, Policy, TableMachine
+from rootline.coordinator.runtime.table.commit_traces import CommitTraces
+from rootline.coordinator.runtime.table.effect_runner import EffectRunner, StoreEffect
+from rootline.coordinator.runtime.table.leaf_shelf import LeafShelf
+from rootline.coordinator.runtime.table.verdict_outbox import Publication, VerdictOutbox
+from rootline.ports.environment import Environment
+from rootline.ports.intent_feed import AnsweringSink
+from rootline.schemas.identifiers import TableName
+from rootline.storage.metadata.timed_reads import TimedReads
+from rootline.tree.draft.batch import Record
+from rootline.tree.ledger.outcomes import Acknowledged
+
+HEAVY_ENTRIES: Final = 1_000
+"""Of leaves that a step may have to match with the root: more than these take longer than others should wait."""
+
+Observer = Callable[[TableName, Report | Publication], None]
+"""Called with everything that people want to know; metrics and log lines follow from it."""
+
+
+class TableOwner(Protocol):
+    """Runs the loops of all tables, and keeps account of them."""
+
+    @property
+    def turn(self) -> asyncio.Lock:
+        """Held for each piece of work: one table works at a time, and the network is looked at in between.
+
+        A hundred tables with full queues must not keep heartbeats waiting for all of them.
+        """
+        ...
+
+    async def confirm(self) -> None:
+        """The records that tables were given are still this process's. Raises `Unavailable` if that is not certain."""
+        ...
+
+    def decided(self, table: TableName, up_to: Acknowledged) -> None:
+        """Every record of the table before these offsets has an acknowledged verdict."""
+        ...
+
+    def took_event(self, table: TableName) -> None:
+        """The table has taken an event: what it says about itself may be different now."""
+        ...
+
+    def held(self, more_bytes: int) -> None:
+        """The table's queue has grown by so much, or shrunk."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TableContext:
+    """What a table's loop works with."""
+
+    table: TableName
+    policy: Policy
+    runner: EffectRunner
+    verdicts: AnsweringSink
+    environment: Environment
+    observe: Observer
+    owner: TableOwner
+    queue_intents_max: int
+    queue_bytes_max: int
+    traces: CommitTraces | None = None
+
+
+class TableLoop:
+    """One table. `deliver` hands it records, `run` is its task."""
+
+    def __init__(self, context: TableContext, acknowledged: Acknowledged) -> None:
+        self._context = context
+        self._machine = TableMachine(context.table, context.policy, acknowledged=acknowledged)
+        self._inbox: asyncio.Queue[Event] = asyncio.Queue()
+        self._outbox = VerdictOutbox(
+            context.table,
+            context.verdicts,
+            context.environment,
+            context.policy.retry,
+            context.runner.timeout_s,
+            self._acknowledged,
+        )
+        self._shelf = LeafShelf(TimedReads(context.runner.store, context.runner.timeout_s), context.table)
+        self._timer: asyncio.TimerHandle | None = None
+        self._encoding: asyncio.Task[None] | None = None
+        self._delivered = 0
+        self._delivered_bytes = 0
+        self._queued_bytes = 0
+        self._told_bytes = 0
+        self._active_s = context.environment.monotonic_s()
+        self._handled = asyncio.Event()
+        self._held_since_ms: int | None = None
+
+    @property
+    def phase(self) -> Phase:
+        """The phase that the table is in."""
+        return self._machine.phase
+
+    @property
+    def machine(self) -> TableMachine:
+        """What the table's machine knows; a value, so looking changes nothing."""
+        return self._machine
+
+    @property
+    def why(self) -> str:
+        """Why the table is quarantined or paused, if it is."""
+        return self._machine.why
+
+    @property
+    def trouble(self) -> str:
+        """Why what was decided cannot be said, if it cannot; it is tried again and again."""
+        return self._outbox.trouble
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether there is no such table, as far as is known, and nothing of it is under way."""
+        machine = self._machine
+        return machine.phase is Phase.COLD and machine.publishing == 0 and self._delivered == 0 and self._inbox.empty()
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the table's head has yet to be found."""
+        return self._machine.head is None and not self.is_stuck
+
+    @property
+    def is_unlistable(self) -> bool:
+        """Whether the store has not let the table's head be found so far; it is tried again and again."""
+        return self.is_unknown and self._machine.failures > 0
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the table commits nothing until someone helps: it is quarantined, or paused."""
+        return self._machine.phase in (Phase.QUARANTINED, Phase.PAUSED)
+
+    @property
+    def takes_records(self) -> bool:
+        """Whether a record that is handed over may be decided; a quarantined or paused table ignores them."""
+        return not self.is_stuck and self._machine.phase is not Phase.STOPPED
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the table's queue takes more records; one that commits nothing more takes, and ignores, them all."""
+        count = self._delivered + self._machine.queued
+        return count < self._context.queue_intents_max and self.held_bytes < self._context.queue_bytes_max
+
+    @property
+    def held_bytes(self) -> int:
+        """About what the table's intents take in memory, bytes, until their verdicts are acknowledged."""
+        return self._delivered_bytes + self._queued_bytes + self._outbox.held_bytes
+
+    def is_idle_since(self, monotonic_s: float) -> bool:
+        """Whether nothing has happened since, and nothing is under way."""
+        machine = self._machine
+        at_rest = machine.phase is Phase.IDLE and machine.publishing == 0 and self._delivered == 0
+        return at_rest and self._active_s < monotonic_s and self._inbox.empty()
+
+    @property
+    def pending_since_ms(self) -> int | None:
+        """When the oldest record whose verdict is not acknowledged was appended, ms; `None`: there is none."""
+        machine = self._machine
+        queued = (record.appended_ms for record in (*machine.batch[:1], *machine.queue[:1]))
+        oldest = (self._outbox.oldest_ms, self._held_since_ms, *queued)
+        return min((found for found in oldest if found is not None), default=None)
+
+    def deliver(self, records: tuple[Record, ...]) -> None:
+        """Hand over records in the log's order, without a gap after those before; ask `has_room` first."""
+        self._delivered += len(records)
+        self._delivered_bytes += sum(record.held_bytes for record in records)
+        self._tell_held(self.held_bytes + self._shelf.held_bytes)
+        self._inbox.put_nowait(Arrived(records))
+
+    async def wait_for_room(self) -> None:
+        """Until the queue takes more records."""
+        while not self.has_room:
+            self._handled.clear()
+            await self._handled.wait()
+
+    def hold(self, why: str, *, pending_since_ms: int | None) -> None:
+        """Commit nothing, ever; call it before `run`. `pending_since_ms`: since when a record of the table waits."""
+        self._machine = self._machine._replace(phase=Phase.PAUSED, why=why)
+        self._held_since_ms = pending_since_ms
+
+    def request_stop(self) -> None:
+        """Finish what is in flight, begin nothing new; `run` returns soon after."""
+        self._inbox.put_nowait(StopRequested())
+
+    async def run(self) -> None:
+        """Until the machine has stopped and every verdict of it is acknowledged."""
+        async with asyncio.TaskGroup() as tasks:
+            publisher = tasks.create_task(self._outbox.run(), name=f"verdicts of {self._context.table}")
+            try:
+                while self._machine.phase is not Phase.STOPPED:
+                    event = await self._inbox.get()
+                    await self._take(event, tasks)
+                await self._outbox.drained()
+                while not self._inbox.empty():  # the last acknowledgements: the owner counts them
+                    await self._take(self._inbox.get_nowait(), tasks)
+            finally:
+                self._disarm()
+                if self._encoding is not None:
+                    self._encoding.cancel()
+                self._shelf.close()
+                publisher.cancel()
+                self._tell_held(0)
+
+    async def _take(self, event: Event, tasks: asyncio.TaskGroup) -> None:
+        if not is_heavy(self._machine, event):
+            async with self._context.owner.turn:
+                tick = self._begin(event, tasks)
+                self._end(event, tick, self._stepped(event, tick), tasks)
+            return
+        async with self._context.owner.turn:
+            tick = self._begin(event, tasks)
+        after = await asyncio.to_thread(self._stepped, event, tick)
+        async with self._context.owner.turn:
+            self._end(event, tick, after, tasks)
+
+    def _begin(self, event: Event, tasks: asyncio.TaskGroup) -> Tick:
+        if isinstance(event, Arrived):
+            head = self._machine.head
+            self._shelf.expect(event.records, None if head is None else head.definition, tasks)
+            if self._context.traces is not None:
+                self._context.traces.arrived(event.records)
+        environment = self._context.environment
+        return Tick(environment.now_ms(), environment.monotonic_s(), environment.fresh_id(), environment.jitter())
+
+    def _stepped(self, event: Event, tick: Tick) -> Step:
+        """On any thread: the machine is a value, and nothing else is touched."""
+        try:
+            return step(self._machine, event, tick)
+        except Exception as error:  # a bug of our own: this table commits nothing more, its neighbours go on
+            structlog.get_logger().exception("table failed", action="quarantine", table=self._context.table)
+            return quarantine(self._machine, f"{type(error).__name__}: {error}")
+
+    def _end(self, event: Event, tick: Tick, stepped: Step, tasks: asyncio.TaskGroup) -> None:
+        if isinstance(event, Arrived):
+            self._delivered -= len(event.records)
+            self._delivered_bytes -= sum(record.held_bytes for record in event.records)
+        before = self._machine
+        self._machine, effects = stepped
+        if self.is_stuck and self._held_since_ms is None:
+            arrived = event.records if isinstance(event, Arrived) else ()
+            dropped = (*before.batch, *before.queue, *arrived)
+            self._held_since_ms = min((record.appended_ms for record in dropped), default=None)
+        after = self._machine
+        if after.queue is not before.queue or after.batch is not before.batch:
+            self._queued_bytes = sum(record.held_bytes for record in (*after.batch, *after.queue))
+        self._shelf.keep((*after.batch, *after.queue))
+        for effect in effects:
+            if self._context.traces is not None:
+                _trace(self._context.traces, effect)
+            self._start(effect, tasks)
+        self._tell_held(self.held_bytes + self._shelf.held_bytes)
+        if after.acknowledged is not before.acknowledged:
+            self._context.owner.decided(self._context.table, after.acknowledged)
+        self._active_s = tick.monotonic_s
+        self._context.owner.took_event(self._context.table)
+        self._handled.set()
+
+    def _start(self, effect: Effect, tasks: asyncio.TaskGroup) -> None:
+        match effect:
+            case ArmTimer():
+                self._disarm()
+                loop = asyncio.get_running_loop()
+                self._timer = loop.call_later(effect.delay_s, self._inbox.put_nowait, TimerFired(effect.token))
+            case PublishVerdicts():
+                self._outbox.publish(effect)
+            case Report():
+                self._context.observe(self._context.table, effect)
+            case EncodeLeaves():
+                self._encoding = tasks.create_task(self._run(effect), name=f"encoding leaves of {self._context.table}")
+            case _:
+                tasks.create_task(self._run(effect), name=f"{type(effect).__name__} of {self._context.table}")
+
+    async def _run(self, effect: StoreEffect) -> None:
+        self._inbox.put_nowait(await self._context.runner.run(effect, self._shelf))
+
+    def _tell_held(self, held_bytes: int) -> None:
+        if held_bytes != self._told_bytes:
+            self._context.owner.held(held_bytes - self._told_bytes)
+            self._told_bytes = held_bytes
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _acknowledged(self, publication: Publication) -> None:
+        self._context.observe(self._context.table, publication)
+        if self._context.traces is not None:
+            self._context.traces.told(publication)
+        self._inbox.put_nowait(VerdictsPublished(publication.up_to))
+
+
+def _trace(traces: CommitTraces, effect: Effect) -> None:
+    match effect:
+        case PutRoot():
+            traces.putting(effect.version)
+        case Report(noted=Noted.ROOT_LANDED, version=int(version)):
+            traces.landed(version)
+
+
+def is_heavy(machine: TableMachine, event: Event) -> bool:
+    """Whether the step may match leaves of many entries with the root: such leaves came with the event, or before."""
+    leaves = [*machine.fetched.leaves.values(), *(event.fetched.leaves.values() if isinstance(event, Fetched) else ())]
+    entries: int = sum(leaf.length for leaf in leaves if leaf is not None)
+    if machine.flush.ready is not None:
+        entries += machine.flush.ready.entries
+    return entries >= HEAVY_ENTRIES

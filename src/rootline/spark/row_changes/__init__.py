@@ -1,0 +1,1 @@
+"""Changes of rows that run on the cluster."""

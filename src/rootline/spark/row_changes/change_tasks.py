@@ -1,0 +1,178 @@
+"""The executor's side of a change of rows: new rows into files, positions of old ones into bitmaps.
+
+Owns: what a task is given (`FILE`, `POS`, `ACTION`, then the new row's columns), what it hands back, rewriting a file
+without some of its rows. Does not own: which rows change (`statements`), the intent (`change_intent`).
+Invariants: nothing is published here; a row keeps its row id when it is updated or only moves to another file; a row
+that two source rows change is counted, never changed twice.
+"""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from rootline.client.write.data_file_writer import WrittenFile, write_files, write_rewritten_files
+from rootline.schemas.table_definition import TableDefinition
+from rootline.spark.connection import guest_lake
+from rootline.spark.file_sink import FilesWritten, write_task
+from rootline.spark.options import SourceOptions
+from rootline.storage.rows.data_file_reader import RowsWanted
+from rootline.storage.rows.metadata_columns import LAST_UPDATED, POS, ROW_ID
+from rootline.storage.rows.scan_executor import scan_batches
+from rootline.tree.scan.file_task import FileTask
+
+FILE_COLUMN: Final = "__rootline_file"
+POS_COLUMN: Final = "__rootline_pos"
+ACTION_COLUMN: Final = "__rootline_action"
+MESSAGE_SCHEMA: Final = "message binary"
+_OF_CHANGE: Final = (FILE_COLUMN, POS_COLUMN, ACTION_COLUMN)
+Batches = Iterable[pa.RecordBatch]
+
+
+class Action(IntEnum):
+    """What becomes of a row."""
+
+    DELETE = 0
+    UPDATE = 1
+    INSERT = 2
+
+
+@dataclass
+class TaskChanges:
+    """What one task did: files of new rows; by data file, the positions that go, as bitmaps' bytes.
+
+    `ambiguous`: rows of the table that it was to change more than once.
+    """
+
+    written: FilesWritten
+    positions: dict[str, bytes]
+    counts: tuple[int, int, int]
+    ambiguous: int = 0
+
+
+@dataclass
+class _Gone:
+    positions: dict[str, BitMap64] = field(default_factory=dict)
+    counts: list[int] = field(default_factory=lambda: [0, 0, 0])
+    ambiguous: int = 0
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        actions = batch.column(ACTION_COLUMN).to_numpy(zero_copy_only=False)
+        for action in Action:
+            self.counts[action] += int((actions == action).sum())
+        is_old = actions != Action.INSERT
+        files = batch.column(FILE_COLUMN).filter(pa.array(is_old)).dictionary_encode()
+        places = batch.column(POS_COLUMN).to_numpy(zero_copy_only=False)[is_old].astype(np.uint64)
+        indices = files.indices.to_numpy(zero_copy_only=False)
+        for number, name in enumerate(files.dictionary.to_pylist()):
+            of_file = places[indices == number]
+            known = self.positions.setdefault(name, BitMap64())
+            before = len(known)
+            known |= BitMap64(of_file)
+            self.positions[name] = known
+            self.ambiguous += before + len(of_file) - len(known)
+
+
+def change_rows(
+    definition: bytes, options: SourceOptions, names: Sequence[str]
+) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """For `mapInArrow`: batches of changes in, whose columns are `names`; one message out."""
+
+    def changed(batches: Batches) -> Iterator[pa.RecordBatch]:
+        table, gone = TableDefinition.from_json(definition), _Gone()
+
+        def new_rows() -> Iterator[pa.RecordBatch]:
+            for unnamed in batches:
+                batch = unnamed.rename_columns(list(names))
+                gone.take(batch)
+                is_new = pc.not_equal(batch.column(ACTION_COLUMN), pa.scalar(int(Action.DELETE), pa.int32()))
+                yield batch.filter(is_new).drop_columns([name for name in _OF_CHANGE if name in batch.schema.names])
+
+        written = write_task(new_rows(), table, options, _changed_files)
+        positions = {name: bitmap.serialize() for name, bitmap in gone.positions.items()}
+        deleted, updated, inserted = gone.counts
+        yield _message(TaskChanges(written, positions, (deleted, updated, inserted), gone.ambiguous))
+
+    return changed
+
+
+def rewrite_without(definition: bytes, options: SourceOptions) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """For `mapInArrow`: rows of `rewrite_order` in, one message out."""
+
+    def rewritten(batches: Batches) -> Iterator[pa.RecordBatch]:
+        table = TableDefinition.from_json(definition)
+        orders = (order for batch in batches for order in batch.column(0).to_pylist())
+        rows = (rows for order in orders for rows in _kept_rows(order, table, options))
+        yield _message(TaskChanges(write_task(rows, table, options, _moved_files), {}, (0, 0, 0)))
+
+    return rewritten
+
+
+def rewrite_order(task: FileTask, gone: BitMap64) -> bytes:
+    """A file that is to be written again without the positions `gone`."""
+    return pickle.dumps((FileTask(task.data, task.vectors, deletes=task.deletes), gone.serialize()))
+
+
+def messages(rows: Iterable[bytes]) -> list[TaskChanges]:
+    """What the tasks said."""
+    return [pickle.loads(row) for row in rows]
+
+
+def _message(changes: TaskChanges) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"message": pa.array([pickle.dumps(changes)], pa.binary())})
+
+
+def _kept_rows(order: bytes, definition: TableDefinition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    task, gone = pickle.loads(order)
+    positions = BitMap64.deserialize(gone)
+    lineage = [ROW_ID, LAST_UPDATED] if _has_lineage(definition) else []
+    wanted = RowsWanted.of(definition, [*(column.name for column in definition.schema.fields), *lineage, POS])
+    for batch in guest_lake(options).holder.iterate(
+        lambda session: scan_batches(session.store, options.table, [task], wanted)
+    ):
+        at = batch.schema.get_field_index(POS)
+        stays = [place not in positions for place in batch.column(at).to_pylist()]
+        yield batch.filter(pa.array(stays, pa.bool_())).drop_columns([POS])
+
+
+def _has_lineage(definition: TableDefinition) -> bool:
+    """Whether files may say their rows' ids: not where the table has columns of its own of these names."""
+    return not {ROW_ID, LAST_UPDATED} & {column.name for column in definition.schema.fields}
+
+
+def _changed_files(
+    part: list[pa.RecordBatch],
+    definition: TableDefinition,
+    ids: Iterable[uuid.UUID],
+    *,
+    target_file_size_bytes: int,
+) -> list[WrittenFile]:
+    """Files of new rows; of those that have it, with the id that they had before."""
+    rows = pa.Table.from_batches(part)
+    if ROW_ID not in rows.column_names or not _has_lineage(definition):
+        return write_files(rows, definition, ids, target_file_size_bytes=target_file_size_bytes)
+    if rows.column(ROW_ID).null_count == len(rows):
+        own = rows.drop_columns([ROW_ID])
+        return write_files(own, definition, ids, target_file_size_bytes=target_file_size_bytes)
+    rows = rows.append_column(LAST_UPDATED, pa.nulls(len(rows), pa.int64()))
+    return write_rewritten_files(rows, definition, ids, target_file_size_bytes=target_file_size_bytes)
+
+
+def _moved_files(
+    part: list[pa.RecordBatch],
+    definition: TableDefinition,
+    ids: Iterable[uuid.UUID],
+    *,
+    target_file_size_bytes: int,
+) -> list[WrittenFile]:
+    write = write_rewritten_files if _has_lineage(definition) else write_files
+    return write(pa.Table.from_batches(part), definition, ids, target_file_size_bytes=target_file_size_bytes)

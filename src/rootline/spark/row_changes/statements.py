@@ -1,0 +1,249 @@
+"""Deletes, updates and merges that run on the cluster: `rootline.spark.delete_where`, `update_where`, `merge_into`.
+
+Owns: the public functions, and the frame of changes that each makes. Does not own: carrying a frame of changes out
+(`change_job`), which conditions Rootline understands too (`condition_reading`).
+Invariants: conditions and values are Spark's; a frame of changes has a row for each changed row: where it is in the
+table, what becomes of it, its new values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from pyspark.sql import functions as sql
+
+from rootline.schemas.errors import Invalid
+from rootline.spark.row_changes.change_job import JobBegin, Mode, RowsChanged, carried_out, change_options
+from rootline.spark.row_changes.change_tasks import ACTION_COLUMN, FILE_COLUMN, POS_COLUMN, Action
+from rootline.spark.row_changes.value_assignment import assigned, default_value
+from rootline.spark.spark_types import spark_schema_of
+from rootline.storage.rows.metadata_columns import FILE, POS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["RowsChanged", "delete_where", "merge_into", "update_where"]
+ModeName: TypeAlias = Literal["merge-on-read", "copy-on-write"]
+Values: TypeAlias = "Mapping[str, str | Column]"
+_SOURCE: Final = "source"
+_TARGET: Final = "target"
+
+
+def delete_where(
+    spark: SparkSession, table: str, predicate: str | Column, *, mode: ModeName = "merge-on-read", **options: Any
+) -> RowsChanged:
+    """Delete the rows for which Spark finds `predicate` true.
+
+    Args:
+        spark: the session that reads the rows; `register` it first.
+        table: `namespace.table`.
+        predicate: Spark SQL, or a column.
+        mode: `merge-on-read` marks rows in vectors, `copy-on-write` writes the files again without them.
+        options: of a write: `warehouse`, `log`, `isolationLevel`, `writerId` with `writerSequence`, `verdictTimeoutMs`,
+            `targetFileSizeBytes`.
+
+    Returns:
+        How many rows were deleted, and the version; none if no row matched.
+
+    Raises:
+        Invalid: `setting-invalid`, `table-unknown`; or a rejection that new plans do not mend.
+        OutcomeUnknown: `verdict-timeout`.
+
+    """
+    given = change_options(spark, table, options)
+
+    def frame(begin: JobBegin) -> DataFrame:
+        wanted = begin.read(spark, [*begin.columns_of(predicate), FILE, POS], predicate)
+        action = sql.lit(int(Action.DELETE)).alias(ACTION_COLUMN)
+        return wanted.select(sql.col(FILE).alias(FILE_COLUMN), sql.col(POS).alias(POS_COLUMN), action)
+
+    return carried_out(spark, given, Mode.of(mode), frame, predicate)
+
+
+def update_where(
+    spark: SparkSession,
+    table: str,
+    predicate: str | Column,
+    set: Values,  # noqa: A002 -- SQL's word
+    *,
+    mode: ModeName = "merge-on-read",
+    **options: Any,
+) -> RowsChanged:
+    """Give the rows for which Spark finds `predicate` true other values; they keep their row ids.
+
+    Args:
+        spark: as in `delete_where`.
+        table: `namespace.table`.
+        predicate: Spark SQL, or a column.
+        set: column → Spark SQL over the row's present values, or a column.
+        mode: as in `delete_where`.
+        options: as in `delete_where`.
+
+    Returns:
+        How many rows were updated, and the version.
+
+    Raises:
+        Invalid: `column-unknown`; and as `delete_where`.
+        OutcomeUnknown: `verdict-timeout`.
+
+    """
+    given = change_options(spark, table, options)
+    if not set:
+        raise Invalid("setting-invalid", f"{table}: update_where sets no column: name one at least in `set`")
+
+    def frame(begin: JobBegin) -> DataFrame:
+        begin.check_columns(set)
+        rows = begin.read(spark, [*begin.own_columns, FILE, POS, *begin.lineage], predicate)
+        values = [
+            assigned(rows, set[name], kind, name) if name in set else sql.col(_quoted(name))
+            for name, kind in _types(begin).items()
+        ]
+        return rows.select(
+            sql.col(FILE).alias(FILE_COLUMN),
+            sql.col(POS).alias(POS_COLUMN),
+            sql.lit(int(Action.UPDATE)).alias(ACTION_COLUMN),
+            *(value.alias(name) for name, value in zip(begin.own_columns, values, strict=True)),
+            *map(sql.col, begin.lineage),
+        )
+
+    return carried_out(spark, given, Mode.of(mode), frame, predicate)
+
+
+def merge_into(
+    spark: SparkSession,
+    table: str,
+    source: DataFrame,
+    *,
+    on: Sequence[str] | None = None,
+    condition: str | Column | None = None,
+    when_matched: Values | Literal["update", "delete"] | None = "update",
+    when_not_matched: Values | Literal["insert"] | None = "insert",
+    mode: ModeName = "merge-on-read",
+    **options: Any,
+) -> RowsChanged:
+    """Merge rows of `source` into the table, in one commit.
+
+    In `condition` and in values the two sides are called `source` and `target`.
+
+    Args:
+        spark: as in `delete_where`.
+        table: `namespace.table`.
+        source: the rows to merge; at most one of them may match a row of the table.
+        on: columns that both sides have, equal in rows that match (null matches nothing); or
+        condition: Spark SQL, or a column, that says which rows match.
+        when_matched: `update` sets every column that the source has; `delete`; column → Spark SQL; `None` leaves the
+            row as it is.
+        when_not_matched: `insert` adds the source's row; column → Spark SQL; `None` adds none.
+        mode: as in `delete_where`.
+        options: as in `delete_where`.
+
+    Returns:
+        How many rows were updated, deleted and inserted, and the version.
+
+    Raises:
+        Invalid: `merge-ambiguous`, two rows of the source match one row of the table; `column-unknown`; and as
+            `delete_where`.
+        OutcomeUnknown: `verdict-timeout`.
+
+    """
+    given = change_options(spark, table, options)
+    if (on is None) == (condition is None):
+        raise Invalid("setting-invalid", f"{table}: merge_into takes either `on` or `condition`")
+    if on is not None and not on:
+        raise Invalid("setting-invalid", f"{table}: `on` names no column: name those that say which rows match")
+    if when_matched is None and when_not_matched is None:
+        raise Invalid("setting-invalid", f"{table}: merge_into does nothing with both clauses None")
+    for clause, words in ((when_matched, ("update", "delete")), (when_not_matched, ("insert",))):
+        if isinstance(clause, str) and clause not in words:
+            raise Invalid("setting-invalid", f"{table}: {clause!r:.80} is no clause: write {' or '.join(words)}")
+    is_delete = when_matched == "delete"
+
+    def frame(begin: JobBegin) -> DataFrame:
+        if when_matched == "update" or when_not_matched == "insert":
+            begin.check_columns(source.columns)
+        for values in (when_matched, when_not_matched):
+            begin.check_columns(values if values is not None and not isinstance(values, str) else ())
+        begin.check_columns(on or ())
+        needed = list(on) if on is not None and (is_delete or when_matched is None) else begin.own_columns
+        rows = begin.read(spark, [*needed, FILE, POS, *begin.lineage], None).alias(_TARGET)
+        given_rows = source.alias(_SOURCE)
+        match = sql.expr(condition) if isinstance(condition, str) else condition
+        for name in on or ():
+            same = _of(_TARGET, name) == _of(_SOURCE, name)
+            match = same if match is None else match & same
+        if when_matched is None:
+            joined = given_rows.join(rows.select(*map(_quoted_column, needed)).alias(_TARGET), match, "left_anti")
+            return _inserts(joined, begin, when_not_matched, source.columns)
+        joined = given_rows.join(rows, match, "inner" if when_not_matched is None else "left")
+        return _merged(joined, begin, when_matched, when_not_matched, source.columns)
+
+    return carried_out(spark, given, Mode.of(mode), frame, None)
+
+
+def _merged(
+    joined: DataFrame, begin: JobBegin, matched: Values | str, not_matched: Values | str | None, given: Sequence[str]
+) -> DataFrame:
+    is_matched = _of(_TARGET, FILE).isNotNull()
+    changed = Action.DELETE if matched == "delete" else Action.UPDATE
+    action = sql.when(is_matched, sql.lit(int(changed))).otherwise(sql.lit(int(Action.INSERT)))
+    values: list[Column] = []
+    for name, kind in _types(begin).items():
+        inserted = _inserted(joined, begin, not_matched, given, name, kind)
+        if changed is Action.DELETE:
+            values.append(inserted)
+            continue
+        kept = _of(_TARGET, name)
+        if matched == "update":
+            kept = assigned(joined, _of(_SOURCE, name), kind, name) if name in given else kept
+        elif not isinstance(matched, str) and name in matched:
+            kept = assigned(joined, matched[name], kind, name)
+        values.append(sql.when(is_matched, kept).otherwise(inserted))
+    lineage = [sql.when(is_matched, _of(_TARGET, name)).alias(name) for name in begin.lineage]
+    return joined.select(
+        _of(_TARGET, FILE).alias(FILE_COLUMN),
+        _of(_TARGET, POS).alias(POS_COLUMN),
+        action.alias(ACTION_COLUMN),
+        *(value.alias(name) for name, value in zip(begin.own_columns, values, strict=True)),
+        *lineage,
+    )
+
+
+def _inserts(joined: DataFrame, begin: JobBegin, clause: Values | str | None, given: Sequence[str]) -> DataFrame:
+    values = [_inserted(joined, begin, clause, given, name, kind).alias(name) for name, kind in _types(begin).items()]
+    return joined.select(
+        sql.lit(None).cast("string").alias(FILE_COLUMN),
+        sql.lit(None).cast("long").alias(POS_COLUMN),
+        sql.lit(int(Action.INSERT)).alias(ACTION_COLUMN),
+        *values,
+    )
+
+
+def _inserted(
+    joined: DataFrame, begin: JobBegin, clause: Values | str | None, given: Sequence[str], name: str, kind: Any
+) -> Column:
+    """A column of a new row: the clause's, the source's of that name, or the table's default."""
+    if clause is None:  # there are no new rows
+        return sql.lit(None).cast(kind)
+    if clause == "insert" and name in given:
+        return assigned(joined, _of(_SOURCE, name), kind, name)
+    if not isinstance(clause, str) and name in clause:
+        return assigned(joined, clause[name], kind, name)
+    return default_value(begin.definition, name, kind)
+
+
+def _types(begin: JobBegin) -> dict[str, Any]:
+    schema = spark_schema_of(begin.definition.schema)
+    return {field.name: field.dataType for field in schema.fields}
+
+
+def _of(side: str, name: str) -> Column:
+    return sql.col(f"{side}.{_quoted(name)}")
+
+
+def _quoted_column(name: str) -> Column:
+    return sql.col(_quoted(name))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,41 @@
+"""Gauges that are set only when something changed still show what is so now."""
+
+from __future__ import annotations
+
+from rootline.coordinator.protocol.machine_state import Phase
+from rootline.coordinator.runtime.observing.metrics import TABLES_MAX, CoordinatorMetrics
+from rootline.schemas.log_position import LogId
+
+LOG = LogId("log")
+
+
+def states(metrics: CoordinatorMetrics, table: str) -> list[str]:
+    """The states that the gauge says the table is in."""
+    samples = [sample for family in metrics.registry.collect() for sample in family.samples]
+    of_table = [sample for sample in samples if sample.name == "rootline_table_state"]
+    return [sample.labels["state"] for sample in of_table if sample.labels["table"] == table and sample.value == 1]
+
+
+def test_a_table_is_in_one_state_however_often_it_comes_back_to_it() -> None:
+    metrics = CoordinatorMetrics()
+    for phase in (Phase.IDLE, Phase.IDLE, Phase.QUARANTINED, Phase.IDLE, Phase.PAUSED):
+        metrics.state("a.b", phase)
+        assert states(metrics, "a.b") == [phase.value]
+
+
+def test_a_version_is_news_once_and_tables_without_gauges_have_none() -> None:
+    metrics = CoordinatorMetrics()
+    assert [metrics.is_news("a.b", version) for version in (0, 0, 1, 1, 0)] == [True, False, True, False, True]
+    told = [metrics.is_news(f"t.t{number}", 0) for number in range(TABLES_MAX)]
+    assert told == [*[True] * (TABLES_MAX - 1), False]
+
+
+def test_the_lag_of_partitions_that_went_is_not_shown() -> None:
+    metrics = CoordinatorMetrics()
+    metrics.lag({(LOG, 0): 3, (LOG, 1): 4})
+    metrics.lag({(LOG, 1): 5})
+    value = metrics.registry.get_sample_value
+    assert value("rootline_consumer_lag_records", {"topic": "log", "partition": "1"}) == 5
+    assert value("rootline_consumer_lag_records", {"topic": "log", "partition": "0"}) is None
+    metrics.lag({})
+    assert value("rootline_consumer_lag_records", {"topic": "log", "partition": "1"}) is None

@@ -1,0 +1,73 @@
+"""What is refused before a job runs, and which conditions Rootline reads itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as sql
+
+import rootline.spark
+from rootline import Invalid
+from rootline.client.lake import Lake
+from rootline.client.table_handle import TableHandle
+from rootline.spark.options import parse_options
+from rootline.spark.row_changes.change_job import begun
+from rootline.spark.row_changes.condition_reading import read_condition
+
+
+def test_a_condition_is_read_by_rootline_only_where_spark_means_the_same(flights: TableHandle) -> None:
+    schema = flights.definition().schema
+    for same in ("id = 5", "carrier = 'UA' and not id in (1, 2)", "carrier is null"):
+        assert read_condition(same, schema) is not None
+    for other in (
+        "delay > 5",
+        'carrier = "id"',
+        "carrier = 'a\\'b'",
+        "carrier = 'a''b'",
+        "carrier like 'U_'",
+        "id > '1.5'",
+        "id >= 1e18",
+        "ID = 5",
+        "length(carrier) = 2",
+        sql,
+        "id = id2",
+        f"id in ({', '.join(map(str, range(20_000)))})",
+    ):
+        assert read_condition(other, schema) is None
+
+
+def test_a_table_whose_own_columns_hide_where_rows_are_is_refused(lake: Lake, folder: Any) -> None:
+    lake.create_table("demo.t", pa.schema([("_file", pa.string())]))
+    options = parse_options({"path": "demo.t", "warehouse": str(folder)})
+    with pytest.raises(Invalid, match="'_file' of its own, which hides where its rows are: rename it"):
+        begun(options, None)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ({"on": ["id"], "condition": "true"}, "either `on` or `condition`"),
+        ({"on": []}, "names no column"),
+        ({"on": ["id"], "when_matched": None, "when_not_matched": None}, "does nothing"),
+        ({"on": ["id"], "when_matched": "upsert"}, "write update or delete"),
+        ({"on": ["id"], "mode": "fast"}, "merge-on-read or copy-on-write"),
+        ({"on": ["id"], "createTable": True}, "'createTable' has no meaning for a change of rows"),
+        ({"on": ["id"], "where": "id = 1"}, "'where' has no meaning for a change of rows"),
+        ({"on": ["id"], "writerId": "w"}, "come together"),
+    ],
+)
+def test_calls_that_say_too_much_or_too_little_are_refused(call: dict[str, Any], said: str) -> None:
+    class Settings:
+        class conf:  # noqa: N801 -- as Spark's
+            @staticmethod
+            def get(name: str, default: Any) -> Any:
+                return default
+
+    class Source:
+        columns = ("id",)
+
+    given = {"warehouse": "/nowhere", **call}
+    with pytest.raises(Invalid, match=said):
+        rootline.spark.merge_into(Settings, "demo.flights", Source, **given)  # type: ignore[arg-type]

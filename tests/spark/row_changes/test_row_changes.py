@@ -1,0 +1,176 @@
+"""Deletes, updates and merges on the cluster are one commit each, of vectors or of files that are written again."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sql
+
+import rootline.spark
+from rootline import Invalid
+from rootline.client.lake import Lake
+from rootline.client.table_handle import TableHandle
+from rootline.spark import RowsChanged
+from rootline.spark.row_changes import change_job
+from rootline.spark.row_changes.statements import ModeName
+from tests.spark.conftest import FLIGHTS
+
+pytestmark = pytest.mark.spark
+MODES: list[ModeName] = ["merge-on-read", "copy-on-write"]
+KEYED = Schema(
+    NestedField(1, "id", LongType(), required=True), NestedField(2, "n.o", LongType()), identifier_field_ids=[1]
+)
+
+
+@pytest.fixture
+def there(flights: TableHandle) -> TableHandle:
+    """Ten flights of two carriers in four files; the delay of 8 is NaN, that of 9 is null."""
+    rows = [{"id": at, "carrier": ("UA", "AA")[at % 2], "delay": float(at)} for at in range(8)]
+    flights.append(pa.Table.from_pylist(rows, schema=FLIGHTS))
+    odd = [{"id": 8, "carrier": "UA", "delay": math.nan}, {"id": 9, "carrier": "AA", "delay": None}]
+    flights.append(pa.Table.from_pylist(odd, schema=FLIGHTS))
+    return flights
+
+
+def found(table: TableHandle) -> dict[int, tuple[Any, ...]]:
+    rows = table.scan(columns=["id", "carrier", "delay"]).to_arrow().to_pylist()
+    return {row["id"]: (row["carrier"], "NaN" if row["delay"] != row["delay"] else row["delay"]) for row in rows}
+
+
+def lineage(table: TableHandle) -> dict[int, tuple[int, int]]:
+    """Of each id: `_row_id` and the number of its last update."""
+    columns = ["id", "_row_id", "_last_updated_sequence_number"]
+    rows = table.scan(columns=columns).to_arrow().to_pylist()
+    assert len({row["_row_id"] for row in rows}) == len({row["id"] for row in rows}) == len(rows)
+    return {row["id"]: (row["_row_id"], row["_last_updated_sequence_number"]) for row in rows}
+
+
+@pytest.fixture
+def options(folder: Path) -> dict[str, Any]:
+    return {"warehouse": str(folder)}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_rows_are_deleted_and_updated_as_spark_understands_the_condition_and_keep_their_lineage(
+    spark: SparkSession, there: TableHandle, options: dict[str, Any], mode: ModeName
+) -> None:
+    version = there.head().version
+    gone = rootline.spark.delete_where(spark, "demo.flights", sql.col("delay") > 6, mode=mode, **options)
+    assert gone == RowsChanged(version + 1, deleted=2), "NaN is greater than every number in Spark"
+    assert rootline.spark.delete_where(spark, "demo.flights", "id = 7", mode=mode, **options) == RowsChanged(None)
+    assert (set(found(there)), there.head().version) == ({0, 1, 2, 3, 4, 5, 6, 9}, version + 1)
+    before = lineage(there)
+    values = {"delay": "1.5", "carrier": sql.lit("DL"), "id": "id + 100"}
+    changed = rootline.spark.update_where(
+        spark, "demo.flights", "length(carrier) = 2 and id < 3", values, mode=mode, **options
+    )
+    assert changed == RowsChanged(version + 2, updated=3)
+    assert {key: value for key, value in found(there).items() if key >= 100} == dict.fromkeys(
+        (100, 101, 102), ("DL", 1.5)
+    )
+    after = lineage(there)
+    number = there.head().snapshot.sequence_number
+    assert {key: after[key] for key in (3, 4, 5, 6, 9)} == {key: before[key] for key in (3, 4, 5, 6, 9)}
+    assert {key: after[key + 100] for key in range(3)} == {key: (before[key][0], number) for key in range(3)}
+    assert any(task.vectors for task in there.scan().plan()) == (mode == "merge-on-read")
+    with pytest.raises(Exception, match="column id is a long, and row"):
+        rootline.spark.update_where(spark, "demo.flights", "id = 5", {"id": "delay / 2"}, mode=mode, **options)
+    assert list(there.check()) == []
+
+
+def test_a_merge_updates_inserts_and_deletes_in_one_commit(
+    spark: SparkSession, there: TableHandle, options: dict[str, Any]
+) -> None:
+    before, version = lineage(there), there.head().version
+    source = spark.createDataFrame([(1, 10.5), (4, None), (70, 7.0), (None, 8.0)], "id long, delay double")
+    merged = rootline.spark.merge_into(spark, "demo.flights", source, on=["id"], **options)
+    assert merged == RowsChanged(version + 1, updated=2, inserted=2), "null matches nothing"
+    changed = {key: found(there)[key] for key in (1, 4, 70, None)}
+    assert changed == {1: ("AA", 10.5), 4: ("UA", None), 70: (None, 7.0), None: (None, 8.0)}
+    assert {key: row_id for key, (row_id, _) in lineage(there).items() if key in before} == {
+        key: row_id for key, (row_id, _) in before.items()
+    }
+    merged = rootline.spark.merge_into(
+        spark,
+        "demo.flights",
+        source.where("id is not null"),
+        condition="target.id = source.id and target.delay > 5",
+        when_matched={"delay": "target.delay + source.delay"},
+        when_not_matched={"id": "source.id + 1000", "carrier": "'new'"},
+        mode="copy-on-write",
+        **options,
+    )
+    assert (merged.updated, merged.inserted) == (2, 1)
+    assert {key: found(there)[key] for key in (1, 70, 1004)} == {1: ("AA", 21.0), 70: (None, 14.0), 1004: ("new", None)}
+    merged = rootline.spark.merge_into(
+        spark, "demo.flights", source, on=["id"], when_matched="delete", when_not_matched=None, **options
+    )
+    assert merged == RowsChanged(version + 3, deleted=3)
+    twice = source.union(source).where("id = 1")
+    merged = rootline.spark.merge_into(spark, "demo.flights", twice, on=["id"], when_matched=None, **options)
+    assert merged.inserted == 2, "nothing matches, so nothing is ambiguous"
+    left = found(there)
+    with pytest.raises(Invalid, match="matches a row of the table") as refused:
+        rootline.spark.merge_into(spark, "demo.flights", twice.withColumn("id", sql.lit(5)), on=["id"], **options)
+    assert refused.value.code == "merge-ambiguous"
+    assert found(there) == left
+    assert list(there.check()) == []
+
+
+def test_a_change_that_lost_a_race_is_planned_again_and_one_that_is_sent_twice_lands_once(
+    spark: SparkSession, there: TableHandle, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decide = change_job.decided
+    codes: list[str | None] = []
+
+    def late(*given: Any) -> Any:
+        if not codes:
+            there.append([{"id": 11, "carrier": "UA", "delay": 1.0}])
+        verdict = decide(*given)
+        codes.append(verdict.code)
+        return verdict
+
+    monkeypatch.setattr(change_job, "decided", late)
+    named = {**options, "writerId": "nightly", "writerSequence": 4}
+    for _ in range(2):
+        changed = rootline.spark.update_where(
+            spark, "demo.flights", "carrier = 'UA' and id > 6", {"delay": "coalesce(nanvl(delay, 0), 0) + 1"}, **named
+        )
+        assert changed.updated == 2
+    assert codes == ["isolation-conflict", None, None]
+    assert {key: found(there)[key][1] for key in (8, 11)} == {8: 1.0, 11: 2.0}
+    assert list(there.check()) == []
+
+
+@pytest.mark.parametrize(("mode", "code"), [("merge-on-read", "row-conflict"), ("copy-on-write", "stale-source")])
+def test_an_update_of_rows_that_were_upserted_meanwhile_does_not_double_them(
+    spark: SparkSession, lake: Lake, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, mode: ModeName, code: str
+) -> None:
+    table = lake.create_table("demo.keyed", KEYED)
+    table.append([{"id": at, "n.o": 0} for at in range(4)])
+    decide = change_job.decided
+    codes: list[str | None] = []
+
+    def late(*given: Any) -> Any:
+        if not codes:
+            new = spark.createDataFrame([(1, 10)], "id long, `n.o` long").write.format("rootline").mode("append")
+            new.options(upsert=True, **options).save("demo.keyed")
+        verdict = decide(*given)
+        codes.append(verdict.code)
+        return verdict
+
+    monkeypatch.setattr(change_job, "decided", late)
+    rootline.spark.update_where(
+        spark, "demo.keyed", "id < 3", {"n.o": "`n.o` + 1"}, mode=mode, isolationLevel="snapshot", **options
+    )
+    assert codes == [code, None]
+    rows = table.scan().to_arrow().to_pylist()
+    assert sorted((row["id"], row["n.o"]) for row in rows) == [(0, 1), (1, 11), (2, 1), (3, 0)]
+    assert list(table.check()) == []

@@ -1,0 +1,1 @@
+"""Spark's drivers die while streams, changes of rows, batch deletes and compactions run on Kafka and S3."""

@@ -1,0 +1,49 @@
+"""`python -m tests.spark.torture --seconds S --seed N`: Spark's drivers die for so long, and then all is judged."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+from tests.kafka.kafka_lake import KafkaLake
+from tests.services.kafka_service import running_kafka
+from tests.services.s3_service import running_s3
+from tests.spark.torture.tortured_lake import Torture, tortured
+
+
+def main() -> int:
+    """Exit code 0 when everything held."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=None, help="chooses sources and deaths (default: a fresh one)")
+    parser.add_argument("--seconds", type=float, default=300, help="how long drivers die")
+    parser.add_argument("--drivers", type=int, default=2, help="each has two streams")
+    parser.add_argument("--folder", type=Path, default=None, help="where a folder with the logs is made")
+    options = parser.parse_args()
+    seed = secrets.randbelow(10**9) if options.seed is None else options.seed
+    if options.folder is not None:
+        options.folder.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"rootline-torture-{seed}-", dir=options.folder))
+    places = [folder / name for name in ("s3", "kafka")]
+    for place in places:
+        place.mkdir()
+    again = f"python -m tests.spark.torture --seed {seed} --seconds {options.seconds:.0f}; logs in {folder}"
+    try:
+        with running_s3(places[0]) as s3, running_kafka(places[1]) as kafka:
+            address = KafkaLake(s3, kafka.with_topics(partitions=2))
+            torture = Torture(options.seconds, seed, options.drivers)
+            outcome = tortured(address, folder, torture, lambda line: print(line, flush=True))
+    except BaseException:
+        traceback.print_exc()
+        print(f"FAILED: {again}")
+        return 1
+    print(outcome)
+    print(f"FAILED: {again}" if outcome.faults else f"held: seed {seed}; logs in {folder}", flush=True)
+    return 1 if outcome.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

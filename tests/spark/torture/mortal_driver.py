@@ -1,0 +1,94 @@
+"""A driver as a process group: it is killed, and starts again from its checkpoints.
+
+Owns: the process, its deaths. Does not own: what it does (`job`), what is in its sources (`sources`).
+Invariants: it is killed with its whole group and at once; who ends before the test ends with the test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.services.process_bond import bound
+from tests.spark.torture.job import Job
+from tests.spark.torture.killing_source import PHASE_VARIABLE, Phase
+
+PATIENCE_S = 600.0
+_LAST_TRIES = 3
+
+
+@dataclass
+class MortalDriver:
+    """`deaths`: how often it died of what; `endings`: with what it ended by itself."""
+
+    job: Job
+    environment: Mapping[str, str]
+    folder: Path
+    deaths: Counter[str] = field(default_factory=Counter)
+    endings: list[str] = field(default_factory=list)
+
+    @property
+    def log(self) -> Path:
+        """What it said, in all its lives."""
+        return self.folder / f"{self.job.name}.log"
+
+    def live(self, phase: Phase | None = None, kill_after_s: float | None = None) -> None:
+        """Live until it dies in `phase`, or so long after it began, or comes to its end."""
+        mark, begun = self.folder / f"{self.job.name}.phase", Path(self.job.begun_mark)
+        for old in (mark, begun):
+            old.unlink(missing_ok=True)
+        if phase is not None:
+            mark.write_text(phase)
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.torture.job", self.job.to_json()],
+                env={**os.environ, **self.environment, PHASE_VARIABLE: str(mark)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        with bound(process.pid):
+            try:
+                code = self._awaited(process, begun, kill_after_s)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        if code == -signal.SIGKILL:
+            self.deaths["at random" if phase is None else phase] += 1
+        else:
+            self.endings.append("done" if code == 0 else f"{code}: {self._last_words()}")
+
+    def _awaited(self, process: subprocess.Popen[bytes], begun: Path, kill_after_s: float | None) -> int:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while process.poll() is None and not begun.exists():
+            assert time.monotonic() < deadline_s, f"{self.job.name} does not begin: {self._last_words()}"
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.1)
+        try:
+            return process.wait(PATIENCE_S if kill_after_s is None else kill_after_s)
+        except subprocess.TimeoutExpired:
+            assert kill_after_s is not None, f"{self.job.name} does not end: {self._last_words()}"
+            return -signal.SIGKILL
+
+    def finish(self) -> None:
+        """Let it live until it has come to the end of its sources."""
+        Path(self.job.last_mark).touch()
+        for _ in range(_LAST_TRIES):
+            self.live()
+            if self.endings[-1] == "done":
+                return
+        raise AssertionError(f"{self.job.name} does not come to its end: {self.endings[-1]}; see {self.log}")
+
+    def _last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return next((line for line in reversed(lines) if "[" in line and "]" in line), "")[-400:]

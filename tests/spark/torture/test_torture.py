@@ -1,0 +1,24 @@
+"""Drivers that are killed, whatever they are at, leave every row in the tables exactly once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.kafka_lake import KafkaLake
+from tests.services.kafka_service import KafkaService
+from tests.services.s3_service import S3Service
+from tests.spark.torture.killing_source import Phase
+from tests.spark.torture.tortured_lake import Torture, tortured
+
+pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
+
+
+def test_a_driver_that_dies_while_its_batch_is_committed_leaves_the_tables_as_their_sources_say(
+    kafka_service: KafkaService, s3_service: S3Service, tmp_path: Path
+) -> None:
+    address = KafkaLake(s3_service, kafka_service.with_topics(partitions=2))
+    outcome = tortured(address, tmp_path, Torture(0, 7, drivers=1, phases=(Phase.ZOMBIE,), files=(1, 2)), print)
+    assert (outcome.faults, outcome.deaths) == ([], {Phase.ZOMBIE: 1})
+    assert outcome.changes >= 1
