@@ -28,7 +28,10 @@ from benchmarks import (
     self_flush,
     simulation,
     spark_compaction,
+    spark_first_task,
     spark_read,
+    spark_trigger,
+    spark_write,
     takeover,
     thousand_tables,
     two_processes,
@@ -94,6 +97,9 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "scan": scan_speed.measure,
     "spark-read": spark_read.measure,
     "spark-compaction": spark_compaction.measure,
+    "spark-first-task": spark_first_task.measure,
+    "spark-write": spark_write.measure,
+    "spark-trigger": spark_trigger.measure,
     "simulation": simulation.measure,
 }
 

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 import rootline
 import rootline.spark
 from benchmarks.measure import Result, Spread, interleaved, load_average
-from benchmarks.spark_read import spark_session
+from benchmarks.spark_session import local_session
 from rootline.client.table_handle import TableHandle
 from rootline.client.write.data_file_writer import write_files
 from rootline.schemas.intent import DataFile
@@ -59,7 +59,7 @@ def measure() -> list[Result]:
             began = time.perf_counter()
             _fill(table, folder)
             print(f"  a table of {FILES:,} files in {time.perf_counter() - began:.1f} s", flush=True)
-            spark = spark_session()
+            spark = local_session()
             try:
                 return _measured(spark, table, folder)
             finally:

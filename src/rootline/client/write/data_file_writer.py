@@ -19,6 +19,7 @@ from pyiceberg.types import NestedField
 
 from rootline.client.write.column_statistics import ColumnPath, column_paths, partition_statistics, statistics_of
 from rootline.client.write.derived_columns import derived_columns
+from rootline.client.write.dictionary_columns import dictionary_columns
 from rootline.client.write.partition_split import PartitionPart, partition_folder, sorted_rows, split_by_partition
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.errors import Invalid
@@ -191,11 +192,17 @@ def _parquet_files(rows: pa.Table, target_bytes: int) -> Iterator[_ParquetFile]:
     group_bytes = min(_ROW_GROUP_BYTES, max(target_bytes, 1))
     per_row = max(1, rows.nbytes // rows.num_rows)
     group_rows = min(_ROW_GROUP_ROWS_MAX, max(_ROW_GROUP_ROWS_MIN, group_bytes // per_row))
+    use_dictionary = dictionary_columns(rows)
     start = end = 0
     while end < rows.num_rows:
         sink = pa.BufferOutputStream()
         with pq.ParquetWriter(
-            sink, rows.schema, compression="zstd", write_page_checksum=True, store_schema=False
+            sink,
+            rows.schema,
+            compression="zstd",
+            use_dictionary=use_dictionary,
+            write_page_checksum=True,
+            store_schema=False,
         ) as writer:
             while end < rows.num_rows and (end == start or sink.tell() < target_bytes):
                 group = rows.slice(end, group_rows)
