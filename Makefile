@@ -21,7 +21,7 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram screenshots site bench numbers properties simulate chaos ingest broken-redis torture clean clean-venv
+.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram screenshots site bench py-files numbers properties simulate chaos ingest broken-redis torture clean clean-venv
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -75,6 +75,11 @@ screenshots: setup ## take the pictures of the console in docs/pictures, with a 
 
 site: setup ## the documents as a site in build/site; a dead link, or anything fetched from elsewhere, is an error
 	$(STAGE) site $(BIN)/python -m tests.documents.build_site
+
+py-files: setup ## the library as a zip for spark-submit --py-files: build/rootline.zip
+	rm -rf build/wheel
+	$(STAGE) py-files $(BIN)/python -m hatchling build --target wheel --directory build/wheel
+	cp build/wheel/rootline-*.whl build/rootline.zip
 
 numbers: setup ## measure what the proposal asks for; writes docs/numbers.md
 	$(STAGE) numbers $(BIN)/python -m benchmarks.numbers $(ARGS)

@@ -27,7 +27,11 @@ from benchmarks import (
     scan_speed,
     self_flush,
     simulation,
+    spark_compaction,
+    spark_first_task,
     spark_read,
+    spark_trigger,
+    spark_write,
     takeover,
     thousand_tables,
     two_processes,
@@ -92,6 +96,10 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "one-row-appends": one_row_appends.measure,
     "scan": scan_speed.measure,
     "spark-read": spark_read.measure,
+    "spark-compaction": spark_compaction.measure,
+    "spark-first-task": spark_first_task.measure,
+    "spark-write": spark_write.measure,
+    "spark-trigger": spark_trigger.measure,
     "simulation": simulation.measure,
 }
 

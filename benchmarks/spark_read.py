@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ import rootline
 import rootline.spark
 from benchmarks.measure import Result, interleaved, load_average
 from benchmarks.scan_speed import flights
+from benchmarks.spark_session import local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,7 +63,7 @@ def measure() -> list[Result]:
             table = lake.create_table(_TABLE, flights(1, 0).schema)
             for start in range(0, ROWS, _FILE_ROWS):
                 table.append(flights(min(_FILE_ROWS, ROWS - start), start))
-            spark = _session()
+            spark = local_session()
             try:
                 return _measured(spark, folder)
             finally:
@@ -105,22 +105,3 @@ def _compared(what: str, query: Query, opened: tuple[Open, Open], where: str | N
     ratio = subject.median / yardstick.median
     note = f"by minimum {subject.minimum / yardstick.minimum:.2f} ×"
     return Result("13", what, subject, yardstick, "Spark's Parquet, same files", ratio, target, load_average(), note)
-
-
-def _session() -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").appName("rootline benchmarks")
-    for setting, value in {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "2g",
-    }.items():
-        builder = builder.config(setting, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    rootline.spark.register(session)
-    return session

@@ -69,6 +69,7 @@ NOT_RUN: dict[Named, str] = {
     ("docs/quickstarts/spark.md", "make setup"): _CLONE,
     ("docs/quickstarts/operator.md", "make setup"): _CLONE,
     ("docs/spark.md", "spark.conf.set("): _BUCKET,
+    ("docs/spark.md", "spark-submit --master"): "tests/spark/cluster submits a job like it, on ports of its own",
     ("docs/operations.md", "[keys.ingest]"): "a file of keys, not a command",
     (
         "docs/operations.md",

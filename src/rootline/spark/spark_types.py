@@ -9,7 +9,9 @@ moments are moments, whatever time zone a session shows them in.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from functools import reduce
+from inspect import signature
 from typing import Final
 
 import pyarrow as pa
@@ -38,6 +40,9 @@ _SIMPLE: Final[dict[type[iceberg.IcebergType], spark.DataType]] = {
     iceberg.BinaryType: spark.BinaryType(),
     iceberg.UnknownType: spark.NullType(),
 }
+_arrow_schema_of: Final[Callable[..., pa.Schema]] = to_arrow_schema
+_MOMENTS_IN_UTC: Final = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+"""Spark 4.1 has them in UTC without being told."""
 _WIDER: Final[dict[type[spark.DataType], tuple[type[spark.DataType], ...]]] = {
     spark.IntegerType: (spark.LongType, spark.DoubleType),
     spark.FloatType: (spark.DoubleType,),
@@ -112,7 +117,7 @@ def _fits(stored: spark.DataType, wanted: spark.DataType) -> bool:
 
 def arrow_schema_for_spark(schema: spark.StructType) -> pa.Schema:
     """The exact Arrow schema that Spark expects of a reader."""
-    return to_arrow_schema(schema, timezone="UTC")
+    return _arrow_schema_of(schema, **_MOMENTS_IN_UTC)
 
 
 def batch_for_spark(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:

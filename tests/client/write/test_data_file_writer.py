@@ -148,10 +148,10 @@ def test_no_rows_make_no_file() -> None:
 
 
 def test_files_are_closed_at_the_target_size() -> None:
-    rows = pa.table({"id": list(range(20_000)), "carrier": [f"{number * 7919 % 20_011:x}" for number in range(20_000)]})
+    rows = pa.table({"id": list(range(30_000)), "carrier": [f"{number * 7919 % 20_011:x}" for number in range(30_000)]})
     files = write(rows, target_file_size_bytes=20_000)
     assert len(files) > 3
-    assert pa.concat_tables([read(file) for file in files]).column("id").to_pylist() == list(range(20_000))
+    assert pa.concat_tables([read(file) for file in files]).column("id").to_pylist() == list(range(30_000))
     assert all(len(file.body) < 60_000 for file in files)
 
 

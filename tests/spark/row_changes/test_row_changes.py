@@ -169,6 +169,12 @@ def test_a_change_that_lost_a_race_is_planned_again_and_one_that_is_sent_twice_l
         assert changed.updated == 2
     assert codes == ["isolation-conflict", None, None]
     assert {key: found(there)[key][1] for key in (8, 11)} == {8: 1.0, 11: 2.0}
+    codes.clear()
+    source = spark.createDataFrame([(11, 5.0)], "id long, delay double")
+    there.delete_where("id = 11")
+    merged = rootline.spark.merge_into(spark, "demo.flights", source, on=["id"], **options)
+    assert (codes, merged.updated, merged.inserted) == (["isolation-conflict", None], 1, 0), "a key that came meanwhile"
+    assert found(there)[11] == ("UA", 5.0)
     assert list(there.check()) == []
 
 

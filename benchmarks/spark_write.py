@@ -1,0 +1,102 @@
+"""Goal 13: a batch write of a table through Spark beside Spark's own Parquet sink, of the same DataFrame.
+
+Owns: the DataFrame, the writes and their table. Does not own: interleaving (`measure`), the rows (`scan_speed`).
+Invariants: subject and yardstick write the same rows in one session, in turn, and both write as many rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow.parquet as pq
+
+import rootline
+from benchmarks.measure import Result, Spread, interleaved, load_average
+from benchmarks.scan_speed import flights
+from benchmarks.spark_session import cpu_seconds, local_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS: Final = int(os.environ.get("ROOTLINE_BENCH_SPARK_ROWS", "4000000"))
+_SAMPLES: Final = int(os.environ.get("ROOTLINE_BENCH_SPARK_SAMPLES", "5"))
+_FILE_ROWS: Final = 1_000_000
+_TABLE: Final = "demo.flights"
+_BATCH_ROWS: Final = (10_000, 100_000)
+
+
+def measure() -> list[Result]:
+    """An append of all rows at once, with Spark's own size of Arrow batches and with a larger one."""
+    with tempfile.TemporaryDirectory(prefix="rootline-bench-", dir=".") as name:
+        folder = Path(name).resolve()
+        source = folder / "source"
+        source.mkdir()
+        for start in range(0, ROWS, _FILE_ROWS):
+            pq.write_table(flights(min(_FILE_ROWS, ROWS - start), start), source / f"{start}.parquet")
+        spark = local_session(spark__sql__parquet__outputTimestampType="TIMESTAMP_MICROS")
+        try:
+            results = []
+            for batch_rows in _BATCH_ROWS:
+                spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", batch_rows)
+                results.append(_compared(spark, folder, f"append, Arrow batches of {batch_rows:,} rows"))
+            return results
+        finally:
+            spark.stop()
+
+
+def _append(frame: DataFrame, warehouse: Path) -> None:
+    frame.write.format("rootline").option("warehouse", str(warehouse)).mode("append").save(_TABLE)
+
+
+def _compared(spark: SparkSession, folder: Path, what: str) -> Result:
+    frame = spark.read.parquet(str(folder / "source"))
+    cpu: tuple[list[float], list[float]] = ([], [])
+    schema = flights(1, 0).schema
+
+    def ours(number: int) -> float:
+        warehouse = folder / f"lake-{number}"
+        with rootline.connect(str(warehouse)) as lake:
+            lake.create_table(_TABLE, schema)
+        taken = _timed(cpu[0], lambda: _append(frame, warehouse))
+        with rootline.connect(str(warehouse)) as lake:
+            assert lake.table(_TABLE).scan().count() == ROWS
+        shutil.rmtree(warehouse)
+        return taken
+
+    def theirs(number: int) -> float:
+        place = folder / f"parquet-{number}"
+        taken = _timed(cpu[1], lambda: frame.write.parquet(str(place)))
+        shutil.rmtree(place)
+        return taken
+
+    async def subject(number: int) -> float:
+        return ours(number)
+
+    async def yardstick(number: int) -> float:
+        return theirs(number)
+
+    mine, other = asyncio.run(interleaved(subject, yardstick, samples=_SAMPLES, warm_up=1))
+    spent, allowed = (Spread.of(seconds[1:]) for seconds in cpu)
+    note = (
+        f"by minimum {mine.minimum / other.minimum:.2f} ×; CPU by median {spent.median / allowed.median:.2f} ×, "
+        f"by minimum {spent.minimum / allowed.minimum:.2f} ×"
+    )
+    ratio = mine.median / other.median
+    return Result(
+        "13", f"{what}, {ROWS:,} rows", mine, other, "Spark's Parquet sink", ratio, "≤ 1.3", load_average(), note
+    )
+
+
+def _timed(cpu: list[float], work: Callable[[], None]) -> float:
+    began, began_cpu = time.perf_counter(), cpu_seconds()
+    work()
+    taken = time.perf_counter() - began
+    cpu.append(cpu_seconds() - began_cpu)
+    return taken

@@ -1,0 +1,162 @@
+"""A job on a cluster of two workers, whose Python has the dependencies, and the library from a zip."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+
+from rootline.connect import connect
+from tests.services.process_bond import bound
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+HOUSE = Path(__file__).parents[3]
+SPARK = Path(pyspark.__file__).parent
+PATIENCE_S = 240
+LITTLE = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+MASTER = "org.apache.spark.deploy.master.Master"
+WORKER = "org.apache.spark.deploy.worker.Worker"
+
+
+def environment() -> dict[str, str]:
+    """Without our sources on Python's path: the zip brings them."""
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("ROOT")}
+    return own | {
+        "SPARK_HOME": str(SPARK),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": LITTLE,
+        "PYSPARK_PYTHON": sys.executable,
+    }
+
+
+class Daemon:
+    """A master or a worker, on a port that the system picks."""
+
+    def __init__(self, around: ExitStack, log: Path, main: str, *words: str) -> None:
+        self._log = log
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [
+                    SPARK / "bin" / "spark-class",
+                    main,
+                    "--host",
+                    "127.0.0.1",
+                    "--port",
+                    "0",
+                    "--webui-port",
+                    "0",
+                    *words,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment(),
+                start_new_session=True,
+            )
+        around.enter_context(bound(self._process.pid))
+        around.callback(self._stop)
+
+    def _stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(60)
+
+    def said(self, pattern: str) -> str:
+        """Wait until its log has it."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while True:
+            text = self._log.read_text(errors="replace")
+            if (found := re.search(pattern, text)) is not None:
+                return found[1]
+            assert time.monotonic() < deadline_s, f"it did not say {pattern} in time: {text[-2000:]}"
+            try:
+                code = self._process.wait(0.05)
+            except subprocess.TimeoutExpired:
+                continue
+            pytest.fail(f"it ended with {code}: {text[-2000:]}")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """The address of a master with two workers of one core."""
+    with ExitStack() as around:
+        master = Daemon(around, tmp_path / "master.log", MASTER)
+        address = master.said(r"Starting Spark master at (spark://127\.0\.0\.1:[1-9]\d*)")
+        of_each = ("--cores", "1", "--memory", "600m")
+        workers = [
+            Daemon(around, tmp_path / f"{name}.log", WORKER, *of_each, "--work-dir", str(tmp_path / name), address)
+            for name in ("worker-1", "worker-2")
+        ]
+        for worker in workers:
+            worker.said(r"(Successfully registered with master)")
+        yield address
+
+
+@pytest.fixture
+def py_files(tmp_path: Path) -> Path:
+    """As `make py-files` makes it."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path / "wheel")]
+    subprocess.run(command, cwd=HOUSE, check=True, capture_output=True)
+    (wheel,) = (tmp_path / "wheel").iterdir()
+    return Path(shutil.copy(wheel, tmp_path / "rootline.zip"))
+
+
+def submitted(cluster: str, py_files: Path, warehouse: Path) -> dict[str, Any]:
+    """What the job says."""
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "512m",
+        "spark.driver.extraJavaOptions": LITTLE,
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": LITTLE,
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{PATIENCE_S}s",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.cores.max": "2",
+    }
+    words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    command = [SPARK / "bin" / "spark-submit", "--master", cluster, "--py-files", py_files, *words]
+    job = Path(__file__).with_name("job.py")
+    done = subprocess.run(
+        [*command, job, warehouse],
+        cwd=py_files.parent,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("said: ")]
+    said: dict[str, Any] = json.loads(line.removeprefix("said: "))
+    return said
+
+
+def test_a_job_with_the_library_in_a_zip_writes_and_reads_on_two_workers(
+    cluster: str, py_files: Path, tmp_path: Path
+) -> None:
+    said = submitted(cluster, py_files, tmp_path / "lake")
+    assert said["carriers"] == {f"C{at}": 200 for at in range(5)}
+    assert said["sum of C2"] == sum(range(2, 1_000, 5))
+    assert all("rootline.zip/rootline" in place for place in [said["driver"], *said["code"]]), said
+    assert {Path(folder).relative_to(tmp_path).parts[0] for folder in said["executors"]} == {"worker-1", "worker-2"}
+    with connect(tmp_path / "lake") as lake:
+        flights = lake.table("demo.flights")
+        assert flights.head().version == 1
+        assert list(flights.check()) == []
