@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sql
@@ -23,8 +24,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _WHOLE: Final = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
-_DIGITS: Final = {spark.ByteType: 3, spark.ShortType: 5, spark.IntegerType: 10, spark.LongType: 19}
-_IN_FLOATING: Final = {spark.FloatType: _WHOLE[:2], spark.DoubleType: _WHOLE[:3]}
+_DIGITS: Final[Mapping[type[spark.DataType], int]] = {
+    spark.ByteType: 3,
+    spark.ShortType: 5,
+    spark.IntegerType: 10,
+    spark.LongType: 19,
+}
+_IN_FLOATING: Final[Mapping[type[spark.DataType], tuple[type[spark.DataType], ...]]] = {
+    spark.FloatType: _WHOLE[:2],
+    spark.DoubleType: _WHOLE[:3],
+}
 """The whole numbers that a floating type holds, all of them."""
 _NESTED: Final = (spark.StructType, spark.ArrayType, spark.MapType)
 
