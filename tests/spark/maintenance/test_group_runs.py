@@ -139,6 +139,22 @@ def test_files_that_are_rewritten_or_removed_meanwhile_are_left_out_and_the_rest
     assert list(table.check()) == []
 
 
+def test_a_row_that_is_deleted_in_a_file_that_left_and_came_back_meanwhile_stays_deleted(
+    lake: Lake, folder: Path, table: TableHandle
+) -> None:
+    version = table.head().version
+
+    def meanwhile(call: int, _: set[str]) -> None:
+        if call == 1:
+            table.delete_where("id < 4")
+            table.restore(version)
+            _delete_by_id(lake, folder, table, 1, 2)
+
+    done = compacted(lake, folder, meanwhile, where="carrier = 'UA'")
+    assert (done.refused, done.rows) == (1, 14)
+    assert {1, 2}.isdisjoint(table.scan().to_arrow().column("id").to_pylist())
+
+
 def test_what_is_deleted_while_a_group_waits_for_its_turn_refuses_nothing(
     lake: Lake, folder: Path, table: TableHandle
 ) -> None:

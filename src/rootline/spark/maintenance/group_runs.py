@@ -224,7 +224,8 @@ class GroupRuns:
         except Invalid as error:
             if replan_delay_s(error, 0, 0.5, math.inf) is None:
                 raise
-            return self._planned_again(planned) or self._tried_again(planned, self._plan(), planned.group)
+            plan = self._plan()  # a delete that it has, and the files' tasks have not, would be undone
+            return self._planned_again(planned) or self._tried_again(planned, plan, _live(plan, planned))
 
     def _written(self, planned: _Planned) -> FilesOfGroup:
         plan = planned.plan
