@@ -33,7 +33,10 @@ _COMMAND: Final = (sys.executable, "-m", "rootline.coordinator.runtime.records.d
 
 @dataclass(slots=True)
 class DecodingTrial:
-    """`record_timeout_s`: how long one record may take, on a busy machine too; `memory_bytes`: what it may take beyond the child's own."""
+    """`record_timeout_s`: how long one record may take, on a busy machine too.
+
+    `memory_bytes`: what it may take beyond the child's own.
+    """
 
     limits: IntentLimits
     record_timeout_s: float = 10.0
