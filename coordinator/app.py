@@ -47,6 +47,8 @@ from rootline.storage.store_probe import probe_store
 from rootline.tree.ledger.outcomes import Acknowledged
 
 _TABLES_KNOWN_MAX: Final = 100_000
+_LAG_WITHIN_S: Final = 2.0
+_DELAYS_SPARE: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +220,7 @@ class CoordinatorService:
                 given_up = 0 if header.expiry is None else header.expiry.given_up_bytes
                 self.metrics.expired(table, header.oldest_version, given_up)
         self.metrics.oldest_pending(self._oldest_pending_s())
+        self.metrics.ready(self.readiness().ready)
         if self._started and not self._ended:
             assignment = self._consumer.assignment
             self.metrics.holding(
@@ -225,8 +228,9 @@ class CoordinatorService:
                 len(self._log.paused()),
                 0 if assignment is None else assignment.held_bytes,
             )
-            with contextlib.suppress(Unavailable):
-                self.metrics.lag(await self._consumer.lag())
+            with contextlib.suppress(Unavailable, TimeoutError):
+                async with asyncio.timeout(_LAG_WITHIN_S):  # those who ask for metrics have a deadline too
+                    self.metrics.lag(await self._consumer.lag())
 
     async def sample(self) -> None:
         """Note how far the log is ahead and how long the oldest intent waits, for people who look later."""
@@ -292,6 +296,12 @@ class CoordinatorService:
             self._lines.told(some, counts, is_told_again, of_intents=of_intents)
             self.recent.told(some, counts, is_told_again, now_ms)
 
+    def _forget_delays(self) -> None:
+        """Of tables that are in memory no more, once they are as many as those that are."""
+        held = self._consumer.tables
+        if len(self._delays) > 2 * len(held) + _DELAYS_SPARE:
+            self._delays = {table: delays for table, delays in self._delays.items() if table in held}
+
     def _observe(self, table: TableName, note: Report | Publication) -> None:
         if isinstance(note, Publication):
             now_ms = self._environment.now_ms()
@@ -309,6 +319,7 @@ class CoordinatorService:
         self.metrics.report(table, note)
         if note.noted in (Noted.STORE_FAILED, Noted.YIELDED, Noted.PUT_ASKED):
             self._delays.setdefault(table, {})[note.noted] = note.detail
+            self._forget_delays()
         elif note.noted is Noted.ROOT_LANDED:
             self._delays.pop(table, None)
             self._lines.landed(table, note)

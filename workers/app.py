@@ -28,7 +28,7 @@ from rootline.ports.task_queue import Ending, Task, TaskKind, TaskQueue
 from rootline.schemas.errors import Corrupt, Invalid, RootlineError, Unavailable
 from rootline.workers.counters import WorkerCounters
 from rootline.workers.head_watcher import HeadWatcher
-from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, WorkerLog, WriteRows
+from rootline.workers.jobs.job import HandOver, Job, JobContext, JobOutcome, JobReport, WorkerLog, WriteRows
 from rootline.workers.kinds import KINDS
 from rootline.workers.metrics import CANCELLED, FAILED, WorkerMetrics
 from rootline.workers.readiness import WorkerReadiness
@@ -56,6 +56,7 @@ class WorkerService:
         remover: ObjectRemover | None = None,
         keeps: AskLogKeeps | None = None,
         write_rows: WriteRows | None = None,
+        hand_over: HandOver | None = None,
         registry: CollectorRegistry | None = None,
     ) -> None:
         self.settings = settings or worker_settings()
@@ -69,7 +70,14 @@ class WorkerService:
         self._state = "it has not started"
         self._queue_trouble = ""
         context = JobContext.of(
-            store, log, self._environment, self.settings, remover=remover, keeps=keeps, write_rows=write_rows
+            store,
+            log,
+            self._environment,
+            self.settings,
+            remover=remover,
+            keeps=keeps,
+            write_rows=write_rows,
+            hand_over=hand_over,
         )
         self._jobs = [(kind, kind.job(context)) for kind in KINDS]
         self._stopping = asyncio.Event()

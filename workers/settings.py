@@ -35,6 +35,16 @@ class WorkerSettings(BaseSettings):
     leaf_cache_bytes_max: int = Field(
         default=268_435_456, ge=0, description="Bytes of leaves kept to find which one holds a file."
     )
+    spark_master: str = Field(
+        default="", description="A Spark master that large data compactions are given to; empty: none are."
+    )
+    spark_bytes_min: int = Field(
+        default=1_073_741_824, ge=0, description="Bytes of due data files of a table from which on Spark compacts them."
+    )
+    spark_interval_s: float = Field(
+        default=600.0, ge=0, description="Least time between the ends of two compactions of a table on Spark."
+    )
+    spark_timeout_s: float = Field(default=21_600.0, gt=0, description="How long a compaction on Spark may take.")
     http_host: str = Field(default="127.0.0.1", description="Address of /healthz, /readyz and /metrics.")
     http_port: int = Field(default=0, ge=0, le=65_535, description="0: the system picks one.")
     stop_timeout_s: float = Field(default=20.0, gt=0, description="How long a clean stop may take.")

@@ -14,12 +14,13 @@ from typing import Final
 import structlog
 
 from benchmarks.measure import load_average
-from benchmarks.numbers import embedded_floor, flush_thresholds, inline_vectors, vector_sizes
+from benchmarks.numbers import embedded_floor, flush_thresholds, inline_vectors, rewrite_starvation, vector_sizes
 
 _CHAPTERS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
     "vector-sizes": ("How large bit vectors are", vector_sizes.section),
     "inline-vectors": ("Whether inline vectors should be compressed", inline_vectors.section),
     "flush": ("When to flush", flush_thresholds.section),
+    "rewrite-starvation": ("How often a rewrite is refused under steady deletes", rewrite_starvation.section),
     "embedded-floor": ("What a commit through another process costs at least", embedded_floor.section),
 }
 _PLACE: Final = Path("docs/numbers.md")

@@ -305,4 +305,12 @@ CODES_OF_DEFINITIONS: Final = (
         "Read with option `changes=true` and handle `_change_type`, or leave deleted rows out with "
         "`onDeletedRows=skip`.",
     ),
+    ErrorCode(
+        "spark-unavailable",
+        "Unavailable",
+        "A worker gave a compaction to Spark (`ROOTLINE_WORKER__SPARK_MASTER`), and it ended without a result.",
+        "The message has the last lines that Spark wrote: mend what they name (the master's address, the Python and "
+        "the settings of its executors, their memory). The worker tries again by itself.",
+        "Do not delete what such a compaction stored: files that no version names go with the sweep.",
+    ),
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rootline.adapters.memory.object_store import MemoryObjectStore
+from rootline.cli.commands.running.status import _show
 from rootline.cli.head_board import AGAIN_MAX, HeadBoard
 from rootline.connect import connect, open_stored_log
 from rootline.schemas.identifiers import ObjectKey, TableName, Version
@@ -54,6 +55,16 @@ def test_an_unknown_table_ends_with_one_and_what_cannot_be_reached_with_three(ru
     away = run("status", "--warehouse", lake, "--log", f"sqlite://{lake}/elsewhere", "--json")
     assert (away.code, away.records[0]["state"], away.records[0]["head"]) == (3, "unknown", 3)
     assert "the log: " in away.err
+
+
+def test_when_nothing_answered_it_does_not_say_that_there_are_no_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    _show(False, [], [], in_place=False)
+    assert "no tables" in capsys.readouterr().out
+    _show(False, [], ["the store: no answer"], in_place=False)
+    shown = capsys.readouterr()
+    assert "no tables" not in shown.out
+    assert "what follows did not answer" in shown.out
+    assert shown.err == "the store: no answer\n"
 
 
 @pytest.mark.parametrize("count", [300])

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from rootline.coordinator.protocol.machine_state import Phase
 from rootline.coordinator.runtime.observing.metrics import TABLES_MAX, CoordinatorMetrics
 from rootline.schemas.log_position import LogId
+from rootline.testing.virtual_loop import run_virtually
+from tests.coordinator.group_service import coordinating
+from tests.support.group_log import GroupLog
 
 LOG = LogId("log")
 
@@ -39,3 +44,27 @@ def test_the_lag_of_partitions_that_went_is_not_shown() -> None:
     assert value("rootline_consumer_lag_records", {"topic": "log", "partition": "0"}) is None
     metrics.lag({})
     assert value("rootline_consumer_lag_records", {"topic": "log", "partition": "1"}) is None
+
+
+def test_who_asks_for_metrics_hears_soon_that_a_coordinator_is_not_ready_though_the_log_does_not_answer() -> None:
+    async def main() -> None:
+        hangs = False
+
+        async def before(operation: str, _: str) -> None:
+            await asyncio.sleep(60.0 if hangs and operation == "lag" else 0.0)
+
+        log = GroupLog(2, before=before)
+        async with coordinating("a", log=log) as group:
+            await group.until(lambda: group.services["a"].readiness().ready)
+            service = group.services["a"]
+            await service.measure()
+            assert service.metrics.registry.get_sample_value("rootline_coordinator_ready") == 1
+            hangs = True
+            began_s = asyncio.get_running_loop().time()
+            await service.measure()
+            assert asyncio.get_running_loop().time() - began_s < 5.0
+            service.request_stop()
+            await service.measure()
+            assert service.metrics.registry.get_sample_value("rootline_coordinator_ready") == 0
+
+    run_virtually(main())

@@ -54,6 +54,7 @@ OUR_OWN: dict[str, tuple[str, ...]] = {
     "rootline_build_info": ("version", "python"),
     "rootline_store_failures_total": ("table",),
     "rootline_assigned_partitions": (),
+    "rootline_coordinator_ready": (),
     "rootline_paused_partitions": (),
     "rootline_queue_bytes": (),
     "rootline_verdicts_told_again_total": ("verdict", "code"),

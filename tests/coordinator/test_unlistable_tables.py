@@ -39,3 +39,26 @@ def test_however_many_tables_cannot_be_listed_the_others_are_committed_to(denied
             await group.until_settled()
 
     run_virtually(main())
+
+
+def test_names_that_could_not_be_listed_and_are_of_no_table_leave_nothing_in_memory() -> None:
+    async def main() -> None:
+        is_denied = True
+
+        async def deny(_: str, key: str) -> None:
+            if is_denied and key.startswith("finance/"):
+                raise Unavailable("store-unavailable", "LIST AccessDenied")
+
+        async with coordinating("a", log=GroupLog(4), store=HookedStore(before=deny)) as group:
+            await group.create(TABLE)
+            for round_number in range(4):
+                is_denied = True
+                names = [TableName(f"finance.t{round_number}-{number}") for number in range(90)]
+                positions = group.publish(*(append_intent("denied", name) for name in names))
+                await asyncio.sleep(5.0)
+                is_denied = False
+                assert {verdict.code for verdict in await group.decided(positions)} == {"table-unknown"}
+            assert len(group.services["a"]._delays) < 250, "of 360"
+            await group.until_settled()
+
+    run_virtually(main())

@@ -50,6 +50,24 @@ async def until(client: httpx.AsyncClient, status: int) -> str:
     return str(answer.json()["reason"])
 
 
+async def test_a_coordinator_is_not_ready_while_the_disk_of_its_log_is_full(tmp_path: Path) -> None:
+    log = SqliteIntentLog(tmp_path)
+    room = [0]
+    feed = EmbeddedFeed(log, check_writable=lambda: log.check_writable(room_bytes_min=room[0]), check_every_s=0.01)
+    service = CoordinatorService(store=MemoryObjectStore(), log=feed, settings=CoordinatorSettings(probe_rounds=0))
+    running = asyncio.create_task(service.run())
+    transport = httpx.ASGITransport(app=http_app(service))
+    async with httpx.AsyncClient(transport=transport, base_url="http://coordinator") as client:
+        await until(client, 200)
+        room[0] = 1 << 62
+        assert "the disk is full" in await until(client, 503)
+        room[0] = 0
+        assert await until(client, 200) == ""
+    service.request_stop()
+    await running
+    await log.close()
+
+
 async def test_a_coordinator_is_not_ready_while_another_process_holds_the_write_lock_of_its_log(tmp_path: Path) -> None:
     async with asked(tmp_path) as client:
         other = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)

@@ -98,3 +98,5 @@ def test_the_jobs_of_the_page_about_spark_run_as_they_are_written(
         for _ in range(2):
             shell.namespace["each"](batch, 7)  # type: ignore[operator]
         assert table.scan().count() == 8, "the second time is a duplicate"
+        assert run("and then", shell).endswith("files became 1 and then 1\n")
+        assert (table.scan().count(), len(table.scan().plan())) == (8, 1)

@@ -1,19 +1,22 @@
 """Data compaction: small and worn data files are written again.
 
-Owns: what is read to plan one, its new files and intent, and what is tried after a loss. Does not own: which files go
-together (`rootline.maintenance.data_compaction_plan`), how rows become files (`WriteRows`), the steps of a job
-(`maintenance_job`), whether the intent still holds (`rootline.tree.intents.rewrite`).
+Owns: what is read to plan one, its new files and intent, what is tried after a loss, and which tables a cluster is
+given. Does not own: which files go together (`rootline.maintenance.data_compaction_plan`), how rows become files
+(`WriteRows`), the steps of a job (`maintenance_job`), whether the intent still holds (`rootline.tree.intents.rewrite`),
+the cluster (`HandOver`).
 Invariants: nothing is read for a table that does not ask for it; one group of bounded bytes is in memory at a time;
-rows keep their ids, and the order that the table has; files that are too large are named in the log once.
+rows keep their ids, and the order that the table has; files that are too large are named in the log once; while a
+cluster compacts a table, this worker does not.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
 
@@ -32,7 +35,7 @@ from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.metadata_columns import LAST_UPDATED, ROW_ID
 from rootline.storage.rows.scan_executor import scan_table
 from rootline.tree.state.pending_object import PendingObject
-from rootline.workers.jobs.job import JobContext, WriteRows
+from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, WriteRows
 from rootline.workers.jobs.loaded_table import read_table_files
 from rootline.workers.jobs.maintenance_job import MaintenanceJob
 
@@ -90,6 +93,20 @@ class DataCompactionPlanner:
         self._lost: dict[TableName, Counter[str]] = {}
         self._rested: dict[TableName, tuple[int, int]] = {}
         self._left: dict[TableName, frozenset[str]] = {}
+        self._cluster_again_s: dict[TableName, float] = {}
+        self._for_cluster: set[TableName] = set()
+
+    def take_for_cluster(self, table: TableName) -> bool:
+        """Whether the last plan left the table to the cluster; asking ends that."""
+        is_left = table in self._for_cluster
+        self._for_cluster.discard(table)
+        return is_left
+
+    def cluster_ended(self, table: TableName) -> None:
+        """For a while the table is compacted here, as far as that goes."""
+        settings, now_s = self._context.settings, self._context.environment.monotonic_s()
+        self._cluster_again_s[table] = now_s + settings.spark_interval_s
+        self._tried.pop(table, None)
 
     async def plan(self, table: TableName, root: Root, definition: TableDefinition) -> DataCompactionPlan | None:
         """What is due in `root`; as `Planner.plan`."""
@@ -102,6 +119,9 @@ class DataCompactionPlanner:
         chosen = await asyncio.to_thread(
             choose_files, files, limits, self._lost.get(table, Counter()), self._at_most(table, files)
         )
+        if self._is_for_cluster(table, chosen):
+            self._for_cluster.add(table)
+            return None
         self._tell_left(table, chosen)
         if not chosen.files:
             self._rested[table] = _size_of(root)
@@ -117,6 +137,14 @@ class DataCompactionPlanner:
         )
         number = root.header.snapshot.sequence_number
         return DataCompactionPlan(root.header.version, number, removed, rows, limits.target_bytes, write_rows)
+
+    def _is_for_cluster(self, table: TableName, chosen: ChosenFiles) -> bool:
+        context = self._context
+        if context.hand_over is None or not (chosen.files or chosen.left):
+            return False
+        if context.environment.monotonic_s() < self._cluster_again_s.get(table, -math.inf):
+            return False
+        return bool(chosen.left) or chosen.due_bytes >= context.settings.spark_bytes_min
 
     def _rests(self, table: TableName, root: Root, limits: DataCompactionLimits) -> bool:
         """Whether too little has happened since nothing was due to look at all files again."""
@@ -154,6 +182,36 @@ def _size_of(root: Root) -> tuple[int, int]:
     return root.header.snapshot.sequence_number, root.header.totals.data_files
 
 
-def data_compaction_job(context: JobContext) -> MaintenanceJob:
+class DataCompactionJob:
+    """A `Job` that writes small and worn data files again, or has a cluster do it where there is one."""
+
+    def __init__(self, context: JobContext) -> None:
+        self._planner = DataCompactionPlanner(context)
+        self._here = MaintenanceJob(context, self._planner)
+        self._hand_over = context.hand_over
+
+    async def run(self, table: TableName) -> JobReport:
+        """As `Job.run`."""
+        report = await self._here.run(table)
+        if self._hand_over is None or not self._planner.take_for_cluster(table):
+            return report
+        _log.info("data files are compacted on Spark", action="data-compaction-handed-over", table=table)
+        try:
+            done = await self._hand_over(table)
+        finally:
+            self._planner.cluster_ended(table)
+        if done.version is not None:
+            outcome = JobOutcome.COMMITTED
+        else:
+            outcome = JobOutcome.STALE if done.refused else JobOutcome.NOTHING_DUE
+        message = f"{done.refused} groups of files came too late" if done.refused else None
+        return replace(report, outcome=outcome, entries=done.files, version=done.version, message=message)
+
+    async def dry_run(self, table: TableName) -> JobReport:
+        """As `Job.dry_run`."""
+        return await self._here.dry_run(table)
+
+
+def data_compaction_job(context: JobContext) -> Job:
     """A job that writes small and worn data files again."""
-    return MaintenanceJob(context, DataCompactionPlanner(context))
+    return DataCompactionJob(context)

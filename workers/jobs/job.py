@@ -57,6 +57,26 @@ class WriteRows(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """What a cluster made of a table's data files: `files` were replaced, as of `version`; `None`: nothing was due.
+
+    `refused`: how often a group of files came too late.
+    """
+
+    version: int | None
+    files: int
+    refused: int
+
+
+class HandOver(Protocol):
+    """Has a cluster compact a table's data files where the table's properties say that they are due."""
+
+    async def __call__(self, table: TableName) -> HandedOver:
+        """Raises `Unavailable` (`spark-unavailable`), and what the compaction raises."""
+        ...
+
+
 class WorkerLog(IntentSink, VerdictSource, Protocol):
     """The two sides of a log that a worker needs."""
 
@@ -67,7 +87,7 @@ class JobContext:
 
     `now`: an operator asked for it, so thresholds do not matter. `remover`: without one, no job removes anything.
     `keeps`: asks how long the log keeps what it holds; without it, no table is swept. `write_rows`: without it, no data
-    file is written.
+    file is written. `hand_over`: without it, no data compaction is given to a cluster.
     """
 
     store: ObjectStore
@@ -79,6 +99,7 @@ class JobContext:
     remover: ObjectRemover | None = None
     keeps: AskLogKeeps | None = None
     write_rows: WriteRows | None = None
+    hand_over: HandOver | None = None
 
     @staticmethod
     def of(
@@ -91,10 +112,11 @@ class JobContext:
         remover: ObjectRemover | None = None,
         keeps: AskLogKeeps | None = None,
         write_rows: WriteRows | None = None,
+        hand_over: HandOver | None = None,
     ) -> JobContext:
         """A context with an empty cache."""
         leaves = LeafCache(settings.leaf_cache_bytes_max)
-        return JobContext(store, log, environment, settings, leaves, now, remover, keeps, write_rows)
+        return JobContext(store, log, environment, settings, leaves, now, remover, keeps, write_rows, hand_over)
 
     @property
     def reads(self) -> ObjectStore:

@@ -64,6 +64,7 @@ class CoordinatorMetrics:
         self._root_entries = self._gauge("rootline_root_entries", "Entries of the newest root.", "table", "content")
         self._state = self._gauge("rootline_table_state", "1 for the state the table is in.", "table", "state")
         self._oldest = self._gauge("rootline_oldest_pending_intent_seconds", "Age of the oldest undecided intent.")
+        self._ready = self._gauge("rootline_coordinator_ready", "1 while /readyz says that the coordinator is ready.")
         self._partitions = self._gauge("rootline_assigned_partitions", "Partitions of the log that this process reads.")
         self._paused = self._gauge("rootline_paused_partitions", "Partitions not read: no room for their rejections.")
         self._queue_bytes = self._gauge("rootline_queue_bytes", "Memory, about, of intents that wait.")
@@ -158,6 +159,10 @@ class CoordinatorMetrics:
         self._phases[label] = phase
         for known in Phase:
             self._state.labels(label, known.value).set(1 if known is phase else 0)
+
+    def ready(self, is_ready: bool) -> None:
+        """Whether the coordinator does its work."""
+        self._ready.set(1 if is_ready else 0)
 
     def oldest_pending(self, age_s: float) -> None:
         """Age of the oldest record without a verdict, seconds; 0 when there is none."""

@@ -29,6 +29,7 @@ from rootline.coordinator.runtime.process_memory import settle_memory
 from rootline.coordinator.settings import CoordinatorSettings, coordinator_settings
 from rootline.hosting.lake_parts import LakeParts, check_principals, embedded_settings, open_parts
 from rootline.ports.head_hints import NO_HINTS
+from rootline.spark.maintenance.handed_over import CompactionOnSpark
 from rootline.workers.app import WorkerService
 from rootline.workers.settings import worker_settings
 
@@ -95,6 +96,7 @@ async def _run(
                 remover=parts.remover,
                 keeps=parts.keeps,
                 write_rows=write_rewritten_files,
+                hand_over=CompactionOnSpark.of_settings(limits, warehouse, log),
             )
         for service in (coordinator, worker):
             if parts.shared is not None and service is not None:

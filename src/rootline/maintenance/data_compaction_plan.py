@@ -1,8 +1,8 @@
 """Which data files are written again as fewer, larger ones, or without their deleted rows.
 
-Owns: the thresholds (`rootline.compact.data*`) and the choice of one group. Does not own: reading and writing rows
-(`rootline.workers.jobs.data_compaction_job`), whether the group is still what was read
-(`rootline.tree.intents.rewrite`).
+Owns: the thresholds (`rootline.compact.data*`), the choice of one group for a worker, and of all groups for those who
+write many side by side. Does not own: reading and writing rows (`rootline.workers.jobs.data_compaction_job`,
+`rootline.client.change.rewrite_files`), whether a group is still what was read (`rootline.tree.intents.rewrite`).
 Invariants: pure; the files of a group are of the table's default spec and of one partition; no group needs more bytes
 than the limit; a file that has just been written is not chosen again by itself.
 
@@ -14,17 +14,23 @@ long as reading and writing them takes. Source: decision 0071.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from rootline.maintenance.property_values import switch, whole_number
 from rootline.maintenance.table_files import TableFiles
 from rootline.schemas.content_entry import ContentEntry
+from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.scan.file_task import FileTask
 from rootline.tree.scan.partition_tuple import partition_tuple
 
 FILES_MAX: Final = 1_000
 """Of one group."""
+ORDERED_FILES_MAX: Final = 4_000
+"""Of one group whose rows are put in order."""
+_NAMES_MAX: Final = 400_000
+"""Characters of the locations of one group: its intent names them all, beside the new files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +71,14 @@ class DataCompactionLimits:
 
 @dataclass(frozen=True, slots=True)
 class ChosenFiles:
-    """The `files` of one group. `left`: worn ones that are too large to be written again here."""
+    """The `files` of one group. `left`: worn ones that are too large to be written again here.
+
+    `due_bytes`: of these, and of all files of partitions that have a group.
+    """
 
     files: tuple[ContentEntry, ...]
     left: tuple[ContentEntry, ...] = ()
+    due_bytes: int = 0
 
 
 def choose_files(
@@ -89,12 +99,13 @@ def choose_files(
         elif is_worn or _size(entry) < limits.small:
             partitions.setdefault(values, []).append(entry)
             worn |= {entry.location} if is_worn else set()
-    found = (_group(held, worn, limits, lost, at_most) for held in partitions.values())
-    groups = [group for group in found if group]
+    found = [(_group(held, worn, limits, lost, at_most), held) for held in partitions.values()]
+    groups = [group for group, _ in found if group]
+    due = sum(map(_size, left)) + sum(_size(entry) for group, held in found if group for entry in held)
     if not groups:
-        return ChosenFiles((), tuple(left))
+        return ChosenFiles((), tuple(left), due)
     best = min((_rank(group, lost), at) for at, group in enumerate(groups))[1]
-    return ChosenFiles(tuple(groups[best]), tuple(left))
+    return ChosenFiles(tuple(groups[best]), tuple(left), due)
 
 
 def _group(
@@ -122,10 +133,70 @@ def _rank(group: Sequence[ContentEntry], lost: Mapping[str, int]) -> tuple[int, 
     return sum(lost.get(entry.location, 0) for entry in group), -len(group), group[0].location
 
 
+def groups_to_pack(
+    tasks: Iterable[FileTask], definition: TableDefinition, limits: DataCompactionLimits
+) -> Iterator[tuple[FileTask, ...]]:
+    """Every group of small and worn files of one partition that is worth it; a worn file may be one by itself.
+
+    A file is worn by what else deletes rows of it too, such as equality deletes.
+    """
+    for of_partition in _by_partition(tasks, definition):
+        due = [task for task in of_partition if size_of(task) < limits.small or _is_worn_task(task, limits)]
+        for group in filled(sorted(due, key=size_of), limits.target_bytes):
+            if len(group) >= limits.files or any(_is_worn_task(task, limits) for task in group):
+                yield group
+
+
+def groups_to_order(
+    tasks: Iterable[FileTask], definition: TableDefinition, bytes_max: int
+) -> Iterator[tuple[FileTask, ...]]:
+    """All files in groups of one partition, small and large ones: their rows get an order across the new files."""
+    for of_partition in _by_partition(tasks, definition):
+        yield from filled(of_partition, bytes_max, ORDERED_FILES_MAX)
+
+
+def filled(tasks: Iterable[FileTask], bytes_max: int, files_max: int = FILES_MAX) -> Iterator[tuple[FileTask, ...]]:
+    """Tasks in their order, in groups of no more than so many bytes and files, save for a larger single file."""
+    group, size, names = list[FileTask](), 0, 0
+    for task in tasks:
+        more = size_of(task)
+        if group and (size + more > bytes_max or len(group) >= files_max or names + len(task.location) > _NAMES_MAX):
+            yield tuple(group)
+            group, size, names = [], 0, 0
+        group.append(task)
+        size += more
+        names += len(task.location)
+    if group:
+        yield tuple(group)
+
+
+def size_of(task: FileTask) -> int:
+    """Bytes of the task's file."""
+    return _size(task.data)
+
+
+def _by_partition(tasks: Iterable[FileTask], definition: TableDefinition) -> Iterable[list[FileTask]]:
+    """Tasks of the default spec, by partition."""
+    partitions: dict[Hashable, list[FileTask]] = {}
+    for task in tasks:
+        values = partition_tuple(task.data, definition)
+        if task.data.partition_spec_id == definition.default_spec_id and values is not None:
+            partitions.setdefault(values, []).append(task)
+    return partitions.values()
+
+
+def _is_worn_task(task: FileTask, limits: DataCompactionLimits) -> bool:
+    deleted = sum(vector.record_count for vector in task.vectors)
+    return bool(task.deletes) or _are_many(deleted, task.record_count, limits)
+
+
 def _is_worn(files: TableFiles, entry: ContentEntry, limits: DataCompactionLimits) -> bool:
     vector = files.draft.vector_of(entry.location)
-    deleted = 0 if vector is None else vector.entry.record_count
-    return deleted > 0 and deleted * 100 >= limits.deleted_percent * entry.record_count
+    return vector is not None and _are_many(vector.entry.record_count, entry.record_count, limits)
+
+
+def _are_many(deleted: int, rows: int, limits: DataCompactionLimits) -> bool:
+    return deleted > 0 and deleted * 100 >= limits.deleted_percent * rows
 
 
 def _size(entry: ContentEntry) -> int:

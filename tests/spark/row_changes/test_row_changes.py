@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,28 @@ def test_a_merge_updates_inserts_and_deletes_in_one_commit(
     assert list(there.check()) == []
 
 
+def test_a_change_that_would_round_the_values_of_a_column_is_refused_or_exact(
+    spark: SparkSession, lake: Lake, options: dict[str, Any]
+) -> None:
+    columns = [("id", pa.int64()), ("paid", pa.decimal128(38, 18)), ("at", pa.timestamp("us", "UTC"))]
+    schema = pa.schema([*columns, ("small", pa.int32()), ("ratio", pa.float32())])
+    table = lake.create_table("demo.paid", schema)
+    row = {"id": 2**53 + 1, "paid": Decimal("1.234567890123456789"), "at": None, "small": 7, "ratio": 1.0}
+    table.append(pa.Table.from_pylist([row], schema=schema))
+    new = "select 9007199254740993L id, 2L small, {} union all select 5L, 3L, {}"
+    given: Any = {"on": ["id"], "when_matched": {"small": "source.small"}, **options}
+    for value in ("cast(5.25 as decimal(38, 2)) paid", "1.5D paid", "'2021-01-01 00:00:00' at", "date'2021-01-01' at"):
+        source = spark.sql(new.format(value, value))
+        with pytest.raises(Invalid, match="which may change them: cast the value") as refused:
+            rootline.spark.merge_into(spark, "demo.paid", source, **given)
+        assert refused.value.code == "rows-invalid"
+    rootline.spark.merge_into(spark, "demo.paid", spark.sql(new.format("5.25BD paid", "5.25BD")), **given)
+    with pytest.raises(Exception, match="column ratio is a float, and row"):
+        rootline.spark.update_where(spark, "demo.paid", "true", {"ratio": "16777217"}, **options)
+    inserted = {"id": 5, "paid": Decimal("5.25"), "at": None, "small": 3, "ratio": None}
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == [inserted, {**row, "small": 2}]
+
+
 def test_a_change_that_lost_a_race_is_planned_again_and_one_that_is_sent_twice_lands_once(
     spark: SparkSession, there: TableHandle, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +169,12 @@ def test_a_change_that_lost_a_race_is_planned_again_and_one_that_is_sent_twice_l
         assert changed.updated == 2
     assert codes == ["isolation-conflict", None, None]
     assert {key: found(there)[key][1] for key in (8, 11)} == {8: 1.0, 11: 2.0}
+    codes.clear()
+    source = spark.createDataFrame([(11, 5.0)], "id long, delay double")
+    there.delete_where("id = 11")
+    merged = rootline.spark.merge_into(spark, "demo.flights", source, on=["id"], **options)
+    assert (codes, merged.updated, merged.inserted) == (["isolation-conflict", None], 1, 0), "a key that came meanwhile"
+    assert found(there)[11] == ("UA", 5.0)
     assert list(there.check()) == []
 
 

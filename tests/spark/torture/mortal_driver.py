@@ -34,6 +34,7 @@ class MortalDriver:
     folder: Path
     deaths: Counter[str] = field(default_factory=Counter)
     endings: list[str] = field(default_factory=list)
+    lives: int = 0
 
     @property
     def log(self) -> Path:
@@ -42,9 +43,9 @@ class MortalDriver:
 
     def live(self, phase: Phase | None = None, kill_after_s: float | None = None) -> None:
         """Live until it dies in `phase`, or so long after it began, or comes to its end."""
-        mark, begun = self.folder / f"{self.job.name}.phase", Path(self.job.begun_mark)
-        for old in (mark, begun):
-            old.unlink(missing_ok=True)
+        self.lives += 1  # a worker of the life before may still look at its own mark
+        mark, begun = self.folder / f"{self.job.name}.{self.lives}.phase", Path(self.job.begun_mark)
+        begun.unlink(missing_ok=True)
         if phase is not None:
             mark.write_text(phase)
         with self.log.open("ab") as log:
@@ -64,7 +65,7 @@ class MortalDriver:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         if code == -signal.SIGKILL:
-            self.deaths["at random" if phase is None else phase] += 1
+            self.deaths["at random" if phase is None or mark.exists() else phase] += 1
         else:
             self.endings.append("done" if code == 0 else f"{code}: {self._last_words()}")
 

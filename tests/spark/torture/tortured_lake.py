@@ -48,6 +48,8 @@ _UPKEEP = {
 }
 _RANDOM_DEATHS = 0.4
 _LIFE_S = (0.5, 20.0)
+_PHASE_WITHIN_S = 300.0
+"""Whose phase has not come until then dies all the same."""
 
 
 @dataclass
@@ -161,7 +163,7 @@ class _Suffering:
         for number, phase in enumerate(self._deaths(dice)):
             if number >= len(self.torture.phases) and time.monotonic() >= over_s:
                 break
-            self.driver.live(phase, None if phase is not None else dice.uniform(*_LIFE_S))
+            self.driver.live(phase, _PHASE_WITHIN_S if phase is not None else dice.uniform(*_LIFE_S))
             self.tell(f"{name}: {dict(self.driver.deaths)}, ended by itself {self.driver.endings}")
             self._drop(dice)
         self.driver.finish()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -39,6 +40,8 @@ _QUEUED_MAX: Final = 100_000
 _BATCH_MAX: Final = 1_000
 WRITABLE_WITHIN_S: Final = 5.0
 """Other processes write for milliseconds at a time."""
+ROOM_BYTES_MIN: Final = 65_536
+"""Less than a transaction or two of ours."""
 _Answer = TypeVar("_Answer")
 
 
@@ -155,17 +158,24 @@ class SqliteIntentLog:
             return Pruned(state.records_below, False)
         return await self._write(lambda writer: writer.prune(retention, now_ms=now_ms, limit=STEP_ROWS))
 
-    async def check_writable(self, within_s: float = WRITABLE_WITHIN_S) -> None:
-        """Raises `Unavailable` (`log-unavailable`) unless the log can be written to now, within so many seconds."""
+    async def check_writable(self, within_s: float = WRITABLE_WITHIN_S, room_bytes_min: int = ROOM_BYTES_MIN) -> None:
+        """Raises `Unavailable` (`log-unavailable`) unless the log can be written to now, within so many seconds.
+
+        `room_bytes_min`: a disk with less is full.
+        """
         try:
             async with asyncio.timeout(within_s):
                 await self._write(lambda _: None)
+                room_bytes = await asyncio.to_thread(_room_bytes, self._writer.path)
         except TimeoutError:
             raise Unavailable(
                 "log-unavailable",
                 f"{self._writer.path}: nothing could be written for {within_s:g} s: another process holds the "
                 "file's write lock, or the disk does not answer: end what has the file open, a SQLite shell perhaps",
             ) from None
+        if room_bytes < room_bytes_min:
+            reason = f"the disk is full, {room_bytes:,} bytes are left: free some space; nothing is lost meanwhile"
+            raise Unavailable("log-unavailable", f"{self._writer.path}: {reason}")
 
     async def read(self, from_offset: int, *, limit: int, wait_s: float) -> list[LogRecord]:
         """Up to `limit` records at or after `from_offset`, waiting up to `wait_s` seconds for the first one."""
@@ -250,3 +260,8 @@ class SqliteIntentLog:
 def _own_copy(error: Exception) -> Exception:
     """An error for one caller of several: a shared one would collect all their tracebacks."""
     return type(error)(error.code, error.message) if isinstance(error, RootlineError) else error
+
+
+def _room_bytes(path: Path) -> int:
+    found = os.statvfs(path)
+    return found.f_frsize * (found.f_bfree if os.geteuid() == 0 else found.f_bavail)

@@ -388,9 +388,9 @@ def _failed(path: Path, error: sqlite3.Error | OSError) -> RootlineError:
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and code & 0xFF in _NOT_A_LOG:
         return Corrupt("log-corrupt", f"{path}: this is not a Rootline log, or it is damaged: {error}")
-    if isinstance(error, OSError):
-        return Unavailable("log-unavailable", f"{path}: {error.strerror or error}")
-    return Unavailable("log-unavailable", f"{path}: {error}")
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    reason += ": free some space" if code == sqlite3.SQLITE_FULL else ""
+    return Unavailable("log-unavailable", f"{path}: {reason}")
 
 
 @contextlib.contextmanager

@@ -23,8 +23,10 @@ from rootline.client.session.writer_stamp import WriterStamp
 from rootline.client.write.append_files import commit_intent, store_written
 from rootline.client.write.data_file_writer import write_rewritten_files
 from rootline.client.write.new_files import NewFiles
+from rootline.maintenance.data_compaction_plan import filled, size_of
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind
+from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.data_file_reader import RowsWanted
 from rootline.storage.rows.metadata_columns import LAST_UPDATED, ROW_ID
 from rootline.storage.rows.scan_executor import scan_table
@@ -67,7 +69,8 @@ async def rewrite_intents(
     """One intent for each group, its new files in the store; all of them read the table at one version."""
     plan = await plan_files(session, table, where, deletes_for=DeletesFor.EVERY_ROW)
     for group in _groups(plan, options.target_bytes):
-        added = await _rewritten(session, plan, group, options.target_bytes)
+        whole = whole_tasks(group)
+        added = await rewritten_files(session, plan.table, plan.definition, whole, options.target_bytes)
         yield planned_intent(
             session, plan, IntentKind.REWRITE, options.summary, added=NewFiles(tuple(added)), removed=group
         )
@@ -80,26 +83,9 @@ def _groups(plan: FilePlan, target_bytes: int) -> Iterator[Sequence[FileTask]]:
         values = partition_tuple(task.data, plan.definition)
         partitions.setdefault((task.data.partition_spec_id, values), []).append(task)
     for tasks in partitions.values():
-        for group in _filled(tasks, target_bytes):
+        for group in filled(sorted(tasks, key=size_of), target_bytes):
             if len(group) > 1 or _is_worn(group[0], plan):
                 yield group
-
-
-def _filled(tasks: Iterable[FileTask], target_bytes: int) -> Iterator[list[FileTask]]:
-    group: list[FileTask] = []
-    size = 0
-    for task in sorted(tasks, key=_size_of):
-        if group and size + _size_of(task) > target_bytes:
-            yield group
-            group, size = [], 0
-        group.append(task)
-        size += _size_of(task)
-    if group:
-        yield group
-
-
-def _size_of(task: FileTask) -> int:
-    return task.data.file_size_in_bytes or 0
 
 
 def _is_worn(task: FileTask, plan: FilePlan) -> bool:
@@ -107,13 +93,34 @@ def _is_worn(task: FileTask, plan: FilePlan) -> bool:
     return bool(task.vectors or task.deletes) or task.data.partition_spec_id != plan.definition.default_spec_id
 
 
-async def _rewritten(session: Session, plan: FilePlan, group: Sequence[FileTask], target_bytes: int) -> list[DataFile]:
-    columns = [*(field.name for field in plan.definition.schema.fields), ROW_ID, LAST_UPDATED]
-    wanted = RowsWanted.of(plan.definition, columns)
-    whole = (FileTask(task.data, task.vectors, deletes=task.deletes) for task in group)
-    rows: pa.Table = await scan_table(session.store, plan.table, whole, wanted)
+async def rewritten_files(
+    session: Session,
+    table: TableName,
+    definition: TableDefinition,
+    group: Iterable[FileTask],
+    target_bytes: int,
+) -> list[DataFile]:
+    """The rows of `group` that live, in new files with their lineage, which the store holds; nothing is published.
+
+    Raises:
+        Corrupt: a file is missing, or not what was written.
+        Invalid: `file-unreadable`, `rows-invalid`.
+        Unavailable: `store-unavailable`.
+
+    """
+    rows: pa.Table = await scan_table(session.store, table, group, rows_to_rewrite(definition))
     return await store_written(
         session,
-        plan.table,
-        lambda ids: write_rewritten_files(rows, plan.definition, ids, target_file_size_bytes=target_bytes),
+        table,
+        lambda ids: write_rewritten_files(rows, definition, ids, target_file_size_bytes=target_bytes),
     )
+
+
+def rows_to_rewrite(definition: TableDefinition) -> RowsWanted:
+    """Every column of the table, and the lineage of each row."""
+    return RowsWanted.of(definition, [*(field.name for field in definition.schema.fields), ROW_ID, LAST_UPDATED])
+
+
+def whole_tasks(group: Iterable[FileTask]) -> tuple[FileTask, ...]:
+    """The tasks of a plan by filter, for all rows of their files that live."""
+    return tuple(FileTask(task.data, task.vectors, deletes=task.deletes) for task in group)

@@ -46,6 +46,13 @@ class WrittenFile:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """Rows come in an order that is to be kept. `sort_order_id`: the table's order that it is; `None`: none of them."""
+
+    sort_order_id: int | None
+
+
 def write_files(
     table: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
     definition: TableDefinition,
@@ -71,8 +78,11 @@ def write_rewritten_files(
     fresh_ids: Iterable[uuid.UUID],
     *,
     target_file_size_bytes: int = TARGET_FILE_SIZE_BYTES,
+    ordered: Ordered | None = None,
 ) -> list[WrittenFile]:
     """As `write_files`, of rows that the table has: their lineage, the last two columns, goes into the files as well.
+
+    `ordered`: the rows stay as they are given; without it, they are put in the table's sort order.
 
     Raises:
         Invalid: `rows-invalid`, the table has columns of its own of these names.
@@ -89,11 +99,15 @@ def write_rewritten_files(
         field = metadata_field(name, definition)
         assert field is not None, "one of the metadata columns"
         checked = checked.append_column(arrow_field_of(field), rows.column(name))
-    return _files_of(checked, definition, fresh_ids, target_file_size_bytes)
+    return _files_of(checked, definition, fresh_ids, target_file_size_bytes, ordered)
 
 
 def _files_of(
-    rows: pa.Table, definition: TableDefinition, fresh_ids: Iterable[uuid.UUID], target_bytes: int
+    rows: pa.Table,
+    definition: TableDefinition,
+    fresh_ids: Iterable[uuid.UUID],
+    target_bytes: int,
+    given: Ordered | None = None,
 ) -> list[WrittenFile]:
     paths = column_paths(definition.schema)
     spec = definition.spec_by_id(definition.default_spec_id)
@@ -101,7 +115,9 @@ def _files_of(
     ids = iter(fresh_ids)
     written: list[WrittenFile] = []
     for part in split_by_partition(rows, definition, spec, paths):
-        ordered, sort_order_id = _in_order(part, definition, paths)
+        ordered, sort_order_id = (
+            (part.rows, given.sort_order_id) if given is not None else _in_order(part, definition, paths)
+        )
         folder = partition_folder(definition, part.values)
         for file in _parquet_files(ordered, target_bytes):
             location = f"data/{folder}{next(ids)}.parquet"

@@ -9,7 +9,7 @@ rows of equal rank keep their order.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from rootline.schemas.bytes.values.expression_values import expression_column
 from rootline.schemas.bytes.values.transform_values import partition_column
 from rootline.schemas.errors import Invalid
 from rootline.schemas.statistics import Bound
-from rootline.schemas.table_definition import PartitionSpec, SortOrder, TableDefinition
+from rootline.schemas.table_definition import PartitionSpec, SortField, SortOrder, TableDefinition
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.\-]")
 _PART_CHARS_MAX: Final = 64
@@ -82,11 +82,23 @@ def _member_values(rows: pa.Table, definition: TableDefinition, member: int, pat
     return expression_column(expression.transform, expression.parsed, types, columns)
 
 
-def sorted_rows(rows: pa.Table, order: SortOrder, paths: dict[int, ColumnPath]) -> pa.Table | None:
-    """`rows` in the sort order; `None` when Arrow cannot sort by it."""
+@dataclass(frozen=True, slots=True)
+class SortKeys:
+    """What rows are compared by: `columns` of them, each ascending or descending."""
+
+    columns: pa.Table
+    directions: tuple[tuple[str, str], ...]
+
+    def order(self) -> pa.Array:
+        """The numbers of the rows in their order; rows of equal rank keep theirs. Raises `ArrowNotImplementedError`."""
+        return pc.sort_indices(self.columns, sort_keys=list(self.directions))
+
+
+def sort_keys(rows: pa.Table, fields: Sequence[SortField], paths: dict[int, ColumnPath]) -> SortKeys | None:
+    """What `rows` are sorted by under the fields of a sort order; `None` when their values cannot be told."""
     keys: dict[str, pa.Array] = {}
     directions: list[tuple[str, str]] = []
-    for index, field in enumerate(order.fields):
+    for index, field in enumerate(fields):
         path = paths.get(field.source_id)
         if path is None:
             return None
@@ -99,8 +111,16 @@ def sorted_rows(rows: pa.Table, order: SortOrder, paths: dict[int, ColumnPath]) 
         keys[f"value_{index}"] = _in_total_order(values)
         directions.append((f"null_{index}", "ascending" if nulls_last else "descending"))
         directions.append((f"value_{index}", "descending" if field.direction == "desc" else "ascending"))
+    return SortKeys(pa.table(keys), tuple(directions))
+
+
+def sorted_rows(rows: pa.Table, order: SortOrder, paths: dict[int, ColumnPath]) -> pa.Table | None:
+    """`rows` in the sort order; `None` when Arrow cannot sort by it."""
+    keys = sort_keys(rows, order.fields, paths)
+    if keys is None:
+        return None
     try:
-        return rows.take(pc.sort_indices(pa.table(keys), sort_keys=directions))
+        return rows.take(keys.order())
     except pa.ArrowNotImplementedError:
         return None
 

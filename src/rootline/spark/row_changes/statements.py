@@ -16,7 +16,7 @@ from pyspark.sql import functions as sql
 from rootline.schemas.errors import Invalid
 from rootline.spark.row_changes.change_job import JobBegin, Mode, RowsChanged, carried_out, change_options
 from rootline.spark.row_changes.change_tasks import ACTION_COLUMN, FILE_COLUMN, POS_COLUMN, Action
-from rootline.spark.row_changes.value_assignment import assigned, default_value
+from rootline.spark.row_changes.value_assignment import assigned, default_value, one_of
 from rootline.spark.spark_types import spark_schema_of
 from rootline.storage.rows.metadata_columns import FILE, POS
 
@@ -142,8 +142,9 @@ def merge_into(
         How many rows were updated, deleted and inserted, and the version.
 
     Raises:
-        Invalid: `merge-ambiguous`, two rows of the source match one row of the table; `column-unknown`; and as
-            `delete_where`.
+        Invalid: `merge-ambiguous`, two rows of the source match one row of the table; `column-unknown`;
+            `rows-invalid`, a value's type and that of its column would become a third one that may change either; and
+            as `delete_where`.
         OutcomeUnknown: `verdict-timeout`.
 
     """
@@ -198,7 +199,7 @@ def _merged(
             kept = assigned(joined, _of(_SOURCE, name), kind, name) if name in given else kept
         elif not isinstance(matched, str) and name in matched:
             kept = assigned(joined, matched[name], kind, name)
-        values.append(sql.when(is_matched, kept).otherwise(inserted))
+        values.append(one_of(joined, is_matched, kept, inserted, name))
     lineage = [sql.when(is_matched, _of(_TARGET, name)).alias(name) for name in begin.lineage]
     return joined.select(
         _of(_TARGET, FILE).alias(FILE_COLUMN),

@@ -96,6 +96,7 @@ def _show(as_json: bool, records: Sequence[Mapping[str, Any]], troubles: Sequenc
 
     if in_place:
         sys.stdout.write(_CLEAR)
-    output.rows(as_json, records, _COLUMNS, empty="no tables")
+    empty = "no table is known: what follows did not answer" if troubles else "no tables"
+    output.rows(as_json, records, _COLUMNS, empty=empty)
     for trouble in troubles:
         sys.stderr.write(f"{trouble}\n")

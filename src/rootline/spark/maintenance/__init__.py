@@ -1,0 +1,1 @@
+"""Heavy maintenance of tables, carried out by a Spark cluster."""

@@ -1,0 +1,299 @@
+"""The groups of one compaction: planned, written side by side, committed one by one, planned again where refused.
+
+Owns: one intent for each group, what becomes of a group that came too late, and what is counted. Does not own: which
+files go together (`rootline.maintenance.data_compaction_plan`), who writes a group's rows (given as `write`), whether
+an intent still holds (`rootline.tree.intents.rewrite`).
+Invariants: no row changes, and no row id; a group that is refused takes no other along; it is planned again from what
+is live then, and only so many times; when something else fails, what was committed stays committed.
+
+Source: decision 0096.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+import structlog
+
+from rootline.client.change.planned_change import planned_intent
+from rootline.client.change.replan_policy import replan_delay_s
+from rootline.client.change.rewrite_files import whole_tasks
+from rootline.client.lake import Lake
+from rootline.client.read.file_plan import FilePlan, plan_files
+from rootline.client.read.file_rows import seen_vector
+from rootline.client.session.commit import Commit
+from rootline.client.session.session import Session
+from rootline.client.write.append_files import commit_intent
+from rootline.client.write.new_files import NewFiles
+from rootline.maintenance.data_compaction_plan import (
+    DataCompactionLimits,
+    groups_to_order,
+    groups_to_pack,
+    size_of,
+)
+from rootline.schemas.errors import Invalid
+from rootline.schemas.intent import IntentKind
+from rootline.spark.maintenance.group_tasks import FilesOfGroup, GroupWork
+from rootline.spark.maintenance.row_order import Curve, RowOrder
+from rootline.spark.options import SourceOptions
+from rootline.tree.scan.file_task import FileTask
+from rootline.tree.scan.scan_plan import DeletesFor
+
+ORDERED_TARGET_MAX: Final = 1 << 30
+"""Bytes of a new file whose rows come from several tasks: Arrow's bytes of all of them are in one column."""
+_ORDERED_TARGETS: Final = 64
+_log = structlog.get_logger("rootline.spark")
+Group = tuple[FileTask, ...]
+
+
+class Due(StrEnum):
+    """Which files are packed: all that are small or worn at all, or those that a worker would find due."""
+
+    ALL = "all"
+    AS_WORKERS = "as workers"
+
+
+class Strategy(StrEnum):
+    """What is done to the files."""
+
+    BIN_PACK = "bin-pack"
+    SORT = "sort"
+    Z_ORDER = "z-order"
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What a compaction did.
+
+    `files_before`, `bytes_before`: of the data files that were replaced; `files_after`, `bytes_after`, `rows`: of those
+    that came for them. `groups`: that were planned at first; `refused`: how often a group came too late;
+    `planned_again`: groups that were made of refused ones. `files_left`: files of refused groups that were not tried
+    again, because they were refused each time, or are not worth it by themselves.
+    """
+
+    strategy: Strategy
+    groups: int = 0
+    commits: tuple[Commit, ...] = ()
+    files_before: int = 0
+    files_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    rows: int = 0
+    refused: int = 0
+    planned_again: int = 0
+    files_left: int = 0
+
+    def _with(self, landed: _Landed) -> Compaction:
+        files = landed.written.files
+        return replace(
+            self,
+            commits=(*self.commits, landed.commit),
+            files_before=self.files_before + len(landed.group),
+            files_after=self.files_after + len(files),
+            bytes_before=self.bytes_before + sum(map(size_of, landed.group)),
+            bytes_after=self.bytes_after + sum(file.file_size_in_bytes for file in files),
+            rows=self.rows + sum(file.record_count for file in files),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the caller gave, checked. `order` is found when the definition is known."""
+
+    strategy: Strategy
+    where: str | None
+    sort_by: tuple[str, ...] | None
+    target_bytes: int | None
+    group_bytes: int | None
+    tries: int
+    timeout_s: float
+    summary: Mapping[str, str]
+    due: Due = Due.ALL
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A group as it was in a plan, and how often it may still be tried."""
+
+    plan: FilePlan
+    group: Group
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Landed:
+    group: Group
+    written: FilesOfGroup
+    commit: Commit
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """`again`: what the group was made into; `left`: files that are not tried any more."""
+
+    again: tuple[_Planned, ...]
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRuns:
+    """One compaction. `write` makes the files of a group; it is called from several threads at the same time."""
+
+    lake: Lake
+    options: SourceOptions
+    asked: Asked
+    write: Callable[[GroupWork], FilesOfGroup]
+
+    def groups(self) -> list[_Planned]:
+        """What is to be done to the newest version."""
+        plan = self._plan()
+        self._order(plan)  # what is wrong with it is said even if there are no files
+        return [_Planned(plan, group, self.asked.tries) for group in self._grouped(plan, plan.scan.tasks())]
+
+    def _grouped(self, plan: FilePlan, tasks: Iterable[FileTask]) -> Iterable[Group]:
+        limits = DataCompactionLimits.of_properties(plan.definition.properties)
+        limits = limits.now if self.asked.due is Due.ALL else limits
+        target = self._target(plan)
+        if self.asked.strategy is Strategy.BIN_PACK:
+            return groups_to_pack(tasks, plan.definition, replace(limits, target_bytes=target))
+        return groups_to_order(tasks, plan.definition, self.asked.group_bytes or _ORDERED_TARGETS * target)
+
+    def carried_out(
+        self, groups: Sequence[_Planned], threads: int, begin_thread: Callable[[], None] = lambda: None
+    ) -> Compaction:
+        """All groups, and what they became where they were refused; so many side by side."""
+        done, began_s = Compaction(self.asked.strategy, groups=len(groups)), time.monotonic()
+        with ThreadPoolExecutor(threads, "rootline compaction", begin_thread) as pool:
+            running: set[Future[_Landed | _Refused | None]] = {pool.submit(self._settled, group) for group in groups}
+            try:
+                while running:
+                    ended, running = wait(running, return_when=FIRST_COMPLETED)
+                    for outcome in [future.result() for future in ended]:
+                        if outcome is None:
+                            continue
+                        if isinstance(outcome, _Landed):
+                            done = done._with(outcome)
+                            continue
+                        again = outcome.again
+                        done = replace(
+                            done,
+                            refused=done.refused + 1,
+                            planned_again=done.planned_again + len(again),
+                            files_left=done.files_left + outcome.left,
+                        )
+                        running |= {pool.submit(self._settled, group) for group in again}
+            finally:
+                for future in running:
+                    future.cancel()
+        _log.info(
+            "data files compacted on Spark",
+            action="spark-compacted",
+            table=self.options.table,
+            strategy=self.asked.strategy.value,
+            groups=done.groups,
+            committed=len(done.commits),
+            refused=done.refused,
+            planned_again=done.planned_again,
+            files_before=done.files_before,
+            files_after=done.files_after,
+            files_left=done.files_left,
+            seconds=round(time.monotonic() - began_s, 3),
+        )
+        return done
+
+    def _settled(self, of_old: _Planned) -> _Landed | _Refused | None:
+        """What became of one group; `None`: it was gone before its turn came."""
+        planned = self._as_it_is_now(of_old)
+        if planned is None:
+            return None
+        try:
+            written = self._written(planned)
+        except Exception:
+            refused = self._planned_again(planned)
+            if refused is None:  # its files are as they were: that is not why
+                raise
+            return refused
+        try:
+            return _Landed(planned.group, written, self._committed(planned, written))
+        except Invalid as error:
+            if replan_delay_s(error, 0, 0.5, math.inf) is None:
+                raise
+            plan = self._plan()  # a delete that it has, and the files' tasks have not, would be undone
+            return self._planned_again(planned) or self._tried_again(planned, plan, _live(plan, planned))
+
+    def _written(self, planned: _Planned) -> FilesOfGroup:
+        plan = planned.plan
+        shares = (whole_tasks(planned.group),)
+        order = self._order(plan)
+        work = GroupWork(self.options, plan.definition.to_json(), shares, self._target(plan), order)
+        return self.write(work)
+
+    def _committed(self, planned: _Planned, written: FilesOfGroup) -> Commit:
+        async def operation(session: Session) -> Commit:
+            if written.oldest_ms is not None:  # a table that is swept asks how old they are, and the executors know
+                for file in written.files:
+                    session.uploads.note(self.options.table, file.location, written.oldest_ms)
+            added = NewFiles(written.files)
+            kind, summary = IntentKind.REWRITE, self.asked.summary
+            intent = planned_intent(session, planned.plan, kind, summary, added=added, removed=planned.group)
+            return await commit_intent(session, self.lake.stamp, intent, timeout_s=self.asked.timeout_s)
+
+        return self.lake.holder.run(operation)
+
+    def _as_it_is_now(self, planned: _Planned) -> _Planned | None:
+        """The group by a new plan, because it may have waited for long; without files that are gone."""
+        plan = self._plan()
+        if plan.root.header.version == planned.plan.root.header.version:
+            return planned
+        group = _live(plan, planned)
+        if len(group) < len(planned.group):
+            group = next(iter(self._grouped(plan, group)), ())
+        return replace(planned, plan=plan, group=group) if group else None
+
+    def _planned_again(self, planned: _Planned) -> _Refused | None:
+        """The group as it is now: what changed, and what did not, apart; `None`: nothing changed."""
+        plan = self._plan()
+        names = {task.location: seen_vector(task) for task in planned.group}
+        live = _live(plan, planned)
+        changed = tuple(task for task in live if seen_vector(task) != names[task.location])
+        if not changed and len(live) == len(names):
+            return None
+        kept = tuple(task for task in live if seen_vector(task) == names[task.location])
+        half = len(changed) // 2
+        pieces = (kept, changed) if kept else (changed[:half], changed[half:])
+        return self._tried_again(planned, plan, *pieces)
+
+    def _tried_again(self, planned: _Planned, plan: FilePlan, *pieces: Group) -> _Refused:
+        tries, files = planned.tries - 1, sum(map(len, pieces))
+        if tries < 1:
+            return _Refused((), files)
+        groups = [group for piece in pieces for group in self._grouped(plan, piece)]
+        again = tuple(_Planned(plan, group, tries) for group in groups)
+        return _Refused(again, files - sum(map(len, groups)))
+
+    def _plan(self) -> FilePlan:
+        table, where = self.options.table, self.asked.where
+        return self.lake.holder.run(lambda session: plan_files(session, table, where, deletes_for=DeletesFor.EVERY_ROW))
+
+    def _target(self, plan: FilePlan) -> int:
+        own = DataCompactionLimits.of_properties(plan.definition.properties).target_bytes
+        target = self.asked.target_bytes or own
+        return target if self.asked.strategy is Strategy.BIN_PACK else min(target, ORDERED_TARGET_MAX)
+
+    def _order(self, plan: FilePlan) -> RowOrder | None:
+        if self.asked.strategy is Strategy.BIN_PACK:
+            return None
+        curve = Curve.Z if self.asked.strategy is Strategy.Z_ORDER else Curve.LINEAR
+        return RowOrder.of(self.asked.sort_by, curve, plan.definition)
+
+
+def _live(plan: FilePlan, planned: _Planned) -> Group:
+    """The files of a group that are in a later plan too."""
+    names = {task.location for task in planned.group}
+    return tuple(task for task in plan.scan.tasks() if task.location in names)
