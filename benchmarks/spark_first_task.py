@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 FILES: Final = int(os.environ.get("ROOTLINE_BENCH_SPARK_FILES", "100000"))
 _SAMPLES: Final = 5
 _ROWS: Final = 100
+_FOLDERS: Final = 100
+"""With a file each that the others are links to: file systems limit the links to one."""
 _GOAL_S: Final = 2.0
 _TABLE: Final = "demo.small"
 _WHERE: Final = f"id = {FILES // 2 * _ROWS + 1}"
@@ -63,17 +65,16 @@ def _make_table(folder: Path) -> None:
         definition = table.definition()
         (written,) = write_files(rows, definition, iter(uuid.uuid4, None))
         data = folder / "demo" / "small" / "data"
-        data.mkdir(parents=True, exist_ok=True)
-        first = data / "first"
-        first.write_bytes(written.body)
         codec = EntryCodec.of_definition(definition).statistics
         value = codec.decode(written.data_file.content_stats or b"")[0][2]
         files = []
         for number in range(FILES):
-            place = data / f"{number % 100:02d}" / f"{number}.parquet"
-            if number < 100:
-                place.parent.mkdir()
-            place.hardlink_to(first)
+            place = data / f"{number % _FOLDERS:03d}" / f"{number}.parquet"
+            if number < _FOLDERS:
+                place.parent.mkdir(parents=True)
+                place.write_bytes(written.body)
+            else:
+                place.hardlink_to(place.with_name(f"{number % _FOLDERS}.parquet"))
             stated = FieldStatistics(number * _ROWS, (number + 1) * _ROWS - 1, True, _ROWS, 0)
             update = {
                 "location": f"data/{place.parent.name}/{place.name}",

@@ -11,25 +11,53 @@ import re
 from typing import Final
 
 MASK: Final = "********"
-_LOGIN: Final = re.compile(r"""(?<=://)(?:[^/\s:@]*:(?!\d{1,5}(?:[/\s'",;)\]]|$)).*|[^/\s]+)(?=@)""")
-"""Up to the last @ where a password begins, which may contain anything; a port is none."""
-_QUOTED_LOGIN: Final = re.compile(
-    r"""(?P<quote>['"])(?P<before>[^'"\s]*?://)(?:(?!(?P=quote)).)*:(?:(?!(?P=quote)).)*@"""
+_PASSWORD_BEGINS: Final = re.compile(r"""[^/\s:@]*:(?!\d{1,5}(?:[/\s'",;)\]]|$))""")
+"""After ://, unless it is a port."""
+_AUTHORITY: Final = re.compile(r"[^/\s]*")
+_QUOTED_URL: Final = re.compile(r"""'[^'"\s]*?://[^']*'|"[^'"\s]*?://[^"]*\"""")
+_QUERY_SECRET: Final = re.compile(
+    r"([?&][\w-]*(?:password|passwd|secret|security-token|signature|credential)[\w-]*=)[^&#\s'\"]+", re.IGNORECASE
 )
-_URL_LOGIN: Final = re.compile(r"(?<=://).*:.*(?=@)", re.DOTALL)
 
 
 def masked_logins(text: str) -> str:
-    """`text` with `user:password` of every URL in it masked, and more of it rather than less if a URL is not valid."""
+    """`text` with `user:password` of every URL in it masked, and more of it rather than less if a URL is not valid.
+
+    So are secrets that a URL has as parameters.
+    """
+    text = _masked_parameters(text)
     if "@" not in text:
         return text
-    quoted = _QUOTED_LOGIN.sub(lambda found: f"{found['quote']}{found['before']}{MASK}@", text)
-    return _LOGIN.sub(MASK, quoted)
+    text = _QUOTED_URL.sub(lambda found: _masked_to_last_at(found[0]), text)
+    return "\n".join(map(_masked_line, text.split("\n")))
 
 
 def masked_login(url: str) -> str:
     """The same of a text that is one URL, or is meant to be."""
-    return masked_logins(_URL_LOGIN.sub(MASK, url))
+    return masked_logins(_masked_to_last_at(_masked_parameters(url)))
+
+
+def _masked_parameters(text: str) -> str:
+    return _QUERY_SECRET.sub(rf"\g<1>{MASK}", text) if "=" in text else text
+
+
+def _masked_line(line: str) -> str:
+    """In a time that grows with the line alone: who writes intents may have a say in it."""
+    parts, at, last = list[str](), 0, line.rfind("@")
+    while 0 <= (found := line.find("://", at)) < last - 2:
+        begin = found + 3
+        authority = _AUTHORITY.match(line, begin)
+        within = begin if authority is None else authority.end()
+        end = last if _PASSWORD_BEGINS.match(line, begin) else line.rfind("@", begin, within)
+        is_login = end > begin
+        parts += [line[at:begin], MASK if is_login else ""]
+        at = end if is_login else begin
+    return "".join([*parts, line[at:]])
+
+
+def _masked_to_last_at(url: str) -> str:
+    begin, end = url.find("://") + 3, url.rfind("@")
+    return f"{url[:begin]}{MASK}{url[end:]}" if begin > 2 and ":" in url[begin : max(begin, end)] else url
 
 
 class RootlineError(Exception):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import structlog
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support.examples import examples
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 # Every Java here lives for seconds or minutes: a collector of one thread, and no compiler that pays off after hours
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
-settings.register_profile("share", max_examples=examples(100))
+# how long a case takes says how busy the machine is
+settings.register_profile(
+    "share", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("share")
 pytest_plugins = ["tests.services.service_fixtures", "tests.support.lake_fixtures"]
 

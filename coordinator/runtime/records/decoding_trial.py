@@ -33,10 +33,13 @@ _COMMAND: Final = (sys.executable, "-m", "rootline.coordinator.runtime.records.d
 
 @dataclass(slots=True)
 class DecodingTrial:
-    """`record_timeout_s`: how long one record may take; `memory_bytes`: what it may take beyond the child's own."""
+    """`record_timeout_s`: how long one record may take, on a busy machine too.
+
+    `memory_bytes`: what it may take beyond the child's own.
+    """
 
     limits: IntentLimits
-    record_timeout_s: float = 3.0
+    record_timeout_s: float = 10.0
     memory_bytes: int = 1 << 30
     command: Sequence[str] = field(default_factory=lambda: _COMMAND)
     _child: Process | None = None

@@ -52,3 +52,8 @@ def test_columns_in_structs_lists_and_maps_keep_theirs() -> None:
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_few_rows_are_no_fault(count: int) -> None:
     assert dictionary_columns(pa.table({"id": pa.array(range(count), pa.int64())})) == (["id"] if not count else [])
+
+
+def test_a_column_of_no_type_is_no_fault() -> None:
+    rows = pa.table({"id": [1, 2], "unknown": pa.nulls(2)})
+    assert dictionary_columns(rows) == ["unknown"]

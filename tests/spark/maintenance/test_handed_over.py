@@ -142,12 +142,23 @@ def test_a_process_that_fails_or_takes_too_long_is_an_error_that_says_so(
     assert failed.value.code == "spark-unavailable"
 
 
+def test_what_a_process_says_last_is_its_result_or_the_error_of_the_compaction() -> None:
+    on_spark = CompactionOnSpark("local[1]", "/data", None, 1.0)
+    done = on_spark.outcome(TABLE, 0, b'other words\n{"version": null, "files": 0, "refused": 2}\n', b"")
+    assert done == HandedOver(None, 0, 2)
+    told = b'{"kind": "Invalid", "code": "table-unknown", "message": "demo.t: there is no such table"}'
+    with pytest.raises(Invalid) as refused:
+        on_spark.outcome(TABLE, 1, told, b"")
+    assert refused.value.code == "table-unknown"
+    for exit_code, said in ((1, b'{"kind": "KeyError"}'), (0, b""), (-9, b"[]"), (0, b'{"version": 1}')):
+        with pytest.raises(Unavailable, match="the last words") as failed:
+            on_spark.outcome(TABLE, exit_code, said, b"the last words")
+        assert failed.value.code == "spark-unavailable"
+
+
 @pytest.mark.spark
 def test_spark_in_a_process_of_its_own_compacts_a_table_of_this_lake(table: TableHandle, folder: Path) -> None:
     rows = table.scan().to_arrow().sort_by("id")
     done = asyncio.run(CompactionOnSpark("local[1]", str(folder), None, 600.0)(TABLE))
     assert (done.files, done.refused, done.version) == (4, 0, table.head().version)
     assert (files_of(table), table.scan().to_arrow().sort_by("id")) == (1, rows)
-    with pytest.raises(Invalid) as error:
-        asyncio.run(CompactionOnSpark("local[1]", str(folder), None, 600.0)(TableName("demo.unknown")))
-    assert error.value.code == "table-unknown"

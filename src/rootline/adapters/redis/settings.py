@@ -51,7 +51,8 @@ class RedisSettings(BaseModel):
     def _is_a_url(cls, url: str | None) -> str | None:
         if url is not None and not _URL.match(url):
             raise ValueError("write redis://host:port/0, rediss://host:port/0 or unix:///path")
-        if url is not None and not url.startswith("unix:") and "@" in url.partition("://")[2].partition("/")[2]:
+        place = (url or "").partition("://")[2].partition("?")[0]
+        if not (url or "").startswith("unix:") and "@" in place.partition("/")[2]:
             raise ValueError("a slash before the @: write it as %2F in a password, or set the password by itself")
         return url
 

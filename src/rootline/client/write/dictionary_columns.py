@@ -43,7 +43,8 @@ def _sampled(rows: pa.Table) -> pa.Table:
 def _is_all_different(column: pa.ChunkedArray) -> bool:
     if isinstance(column.type, pa.BaseExtensionType):
         column = pa.chunked_array([storage_of(chunk) for chunk in column.chunks], column.type.storage_type)
-    if pa.types.is_nested(column.type) or pa.types.is_boolean(column.type):
+    kind = column.type
+    if pa.types.is_nested(kind) or pa.types.is_boolean(kind) or column.null_count == len(column):
         return False
     different: int = pc.count_distinct(column).as_py()
     return different > _DIFFERENT_SHARE * len(column)

@@ -78,14 +78,18 @@ class CompactionOnSpark:
             raise self._failed(table, f"it was not done after {self.timeout_s:g} s") from None
         finally:
             await _ended(process)
+        return self.outcome(table, process.returncode, said, complained)
+
+    def outcome(self, table: TableName, exit_code: int | None, said: bytes, complained: bytes) -> HandedOver:
+        """What a process that ended has said. Raises as `HandOver`."""
         lines = said.decode(errors="replace").strip().splitlines()
         with contextlib.suppress(ValueError, KeyError, TypeError, IndexError):
             result = json.loads(lines[-1])
-            if process.returncode == 0:
+            if exit_code == 0:
                 return HandedOver(result["version"], result["files"], result["refused"])
             raise _KINDS[result["kind"]](result["code"], result["message"])
         told = complained.decode(errors="replace").strip()[-_TOLD_CHARS:]
-        raise self._failed(table, f"it ended with exit code {process.returncode}: {told}")
+        raise self._failed(table, f"it ended with exit code {exit_code}: {told}")
 
     def _failed(self, table: TableName, why: str) -> Unavailable:
         return Unavailable("spark-unavailable", f"{table}: the compaction on Spark ({self.master}) failed: {why}")
