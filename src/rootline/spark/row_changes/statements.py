@@ -129,7 +129,8 @@ def merge_into(
     Args:
         spark: as in `delete_where`.
         table: `namespace.table`.
-        source: the rows to merge; at most one of them may match a row of the table.
+        source: the rows to merge; at most one of them may match a row of the table. One that reads the table itself
+            stays at the version that it was loaded at, also when the merge is planned again.
         on: columns that both sides have, equal in rows that match (null matches nothing); or
         condition: Spark SQL, or a column, that says which rows match.
         when_matched: `update` sets every column that the source has; `delete`; column → Spark SQL; `None` leaves the
