@@ -32,7 +32,6 @@ from rootline.schemas.identifiers import Location, TableName, Version
 from rootline.schemas.intent import IntentKind, RemovedFile
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.data_file_reader import RowsWanted
-from rootline.storage.rows.metadata_columns import LAST_UPDATED, ROW_ID
 from rootline.storage.rows.scan_executor import scan_table
 from rootline.tree.state.pending_object import PendingObject
 from rootline.workers.jobs.job import Job, JobContext, JobOutcome, JobReport, WriteRows
@@ -128,10 +127,9 @@ class DataCompactionPlanner:
             return None
         self._rested.pop(table, None)
         self._tried[table] = tuple(entry.location for entry in chosen.files)
-        columns = [*(field.name for field in definition.schema.fields), ROW_ID, LAST_UPDATED]
         index = files.index(files.equality_deletes)
         tasks = [files.task(entry, index) for entry in chosen.files]
-        rows = await scan_table(context.reads, table, tasks, RowsWanted.of(definition, columns))
+        rows = await scan_table(context.reads, table, tasks, RowsWanted.to_rewrite(definition))
         removed = tuple(
             RemovedFile(location=entry.location, vector=files.vector_of(entry.location)) for entry in chosen.files
         )

@@ -30,7 +30,7 @@ from rootline.spark.batch_reader import PARTITION_BYTES
 from rootline.spark.change_plan import ChangedFile, VersionChange, check_unread, content_of, version_change
 from rootline.spark.change_rows import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, ChangeReading
 from rootline.spark.connection import guest_lake
-from rootline.spark.options import OnDeletedRows, ShowChanges, SourceOptions
+from rootline.spark.options import OnDeletedRows, SourceOptions
 from rootline.spark.spark_types import arrow_schema_for_spark, batch_for_spark
 from rootline.storage.metadata.root_reader import read_definition
 
@@ -158,7 +158,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         names = [name for name in self.wanted.names if name not in CHANGE_COLUMNS.names]
         pinned = TableDefinition.from_json(self.definition)
         fields = tuple(_field(pinned, name) for name in names)
-        shows_changes = self.options.changes is ShowChanges.ON
+        shows_changes = self.options.changes
         keys = tuple(field for field in pinned.schema.fields if field.field_id in pinned.schema.identifier_field_ids)
         has_keys = len(keys) == len(pinned.schema.identifier_field_ids)  # one inside a struct is not looked at
         definition = TableDefinition.from_json(partition.definition)
@@ -277,7 +277,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return known
 
     def _checked(self, change: VersionChange) -> VersionChange:
-        if self.options.changes is ShowChanges.ON or not change.takes_rows_away:
+        if self.options.changes or not change.takes_rows_away:
             return change
         if self.options.on_deleted_rows is OnDeletedRows.FAIL:
             raise Invalid(

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 from rootline.client.session.session import Session
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.spark.connection import committing_lake, guest_lake
-from rootline.spark.options import CreateTable, SourceOptions
+from rootline.spark.options import SourceOptions
 from rootline.spark.spark_types import arrow_schema_for_spark
 from rootline.storage.metadata.table_head import check_there
 
@@ -24,7 +24,7 @@ def create_where_asked(options: SourceOptions, schema: StructType) -> None:
         OutcomeUnknown: `verdict-timeout`.
 
     """
-    if options.create_table is CreateTable.OFF or _is_there(options):
+    if not options.create_table or _is_there(options):
         return
     with committing_lake(options) as lake:
         try:

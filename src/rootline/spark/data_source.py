@@ -31,7 +31,7 @@ from rootline.spark.change_stream import CHANGE_COLUMNS, ChangeStreamReader
 from rootline.spark.connection import guest_lake
 from rootline.spark.created_table import create_where_asked
 from rootline.spark.merged_write import MergedWrite
-from rootline.spark.options import MergeSchema, PushFilters, ShowChanges, SourceOptions, Upsert, Use, parse_options
+from rootline.spark.options import SourceOptions, Use, parse_options
 from rootline.spark.spark_types import check_columns, spark_schema_of
 from rootline.spark.upsert_files import check_upsert
 from rootline.spark.worker_python import use_this_python
@@ -95,7 +95,7 @@ class RootlineDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The schema of the table, or those of its columns that option `columns` names, in that order."""
-        if self._options.changes is ShowChanges.ON:
+        if self._options.changes:
             return self._with_changes()
         if self._options.columns is None:
             return self._whole()
@@ -109,14 +109,14 @@ class RootlineDataSource(DataSource):
         """A batch read of the columns in `schema`; metadata columns (`_file`, `_pos`, …) may be among them."""
         options = self._options.checked_for(Use.READ)
         check_columns(schema, self._readable(), options.table)
-        make = PushingReader if options.push_filters is PushFilters.ON else BatchReader
+        make = PushingReader if options.push_filters else BatchReader
         return make(options, self._table.version, self._table.definition, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A stream of the columns in `schema` of the rows that come, or of all changes of rows."""
         options = self._options.checked_for(Use.STREAM_READ)
         whole = self._whole()
-        more = CHANGE_COLUMNS.fields if options.changes is ShowChanges.ON else []
+        more = CHANGE_COLUMNS.fields if options.changes else []
         check_columns(schema, StructType([*whole.fields, *more]), options.table)
         return ChangeStreamReader(options, self._table.definition, schema)
 
@@ -153,14 +153,14 @@ class RootlineDataSource(DataSource):
         return StreamWriter(options, self._table.definition, self._merged(schema))
 
     def _check_upsert(self, *, overwrite: bool) -> None:
-        if self._options.upsert is Upsert.ON:
+        if self._options.upsert:
             if overwrite:
                 raise Invalid("setting-invalid", "option 'upsert' has no meaning for an overwrite: mode('append')")
             check_upsert(self._options.table, TableDefinition.from_json(self._table.definition))
 
     def _merged(self, schema: StructType) -> MergedWrite | None:
         """What a write with `mergeSchema` changes of the table."""
-        if self._options.merge_schema is MergeSchema.OFF:
+        if not self._options.merge_schema:
             return None
         return MergedWrite.planned(self._options.table, schema, self._table.definition, self._table.digest)
 

@@ -27,7 +27,7 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, EqualityDeleteFile
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.connection import guest_lake
-from rootline.spark.options import PartitionMode, SourceOptions, Upsert
+from rootline.spark.options import PartitionMode, SourceOptions
 from rootline.spark.replaced_rows import check_replaced
 from rootline.spark.spark_types import batch_from_spark
 from rootline.spark.upsert_files import delete_files
@@ -82,7 +82,7 @@ def write_task(
             check_replaced(part, definition, options.replace_where)
         written = write(part, definition, _fresh_ids(), target_file_size_bytes=options.target_file_size_bytes)
         of_keys: list[WrittenFile] = []
-        if options.upsert is Upsert.ON:
+        if options.upsert:
             of_keys, of_part, part_keys = delete_files(part, definition, _fresh_ids())
             deletes.extend(of_part)
             keys.append(part_keys)

@@ -75,36 +75,8 @@ class OnRejected(StrEnum):
     DEAD_LETTER = "deadLetter"
 
 
-class PushFilters(StrEnum):
-    """Whether Spark may push its filters down to a read; `docs/spark.md` says why the default is no."""
-
-    ON = "true"
-    OFF = "false"
-
-
-class MergeSchema(StrEnum):
-    """Whether a write adds the columns that the table lacks."""
-
-    ON = "true"
-    OFF = "false"
-
-
-class CreateTable(StrEnum):
-    """Whether a write makes a table that is not there."""
-
-    ON = "true"
-    OFF = "false"
-
-
-class ShowChanges(StrEnum):
-    """Whether a stream shows what happened to rows, or only the rows that came."""
-
-    ON = "true"
-    OFF = "false"
-
-
-class Upsert(StrEnum):
-    """Whether rows replace those with the same identifier fields."""
+class _Switch(StrEnum):
+    """What an option says that is on or off."""
 
     ON = "true"
     OFF = "false"
@@ -154,7 +126,7 @@ class SourceOptions:
     given: frozenset[str] = frozenset()
     columns: tuple[str, ...] | None = None
     where: str | None = None
-    push_filters: PushFilters = PushFilters.OFF
+    push_filters: bool = False  # docs/spark.md says why
     point: PointInTime = PointInTime()
     files_of_plan: str | None = None
     writer_id: str | None = None
@@ -163,14 +135,14 @@ class SourceOptions:
     on_rejected: OnRejected = OnRejected.FAIL
     isolation: Isolation = Isolation.SERIALIZABLE
     target_file_size_bytes: int = DEFAULT_TARGET_BYTES
-    merge_schema: MergeSchema = MergeSchema.OFF
-    create_table: CreateTable = CreateTable.OFF
+    merge_schema: bool = False
+    create_table: bool = False
     partitioned_by: tuple[str, ...] = ()
     sorted_by: tuple[str, ...] = ()
     replace_where: str | None = None
     partition_overwrite: PartitionMode | None = None
-    upsert: Upsert = Upsert.OFF
-    changes: ShowChanges = ShowChanges.OFF
+    upsert: bool = False
+    changes: bool = False
     starting_version: str | None = None
     starting_timestamp: int | None = None
     max_files_per_trigger: int | None = None
@@ -197,7 +169,7 @@ class SourceOptions:
             raise Invalid("setting-invalid", "options 'writerId' and 'writerSequence' come together: give both")
         if use is Use.STREAM_READ:
             self._check_stream()
-        unused = sorted(self.given.intersection(_CREATING)) if self.create_table is CreateTable.OFF else []
+        unused = sorted(self.given.intersection(_CREATING)) if not self.create_table else []
         if unused:
             raise Invalid(
                 "setting-invalid", f"option {unused[0]!r} is for a new table: set 'createTable' to 'true' too"
@@ -242,7 +214,7 @@ def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | Non
         given=frozenset(found),
         columns=_names(found.get("columns")),
         where=found.get("where"),
-        push_filters=_chosen(found, "pushFilters", PushFilters.OFF),
+        push_filters=_is_on(found, "pushFilters"),
         point=PointInTime(
             version=_whole(found, "versionAsOf"),
             snapshot_id=_whole(found, "snapshotId"),
@@ -256,18 +228,18 @@ def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | Non
         on_rejected=_chosen(found, "onRejected", OnRejected.FAIL),
         isolation=_chosen(found, "isolationLevel", Isolation.SERIALIZABLE),
         target_file_size_bytes=_size(found, "targetFileSizeBytes", DEFAULT_TARGET_BYTES),
-        merge_schema=_chosen(found, "mergeSchema", MergeSchema.OFF),
-        create_table=_chosen(found, "createTable", CreateTable.OFF),
+        merge_schema=_is_on(found, "mergeSchema"),
+        create_table=_is_on(found, "createTable"),
         partitioned_by=tuple(split_terms(found.get("partitionedBy", ""))),
         sorted_by=tuple(split_terms(found.get("sortedBy", ""))),
         replace_where=found.get("replaceWhere"),
-        upsert=_chosen(found, "upsert", Upsert.OFF),
+        upsert=_is_on(found, "upsert"),
         partition_overwrite=(
             _chosen(found, "partitionOverwriteMode", PartitionMode.STATIC)
             if "partitionOverwriteMode" in found
             else None
         ),
-        changes=_chosen(found, "changes", ShowChanges.OFF),
+        changes=_is_on(found, "changes"),
         starting_version=_starting_version(found),
         starting_timestamp=_moment(found.get("startingTimestamp"), "startingTimestamp"),
         max_files_per_trigger=_most(found, "maxFilesPerTrigger"),
@@ -338,3 +310,7 @@ def _chosen(found: Mapping[str, str], name: str, default: _Choice) -> _Choice:
             return choice
     choices = " or ".join(repr(choice.value) for choice in type(default))
     raise Invalid("setting-invalid", f"option {name!r} is {text[:40]!r}; it must be {choices}")
+
+
+def _is_on(found: Mapping[str, str], name: str) -> bool:
+    return _chosen(found, name, _Switch.OFF) is _Switch.ON

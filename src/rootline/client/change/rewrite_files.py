@@ -28,7 +28,6 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.data_file_reader import RowsWanted
-from rootline.storage.rows.metadata_columns import LAST_UPDATED, ROW_ID
 from rootline.storage.rows.scan_executor import scan_table
 from rootline.tree.scan.file_task import FileTask
 from rootline.tree.scan.partition_tuple import partition_tuple
@@ -108,17 +107,12 @@ async def rewritten_files(
         Unavailable: `store-unavailable`.
 
     """
-    rows: pa.Table = await scan_table(session.store, table, group, rows_to_rewrite(definition))
+    rows: pa.Table = await scan_table(session.store, table, group, RowsWanted.to_rewrite(definition))
     return await store_written(
         session,
         table,
         lambda ids: write_rewritten_files(rows, definition, ids, target_file_size_bytes=target_bytes),
     )
-
-
-def rows_to_rewrite(definition: TableDefinition) -> RowsWanted:
-    """Every column of the table, and the lineage of each row."""
-    return RowsWanted.of(definition, [*(field.name for field in definition.schema.fields), ROW_ID, LAST_UPDATED])
 
 
 def whole_tasks(group: Iterable[FileTask]) -> tuple[FileTask, ...]:

@@ -28,7 +28,7 @@ from rootline.schemas.statistics import Bound, FieldStatistics
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.arrow_types import arrow_field_of, arrow_schema_of
 from rootline.storage.rows.field_matching import find_by_name
-from rootline.storage.rows.metadata_columns import LAST_UPDATED, ROW_ID, metadata_field
+from rootline.storage.rows.metadata_columns import LINEAGE, metadata_field
 from rootline.storage.rows.row_projection import RowProjection
 from rootline.storage.rows.type_promotion import may_cast
 
@@ -88,14 +88,14 @@ def write_rewritten_files(
         Invalid: `rows-invalid`, the table has columns of its own of these names.
 
     """
-    for name in (ROW_ID, LAST_UPDATED):
+    for name in LINEAGE:
         if any(field.name == name for field in definition.schema.fields):
             raise Invalid(
                 "rows-invalid",
                 f"the table has a column {name!r} of its own, so its files cannot be rewritten; rename the column",
             )
-    checked = checked_rows(rows.drop_columns([ROW_ID, LAST_UPDATED]), definition)
-    for name in (ROW_ID, LAST_UPDATED):
+    checked = checked_rows(rows.drop_columns([*LINEAGE]), definition)
+    for name in LINEAGE:
         field = metadata_field(name, definition)
         assert field is not None, "one of the metadata columns"
         checked = checked.append_column(arrow_field_of(field), rows.column(name))

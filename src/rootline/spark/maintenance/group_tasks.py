@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from rootline.client.change.rewrite_files import rewritten_files, rows_to_rewrite
+from rootline.client.change.rewrite_files import rewritten_files
 from rootline.client.session.session import Session
 from rootline.client.write.append_files import store_written
 from rootline.client.write.column_statistics import column_paths
@@ -99,7 +99,7 @@ def sample(work: GroupWork, rate: float, share: int) -> pa.Table:
 def share_out(work: GroupWork, cuts: Cuts, share: int) -> Iterator[pa.RecordBatch]:
     """A share's rows, as bytes for each part that they are of."""
     order, definition = work.ordering(), work.definition
-    rows = work.read(share, rows_to_rewrite(definition))
+    rows = work.read(share, RowsWanted.to_rewrite(definition))
     keys = order.on_curve(order.keys(rows, column_paths(definition.schema), share), cuts)
     parts = cuts.parts(keys)
     by_part = np.argsort(parts, kind="stable")
@@ -118,7 +118,7 @@ def write_part(work: GroupWork, cuts: Cuts, sent: pa.Table) -> FilesOfGroup:
 
 def write_whole(work: GroupWork, share: int) -> FilesOfGroup:
     """The files of a group that is small enough for one task, in its order."""
-    return _written(work, work.read(share, rows_to_rewrite(work.definition)), None)
+    return _written(work, work.read(share, RowsWanted.to_rewrite(work.definition)), None)
 
 
 def _task_of(piece: tuple[int, object]) -> int:

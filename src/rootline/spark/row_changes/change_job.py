@@ -43,7 +43,7 @@ from rootline.spark.row_changes.condition_reading import read_condition
 from rootline.spark.spark_types import spark_schema_of
 from rootline.storage.metadata.root_reader import read_definition
 from rootline.storage.rows.data_file_reader import RowsWanted
-from rootline.storage.rows.metadata_columns import FILE, LAST_UPDATED, POS, ROW_ID
+from rootline.storage.rows.metadata_columns import FILE, POS, ROW_ID, may_state_lineage
 from rootline.tree.scan.scan_plan import DeletesFor
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class JobBegin:
     @property
     def lineage(self) -> list[str]:
         """The row's id, which it keeps, unless the table has a column of its own of that name."""
-        return [ROW_ID] if not {ROW_ID, LAST_UPDATED} & set(self.own_columns) else []
+        return [ROW_ID] if may_state_lineage(self.definition) else []
 
     def columns_of(self, condition: object) -> list[str]:
         """The columns that a condition reads, as far as that is known; else all of them."""

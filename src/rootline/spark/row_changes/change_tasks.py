@@ -26,7 +26,7 @@ from rootline.spark.connection import guest_lake
 from rootline.spark.file_sink import FilesWritten, write_task
 from rootline.spark.options import SourceOptions
 from rootline.storage.rows.data_file_reader import RowsWanted
-from rootline.storage.rows.metadata_columns import LAST_UPDATED, POS, ROW_ID
+from rootline.storage.rows.metadata_columns import LAST_UPDATED, LINEAGE, POS, ROW_ID, may_state_lineage
 from rootline.storage.rows.scan_executor import scan_batches
 from rootline.tree.scan.file_task import FileTask
 
@@ -134,7 +134,7 @@ def _message(changes: TaskChanges) -> pa.RecordBatch:
 def _kept_rows(order: bytes, definition: TableDefinition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     task, gone = pickle.loads(order)
     positions = BitMap64.deserialize(gone)
-    lineage = [ROW_ID, LAST_UPDATED] if _has_lineage(definition) else []
+    lineage = LINEAGE if may_state_lineage(definition) else ()
     wanted = RowsWanted.of(definition, [*(column.name for column in definition.schema.fields), *lineage, POS])
     for batch in guest_lake(options).holder.iterate(
         lambda session: scan_batches(session.store, options.table, [task], wanted)
@@ -142,11 +142,6 @@ def _kept_rows(order: bytes, definition: TableDefinition, options: SourceOptions
         at = batch.schema.get_field_index(POS)
         stays = [place not in positions for place in batch.column(at).to_pylist()]
         yield batch.filter(pa.array(stays, pa.bool_())).drop_columns([POS])
-
-
-def _has_lineage(definition: TableDefinition) -> bool:
-    """Whether files may say their rows' ids: not where the table has columns of its own of these names."""
-    return not {ROW_ID, LAST_UPDATED} & {column.name for column in definition.schema.fields}
 
 
 def _changed_files(
@@ -158,7 +153,7 @@ def _changed_files(
 ) -> list[WrittenFile]:
     """Files of new rows; of those that have it, with the id that they had before."""
     rows = pa.Table.from_batches(part)
-    if ROW_ID not in rows.column_names or not _has_lineage(definition):
+    if ROW_ID not in rows.column_names or not may_state_lineage(definition):
         return write_files(rows, definition, ids, target_file_size_bytes=target_file_size_bytes)
     if rows.column(ROW_ID).null_count == len(rows):
         own = rows.drop_columns([ROW_ID])
@@ -174,5 +169,5 @@ def _moved_files(
     *,
     target_file_size_bytes: int,
 ) -> list[WrittenFile]:
-    write = write_rewritten_files if _has_lineage(definition) else write_files
+    write = write_rewritten_files if may_state_lineage(definition) else write_files
     return write(pa.Table.from_batches(part), definition, ids, target_file_size_bytes=target_file_size_bytes)

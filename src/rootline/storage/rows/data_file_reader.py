@@ -30,6 +30,7 @@ from rootline.storage.rows.data_file_formats import OpenFile, open_data_file, ro
 from rootline.storage.rows.equality_keys import EqualityKeys, innermost, key_field
 from rootline.storage.rows.field_matching import finder_for
 from rootline.storage.rows.metadata_columns import (
+    LINEAGE,
     LINEAGE_IDS,
     METADATA_COLUMNS,
     METADATA_IDS,
@@ -72,6 +73,11 @@ class RowsWanted:
                 raise Invalid("column-unknown", f"there is no column {name!r}; the table has {known}")
             found[name] = field
         return RowsWanted(definition, tuple(found.values()))
+
+    @staticmethod
+    def to_rewrite(definition: TableDefinition) -> RowsWanted:
+        """Every column of the table, and the lineage of each row."""
+        return RowsWanted.of(definition, [*(field.name for field in definition.schema.fields), *LINEAGE])
 
     @property
     def schema(self) -> Schema:

@@ -34,6 +34,7 @@ SPEC_ID: Final = "_spec_id"
 PARTITION: Final = "_partition"
 ROW_ID: Final = "_row_id"
 LAST_UPDATED: Final = "_last_updated_sequence_number"
+LINEAGE: Final = (ROW_ID, LAST_UPDATED)
 METADATA_COLUMNS: Final = (FILE, POS, DELETED, SPEC_ID, PARTITION, ROW_ID, LAST_UPDATED)
 LINEAGE_IDS: Final = frozenset((field_ids.ROW_ID_COLUMN, field_ids.LAST_UPDATED_COLUMN))
 """Those that a file may hold itself."""
@@ -53,6 +54,11 @@ _PLAIN: Final = {
     ROW_ID: NestedField(field_ids.ROW_ID_COLUMN, ROW_ID, LongType()),
     LAST_UPDATED: NestedField(field_ids.LAST_UPDATED_COLUMN, LAST_UPDATED, LongType()),
 }
+
+
+def may_state_lineage(definition: TableDefinition) -> bool:
+    """Whether files may hold their rows' lineage: not where the table has columns of its own of these names."""
+    return not {*LINEAGE} & {column.name for column in definition.schema.fields}
 
 
 def metadata_field(name: str, definition: TableDefinition) -> NestedField | None:
