@@ -9,6 +9,7 @@ ends with the tests also when these are killed.
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import time
@@ -64,23 +65,27 @@ class ServiceProcess:
     def wait_ready(self, port: int, *, deadline_s: float = 120.0) -> None:
         """Until `port` takes a connection."""
         deadline = time.monotonic() + deadline_s
-        while True:
-            try:
-                socket.create_connection((HOST, port), timeout=1).close()
-            except OSError:
-                if time.monotonic() > deadline:
-                    self.stop()
-                    raise TimeoutError(
-                        f"nothing listens on {HOST}:{port} after {deadline_s:.0f} s: {self._tail()}"
-                    ) from None
-            else:
-                return
-            try:
-                code = self._process.wait(timeout=0.02)
-            except subprocess.TimeoutExpired:
-                continue
-            self._bond.release()
-            raise RuntimeError(f"{self._name} ended with {code}: {self._tail()}")
+        while not _takes_connections(port):
+            self._check_goes_on(deadline, f"nothing listens on {HOST}:{port} after {deadline_s:.0f} s")
+
+    def wait_said(self, pattern: str, *, deadline_s: float = 120.0) -> str:
+        """What the first group of `pattern` is, once the log has it."""
+        deadline = time.monotonic() + deadline_s
+        while (found := re.search(pattern, self._log.read_text(errors="replace"))) is None:
+            self._check_goes_on(deadline, f"it did not say {pattern} in {deadline_s:.0f} s")
+        return found[1]
+
+    def _check_goes_on(self, deadline: float, otherwise: str) -> None:
+        """Wait a moment; it has ended, or the deadline has passed: an error."""
+        if time.monotonic() > deadline:
+            self.stop()
+            raise TimeoutError(f"{otherwise}: {self._tail()}")
+        try:
+            code = self._process.wait(timeout=0.02)
+        except subprocess.TimeoutExpired:
+            return
+        self._bond.release()
+        raise RuntimeError(f"{self._name} ended with {code}: {self._tail()}")
 
     def stop(self) -> None:
         """Ask it to end, then make it."""
@@ -99,3 +104,11 @@ class ServiceProcess:
 
     def _tail(self) -> str:
         return self._log.read_text(errors="replace")[-2000:]
+
+
+def _takes_connections(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +16,7 @@ import pyspark
 import pytest
 
 from rootline.connect import connect
-from tests.services.process_bond import bound
+from tests.services.service_process import HOST, ServiceProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 HOUSE = Path(__file__).parents[3]
@@ -41,69 +39,28 @@ def environment() -> dict[str, str]:
     }
 
 
-class Daemon:
-    """A master or a worker, on a port that the system picks."""
-
-    def __init__(self, around: ExitStack, log: Path, main: str, *words: str) -> None:
-        self._log = log
-        with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                [
-                    SPARK / "bin" / "spark-class",
-                    main,
-                    "--host",
-                    "127.0.0.1",
-                    "--port",
-                    "0",
-                    "--webui-port",
-                    "0",
-                    *words,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=environment(),
-                start_new_session=True,
-            )
-        around.enter_context(bound(self._process.pid))
-        around.callback(self._stop)
-
-    def _stop(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(60)
-
-    def said(self, pattern: str) -> str:
-        """Wait until its log has it."""
-        deadline_s = time.monotonic() + PATIENCE_S
-        while True:
-            text = self._log.read_text(errors="replace")
-            if (found := re.search(pattern, text)) is not None:
-                return found[1]
-            assert time.monotonic() < deadline_s, f"it did not say {pattern} in time: {text[-2000:]}"
-            try:
-                code = self._process.wait(0.05)
-            except subprocess.TimeoutExpired:
-                continue
-            pytest.fail(f"it ended with {code}: {text[-2000:]}")
+def daemon(around: ExitStack, log: Path, main: str, *words: str) -> ServiceProcess:
+    """A master or a worker, on a port that the system picks, without our sources on Python's path."""
+    places = ("--host", HOST, "--port", "0", "--webui-port", "0")
+    command = [SPARK / "bin" / "spark-class", main, *places, *words]
+    process = ServiceProcess(command, log, environment() | {"PYTHONPATH": ""})
+    around.callback(process.stop)
+    return process
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[str]:
     """The address of a master with two workers of one core."""
     with ExitStack() as around:
-        master = Daemon(around, tmp_path / "master.log", MASTER)
-        address = master.said(r"Starting Spark master at (spark://127\.0\.0\.1:[1-9]\d*)")
+        master = daemon(around, tmp_path / "master.log", MASTER)
+        address = master.wait_said(r"Starting Spark master at (spark://127\.0\.0\.1:[1-9]\d*)", deadline_s=PATIENCE_S)
         of_each = ("--cores", "1", "--memory", "600m")
         workers = [
-            Daemon(around, tmp_path / f"{name}.log", WORKER, *of_each, "--work-dir", str(tmp_path / name), address)
+            daemon(around, tmp_path / f"{name}.log", WORKER, *of_each, "--work-dir", str(tmp_path / name), address)
             for name in ("worker-1", "worker-2")
         ]
         for worker in workers:
-            worker.said(r"(Successfully registered with master)")
+            worker.wait_said(r"(Successfully registered with master)", deadline_s=PATIENCE_S)
         yield address
 
 
