@@ -102,7 +102,7 @@ ingest: setup ## constant ingest with all upkeep on, hours in minutes, on real s
 broken-redis: setup ## ingest while Redis is killed, hung and poisoned, on real services: make broken-redis ARGS="--seconds 180"
 	$(STAGE) broken-redis $(BIN)/python -m tests.services.broken_redis $(ARGS)
 
-torture: setup setup-java ## kill Spark's drivers while streams, deletes and compactions run, on real services: make torture SEED=7 ARGS="--seconds 300"
+torture: setup setup-java ## kill Spark's drivers and executors while streams, deletes and compactions run, on real services: make torture SEED=7 ARGS="--seconds 300"
 	$(STAGE) torture $(BIN)/python -m tests.spark.torture $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 clean: ## remove what runs and demos left behind; keeps .venv

@@ -29,6 +29,7 @@ from benchmarks import (
     simulation,
     spark_compaction,
     spark_first_task,
+    spark_iceberg,
     spark_read,
     spark_trigger,
     spark_write,
@@ -100,6 +101,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Result]]] = {
     "spark-first-task": spark_first_task.measure,
     "spark-write": spark_write.measure,
     "spark-trigger": spark_trigger.measure,
+    "spark-iceberg": spark_iceberg.measure,
     "simulation": simulation.measure,
 }
 

@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +28,7 @@ import pyarrow.compute as pc
 import rootline
 import rootline.spark
 from benchmarks.measure import Result, Spread, interleaved, load_average
-from benchmarks.spark_session import local_session
+from benchmarks.spark_session import cpu_seconds, local_session
 from rootline.client.table_handle import TableHandle
 from rootline.client.write.data_file_writer import write_files
 from rootline.schemas.intent import DataFile
@@ -39,15 +40,19 @@ if TYPE_CHECKING:
 
 FILES: Final = int(os.environ.get("ROOTLINE_BENCH_COMPACT_FILES", "2000"))
 _ROWS: Final = 500
-_AT_ONCE: Final = 500
+_AT_ONCE: Final = 10_000
+"""Files that an intent adds: they come in leaves."""
 _GROUPS: Final = 16
 """At least: a group has no more than a thousand files."""
 _SAMPLES: Final = 5 if FILES <= 5_000 else 1
-_YARDSTICK_FILES: Final = 5_000
+_YARDSTICK_FILES: Final = 2_000
 """Spark's driver looks at every path that it is given."""
 _APPENDS_FOR_EACH_DELETE: Final = 10
 _PAUSE_S: Final = float(os.environ.get("ROOTLINE_BENCH_COMPACT_PAUSE_S", "0.25"))
 _TABLE: Final = "demo.events"
+_SCANNED_FILES: Final = min(FILES, 10_000)
+_OLD_ROWS: Final = f"id < {_SCANNED_FILES * _ROWS}"
+_FEW_ROWS: Final = f"id >= {FILES // 2 * _ROWS} and id < {(FILES // 2 + 1) * _ROWS}"
 
 
 def measure() -> list[Result]:
@@ -72,24 +77,44 @@ def _measured(spark: SparkSession, table: TableHandle, folder: Path) -> list[Res
     target = sum(task.data.file_size_in_bytes or 0 for task in table.scan().plan()) // _GROUPS
     spark.range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id long").count()  # Spark's workers are warm
     with _ingest(table) as written:
-        began = time.perf_counter()
+        ours = _Cost.begin()
         done = rootline.spark.compact(spark, _TABLE, warehouse=str(folder), target_file_size_bytes=target)
-        seconds = time.perf_counter() - began
+        ours = ours.ended()
+    print(f"  compacted in {ours.seconds:.1f} s, {ours.cpu_seconds:.1f} s of CPU: {done}", flush=True)
     _check(table, written)
-    began = time.perf_counter()
+    theirs = _Cost.begin()
     spark.read.parquet(*files[:_YARDSTICK_FILES]).coalesce(2).write.mode("overwrite").parquet(str(folder / "spark"))
-    theirs = (time.perf_counter() - began) * max(1.0, len(files) / _YARDSTICK_FILES)
+    theirs = theirs.ended(max(1.0, len(files) / _YARDSTICK_FILES))
     after = table.head().version
-    scans = _scans(table, before, after)
-    first, last = len(table.scan(version=before).plan()), len(table.scan(version=after).plan())
-    return [_of_compaction(done, seconds, theirs, written), _of_scans(*scans, first, last)]
+    results = [_of_compaction(done, ours, theirs, written)]
+    for what, where in ((f"scan of {_SCANNED_FILES:,} files' rows", _OLD_ROWS), ("scan of one file's rows", _FEW_ROWS)):
+        first, last = len(table.scan(where, version=before).plan()), len(table.scan(where, version=after).plan())
+        results.append(_of_scans(what, *_scans(table, where, before, after), first, last))
+    return results
 
 
-def _of_compaction(done: Compaction, seconds: float, theirs: float, written: _Written) -> Result:
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """Seconds, and CPU seconds of this process, the JVM and the Python workers."""
+
+    seconds: float
+    cpu_seconds: float
+
+    @staticmethod
+    def begin() -> _Cost:
+        return _Cost(time.perf_counter(), cpu_seconds())
+
+    def ended(self, times: float = 1.0) -> _Cost:
+        now = _Cost.begin()
+        return _Cost((now.seconds - self.seconds) * times, (now.cpu_seconds - self.cpu_seconds) * times)
+
+
+def _of_compaction(done: Compaction, ours: _Cost, theirs: _Cost, written: _Written) -> Result:
     note = (
-        f"{done.files_before:,} files became {done.files_after:,} in {seconds:.1f} s, {len(done.commits)} groups; "
+        f"{done.files_before:,} files became {done.files_after:,} in {ours.seconds:.1f} s, {len(done.commits)} groups; "
         f"{done.refused} refused, {done.planned_again} planned again, {done.files_left} files left; meanwhile "
-        f"{written.appends} appends and {written.deletes} deletes by position"
+        f"{written.appends} appends and {written.deletes} deletes by position; {ours.cpu_seconds:.1f} CPU seconds "
+        f"with the ingest and its coordinator, {theirs.cpu_seconds:.1f} of the yardstick"
     )
     yardstick = "Spark reads the same files and writes two, without ingest"
     if FILES > _YARDSTICK_FILES:
@@ -97,20 +122,20 @@ def _of_compaction(done: Compaction, seconds: float, theirs: float, written: _Wr
     return Result(
         "14",
         f"compaction on Spark of {FILES:,} files under ingest",
-        Spread.of([seconds]),
-        Spread.of([theirs]),
+        Spread.of([ours.seconds]),
+        Spread.of([theirs.seconds]),
         yardstick,
-        seconds / theirs,
+        ours.seconds / theirs.seconds,
         "",
         load_average(),
         note,
     )
 
 
-def _of_scans(after: Spread, before: Spread, first: int, last: int) -> Result:
-    note = f"{first:,} files before, {last:,} after, with those of the ingest; the library's scan of two columns"
+def _of_scans(of: str, after: Spread, before: Spread, first: int, last: int) -> Result:
+    note = f"{first:,} files before, {last:,} after; the library's scan of two columns"
     ratio = after.median / before.median
-    what = f"scan after compaction of {FILES:,} files"
+    what = f"{of} after compaction of {FILES:,} files"
     return Result("14", what, after, before, "the version before it", ratio, "< 1", load_average(), note)
 
 
@@ -155,10 +180,10 @@ def _check(table: TableHandle, written: _Written) -> None:
     assert pc.count_distinct(ids).as_py() == rows, "a row is there twice"
 
 
-def _scans(table: TableHandle, before: int, after: int) -> tuple[Spread, Spread]:
+def _scans(table: TableHandle, where: str, before: int, after: int) -> tuple[Spread, Spread]:
     async def timed(version: int) -> float:
         began = time.perf_counter()
-        await asyncio.to_thread(table.scan(f"id < {FILES * _ROWS}", ["id", "value"], version=version).to_arrow)
+        await asyncio.to_thread(table.scan(where, ["id", "value"], version=version).to_arrow)
         return time.perf_counter() - began
 
     return asyncio.run(

@@ -1,4 +1,4 @@
-"""Goal 13: a batch write of a table through Spark beside Spark's own Parquet sink, of the same DataFrame.
+"""Goal 13: batch writes of a table through Spark beside Spark's own Parquet sink, of the same DataFrame.
 
 Owns: the DataFrame, the writes and their table. Does not own: interleaving (`measure`), the rows (`scan_speed`).
 Invariants: subject and yardstick write the same rows in one session, in turn, and both write as many rows.
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow.parquet as pq
 
 import rootline
+import rootline.spark
 from benchmarks.measure import Result, Spread, interleaved, load_average
 from benchmarks.scan_speed import flights
 from benchmarks.spark_session import cpu_seconds, local_session
@@ -29,11 +30,11 @@ ROWS: Final = int(os.environ.get("ROOTLINE_BENCH_SPARK_ROWS", "4000000"))
 _SAMPLES: Final = int(os.environ.get("ROOTLINE_BENCH_SPARK_SAMPLES", "5"))
 _FILE_ROWS: Final = 1_000_000
 _TABLE: Final = "demo.flights"
-_BATCH_ROWS: Final = (10_000, 100_000)
+_Append = Callable[["DataFrame", Path], None]
 
 
 def measure() -> list[Result]:
-    """An append of all rows at once, with Spark's own size of Arrow batches and with a larger one."""
+    """An append of all rows at once, by Spark's writer and by ours."""
     with tempfile.TemporaryDirectory(prefix="rootline-bench-", dir=".") as name:
         folder = Path(name).resolve()
         source = folder / "source"
@@ -42,20 +43,26 @@ def measure() -> list[Result]:
             pq.write_table(flights(min(_FILE_ROWS, ROWS - start), start), source / f"{start}.parquet")
         spark = local_session(spark__sql__parquet__outputTimestampType="TIMESTAMP_MICROS")
         try:
-            results = []
-            for batch_rows in _BATCH_ROWS:
-                spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", batch_rows)
-                results.append(_compared(spark, folder, f"append, Arrow batches of {batch_rows:,} rows"))
-            return results
+            return [_compared(spark, folder, what, append) for what, append in _WAYS.items()]
         finally:
             spark.stop()
 
 
-def _append(frame: DataFrame, warehouse: Path) -> None:
+def _by_sparks_writer(frame: DataFrame, warehouse: Path) -> None:
+    rootline.spark.append(frame, _TABLE, warehouse=str(warehouse))
+
+
+def _by_format(frame: DataFrame, warehouse: Path) -> None:
     frame.write.format("rootline").option("warehouse", str(warehouse)).mode("append").save(_TABLE)
 
 
-def _compared(spark: SparkSession, folder: Path, what: str) -> Result:
+_WAYS: Final[dict[str, _Append]] = {
+    "rootline.spark.append": _by_sparks_writer,
+    'format("rootline"), append': _by_format,
+}
+
+
+def _compared(spark: SparkSession, folder: Path, what: str, append: _Append) -> Result:
     frame = spark.read.parquet(str(folder / "source"))
     cpu: tuple[list[float], list[float]] = ([], [])
     schema = flights(1, 0).schema
@@ -64,7 +71,7 @@ def _compared(spark: SparkSession, folder: Path, what: str) -> Result:
         warehouse = folder / f"lake-{number}"
         with rootline.connect(str(warehouse)) as lake:
             lake.create_table(_TABLE, schema)
-        taken = _timed(cpu[0], lambda: _append(frame, warehouse))
+        taken = _timed(cpu[0], lambda: append(frame, warehouse))
         with rootline.connect(str(warehouse)) as lake:
             assert lake.table(_TABLE).scan().count() == ROWS
         shutil.rmtree(warehouse)

@@ -23,6 +23,7 @@ _UUID: Final = "[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 _NAME: Final = f"(?:{_UUID}|[0-9a-f]{{32}})"
 _EXPORT: Final = "export/v[23]/[0-9a-f]{16}"
 _INVERTED: Final = "[0-9a-f]{16}-(?:0|[1-9][0-9]{0,18})"
+_SPARK_FOLDER: Final = "data/spark-write="
 NAMESPACE_FOLDER: Final = ".namespace"
 """The folder of a namespace's own objects; no table has such a name."""
 _ROOT_NAME: Final = re.compile(r"(?P<inverted>[0-9a-f]{16})-(?P<version>0|[1-9][0-9]{0,18})\.avro\Z")
@@ -147,6 +148,11 @@ def definition_location(definition_uuid: uuid.UUID) -> Location:
     return Location(f"metadata/definitions/{definition_uuid}.json")
 
 
+def spark_folder(write_uuid: uuid.UUID) -> Location:
+    """The folder, relative to its table, that Spark's own writer gets for one write: its files are ours to delete."""
+    return Location(f"{_SPARK_FOLDER}{write_uuid}")
+
+
 def key_of(table: TableName, location: str) -> ObjectKey:
     """The object key of a location that is relative to the table's prefix."""
     return ObjectKey(table_prefix(table) + location)
@@ -157,7 +163,9 @@ _OWN_SHAPES: Final[Mapping[OwnKind, re.Pattern[str]]] = {
     OwnKind.VECTOR: re.compile(f"metadata/vectors/{_NAME}(?:-[0-9a-f]{{16}})?\\.puffin"),
     OwnKind.PAGE: re.compile(r"metadata/pages/[0-9a-f]{32}\.avro"),
     OwnKind.DEFINITION: re.compile(f"metadata/definitions/{_UUID}\\.json"),
-    OwnKind.DATA_FILE: re.compile(f"data/(?:[^/=]+=[^/]*/)*{_UUID}\\.parquet"),
+    OwnKind.DATA_FILE: re.compile(
+        f"data/(?:[^/=]+=[^/]*/)*{_UUID}\\.parquet|{_SPARK_FOLDER}{_UUID}/(?:[^/.]+/)*part-[^/\\n]+\\.parquet"
+    ),
     OwnKind.DATA_VECTOR: re.compile(f"data/{_NAME}-deletes-[0-9a-f]{{16}}\\.puffin"),
     OwnKind.EXPORT_METADATA: re.compile(f"{_EXPORT}/metadata/{_INVERTED}\\.metadata\\.json"),
     OwnKind.EXPORT_LIST: re.compile(f"{_EXPORT}/lists/{_INVERTED}(?:-[0-9a-f]{{16}}){{1,2}}\\.avro"),

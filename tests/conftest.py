@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +25,10 @@ settings.register_profile(
     "share", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("share")
+# A traceback in colours, with the values of all frames, costs more than most tests that log one. structlog stays
+# unconfigured, as a program is that has not chosen anything: the library then does (`rootline.connect`)
+structlog.get_config()["processors"][-1].exception_formatter = structlog.dev.plain_traceback
+HERE = Path(__file__).parent
 pytest_plugins = ["tests.services.service_fixtures", "tests.support.lake_fixtures"]
 
 
@@ -34,6 +40,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
     from tests.distribution import GroupScheduling  # only where there are several processes
 
     return GroupScheduling(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """What is collected lives until the end: the garbage collector need not look at it, now or ever."""
+    gc.disable()
+    try:
+        if "PYTEST_XDIST_WORKER" in os.environ and [*map(Path.resolve, map(Path, session.config.args))] == [HERE]:
+            from tests.distribution import import_share
+
+            import_share(HERE, int(os.environ["PYTEST_XDIST_WORKER"][2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -1,15 +1,20 @@
 """Which tests run together, and in which order, when several processes run the suite.
 
-Owns: the groups, and what comes first. Does not own: how many processes there are (`make test JOBS=…`).
-Invariants: all tests of a group run in one process, one after the other: they share a broker, or a Java virtual
-machine, which would otherwise start once in each process; the tests of a file run in one process; what takes longest
-begins first, so that no process has a long file left when the others have ended.
+Owns: the groups, what comes first, and who compiles which file of tests. Does not own: how many processes there are
+(`make test JOBS=…`).
+Invariants: all tests of a group run in one process, one after the other: they share a broker, a Java virtual machine,
+or what was read of all sources, which each process would otherwise have for itself; the tests of a file run in one
+process; what takes longest begins first, so that no process has a long file left when the others have ended.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
 from typing import Final
 
+import pytest
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
@@ -32,10 +37,23 @@ _GROUPS: Final = {
     ),
     "spark": ("tests/spark/",),
     "engines": ("tests/engines/",),
+    "house": ("tests/house/",),
 }
 """Files by the beginning of their path; what comes first holds. Most of the time of the two Kafka groups is waiting."""
-_LONG: Final = ("tests/demo/", "tests/simulation/", "tests/contracts/", "tests/house/", "tests/catalog/", "tests/cli/")
+_LONG: Final = ("tests/demo/", "tests/simulation/", "tests/contracts/", "tests/catalog/", "tests/cli/")
 """Of the other files."""
+
+
+def import_share(tests: Path, number: int, count: int) -> None:
+    """Import every `count`-th file of tests, before all of them are collected.
+
+    Each process collects them all, and pytest rewrites the assertions of a file that has no compiled one yet. So each
+    process compiles its share for the others. What fails here fails again, and is reported, when it is collected.
+    """
+    paths = [path for path in sorted(tests.rglob("test_*.py")) if not (path.parent / "__init__.py").exists()]
+    for path in paths[number::count]:
+        with suppress(Exception, pytest.skip.Exception):
+            import_module(".".join(path.relative_to(tests.parent).with_suffix("").parts))
 
 
 def group_of(path: str) -> str:

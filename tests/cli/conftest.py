@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,8 +43,9 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
     """`run("scan", "demo.t", ...)` as the `rootline` program."""
+    searches = gc.get_threshold()
     for name in ("ROOTLINE_WAREHOUSE", "ROOTLINE_LOG", "ROOTLINE_TRACEBACK"):
         monkeypatch.delenv(name, raising=False)
 
@@ -55,13 +58,21 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         code = ended.value.code
         return Result(code if isinstance(code, int) else 0 if code is None else 1, out, err)
 
-    return command
+    yield command
+    gc.set_threshold(*searches)
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Path:
+def lake(tmp_path: Path, made_once: Path) -> Path:
     """A lake with the table `demo.flights` of three files and one deletion vector."""
-    folder = tmp_path / "lake"
+    shutil.copytree(made_once, tmp_path / "lake")
+    return tmp_path / "lake"
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What each `lake` is a copy of: a lake knows no path of its own."""
+    folder = tmp_path_factory.mktemp("flights") / "lake"
     with connect(folder) as opened:
         table = opened.create_table("demo.flights", SCHEMA, partition_by=["carrier"])
         table.append({"id": [1, 2, 3], "carrier": ["UA", "UA", "AA"], "delay": [5.0, 70.0, None]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import subprocess
 import sys
@@ -119,6 +120,12 @@ def test_help_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_what_a_start_loads_is_not_searched_for_garbage_again_and_again(run: Run) -> None:
+    gc.set_threshold(700, 10, 10)
+    assert run("--version").code == 0
+    assert gc.get_threshold()[0] > 10_000
 
 
 def test_an_unexpected_failure_is_one_line_too(run: Run, lake: Path) -> None:

@@ -44,7 +44,7 @@ class Group:
     def start(self, name: str, *, skew_ms: int = 0, **settings: Any) -> CoordinatorService:
         """One more coordinator, or one again; `skew_ms`: how far its wall clock is ahead."""
         self._started += 1
-        usual = {"probe_rounds": 0, "poll_wait_s": 0.05, "offsets_commit_interval_s": 0.02, "coordinator_id": name}
+        usual = {"probe_rounds": 0, "offsets_commit_interval_s": 0.02, "coordinator_id": name}
         chosen = {**usual, **self.settings, **settings}
         service = self.services[name] = CoordinatorService(
             store=self.store,

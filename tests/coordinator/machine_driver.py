@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TypeVar
 
 import pyarrow as pa
@@ -81,6 +82,7 @@ def with_table() -> Driver:
     return driver
 
 
+@cache
 def create_intent() -> Intent:
     schema = pa.schema([pa.field("id", pa.int64())])
     definition = build_definition(schema, table_uuid=uuid.UUID(int=7))

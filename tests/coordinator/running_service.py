@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.log.intent_codec import encode_intent
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, Intent, IntentKind
+from rootline.schemas.table_definition import TableDefinition
 from rootline.schemas.verdict import Verdict, VerdictKind
 
 TABLE = TableName("a.b")
@@ -67,7 +69,7 @@ async def running(
 ) -> AsyncIterator[Running]:
     """Start, hand over, stop cleanly."""
     store, log = store or MemoryObjectStore(), log or MemoryIntentLog()
-    chosen = CoordinatorSettings(**{"probe_rounds": 0, "poll_wait_s": 0.05, **settings})
+    chosen = CoordinatorSettings(**{"probe_rounds": 0, "poll_wait_s": 0.5, **settings})
     service = CoordinatorService(
         store=store, log=EmbeddedFeed(log), settings=chosen, environment=environment, hints=hints
     )
@@ -80,12 +82,15 @@ async def running(
 
 
 def create_intent(table: TableName, partition_by: Sequence[str] = ()) -> Intent:
-    schema = pa.schema([pa.field("id", pa.int64()), pa.field("k", pa.int32())])
-    definition = build_definition(
-        schema, table_uuid=uuid.uuid5(uuid.NAMESPACE_DNS, table), partition_by=list(partition_by)
-    )
+    definition = replace(_definition(tuple(partition_by)), table_uuid=uuid.uuid5(uuid.NAMESPACE_DNS, table))
     text = definition.to_json().decode()
     return Intent(intent_id=f"create-{table}", table=table, kind=IntentKind.CREATE, definition=text)
+
+
+@cache
+def _definition(partition_by: tuple[str, ...]) -> TableDefinition:
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field("k", pa.int32())])
+    return build_definition(schema, table_uuid=uuid.UUID(int=0), partition_by=partition_by)
 
 
 def append_intent(name: str, table: str = TABLE, location: str | None = None, **changes: Any) -> Intent:

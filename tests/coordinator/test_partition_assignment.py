@@ -231,7 +231,7 @@ def test_rejections_that_cannot_be_published_fill_no_memory_whoever_reads_them()
             outage.on = hanging = True
             group.publish(*(append_intent(f"f-{number}") for number in range(20)))
             await asyncio.sleep(1.0)
-            for _ in range(20_000):
+            for _ in range(9_000):
                 log.append(TABLE.encode(), b"under the key of a table that is behind")
             await asyncio.sleep(1.0)
             outage.on = False
@@ -239,7 +239,7 @@ def test_rejections_that_cannot_be_published_fill_no_memory_whoever_reads_them()
             assert group.assignment("a")._outbox.waiting <= 4_096 + 100
             hanging = False
             await group.until_settled()
-        assert len({letter.offset for letter in log.letters}) == len(log.letters) == 20_000
+        assert len({letter.offset for letter in log.letters}) == len(log.letters) == 9_000
 
     virtually(main())
 
@@ -302,20 +302,20 @@ def test_the_memory_of_the_whole_process_holds_the_reading_which_goes_on_later()
 
 
 @pytest.mark.slow
-def test_a_thousand_tables_are_let_go_of_when_idle_and_come_back() -> None:
+def test_hundreds_of_tables_are_let_go_of_when_idle_and_come_back() -> None:
     async def main() -> None:
-        tables = [TableName(f"t.t{number}") for number in range(1_000)]
+        tables = [TableName(f"t.t{number}") for number in range(400)]
         log = GroupLog(4)
         async with coordinating("a", log=log, table_idle_s=30.0) as group:
             await group.create(*tables)
             await group.until_settled()
-            assert len(group.assignment("a").tables) == 1_000
+            assert len(group.assignment("a").tables) == 400
             for _ in range(40):
                 await group.commit(append_intent(f"f-{asyncio.get_running_loop().time()}", tables[0]))
                 await asyncio.sleep(1.0)
             assert list(group.assignment("a").tables) == [tables[0]]
             await group.commit(*(append_intent("back", table) for table in tables))
-            assert len(group.assignment("a").tables) == 1_000
+            assert len(group.assignment("a").tables) == 400
             await group.until_settled()
         assert {len(await group.files(table)) for table in tables[1:]} == {1}
         assert log.letters == []

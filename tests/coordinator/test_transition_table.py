@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import pytest
 
 from rootline.coordinator.protocol import batch_builder
-from rootline.coordinator.protocol.commit_machine import CHOICES, TRANSITIONS, path, step
+from rootline.coordinator.protocol.commit_machine import CHOICES, TRANSITIONS, path
 from rootline.coordinator.protocol.events import (
     Arrived,
     EncodingFailed,
@@ -45,7 +46,8 @@ from tests.coordinator.machine_driver import LOG, TABLE, append_intent, create_i
 
 POLICY = Policy("me", BatchLimits(100, 1_000_000, 0.25), RetryPolicy(0.02, 5.0, 2), 2)
 LEAF = "metadata/leaves/absent.parquet"
-DEPTH = 9
+DEPTH = 7
+"""Every arrow is taken within four events."""
 Arrow = tuple[Node, type[Event] | None, Node]
 
 
@@ -70,9 +72,10 @@ class Explorer:
                 for move in path(machine, event, tick):
                     self.taken.add((at, cause, move.to))
                     at, cause = move.to, None
-                after, _ = step(machine, event, tick)
+                    after = move.machine
                 if depth < DEPTH:
-                    self._visit(after, after_offset, depth + 1)
+                    assert isinstance(at, Phase)
+                    self._visit(after._replace(phase=at), after_offset, depth + 1)
         return self.taken
 
     def _visit(self, machine: TableMachine, offset: int, depth: int) -> None:
@@ -92,10 +95,7 @@ class Explorer:
                 yield event, after
 
     def _any(self, machine: TableMachine, offset: int) -> Iterator[tuple[Event, int]]:
-        intents = [create_intent(), append_intent(f"file-{offset}"), of_a_leaf(offset)]
-        yield from ((Arrived((record(offset, intent),)), offset + 1) for intent in intents)
-        yield Arrived(tuple(record(offset + n, append_intent(f"file-{offset + n}")) for n in range(3))), offset + 3
-        yield Arrived((record(0, create_intent()),)), offset  # delivered again
+        yield from arrivals(offset)
         own = machine.attempt
         late_ms = 10 * CONFIRMED_FOR_MS
         always: list[Event] = [
@@ -115,6 +115,18 @@ class Explorer:
                 HeadListed(Version(own.version + 1), 1_000),
             ]
         yield from ((event, offset) for event in always)
+
+
+@cache
+def arrivals(offset: int) -> Sequence[tuple[Event, int]]:
+    """What the log may bring next, and the offset after it."""
+    intents = [create_intent(), append_intent(f"file-{offset}"), of_a_leaf(offset)]
+    three = tuple(record(offset + n, append_intent(f"file-{offset + n}")) for n in range(3))
+    return (
+        *((Arrived((record(offset, intent),)), offset + 1) for intent in intents),
+        (Arrived(three), offset + 3),
+        (Arrived((record(0, create_intent()),)), offset),  # delivered again
+    )
 
 
 def record(offset: int, intent: Intent) -> Record:

@@ -57,9 +57,11 @@ def test_make_demo_kafka_runs_the_program_that_is_tested_here() -> None:
     assert f"python {' '.join(DEMO[1:])} --root demo-kafka" in told
 
 
-def test_the_demo_on_kafka_and_s3_agrees_with_pandas_and_stops_what_it_started(tmp_path: Path) -> None:
+def test_the_demo_on_kafka_and_s3_agrees_with_pandas_and_stops_what_it_started(
+    tmp_path: Path, warm_workers: str
+) -> None:
     command = [*DEMO, "--root", str(tmp_path), "--months", "1"]
-    environment = {**os.environ, **SECRETS}
+    environment = {**os.environ, **SECRETS, "PYSPARK_PYTHON": warm_workers}
     done = subprocess.run(command, cwd=HOUSE, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     assert places_of_secrets(done.stdout + done.stderr, tmp_path) == []

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import structlog
 
 from rootline.cli.app import main
 from tests.documents.blocks import Block, statements
@@ -45,6 +46,7 @@ class PageShell:
         programs = os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])
         monkeypatch.setenv("PATH", programs)
         monkeypatch.chdir(folder)
+        structlog.reset_defaults()  # a reader has configured nothing; `_logging_as_it_was` brings it back
 
     def run(self, block: Block) -> str:
         """Run one block; what it printed."""

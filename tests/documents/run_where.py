@@ -57,6 +57,8 @@ RUN_BY: dict[Named, str] = {
     ("docs/spark.md", "late = rootline.spark.table("): SPARK,
     ("docs/spark.md", "flights = spark.readStream"): SPARK,
     ("docs/spark.md", "def each(frame"): SPARK,
+    ("docs/spark.md", "appending = stream.writeStream.foreachBatch("): SPARK,
+    ("docs/spark.md", 'spark.conf.set("spark.sql.parquet.outputTimestampType"'): SPARK,
 }
 """Single blocks, and the file that runs them."""
 
@@ -68,7 +70,7 @@ NOT_RUN: dict[Named, str] = {
     ("docs/quickstarts/python.md", "make setup"): _CLONE,
     ("docs/quickstarts/spark.md", "make setup"): _CLONE,
     ("docs/quickstarts/operator.md", "make setup"): _CLONE,
-    ("docs/spark.md", "spark.conf.set("): _BUCKET,
+    ("docs/spark.md", 'spark.conf.set("spark.rootline.warehouse", "s3'): _BUCKET,
     ("docs/spark.md", "spark-submit --master"): "tests/spark/cluster submits a job like it, on ports of its own",
     ("docs/operations.md", "[keys.ingest]"): "a file of keys, not a command",
     (

@@ -18,7 +18,8 @@ def house() -> Path:
     return HOUSE
 
 
-def _copy_sources(target: Path) -> Path:
+def copy_sources(target: Path) -> Path:
+    """The sources and their configuration, copied into `target`."""
     unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in ("src", "schemas", "coordinator", "workers"):
         shutil.copytree(HOUSE / name, target / name, symlinks=True, ignore=unwanted)
@@ -31,19 +32,19 @@ def _copy_sources(target: Path) -> Path:
 @pytest.fixture
 def copied_house(tmp_path: Path) -> Path:
     """The sources and their configuration, in a folder that a test may spoil."""
-    return _copy_sources(tmp_path)
+    return copy_sources(tmp_path)
 
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel built from the sources as they are."""
-    return _build("wheel", _copy_sources(tmp_path_factory.mktemp("wheel")))
+    return _build("wheel", copy_sources(tmp_path_factory.mktemp("wheel")))
 
 
 @pytest.fixture(scope="session")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A source distribution built from the sources as they are."""
-    return _build("sdist", _copy_sources(tmp_path_factory.mktemp("sdist")))
+    return _build("sdist", copy_sources(tmp_path_factory.mktemp("sdist")))
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.conftest import copy_sources
+
 PURE_FOLDERS = (
     "schemas",
     "coordinator/protocol",
@@ -48,89 +50,99 @@ def test_the_contracts_hold(copied_house: Path) -> None:
     assert code == 0, report
 
 
-@pytest.mark.parametrize(
-    ("module", "line", "broken", "named"),
-    [
-        pytest.param(
-            "schemas/seeded.py",
-            "import asyncio",
-            "Pure rooms touch no vendor, no event loop, no clock, no randomness BROKEN",
-            "rootline.schemas.seeded -> asyncio",
-            id="an event loop in a pure room",
-        ),
-        pytest.param(
-            "coordinator/protocol/seeded.py",
-            "from rootline.coordinator import settings",
-            "Pure rooms touch no vendor, no event loop, no clock, no randomness BROKEN",
-            "rootline.coordinator.protocol.seeded -> rootline.coordinator.settings",
-            id="settings in the commit machine",
-        ),
-        pytest.param(
-            "src/rootline/tree/seeded.py",
-            "from rootline.ports import object_store",
-            "Rooms import downwards only BROKEN",
-            "rootline.tree.seeded -> rootline.ports.object_store",
-            id="a room importing upwards",
-        ),
-        pytest.param(
-            "src/rootline/tree/draft/seeded.py",
-            "from rootline.tree.intents import append",
-            "Inside the tree: commit and check over intents, intents over the draft BROKEN",
-            "rootline.tree.draft.seeded -> rootline.tree.intents.append",
-            id="a room inside the tree importing upwards",
-        ),
-        pytest.param(
-            "workers/seeded.py",
-            "from rootline.coordinator import settings",
-            "Rooms import downwards only BROKEN",
-            "rootline.workers.seeded -> rootline.coordinator.settings",
-            id="two services that must not know each other",
-        ),
-        pytest.param(
-            "coordinator/runtime/seeded.py",
-            "from rootline.coordinator import app",
-            "Inside the coordinator: shell over machine, never the other way round BROKEN",
-            "rootline.coordinator.runtime.seeded -> rootline.coordinator.app",
-            id="the shell importing the service around it",
-        ),
-        pytest.param(
-            "coordinator/runtime/table/seeded.py",
-            "from rootline.coordinator.runtime.assignment import frontier",
-            "Inside the shell: an assignment over its tables and records, never the other way round BROKEN",
-            "rootline.coordinator.runtime.table.seeded -> rootline.coordinator.runtime.assignment.frontier",
-            id="a table importing the assignment around it",
-        ),
-        pytest.param(
-            "workers/jobs/seeded.py",
-            "from rootline.adapters import open",
-            "Only composition roots name an adapter BROKEN",
-            "rootline.workers.jobs.seeded -> rootline.adapters",
-            id="an adapter outside a composition root",
-        ),
-        pytest.param(
-            "src/rootline/storage/seeded.py",
-            "import botocore",
-            "Vendors of stores, logs and caches stay behind the ports BROKEN",
-            "rootline.storage.seeded -> botocore",
-            id="a vendor past its port",
-        ),
-        pytest.param(
-            "src/rootline/attic/__init__.py",
-            "",
-            "Rooms import downwards only BROKEN",
-            "attic",
-            id="a room that no contract knows",
-        ),
-    ],
-)
-def test_a_seeded_import_is_caught_and_named(
-    copied_house: Path, module: str, line: str, broken: str, named: str
-) -> None:
-    seed(copied_house, module, line)
-    code, report = lint_imports(copied_house)
+SEEDED = [
+    pytest.param(
+        "schemas/seeded.py",
+        "import asyncio",
+        "Pure rooms touch no vendor, no event loop, no clock, no randomness BROKEN",
+        "rootline.schemas.seeded -> asyncio",
+        id="an event loop in a pure room",
+    ),
+    pytest.param(
+        "coordinator/protocol/seeded.py",
+        "from rootline.coordinator import settings",
+        "Pure rooms touch no vendor, no event loop, no clock, no randomness BROKEN",
+        "rootline.coordinator.protocol.seeded -> rootline.coordinator.settings",
+        id="settings in the commit machine",
+    ),
+    pytest.param(
+        "src/rootline/tree/seeded.py",
+        "from rootline.ports import object_store",
+        "Rooms import downwards only BROKEN",
+        "rootline.tree.seeded -> rootline.ports.object_store",
+        id="a room importing upwards",
+    ),
+    pytest.param(
+        "src/rootline/tree/draft/seeded.py",
+        "from rootline.tree.intents import append",
+        "Inside the tree: commit and check over intents, intents over the draft BROKEN",
+        "rootline.tree.draft.seeded -> rootline.tree.intents.append",
+        id="a room inside the tree importing upwards",
+    ),
+    pytest.param(
+        "workers/seeded.py",
+        "from rootline.coordinator import settings",
+        "Rooms import downwards only BROKEN",
+        "rootline.workers.seeded -> rootline.coordinator.settings",
+        id="two services that must not know each other",
+    ),
+    pytest.param(
+        "coordinator/runtime/seeded.py",
+        "from rootline.coordinator import app",
+        "Inside the coordinator: shell over machine, never the other way round BROKEN",
+        "rootline.coordinator.runtime.seeded -> rootline.coordinator.app",
+        id="the shell importing the service around it",
+    ),
+    pytest.param(
+        "coordinator/runtime/table/seeded.py",
+        "from rootline.coordinator.runtime.assignment import frontier",
+        "Inside the shell: an assignment over its tables and records, never the other way round BROKEN",
+        "rootline.coordinator.runtime.table.seeded -> rootline.coordinator.runtime.assignment.frontier",
+        id="a table importing the assignment around it",
+    ),
+    pytest.param(
+        "workers/jobs/seeded.py",
+        "from rootline.adapters import open",
+        "Only composition roots name an adapter BROKEN",
+        "rootline.workers.jobs.seeded -> rootline.adapters",
+        id="an adapter outside a composition root",
+    ),
+    pytest.param(
+        "src/rootline/storage/seeded.py",
+        "import botocore",
+        "Vendors of stores, logs and caches stay behind the ports BROKEN",
+        "rootline.storage.seeded -> botocore",
+        id="a vendor past its port",
+    ),
+    pytest.param(
+        "src/rootline/attic/__init__.py",
+        "",
+        "Rooms import downwards only BROKEN",
+        "attic",
+        id="a room that no contract knows",
+    ),
+]
+"""A module, what is seeded into it, the contract that breaks, and what its report names."""
+
+
+@pytest.fixture(scope="module")
+def report_of_all_seeded(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One report for all that is seeded: each has a module of its own."""
+    house = copy_sources(tmp_path_factory.mktemp("seeded"))
+    for case in SEEDED:
+        module, line, *_ = case.values
+        seed(house, str(module), str(line))
+    code, report = lint_imports(house)
     assert code == 1
-    assert broken in report
-    assert named in report
+    return report
+
+
+@pytest.mark.parametrize(("module", "line", "broken", "named"), SEEDED)
+def test_a_seeded_import_is_caught_and_named(
+    report_of_all_seeded: str, module: str, line: str, broken: str, named: str
+) -> None:
+    assert broken in report_of_all_seeded
+    assert named in report_of_all_seeded
 
 
 def test_the_pure_folders_name_no_clock_no_chance_no_environment(copied_house: Path) -> None:

@@ -17,6 +17,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.house.source_facts import facts_of
+
 BASE = "base"
 DEV = "dev"
 EXTRAS_OF = {
@@ -113,11 +115,11 @@ def uses_in(house: Path) -> tuple[Use, ...]:
     for package, room in rooms.items():
         for path in sorted((house / room).rglob("*.py")):
             module = ".".join((package, *path.relative_to(house / room).with_suffix("").parts))
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in facts_of(path).imports:
                 names: list[str] = []
                 if isinstance(node, ast.Import):
                     names = [alias.name for alias in node.names]
-                elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                elif node.level == 0:
                     names = [node.module or ""]
                 tops = {name.partition(".")[0] for name in names}
                 found += [Use(module, top) for top in sorted(tops - STANDARD - OURS)]

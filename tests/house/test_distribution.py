@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import OrderedDict
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from tests.distribution import GroupScheduling, group_of
+from tests.distribution import GroupScheduling, group_of, import_share
 
 SERVICES = {"kafka": re.compile(r"\bkafka_service\b"), "spark": re.compile(r"\bspark: SparkSession\b")}
 MORTAL = re.compile(r"\bmortal_kafka\b")
@@ -80,3 +81,20 @@ def test_the_files_that_kill_a_broker_run_in_one_process_and_the_other_brokers_f
     assert {group_of(name) for name in killing} == {"mortal kafka"}
     for name in killing:
         assert "def kafka_service(mortal_kafka: KafkaService)" in (house / name).read_text(), "it would start both"
+
+
+def test_each_process_imports_its_share_and_together_they_import_every_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / "shared_out" / f"test_{name}.py" for name in ("a", "b", "c", "d", "e")]
+    files[0].parent.mkdir()
+    for file in files:
+        file.write_text("assert False, 'told when it is collected'" if file == files[1] else "HERE = 1")
+    monkeypatch.syspath_prepend(tmp_path)
+    shares = []
+    for number in range(2):
+        import_share(files[0].parent, number, 2)
+        shares.append([name for name in sys.modules if name.startswith("shared_out.")])
+        for name in shares[-1]:
+            del sys.modules[name]
+    assert shares == [["shared_out.test_a", "shared_out.test_c", "shared_out.test_e"], ["shared_out.test_d"]]

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.documents.page_shell import page_shell
+
 pytestmark = pytest.mark.slow
 
 
@@ -28,15 +30,18 @@ def run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
-def test_the_first_example_and_the_commands_after_it_run(house: Path, tmp_path: Path) -> None:
+def test_the_first_example_and_the_commands_after_it_run(
+    house: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     example = next(block for block in blocks(house, "python") if "rootline.connect" in block)
     for _ in range(2):  # a reader runs it, changes a line, and runs it again
         assert "61" in run([sys.executable, "-c", example], tmp_path)
     lines = [line for block in blocks(house, "console") for line in block.splitlines() if line.startswith("rootline ")]
-    assert lines
-    for line in lines:
-        _, *arguments = shlex.split(line, comments=True)
-        run([str(Path(sys.executable).with_name("rootline")), *arguments], tmp_path)
+    first, *others = [shlex.split(line, comments=True)[1:] for line in lines]
+    run([str(Path(sys.executable).with_name("rootline")), *first], tmp_path)
+    with page_shell(tmp_path, monkeypatch) as shell:
+        for arguments in others:
+            shell.rootline(*arguments)
 
 
 def test_every_python_example_is_python(house: Path) -> None:

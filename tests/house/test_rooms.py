@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.source_facts import facts_of
+
 MODULES_MAX = 25
 TOP = ("schemas", "coordinator", "workers")
 PATH = re.compile(r"`((?:[\w.-]+/)+[\w.*-]*|[\w-]+\.(?:py|md|toml|avsc))`")
@@ -37,10 +39,10 @@ def imports(known: Mapping[str, Path]) -> dict[str, set[str]]:
     edges: dict[str, set[str]] = {}
     for name, path in known.items():
         targets: set[str] = set()
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in facts_of(path).imports:
             if isinstance(node, ast.Import):
                 targets |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module:
+            elif node.module:
                 for alias in node.names:
                     inner = f"{node.module}.{alias.name}"
                     targets.add(inner if inner in known else node.module)
@@ -139,7 +141,7 @@ def prose(house: Path) -> Iterator[tuple[str, str]]:
     for top in (*TOP, "src", "tests", "benchmarks"):
         for path in sorted((house / top).rglob("*.py")):
             if not any(parent.is_symlink() for parent in path.parents if parent.is_relative_to(house)):
-                yield str(path.relative_to(house)), ast.get_docstring(ast.parse(path.read_text())) or ""
+                yield str(path.relative_to(house)), facts_of(path).docstring
 
 
 def test_every_path_and_module_of_ours_that_prose_names_exists(house: Path, paths: set[str]) -> None:
@@ -170,17 +172,12 @@ def test_every_path_and_module_of_ours_that_prose_names_exists(house: Path, path
 def test_every_module_that_a_header_hands_something_over_to_exists(house: Path) -> None:
     known = modules(house)
     stems = {name.rpartition(".")[2] for name in known}
-    parsed = {name: ast.parse(path.read_text()) for name, path in known.items()}
-    defined = {
-        node.name
-        for tree in parsed.values()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    }
+    facts = {name: facts_of(path) for name, path in known.items()}
+    defined = {inner for found in facts.values() for inner in found.defined}
     fields = {named for text in (house / "schemas" / "avro").glob("*.avsc") for named in WORD.findall(text.read_text())}
     dead: list[str] = []
-    for name, tree in parsed.items():
-        header = " ".join((ast.get_docstring(tree) or "").split())
+    for name, found in facts.items():
+        header = " ".join(found.docstring.split())
         for group in NAMED.findall(header.partition("Theory")[0]):
             for named in re.findall(r"`([a-z_*]+)`", group):
                 is_there = named in stems | defined or (

@@ -13,6 +13,7 @@ import pytest
 
 from rootline.schemas import errors
 from rootline.schemas.codes import error_codes
+from tests.house.source_facts import facts_of
 
 LINES_MAX = 400
 HEADER_FROM_LINES = 60
@@ -88,7 +89,7 @@ def test_every_module_of_some_size_says_what_it_owns_what_not_and_what_it_keeps(
 
 
 def _header(path: Path) -> str:
-    return ast.get_docstring(ast.parse(path.read_text())) or ""
+    return facts_of(path).docstring
 
 
 def test_no_module_has_a_name_that_says_nothing(house: Path) -> None:

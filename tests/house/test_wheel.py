@@ -52,8 +52,10 @@ def run(code: str, *arguments: str, path: Path) -> str:
     return done.stdout
 
 
-def installed(wheel: Path, folder: Path) -> Path:
-    """Install the wheel alone into `folder`, without an index."""
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel alone, installed into a folder without an index."""
+    folder = tmp_path_factory.mktemp("installed") / "site"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile"]
     subprocess.run([*command, "--target", str(folder), str(wheel)], check=True, capture_output=True)
     return folder
@@ -93,26 +95,24 @@ def test_the_wheel_has_one_top_level_name_and_carries_the_licence(wheel: Path) -
     assert any(name.endswith("licenses/LICENSE") for name in zipfile.ZipFile(wheel).namelist())
 
 
-def test_installed_beside_a_users_own_modules_both_keep_what_is_theirs(wheel: Path, tmp_path: Path) -> None:
-    target = installed(wheel, tmp_path / "site")
+def test_installed_beside_a_users_own_modules_both_keep_what_is_theirs(installed: Path) -> None:
     for name in ("schemas", "workers", "coordinator"):
-        (target / f"{name}.py").write_text("OWNER = 'the user'\n")
+        (installed / f"{name}.py").write_text("OWNER = 'the user'\n")
     check_owners = """
 import schemas, workers, coordinator
 assert {schemas.OWNER, workers.OWNER, coordinator.OWNER} == {"the user"}
 """
-    run(IMPORT_EVERYTHING + check_owners, str(target), path=target)
+    run(IMPORT_EVERYTHING + check_owners, str(installed), path=installed)
 
 
-def test_importing_rootline_imports_nothing_else(wheel: Path, tmp_path: Path) -> None:
-    target = installed(wheel, tmp_path / "site")
+def test_importing_rootline_imports_nothing_else(installed: Path) -> None:
     code = """
 import sys
 before = set(sys.modules)
 import rootline
 print(sorted({name.split(".")[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names)))
 """
-    assert run(code, path=target).strip() == "['rootline']"
+    assert run(code, path=installed).strip() == "['rootline']"
 
 
 def test_the_wheel_works_as_a_zip_as_spark_hands_it_out(wheel: Path, tmp_path: Path) -> None:

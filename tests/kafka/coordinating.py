@@ -43,15 +43,16 @@ async def elapsed(seconds: float) -> None:
 
 
 async def until(holds: Callable[[], bool | Awaitable[bool]], what: str, patience_s: float = PATIENCE_S) -> None:
-    """Look again and again until it holds."""
+    """Look again and again until it holds, the less often the longer it takes: a look may ask a broker for a lot."""
     clock = asyncio.get_running_loop().time
-    deadline_s = clock() + patience_s
+    begun_s = clock()
     while True:
         found = holds()
         if found is True or (not isinstance(found, bool) and await found):
             return
-        assert clock() < deadline_s, f"not within {patience_s:.0f} s: {what}"
-        await elapsed(0.02)
+        waited_s = clock() - begun_s
+        assert waited_s < patience_s, f"not within {patience_s:.0f} s: {what}"
+        await elapsed(min(max(0.02, waited_s / 10), 0.3))
 
 
 @dataclass

@@ -11,10 +11,8 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from rootline.cli.failure import ExitCode
 from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.log.intent_codec import decode_intent
 from rootline.schemas.content_entry import ContentType
@@ -22,8 +20,8 @@ from rootline.schemas.errors import RootlineError
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import Intent, IntentKind
 from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.storage.check.chain import check_table
 from rootline.storage.metadata.table_loader import load_table
-from tests.kafka.rootline_process import RootlineProcess, ending
 from tests.kafka.topic_watch import Place, Watch
 from tests.simulation.reference import Reference
 
@@ -93,13 +91,11 @@ async def judge_table(watch: Watch, store: ObjectStore, table: str) -> int:
     return len(found)
 
 
-def check_table(table: str, environment: Mapping[str, str], folder: Path) -> None:
-    """`rootline check` finds nothing."""
-    checking = RootlineProcess(f"check-{table}", ("check", table), environment, folder)
-    checking.start()
-    with ending(checking):
-        code = checking.wait(120)
-    assert code == ExitCode.DONE, f"rootline check {table} ended with {code}: {checking.said()}{checking.tail()}"
+async def assert_whole(store: ObjectStore, *tables: str) -> None:
+    """What `rootline check` looks for is not there."""
+    for table in tables:
+        findings = [str(finding) async for finding in check_table(store, TableName(table))]
+        assert not findings, f"{table}: {findings}"
 
 
 def _of_table(watch: Watch, table: str) -> tuple[list[Verdict], list[Intent | None]]:

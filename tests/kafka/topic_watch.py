@@ -76,7 +76,7 @@ class Watch:
             "group.id": "not used",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
-            "fetch.wait.max.ms": 10,
+            "fetch.wait.max.ms": 200,  # a record that comes ends the wait
         }
         self._consumer = Consumer({**reading, "auto.offset.reset": "error"})
         self._lot = Consumer({**reading, "auto.offset.reset": "earliest"})  # what was decided is removed there

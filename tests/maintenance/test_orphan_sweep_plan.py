@@ -23,7 +23,7 @@ from rootline.maintenance.sweep_limits import SweepLimits
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, encode_condemned_page
 from rootline.schemas.bytes.root.location_hashes import LocationHashes, location_hash
 from rootline.schemas.errors import Invalid
-from rootline.schemas.object_keys import OwnKind, own_forms, own_kind
+from rootline.schemas.object_keys import OwnKind, own_forms, own_kind, spark_folder
 from rootline.schemas.root_header import Condemned, LogTime, RootHeader
 from tests.tree.tables import TABLE_UUID, append, new_lake
 
@@ -92,6 +92,22 @@ def test_an_absolute_name_of_the_table_s_folder_keeps_the_object_that_it_means()
 
 
 @pytest.mark.parametrize(
+    "rest",
+    [
+        f"{uuid.UUID(int=2)}.parquet",
+        f"partition_group=-7/{uuid.UUID(int=2)}.parquet",
+        f"part-00000-{uuid.UUID(int=2)}-c000.snappy.parquet",
+        f"partition_group=-7/part-00000-{uuid.UUID(int=2)}.c000.zstd.parquet",
+        f"_temporary/0/_temporary/attempt_202611230758231_0001_m_000000_0/part-00000-{uuid.UUID(int=2)}-c000.parquet",
+        f"_temporary/0/task_202611230758231_0001_m_000000/partition_group=7/part-0-{uuid.UUID(int=2)}.c000.parquet",
+    ],
+)
+def test_what_sparks_writer_leaves_in_a_folder_of_ours_may_be_deleted(rest: str) -> None:
+    """Of a job that was killed at any moment, and of one that was committed and is not needed any more."""
+    assert own_kind(f"{spark_folder(uuid.UUID(int=1))}/{rest}") is OwnKind.DATA_FILE
+
+
+@pytest.mark.parametrize(
     "location",
     [
         "data/part-0.parquet",
@@ -103,6 +119,9 @@ def test_an_absolute_name_of_the_table_s_folder_keeps_the_object_that_it_means()
         f"x/data/{uuid.UUID(int=1)}.parquet",
         "metadata/adopted/x.avro",
         f"metadata/leaves/{uuid.UUID(int=1)}.parquet",
+        f"data/{uuid.UUID(int=1)}/part-00000-{uuid.UUID(int=2)}-c000.snappy.parquet",
+        f"data/spark-write={uuid.UUID(int=1)}/_temporary/0/.part-00000.parquet.crc",
+        "data/spark-write=mine/part-0.parquet",
         "",
     ],
 )

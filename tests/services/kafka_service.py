@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from pydantic import SecretStr
 
@@ -204,9 +205,29 @@ def _record_classes(software: KafkaSoftware, folder: Path) -> None:
     broker = KafkaBroker(software, place, recording=True)
     try:
         broker.wait_ready()
+        _use(KafkaService(f"{HOST}:{broker.ports.plain}", broker).with_topics(partitions=2))
     finally:
         broker.stop()
         broker.release_ports()
+
+
+def _use(settings: KafkaSettings) -> None:
+    """Have a broker load what tests ask for: a transaction, a group, and an administrator's questions."""
+    servers: dict[str, str | int | float | bool] = {"bootstrap.servers": settings.servers(), "log_level": 0}
+    producer = Producer({**servers, "transactional.id": settings.group_id, "compression.type": "zstd"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(settings.intents_topic, b"value", b"key")
+    producer.commit_transaction(60)
+    joining: dict[str, str | int | float | bool] = {"group.id": settings.group_id, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**servers, **joining})
+    consumer.subscribe([settings.intents_topic])
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while consumer.poll(1) is None:
+        assert time.monotonic() < deadline_s, "a broker did not hand out its record"
+    consumer.commit(asynchronous=False)
+    AdminClient(servers).list_consumer_groups().result(60)
+    consumer.close()
 
 
 def _cluster_id() -> str:

@@ -50,7 +50,7 @@ def kafka_software(record: Callable[[KafkaSoftware], None]) -> KafkaSoftware:
     java = java_runtime("Kafka", instead=_INSTEAD)
     with cached("kafka", _VERSION, _fetch) as folder:
         jars = sorted(map(str, folder.glob("*.jar")))
-        software = KafkaSoftware(java.command, os.pathsep.join(jars), folder / f"classes-{java.version}.jsa")
+        software = KafkaSoftware(java.command, os.pathsep.join(jars), folder / f"used-classes-{java.version}.jsa")
         if not software.archive.exists():
             say_progress(f"starting Kafka {_VERSION} a first time, so that later starts are quick …")
             record(software)

@@ -64,3 +64,29 @@ def valkey_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyS
     """A real cache."""
     with running_valkey(tmp_path_factory.mktemp("valkey")) as service:
         yield service
+
+
+@pytest.fixture(scope="session")
+def quick_spark() -> Iterator[None]:
+    """A Spark that is started from here on begins in half the time."""
+    from tests.spark.machine.spark_software import spark_variables  # PySpark takes a while to import
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in spark_variables().items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture(scope="session")
+def warm_workers() -> Iterator[str]:
+    """A command for `PYSPARK_PYTHON` whose workers begin with the library imported."""
+    from tests.spark.machine.warm_workers import warm_python
+
+    with warm_python() as command:
+        yield command
+
+
+@pytest.fixture(autouse=True)
+def _spark_begins_quickly(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("spark"):
+        request.getfixturevalue("quick_spark")

@@ -19,9 +19,9 @@ FLIGHTS = pa.schema([("id", pa.int64()), ("carrier", pa.string()), ("delay", pa.
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory, quick_spark: None, warm_workers: str) -> Iterator[SparkSession]:
     """A local Spark with two cores and our data source; its session is in another time zone than UTC."""
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = warm_workers, sys.executable
     for name in ("ROOTLINE_WAREHOUSE", "ROOTLINE_LOG"):
         os.environ.pop(name, None)
     builder = SparkSession.builder.master("local[2]").appName("rootline tests")
@@ -30,8 +30,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.python.daemon.module": "rootline.spark.daemon",
         "spark.sql.session.timeZone": "America/New_York",
         "spark.sql.shuffle.partitions": "2",
+        # a handful of rows: compiling a plan takes longer than running it as it is; the demos and the cluster compile
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.timeType.enabled": "true",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
     }.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from rootline.adapters.sqlite.log_file import FILE_NAME
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
+from rootline.spark import register
 from tests.spark.conftest import FLIGHTS
 
 pytestmark = pytest.mark.spark
@@ -224,3 +226,15 @@ def test_what_cannot_be_written_is_refused_with_its_reason(
 ) -> None:
     with pytest.raises(Exception, match=said):
         save(rows(spark, 1), table=table, **options)
+
+
+def test_a_thread_that_registers_writes_as_well(spark: SparkSession, flights: TableHandle, save: Save) -> None:
+    """Spark looks for the source of a write in the session that is active in the thread; a new thread has none."""
+
+    def write(number: int) -> None:
+        register(spark)
+        save(rows(spark, number))
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(write, range(4)))
+    assert ids(flights) == [0, 1, 2, 3]

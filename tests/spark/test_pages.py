@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 from pyspark.sql import SparkSession
 
 import rootline
+from tests.catalog.iceberg_tables import FolderCatalog
 from tests.documents.blocks import Block, blocks_of
 from tests.documents.page_shell import PageShell, page_shell
 
@@ -22,7 +26,8 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
     yield spark
     for query in spark.streams.active:
         query.stop()
-    spark.conf.unset("spark.rootline.warehouse")
+    for setting in ("spark.rootline.warehouse", "spark.sql.parquet.outputTimestampType"):
+        spark.conf.unset(setting)
 
 
 def test_the_quickstart_runs_and_a_stream_that_runs_again_adds_nothing(
@@ -48,7 +53,12 @@ def test_the_jobs_of_the_page_about_spark_run_as_they_are_written(
     blocks = {block.text.splitlines()[-1].strip(): block for page in pages for block in blocks_of(page, "python")}
     folder = tmp_path / "lake"
     (tmp_path / "incoming").mkdir()
-    here = {"/data/": f"{tmp_path}/", '"./lake"': f'"{folder}"', '"./checkpoint"': f'"{tmp_path}/checkpoint"'}
+    here = {
+        "ice.demo.planes.": "",
+        "/data/": f"{tmp_path}/",
+        '"./lake"': f'"{folder}"',
+        '"./checkpoint"': f'"{tmp_path}/checkpoint"',
+    }
 
     def ends_with(words: str) -> Block:
         return next(block for last, block in blocks.items() if words in last)
@@ -100,3 +110,17 @@ def test_the_jobs_of_the_page_about_spark_run_as_they_are_written(
         assert table.scan().count() == 8, "the second time is a duplicate"
         assert run("and then", shell).endswith("files became 1 and then 1\n")
         assert (table.scan().count(), len(table.scan().plan())) == (8, 1)
+        for rows_more in (6, 3):
+            before = table.scan().count()
+            run("writer_sequence=20130131", shell)
+            assert table.scan().count() == before + rows_more, "what has a name lands once"
+        before = table.scan().count()
+        run("/data/checkpoints/appending", shell)
+        assert table.scan().count() == before + 1
+        planes = FolderCatalog(tmp_path / "ice").make(
+            "planes", Schema(NestedField(1, "id", LongType())), format_version=2
+        )
+        planes.append(pa.table({"id": [1, 2, 3]}))
+        log = [(1, "an older one"), (2, planes.metadata_location.replace("file://", "file:"))]  # as Hadoop writes it
+        session.createDataFrame(log, "timestamp long, file string").createOrReplaceTempView("metadata_log_entries")
+        assert run("and nothing was copied", shell) == "3 rows, and nothing was copied\n"

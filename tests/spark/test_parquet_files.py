@@ -131,8 +131,12 @@ def flags_whatever_size(lake: Lake) -> list[bool]:
     return [file is not None for file in lake.holder.run(looked_at)]
 
 
-def test_a_lake_in_a_folder_whose_name_is_a_pattern_hands_over_nothing(tmp_path: Path) -> None:
-    with connect(str(tmp_path / "a{b}*c")) as lake:
+@pytest.mark.parametrize("name", ["a{b}*c", "link/../lake"])
+def test_a_lake_in_a_folder_whose_name_spark_takes_otherwise_hands_over_nothing(tmp_path: Path, name: str) -> None:
+    """Spark takes a pattern for several folders, and `link/..` for the folder that the link is in."""
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "deep" / "er")
+    with connect(str(tmp_path / name)) as lake:
         lake.create_table("demo.rows", ROWS.schema).append(ROWS)
         assert flags(lake) == [False]
 

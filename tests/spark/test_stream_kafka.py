@@ -1,4 +1,4 @@
-"""A stream to a lake on Kafka and S3, whose coordinator is a process of its own."""
+"""Streams, changes of rows and compactions on a lake on Kafka and S3, whose coordinator is a process of its own."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+import rootline.spark
 from rootline.client.lake import Lake
+from rootline.spark import connection
 from rootline.spark.data_source import register
+from rootline.spark.options import parse_options
 from tests.kafka.kafka_lake import KafkaLake
 from tests.kafka.rootline_process import RootlineProcess, ending
 from tests.services.kafka_service import KafkaService
 from tests.services.s3_service import S3Service
 from tests.spark.conftest import FLIGHTS
-from tests.spark.file_stream import Stream, ids
+from tests.spark.file_stream import PATIENCE_S, Stream, ids
 
 pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 
@@ -47,6 +50,16 @@ def coordinator(address: KafkaLake, tmp_path: Path) -> Iterator[RootlineProcess]
     process = RootlineProcess("coordinator", ("coordinator", "--http-port", "0"), address.environment(), tmp_path)
     with ending(process):
         yield process
+
+
+@pytest.fixture
+def driver(address: KafkaLake, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The settings are the driver's own too; what it opens by them ends before its broker does."""
+    for name, value in address.environment().items():
+        monkeypatch.setenv(name, value)
+    yield
+    connection.guest_lake(parse_options({"path": "demo.flights"})).close()
+    connection._guest.cache_clear()
 
 
 @pytest.fixture
@@ -83,3 +96,45 @@ def test_batches_over_kafka_and_s3_land_once_however_often_they_are_sent(
     rows = spark.createDataFrame([(9, "AA", None)], "id long, carrier string, delay double")
     rows.write.format("rootline").mode("overwrite").save("demo.flights")  # warehouse and log by the environment
     assert spark.read.format("rootline").load("demo.flights").count() == 1
+
+
+def test_rows_change_and_files_are_compacted_on_kafka_and_s3_and_a_stream_of_changes_tells_the_rows(
+    lake: Lake,
+    address: KafkaLake,
+    coordinator: RootlineProcess,
+    spark: SparkSession,
+    tmp_path: Path,
+    driver: None,
+) -> None:
+    coordinator.start()
+    coordinator.wait_ready()
+    table = lake.create_table("demo.flights", FLIGHTS)
+    for at in range(4):
+        table.append([{"id": at, "carrier": "UA", "delay": float(at)}, {"id": 10 + at, "carrier": "AA", "delay": 0.0}])
+    start = table.head().version
+    assert rootline.spark.delete_where(spark, "demo.flights", "id = 13").deleted == 1
+    packed = rootline.spark.compact(spark, "demo.flights")
+    assert (packed.files_before, packed.files_after, packed.rows) == (4, 1, 7)
+    values = {"delay": "delay + 1"}
+    assert rootline.spark.update_where(spark, "demo.flights", "id < 2", values, mode="copy-on-write").updated == 2
+    source = spark.createDataFrame([(2, 5.0), (7, 7.0)], "id long, delay double")
+    merged = rootline.spark.merge_into(spark, "demo.flights", source, on=["id"])
+    assert (merged.updated, merged.inserted) == (1, 1)
+    assert rootline.spark.table(spark, "demo.flights", where="carrier = 'UA'", columns=["id", "delay"]).count() == 4
+
+    reader = spark.readStream.format("rootline").options(changes=True, startingVersion=start + 1)
+    writer = reader.load("demo.flights").writeStream.format("json").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start(str(tmp_path / "changes"))
+    assert query.awaitTermination(PATIENCE_S)
+    told = spark.read.json(str(tmp_path / "changes")).selectExpr("_change_type", "id", "delay").collect()
+    assert sorted(map(tuple, told)) == [
+        ("delete", 0, 0.0),
+        ("delete", 1, 1.0),
+        ("delete", 2, 2.0),
+        ("delete", 13, 0.0),
+        ("insert", 0, 1.0),
+        ("insert", 1, 2.0),
+        ("insert", 2, 5.0),
+        ("insert", 7, 7.0),
+    ]
+    assert list(table.check()) == []

@@ -41,7 +41,16 @@ def wait_for_lock(file: int, operation: int, *, patience_s: float) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Make the names in `folder` durable. Blocks; raises `OSError`."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    _sync(folder, os.O_DIRECTORY)
+
+
+def sync_file(path: Path) -> None:
+    """Make the bytes of a file durable. Blocks; raises `OSError`."""
+    _sync(path, 0)
+
+
+def _sync(path: Path, kind: int) -> None:
+    descriptor = os.open(path, os.O_RDONLY | kind)
     try:
         os.fsync(descriptor)
     finally:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import os
 import sys
 from importlib import metadata
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 import typer.main
@@ -46,6 +47,8 @@ from rootline.cli.commands import (
 from rootline.cli.commands.running import pause, status
 from rootline.cli.failure import describe, exit_code_of
 
+_SEARCHES: Final = 50_000, 20, 1_000
+"""How often to look for cycles: what a start loads has none, and searching it took an eighth of a service's start."""
 app = typer.Typer(
     name="rootline",
     help="Many writers, one table, one object per commit.",
@@ -119,6 +122,7 @@ def command_tree() -> Any:
 
 def main() -> None:
     """The `rootline` program."""
+    gc.set_threshold(*_SEARCHES)
     try:
         completing.prepare_completion()
         command_tree()(prog_name="rootline")

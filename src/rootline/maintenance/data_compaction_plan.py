@@ -138,11 +138,12 @@ def groups_to_pack(
 ) -> Iterator[tuple[FileTask, ...]]:
     """Every group of small and worn files of one partition that is worth it; a worn file may be one by itself.
 
-    A file is worn by what else deletes rows of it too, such as equality deletes.
+    A file is worn by what else deletes rows of it too, such as equality deletes. Files of about one size go together,
+    and among these what came together, whatever order leaves have: filters on what grows with time go on pruning.
     """
     for of_partition in _by_partition(tasks, definition):
         due = [task for task in of_partition if size_of(task) < limits.small or _is_worn_task(task, limits)]
-        for group in filled(sorted(due, key=size_of), limits.target_bytes):
+        for group in filled(sorted(due, key=_by_size_and_age), limits.target_bytes):
             if len(group) >= limits.files or any(_is_worn_task(task, limits) for task in group):
                 yield group
 
@@ -173,6 +174,11 @@ def filled(tasks: Iterable[FileTask], bytes_max: int, files_max: int = FILES_MAX
 def size_of(task: FileTask) -> int:
     """Bytes of the task's file."""
     return _size(task.data)
+
+
+def _by_size_and_age(task: FileTask) -> tuple[int, int]:
+    """Sizes are the same up to a factor of two; the ids of rows tell the order in which files came."""
+    return size_of(task).bit_length(), task.data.first_row_id or 0
 
 
 def _by_partition(tasks: Iterable[FileTask], definition: TableDefinition) -> Iterable[list[FileTask]]:

@@ -1,7 +1,7 @@
 """Rootline as a Spark data source: `spark.dataSource.register(rootline.spark.RootlineDataSource)`.
 
-Owns: `format("rootline")` for batch reads, batch writes and streaming writes; changes of rows; maintenance on the
-cluster. Does not own: planning, statistics, publishing (the library's own rooms do it).
+Owns: `format("rootline")` for batch reads, batch writes and streaming writes; appends; changes of rows; maintenance on
+the cluster. Does not own: planning, statistics, publishing (the library's own rooms do it).
 Invariants: importing this package imports Spark only when one of its names is used.
 """
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rootline.spark.maintenance.added_folder import AddedFolder, add_folder
     from rootline.spark.maintenance.compaction import compact
     from rootline.spark.maintenance.group_runs import Compaction
+    from rootline.spark.parquet_sink.append import append
+    from rootline.spark.parquet_sink.stream_batches import batch_appender
     from rootline.spark.row_changes.change_job import RowsChanged
     from rootline.spark.row_changes.statements import delete_where, merge_into, update_where
     from rootline.spark.table_frame import table
@@ -25,6 +27,8 @@ __all__ = [
     "RootlineDataSource",
     "RowsChanged",
     "add_folder",
+    "append",
+    "batch_appender",
     "compact",
     "delete_where",
     "merge_into",
@@ -38,6 +42,8 @@ _PLACES = {
     "RootlineDataSource": "data_source",
     "RowsChanged": "row_changes.change_job",
     "add_folder": "maintenance.added_folder",
+    "append": "parquet_sink.append",
+    "batch_appender": "parquet_sink.stream_batches",
     "compact": "maintenance.compaction",
     "delete_where": "row_changes.statements",
     "merge_into": "row_changes.statements",

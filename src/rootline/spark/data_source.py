@@ -174,10 +174,12 @@ def session_defaults(spark: SparkSession) -> dict[str, str]:
 def register(spark: SparkSession) -> None:
     """Register the data source; the session's `spark.rootline.*` settings are the defaults of its options.
 
-    The settings are read here: set them before. Spark's Python workers run the Python of this process when the master
+    The settings are read here: set them before. Call it again in a thread of your own that writes with
+    `frame.write.format("rootline")`. Spark's Python workers run the Python of this process when the master
     is local and neither `spark.pyspark.python` nor `PYSPARK_PYTHON` says otherwise.
     """
     use_this_python(spark)
+    _make_active(spark)
     defaults = session_defaults(spark)
     _registered.add(spark)
     if not defaults:
@@ -187,6 +189,14 @@ def register(spark: SparkSession) -> None:
 
 
 def ensure_registered(spark: SparkSession) -> None:
-    """Register the data source unless `register` did."""
+    """Register the data source unless `register` did; this thread finds it then."""
     if spark not in _registered:
         register(spark)
+    _make_active(spark)
+
+
+def _make_active(spark: SparkSession) -> None:
+    """A write looks its source up in the session that is active in its thread, and new threads have none."""
+    java = getattr(spark, "_jvm", None)
+    if java is not None:
+        java.SparkSession.setActiveSession(spark._jsparkSession)

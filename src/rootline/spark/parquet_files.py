@@ -70,7 +70,7 @@ async def files_to_hand_over(
         return nothing
     if len(tasks) > FILES_MAX:
         return nothing
-    wanted, floats = columns.serialize().to_pybytes(), tuple(_floats_in(fields))
+    wanted, floats = bytes_of(columns), tuple(_floats_in(fields))
 
     async def looked_at(task: FileTask) -> ParquetFile | None:
         if task.vectors or task.deletes:
@@ -79,9 +79,9 @@ async def files_to_hand_over(
         if entry.file_format is not FileFormat.PARQUET or entry.key_metadata is not None:
             return None
         path = await store.path_of(stored_key(table, entry.location))
-        if path is None or not _is_plain(path):
+        if path is None or not is_plain(path):
             return None
-        if not await asyncio.to_thread(_is_as_wanted, path, entry.file_size_in_bytes, entry.record_count, wanted):
+        if not await asyncio.to_thread(is_as_wanted, path, entry.file_size_in_bytes, entry.record_count, wanted):
             return None
         known = (entry.content_stats.get(field_id) for field_id in floats)
         return ParquetFile(path, any(one is None or one.nan_value_count != 0 for one in known))
@@ -89,9 +89,13 @@ async def files_to_hand_over(
     return await few_at_once(tasks, looked_at, _FOOTERS_AT_ONCE)
 
 
-def _is_plain(path: str) -> bool:
-    """Whether Spark takes `path` as it is: not as a pattern, nor as a hidden file, which it would leave out."""
-    return _PLAIN_PATH.fullmatch(path) is not None and not Path(path).name.startswith(_HIDDEN)
+def is_plain(path: str) -> bool:
+    """Whether Spark takes `path` as it is: not as a pattern, nor as a hidden file, which it would leave out.
+
+    Nor with `..`, which Spark takes away together with the folder before it, even if that is a link to elsewhere.
+    """
+    parts = Path(path).parts
+    return _PLAIN_PATH.fullmatch(path) is not None and ".." not in parts and not parts[-1].startswith(_HIDDEN)
 
 
 def _is_shown_alike(kind: pa.DataType) -> bool:
@@ -102,7 +106,18 @@ def _is_shown_alike(kind: pa.DataType) -> bool:
         return _is_shown_alike(kind.value_type)
     if pa.types.is_map(kind):
         return _is_shown_alike(kind.key_type) and _is_shown_alike(kind.item_type)
-    return kind in _SCALARS or pa.types.is_decimal128(kind)
+    return is_scalar(kind)
+
+
+def bytes_of(columns: pa.Schema) -> bytes:
+    """What `is_as_wanted` compares with."""
+    found: bytes = columns.serialize().to_pybytes()
+    return found
+
+
+def is_scalar(kind: pa.DataType) -> bool:
+    """Whether it is a type of single values that Spark reads and writes as we do."""
+    return kind in _SCALARS or bool(pa.types.is_decimal128(kind))
 
 
 def _floats_in(fields: Sequence[NestedField]) -> Iterator[int]:
@@ -114,7 +129,8 @@ def _floats_in(fields: Sequence[NestedField]) -> Iterator[int]:
             yield from _floats_in(field.field_type.fields)
 
 
-def _is_as_wanted(path: str, size: int | None, rows: int, wanted: bytes) -> bool:
+def is_as_wanted(path: str, size: int | None, rows: int, wanted: bytes) -> bool:
+    """Whether a file has just these columns (an Arrow schema's bytes), by name, id and type, and so many rows."""
     try:
         status = Path(path).stat()
     except OSError:

@@ -10,7 +10,7 @@ import pytest
 
 from rootline.adapters.local.object_store import LocalObjectStore
 from rootline.ports.object_store import Predecessor, PutAnswer
-from rootline.schemas.errors import Unavailable
+from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.identifiers import ObjectKey
 from rootline.storage.metadata.store_object import store_object
 from tests.support.power_cut import PowerCut
@@ -30,6 +30,11 @@ async def store(disk: PowerCut) -> AsyncIterator[LocalObjectStore]:
     made = LocalObjectStore(disk.top / "new" / "lake")
     yield made
     await made.close()
+
+
+def leave_unsynced(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"rows")
 
 
 async def left_after_a_cut(disk: PowerCut, key: ObjectKey) -> bytes | None:
@@ -53,6 +58,22 @@ async def test_a_second_object_of_a_folder_is_as_durable_as_the_first(store: Loc
     await store.put_if_absent(second, b"second", after=Predecessor(ROOT))
 
     assert await left_after_a_cut(disk, second) == b"second"
+
+
+async def test_a_file_that_another_program_wrote_is_there_whole_after_a_power_cut_once_made_durable(
+    store: LocalObjectStore, disk: PowerCut
+) -> None:
+    """As Spark's writer leaves it: in new folders, renamed, and synced by no one."""
+    await store.put_if_absent(ROOT, b"root", after=Predecessor(None))
+    files = [ObjectKey(f"demo/flights/data/0b/group={number}/part.parquet") for number in range(2)]
+    for key in files:
+        leave_unsynced(Path(store.place_of(key)))
+    for key in files:
+        await store.make_durable(key)
+    left = disk.left_in(disk.top.with_name("after-the-cut")) / "new" / "lake"
+    assert [(left / key).read_bytes() for key in files] == [b"rows", b"rows"]
+    with pytest.raises(Invalid, match="file-missing"):
+        await store.make_durable(ObjectKey("demo/flights/data/none.parquet"))
 
 
 async def test_a_name_is_never_durable_before_its_whole_body_is(

@@ -15,8 +15,9 @@ from rootline.client.table_handle import TableHandle
 from rootline.schemas.content_entry import ContentType, EntryPlace, FileFormat
 from rootline.workers.jobs.job import JobOutcome, JobReport
 from rootline.workers.kinds import COMPACT, FLUSH
+from tests.catalog.adopt.conftest import Once
 from tests.catalog.adopt.test_adopted_deletes import version_2, version_3
-from tests.catalog.adopt.test_adoption import _EVOLVED, arrow, evolved, written
+from tests.catalog.adopt.test_adoption import _EVOLVED, arrow, evolved, written, written_in
 from tests.catalog.adopted_lake import NAME, maintained
 from tests.catalog.hand_written_table import HandWritten, into_folder, rows
 
@@ -96,8 +97,8 @@ ALL = [of_pyiceberg(1), of_pyiceberg(2), version_2, version_3, of_both_kinds]
 
 
 @pytest.mark.parametrize("made", ALL)
-def test_nothing_but_the_form_of_the_data_leaves_changes(made: Made, lake: Lake, tmp_path: Path) -> None:
-    location, model = made(tmp_path)
+def test_nothing_but_the_form_of_the_data_leaves_changes(made: Made, lake: Lake, once: Once) -> None:
+    location, model = once(made)
     lake.adopt(location, NAME)
     table = lake.table(NAME)
     before, deletes = live_entries(table), avro_leaves(table).count(ContentType.DELETE_MANIFEST)
@@ -120,9 +121,9 @@ def test_nothing_but_the_form_of_the_data_leaves_changes(made: Made, lake: Lake,
 @pytest.mark.parametrize("format_version", [2, 3])
 @pytest.mark.parametrize("made", ALL)
 def test_an_export_after_it_has_the_same_rows_from_the_new_leaves(
-    made: Made, format_version: int, lake: Lake, tmp_path: Path
+    made: Made, format_version: int, lake: Lake, once: Once
 ) -> None:
-    location, model = made(tmp_path)
+    location, model = once(made)
     lake.adopt(location, NAME)
     table = lake.table(NAME)
     assert exported_ids(table, format_version) == model
@@ -136,8 +137,8 @@ def test_an_export_after_it_has_the_same_rows_from_the_new_leaves(
 
 
 @pytest.mark.parametrize("made", ALL)
-def test_deletes_restores_and_changes_go_on_over_the_new_leaves(made: Made, lake: Lake, tmp_path: Path) -> None:
-    location, model = made(tmp_path)
+def test_deletes_restores_and_changes_go_on_over_the_new_leaves(made: Made, lake: Lake, once: Once) -> None:
+    location, model = once(made)
     lake.adopt(location, NAME)
     table = lake.table(NAME)
     table.delete_where("id = 3 or id = 8")  # vectors of files in Avro leaves, in the root
@@ -164,8 +165,8 @@ def test_deletes_restores_and_changes_go_on_over_the_new_leaves(made: Made, lake
     assert findings(table) == []
 
 
-def test_what_is_dead_in_an_adopted_leaf_does_not_move(lake: Lake, tmp_path: Path) -> None:
-    table, model = written(tmp_path / "old", 2)
+def test_what_is_dead_in_an_adopted_leaf_does_not_move(lake: Lake, once: Once) -> None:
+    table, model = once(written_in(2))
     lake.adopt(table.metadata_location, NAME)
     flights = lake.table(NAME)
     flights.overwrite(arrow(evolved(200, 2), _EVOLVED), where="carrier = 'DL'")

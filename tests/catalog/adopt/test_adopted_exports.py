@@ -12,6 +12,7 @@ from pyiceberg.table import StaticTable
 
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
+from tests.catalog.adopt.conftest import Once
 from tests.catalog.adopt.test_adopted_deletes import version_2, version_3
 from tests.catalog.adopt.test_adoption import written
 from tests.catalog.adopted_lake import NAME
@@ -33,9 +34,9 @@ def exported(table: TableHandle, format_version: int) -> StaticTable:
 @pytest.mark.parametrize("format_version", [2, 3])
 @pytest.mark.parametrize("made", [version_2, version_3, of_pyiceberg])
 def test_pyiceberg_reads_an_adopted_tables_export(
-    made: Callable[[Path], tuple[str, set[int]]], format_version: int, lake: Lake, tmp_path: Path
+    made: Callable[[Path], tuple[str, set[int]]], format_version: int, lake: Lake, once: Once
 ) -> None:
-    location, model = made(tmp_path)
+    location, model = once(made)
     lake.adopt(location, NAME)
     table = lake.table(NAME)
     assert ids(exported(table, format_version).scan().to_arrow()) == sorted(model)
@@ -50,8 +51,8 @@ def test_pyiceberg_reads_an_adopted_tables_export(
 
 
 @pytest.mark.parametrize("format_version", [2, 3])
-def test_an_export_of_ours_may_be_adopted(format_version: int, lake: Lake, tmp_path: Path) -> None:
-    location, model = version_3(tmp_path)
+def test_an_export_of_ours_may_be_adopted(format_version: int, lake: Lake, once: Once) -> None:
+    location, model = once(version_3)
     lake.adopt(location, NAME)
     table = lake.table(NAME)
     table.delete_where("id = 2")

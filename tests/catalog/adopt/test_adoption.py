@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from rootline.schemas.content_entry import ContentType, FileFormat
 from rootline.schemas.errors import Invalid
 from rootline.tree.proof.adoption import ADOPTED_SNAPSHOT
 from rootline.workers.kinds import COMPACT, FLUSH
+from tests.catalog.adopt.conftest import Once
 from tests.catalog.adopted_lake import NAME, findings, maintained
 from tests.catalog.iceberg_tables import FolderCatalog, rows_of
 
@@ -73,6 +76,12 @@ def written(folder: Path, version: int) -> tuple[Table, dict[int, dict[str, Any]
     return table, rows_of(table.scan().to_arrow())
 
 
+@cache
+def written_in(version: int) -> Callable[[Path], tuple[Table, dict[int, dict[str, Any]]]]:
+    """For the fixture `once`."""
+    return lambda folder: written(folder / "old", version)
+
+
 def rows_in(table: TableHandle, where: str | None = None, **more: Any) -> dict[int, dict[str, Any]]:
     return rows_of(table.scan(where=where, **more).to_arrow())
 
@@ -106,8 +115,8 @@ def test_rows_are_the_same_before_and_after_adoption_and_follow_every_change(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_the_first_root_goes_on_from_the_old_tables_numbers(version: int, lake: Lake, tmp_path: Path) -> None:
-    table, _ = written(tmp_path / "old", version)
+def test_the_first_root_goes_on_from_the_old_tables_numbers(version: int, lake: Lake, once: Once) -> None:
+    table, _ = once(written_in(version))
     adopted = lake.adopt(table.metadata_location, NAME)
     flights = lake.table(NAME)
     [first] = flights.history()
@@ -136,8 +145,8 @@ def _listed(table: Table) -> list[dict[str, int]]:
     return [{"added_rows": (one.added_rows_count or 0) + (one.existing_rows_count or 0)} for one in found]
 
 
-def test_leaves_and_files_are_pruned_by_partition_and_by_statistics(lake: Lake, tmp_path: Path) -> None:
-    table, _ = written(tmp_path / "old", 2)
+def test_leaves_and_files_are_pruned_by_partition_and_by_statistics(lake: Lake, once: Once) -> None:
+    table, _ = once(written_in(2))
     lake.adopt(table.metadata_location, NAME)
     flights = lake.table(NAME)
     everything = flights.scan().plan()
@@ -149,8 +158,8 @@ def test_leaves_and_files_are_pruned_by_partition_and_by_statistics(lake: Lake, 
     assert not any("by_carrier=DL" in location for location in carriers)
 
 
-def test_restore_and_changes_work_over_adopted_leaves(lake: Lake, tmp_path: Path) -> None:
-    table, model = written(tmp_path / "old", 2)
+def test_restore_and_changes_work_over_adopted_leaves(lake: Lake, once: Once) -> None:
+    table, model = once(written_in(2))
     lake.adopt(table.metadata_location, NAME)
     flights = lake.table(NAME)
     flights.append(arrow(evolved(100, 3), _EVOLVED))
@@ -166,8 +175,8 @@ def test_restore_and_changes_work_over_adopted_leaves(lake: Lake, tmp_path: Path
     assert findings(lake) == []
 
 
-def test_rewrites_flushes_and_compactions_change_no_row(lake: Lake, tmp_path: Path) -> None:
-    table, model = written(tmp_path / "old", 2)
+def test_rewrites_flushes_and_compactions_change_no_row(lake: Lake, once: Once) -> None:
+    table, model = once(written_in(2))
     lake.adopt(table.metadata_location, NAME)
     flights, first = lake.table(NAME), dict(model)
     for key in (100, 110):
@@ -190,8 +199,8 @@ def test_rewrites_flushes_and_compactions_change_no_row(lake: Lake, tmp_path: Pa
     assert findings(lake) == []
 
 
-def test_a_dry_run_says_what_would_be_and_writes_nothing(lake: Lake, tmp_path: Path) -> None:
-    table, model = written(tmp_path / "old", 2)
+def test_a_dry_run_says_what_would_be_and_writes_nothing(lake: Lake, tmp_path: Path, once: Once) -> None:
+    table, model = once(written_in(2))
     found = lake.adopt(table.metadata_location, NAME, dry_run=True)
     assert found.commit is None
     assert found.plan.totals.rows == len(model)
@@ -201,8 +210,8 @@ def test_a_dry_run_says_what_would_be_and_writes_nothing(lake: Lake, tmp_path: P
     assert lake.list_tables() == []
 
 
-def test_a_table_of_that_name_is_never_replaced(lake: Lake, tmp_path: Path) -> None:
-    table, model = written(tmp_path / "old", 2)
+def test_a_table_of_that_name_is_never_replaced(lake: Lake, once: Once) -> None:
+    table, model = once(written_in(2))
     lake.adopt(table.metadata_location, NAME)
     for dry_run in (True, False):
         with pytest.raises(Invalid) as caught:
@@ -211,8 +220,8 @@ def test_a_table_of_that_name_is_never_replaced(lake: Lake, tmp_path: Path) -> N
     assert rows_in(lake.table(NAME)) == model
 
 
-def test_one_table_may_be_adopted_twice_under_two_names(lake: Lake, tmp_path: Path) -> None:
-    table, model = written(tmp_path / "old", 2)
+def test_one_table_may_be_adopted_twice_under_two_names(lake: Lake, once: Once) -> None:
+    table, model = once(written_in(2))
     lake.adopt(table.metadata_location, NAME)
     lake.adopt(table.metadata_location, "new.other")
     lake.table(NAME).delete_where("id is not null")
@@ -272,8 +281,8 @@ def test_manifests_that_a_snapshot_of_version_1_names_itself_are_adopted(lake: L
     assert findings(lake) == []
 
 
-def test_every_leaf_of_the_first_root_is_a_manifest_of_the_old_table(lake: Lake, tmp_path: Path) -> None:
-    table, _ = written(tmp_path / "old", 2)
+def test_every_leaf_of_the_first_root_is_a_manifest_of_the_old_table(lake: Lake, once: Once) -> None:
+    table, _ = once(written_in(2))
     lake.adopt(table.metadata_location, NAME)
     rows = [row.entry for row in lake.table(NAME).tree().state.root.rows]
     assert {entry.content_type for entry in rows} == {ContentType.DATA_MANIFEST}

@@ -16,7 +16,8 @@ from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.client.lake import Lake
 from rootline.schemas.identifiers import TableName, Version
 from rootline.workers.kinds import FLUSH
-from tests.catalog.adopt.test_adoption import _EVOLVED, arrow, evolved, written
+from tests.catalog.adopt.conftest import Once
+from tests.catalog.adopt.test_adoption import _EVOLVED, arrow, evolved, written, written_in
 from tests.catalog.adopted_lake import NAME, maintained
 from tests.catalog.exported_lake import V2, V3, metadata_of
 from tests.catalog.iceberg_tables import rows_of
@@ -39,9 +40,9 @@ def rows_in(exported: ExportedTable, **more: Any) -> dict[Any, dict[str, Any]]:
 @pytest.mark.parametrize("format_version", [V2, V3])
 @pytest.mark.parametrize("written_as", [1, 2])
 def test_rows_are_the_same_at_every_version(
-    lake: Lake, tmp_path: Path, written_as: int, format_version: FormatVersion
+    lake: Lake, tmp_path: Path, once: Once, written_as: int, format_version: FormatVersion
 ) -> None:
-    table, model = written(tmp_path / "old", written_as)
+    table, model = once(written_in(written_as))
     lake.adopt(table.metadata_location, NAME)
     flights, exporter = lake.table(NAME), exporter_of(tmp_path)
     assert rows_in(export(exporter, format_version)) == model
@@ -61,9 +62,9 @@ def _snapshots(table: Table) -> list[int]:
 
 @pytest.mark.parametrize("written_as", [1, 2])
 def test_the_time_before_the_adoption_is_in_the_export_word_for_word(
-    lake: Lake, tmp_path: Path, written_as: int
+    lake: Lake, tmp_path: Path, once: Once, written_as: int
 ) -> None:
-    table, _ = written(tmp_path / "old", written_as)
+    table, _ = once(written_in(written_as))
     lake.adopt(table.metadata_location, NAME)
     flights = lake.table(NAME)
     flights.append(arrow(evolved(100, 6), _EVOLVED))
@@ -106,9 +107,9 @@ def test_a_newer_formats_snapshots_are_not_in_an_older_formats_export() -> None:
 
 
 def test_the_time_before_the_adoption_is_not_repeated_for_the_next_table_of_the_name(
-    lake: Lake, tmp_path: Path
+    lake: Lake, tmp_path: Path, once: Once
 ) -> None:
-    table, _ = written(tmp_path / "old", 2)
+    table, _ = once(written_in(2))
     lake.adopt(table.metadata_location, NAME)
     exporter = exporter_of(tmp_path)
     assert len(metadata_of(export(exporter, V3))["snapshots"]) > 1

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from rootline.client.lake import Lake
 from rootline.workers.kinds import COMPACT, FLUSH
-from tests.catalog.adopt.test_adoption import written
+from tests.catalog.adopt.conftest import Once
+from tests.catalog.adopt.test_adoption import written_in
 from tests.catalog.adopted_lake import NAME, findings, maintained
 from tests.catalog.iceberg_tables import rows_of
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_an_adopted_table_is_emptied_filled_and_brought_back(lake: Lake, tmp_path: Path, version: int) -> None:
-    table, model = written(tmp_path / "old", version)
+def test_an_adopted_table_is_emptied_filled_and_brought_back(lake: Lake, once: Once, version: int) -> None:
+    table, model = once(written_in(version))
     lake.adopt(table.metadata_location, NAME)
     flights = lake.table(NAME)
     before = rows_of(flights.scan().to_arrow())

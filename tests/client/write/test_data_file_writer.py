@@ -190,6 +190,14 @@ def test_a_file_without_ids_is_described_by_name(tmp_path: Any) -> None:
     assert by_id[1].upper_bound == (5).to_bytes(8, "little")
 
 
+def test_a_file_with_a_row_group_that_has_no_rows_is_described() -> None:
+    definition = definition_of(pa.schema([("yes", pa.bool_())]))
+    body = pa.BufferOutputStream()
+    pq.write_table(pa.table({"yes": pa.array([], pa.bool_())}), body)
+    found = DataFile.from_parquet("data/empty.parquet", definition, source=body.getvalue().to_pybytes())
+    assert (found.record_count, found.split_offsets) == (0, None)
+
+
 @pytest.mark.parametrize(
     ("body", "code"), [(b"PAR1 not really", "file-unreadable"), (b"", "file-unreadable"), (None, "file-unreadable")]
 )
@@ -199,7 +207,31 @@ def test_what_is_no_parquet_file_is_refused(body: bytes | None, code: str) -> No
     assert caught.value.code == code
 
 
+@pytest.mark.parametrize("partition_by", [(), ("carrier",)])
+def test_a_file_with_a_text_that_is_not_utf_8_is_refused(partition_by: tuple[str, ...]) -> None:
+    """Spark writes such texts: `cast(X'FF41' as string)`."""
+    definition = definition_of(pa.schema([("carrier", pa.string())]), *partition_by)
+    text = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xffA")]
+    )
+    body = pa.BufferOutputStream()
+    pq.write_table(pa.table({"carrier": text}), body)
+    with pytest.raises(Invalid, match="can't decode") as caught:
+        DataFile.from_parquet("data/x.parquet", definition, source=body.getvalue().to_pybytes())
+    assert caught.value.code == "rows-invalid"
+
+
+@pytest.mark.parametrize(("value", "term"), [(-(2**63), "truncate(10, id)"), (-(2**31), "truncate(10, small)")])
+def test_a_file_with_a_value_whose_partition_is_out_of_range_is_refused(value: int, term: str) -> None:
+    schema = pa.schema([("id", pa.int64()), ("small", pa.int32())])
+    body = pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": [value], "small": pa.array([-(2**31)], pa.int32())}), body)
+    with pytest.raises(Invalid, match="no partition") as caught:
+        DataFile.from_parquet("data/x.parquet", definition_of(schema, term), source=body.getvalue().to_pybytes())
+    assert caught.value.code == "rows-invalid"
+
+
 def test_a_file_of_several_partitions_is_refused() -> None:
     (written,) = write(pa.table({"id": [1, 2], "carrier": ["UA", "AA"]}))
-    with pytest.raises(Invalid, match="2 partitions"):
+    with pytest.raises(Invalid, match="more than one partition"):
         DataFile.from_parquet("data/x.parquet", definition_of(SCHEMA, "carrier"), source=written.body)

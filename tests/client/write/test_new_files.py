@@ -99,6 +99,14 @@ def test_the_leafs_entries_stand_in_the_order_of_their_partition_values(lake: La
     assert [task.location.split("carrier=")[1][:2] for task in planes.scan().plan()] == ["AA", "B6", "DL", "UA", "WN"]
 
 
+def test_the_leafs_entries_keep_the_order_in_which_they_were_written_where_no_bounds_tell_one(lake: Lake) -> None:
+    table = lake.create_table("demo.plain", SCHEMA, properties=FEW)
+    files = [file for carrier in ("WN", "AA", "UA", "DL", "B6") for file in stored_files(lake, table, carrier)]
+    table.add_files(files)
+    assert leaf_rows(lake, table) == [(ContentType.DATA_MANIFEST, Status.ADDED, 5)]
+    assert [task.location for task in table.scan().plan()] == [file.location for file in files]
+
+
 def test_files_given_as_columns_become_a_leaf(lake: Lake, planes: TableHandle) -> None:
     files = stored_files(lake, planes, "WN", "AA", "UA", "DL")
     planes.add_files(columns_of(files, definition_of(planes)))

@@ -5,15 +5,18 @@ from __future__ import annotations
 import datetime as dt
 import math
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import hypothesis.strategies as st
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
+from rootline.client.write import data_file
 from rootline.client.write.data_file_writer import write_files
 from rootline.client.write.definition_builder import build_definition
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
@@ -21,6 +24,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, FileFormat
 from rootline.schemas.statistics import ContentStats, FieldStatistics
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.data_file_reader import RowsWanted, read_rows
+from rootline.storage.rows.parquet_file import open_parquet
 from rootline.storage.rows.row_deletes import RowDeletes
 from rootline.tree.filter.prune import PruningFilter, may_match, must_match
 from tests.storage.stored_tables import uuids
@@ -55,6 +59,29 @@ def only_statistics(rows: list[dict[str, Any]], *partition_by: str) -> dict[str,
     return {field.name: stats[field.tracked_id] for field in definition.tracked_fields if field.tracked_id in stats}
 
 
+PIECES: list[dict[str, Any]] = [
+    {"number": 3, "text": "", "ratio": 0.0, "price": Decimal("1.50")},
+    {"number": -(2**31), "text": "\U0010ffff" * 17, "ratio": -0.0, "pair": {"left": 1, "right": "b" * 20}},
+    {"text": "a" * 40, "ratio": math.nan, "day": dt.date(1969, 12, 31), "pair": {"left": None, "right": ""}},
+    {"number": 2**31 - 1, "ratio": math.nan, "at": dt.datetime(1, 1, 1, tzinfo=dt.UTC), "price": Decimal("-0.01")},
+    {"text": "\ud7ff" * 16, "ratio": -2.5, "pair": {"left": -1, "right": None}},
+    {},
+]
+
+
+@dataclass(frozen=True)
+class RowByRow:
+    """A Parquet file that is decoded a row at a time."""
+
+    file: pq.ParquetFile
+
+    def iter_batches(self) -> Iterator[pa.RecordBatch]:
+        yield from self.file.iter_batches(batch_size=1)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+
 def test_counts_and_bounds_are_exact() -> None:
     stats = only_statistics([{"number": 3, "text": "b"}, {"number": -4, "text": "éa"}, {"number": None, "text": None}])
     assert stats["number"] == FieldStatistics(-4, 3, True, 3, 1)
@@ -66,6 +93,23 @@ def test_nan_is_counted_and_is_no_bound() -> None:
     stats = only_statistics([{"ratio": math.nan}, {"ratio": 2.5}, {"ratio": None}])
     assert stats["ratio"] == FieldStatistics(2.5, 2.5, True, 3, 1, 1)
     assert only_statistics([{"ratio": math.nan}])["ratio"] == FieldStatistics(None, None, None, 1, 0, 1)
+
+
+@settings(max_examples=examples(30))
+@given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=5), st.booleans())
+def test_what_is_gathered_piece_by_piece_is_what_is_gathered_at_once(
+    rows: list[dict[str, Any]], is_partitioned: bool
+) -> None:
+    """Pieces of one row each: zeros of both signs, NaN, nulls, texts that are truncated, a partition of NaN."""
+    definition = definition_of(*(["ratio"] if is_partitioned else []))
+    rows = [{**row, "ratio": rows[0].get("ratio")} if is_partitioned else row for row in rows]
+    (written,) = write_files(pa.Table.from_pylist(rows, SCHEMA), definition, uuids())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data_file, "_PIECE_BYTES", 1)
+        patch.setattr(data_file, "open_parquet", lambda source, name: RowByRow(open_parquet(source, name)))
+        described = data_file.DataFile.from_parquet("data/x.parquet", definition, source=written.body)
+    assert described.content_stats == written.data_file.content_stats
+    assert described.record_count == len(rows)
 
 
 @pytest.mark.parametrize("zeros", [(0.0,), (-0.0,), (0.0, -0.0)])

@@ -254,7 +254,7 @@ async def rebalanced(world: World) -> None:
             at = await world.publish(*names)
             at.append(await world.shared.writer.publish(OTHERS[number].encode(), b"junk"))
             await world.told(at)
-            await elapsed(0.05)
+            await elapsed(0.3)
 
     writers = [asyncio.ensure_future(write(number)) for number in range(2)]
     try:

@@ -121,8 +121,9 @@ class Faults:
             process.resume()
         else:
             self._count("SIGTERM", process.name)
+            stopped = process.incarnation
             process.request_stop()
-            while process.is_alive:
+            while process.is_alive and process.incarnation == stopped:  # another strike may start it again at once
                 await elapsed(0.05)
 
     async def _store(self, proxy: Proxy, rng: random.Random) -> None:

@@ -25,7 +25,7 @@ from rootline.schemas.intent_kinds import IntentKind
 from rootline.storage.metadata.root_reader import read_root
 from tests.kafka.chaos.crowd import Crowd, elapsed
 from tests.kafka.chaos.faults import Faults
-from tests.kafka.judge import Told, check_table, judge_table, judge_topics
+from tests.kafka.judge import Told, assert_whole, judge_table, judge_topics
 from tests.kafka.kafka_lake import KafkaLake
 from tests.kafka.rootline_process import RootlineProcess, ending
 from tests.kafka.topic_watch import Watch
@@ -121,7 +121,6 @@ class _World:
     def __init__(
         self, services: Services, folder: Path, chaos: Chaos, tell: Callable[[str], None], around: AsyncExitStack
     ) -> None:
-        self._folder = folder
         self._chaos = chaos
         self._tell = tell
         kafka = services.kafka.with_topics(
@@ -174,7 +173,7 @@ class _World:
             process.start()
         lake: Lake = self._writing[0]
         for table in TABLES:
-            lake.create_table(table, _SCHEMA, properties=_PROPERTIES)
+            lake.create_table(table, _SCHEMA, properties=_PROPERTIES, timeout_s=DRAIN_S)
         self._tell(f"{len(TABLES)} tables made")
 
     async def write_under_faults(self) -> None:
@@ -245,8 +244,7 @@ class _World:
         ledger = self._crowd.ledger
         judged = judge_topics(self._watch, log, Told(ledger.acknowledged, ledger.told))
         live = [await judge_table(self._watch, self._store, table) for table in TABLES]
-        environment = self._lake.environment()
-        await asyncio.gather(*(asyncio.to_thread(check_table, table, environment, self._folder) for table in TABLES))
+        await assert_whole(self._store, *TABLES)
         for process in (*self._coordinators, self._worker):
             code = await asyncio.to_thread(process.wait)
             assert code == 0, f"{process.name} was asked to stop, and ended with {code}: {process.tail()}"

@@ -21,7 +21,7 @@ from tests.kafka.coordinating import SharedTable, coordinating, elapsed, ready, 
 from tests.services.kafka_service import KafkaService
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
-BACKLOG = 20_000
+BACKLOG = 10_000
 QUEUE = 1_024
 TABLES = 1_000
 
@@ -47,7 +47,7 @@ async def held_bytes(service: CoordinatorService, stop: asyncio.Event) -> int:
     return round(most)
 
 
-async def test_a_backlog_of_twenty_thousand_intents_is_bounded_in_memory_and_drains_in_few_roots(
+async def test_a_backlog_of_ten_thousand_intents_is_bounded_in_memory_and_drains_in_few_roots(
     shared: SharedTable,
 ) -> None:
     """redpanda 30958 and 16361: a backlog that costs more the longer it is."""

@@ -238,7 +238,7 @@ class StubbornWriter:
                 await elapsed(0.05)
                 continue
             sequence += 1
-            await elapsed(0.005)
+            await elapsed(0.02)
         return await self._shared.verdicts(self.positions)
 
 
@@ -251,11 +251,11 @@ async def test_a_broker_that_is_killed_in_the_middle_of_commits_loses_nothing_an
         writers = [StubbornWriter(shared, f"w{number}") for number in range(4)]
         writing = [asyncio.ensure_future(writer.run(stop)) for writer in writers]
         for round_number in (1, 2):
-            wanted = 100 * round_number
+            wanted = 40 * round_number
             await until(lambda wanted=wanted: _has_passed(shared, wanted), "it goes on")  # type: ignore[misc]
             broker.kill()
             await asyncio.to_thread(broker.start_again)
-        await until(lambda: _has_passed(shared, 300), "it goes on")
+        await until(lambda: _has_passed(shared, 120), "it goes on")
         stop.set()
         verdicts = [verdict for found in await asyncio.gather(*writing) for verdict in found]
         await shared.judge()

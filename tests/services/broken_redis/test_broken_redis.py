@@ -20,9 +20,10 @@ async def test_ingest_and_upkeep_go_on_and_lose_nothing_however_valkey_is_broken
 ) -> None:
     own = tmp_path / "valkey"
     own.mkdir()
+    plan = Plan(seconds=0, writers=4, flush_files=3)
     with (
         running_valkey(own) as valkey,
-        ingest_of(s3_service, kafka_service, valkey, tmp_path, Plan(seconds=0, writers=4), print) as ingest,
+        ingest_of(s3_service, kafka_service, valkey, tmp_path, plan, print) as ingest,
     ):
         phases = await ingest.run()
     assert {phase.name for phase in phases} == {"whole", *BREAKAGES}

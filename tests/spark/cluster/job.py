@@ -1,13 +1,33 @@
-"""What the test of a cluster submits: writes and reads a table, and says where its tasks ran, with which code."""
+"""What the test of a cluster submits: writes and reads a table, and says where its tasks ran, with which code.
+
+Owns: also the deaths of executors in the middle of a write and of a compaction, and what is in the tables afterwards.
+Does not own: the cluster. Invariants: an executor dies when files of its task are stored and no one was told of them;
+what runs on executors is in this file, which Spark sends along.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
 
 import rootline
 import rootline.spark
+from rootline.spark.data_source import RootlineDataSource
+from rootline.spark.maintenance import group_jobs
+from rootline.spark.writers import BatchWriter
+
+MORTAL = "demo.mortal"
+ROWS = 3_000
 
 
 def place(_: int) -> tuple[str, str]:
@@ -17,10 +37,79 @@ def place(_: int) -> tuple[str, str]:
     return str(rootline.__file__), str(Path.cwd())
 
 
+def die_once(mark: Path, stored: Path, files: int) -> None:
+    """Kill the executor of this task, if none has died yet and so many files are stored."""
+    if not mark.exists() or len(list(stored.rglob("*.parquet"))) < files:
+        return
+    parent = os.getppid()
+    while b"java" not in Path(f"/proc/{parent}/cmdline").read_bytes():
+        parent = int(Path(f"/proc/{parent}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    mark.unlink()
+    os.kill(parent, signal.SIGKILL)
+    os._exit(9)
+
+
+class DyingWriter(BatchWriter):
+    """A writer one of whose tasks dies. `mark`, `stored`: as `die_once`."""
+
+    mark: Path
+    stored: Path
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """On an executor."""
+        written = super().write(iterator)
+        die_once(self.mark, self.stored, 3)
+        return written
+
+
+class DyingSource(RootlineDataSource):
+    """`format("rootline")` with such a writer."""
+
+    def writer(self, schema: StructType, overwrite: bool) -> DyingWriter:
+        """For `mode("append")`."""
+        super().writer(schema, overwrite)  # makes the table
+        return DyingWriter(self._options, self._table.definition, overwrite)
+
+
+def dying(write: Callable[..., Any], mark: Path, stored: Path, files: int) -> Callable[..., Any]:
+    """`write` of a task that dies when so many files are stored."""
+
+    def written(*given: object) -> Any:
+        result = write(*given)
+        die_once(mark, stored, files)
+        return result
+
+    return written
+
+
+def under_fire(spark: SparkSession, warehouse: Path) -> dict[str, Any]:
+    """Append and sort while executors die; the second one has rows that other tasks of the same job still want."""
+    mark, stored = warehouse.with_name("mark"), warehouse / MORTAL.replace(".", "/")
+    DyingWriter.mark, DyingWriter.stored = mark, stored
+    spark.dataSource.register(type("DyingSource", (DyingSource,), {"defaults": {"warehouse": str(warehouse)}}))
+    mark.touch()
+    rows = spark.range(ROWS, numPartitions=6).selectExpr("id", "hash(id) AS number")
+    rows.write.format("rootline").mode("append").option("createTable", True).save(MORTAL)
+    with rootline.connect(warehouse, coordinator="elsewhere") as lake:
+        table = lake.table(MORTAL)
+        appended, died = table.scan(columns=["id", "_row_id"]).to_arrow().sort_by("id"), not mark.exists()
+        files = len(table.scan().plan())
+        mark.touch()
+        group_jobs.write_part = dying(group_jobs.write_part, mark, stored, len(list(stored.rglob("*.parquet"))) + 4)
+        done = rootline.spark.compact(spark, MORTAL, strategy="sort", sort_by=["number"], target_file_size_bytes=2_500)
+        left = table.scan(columns=["id", "_row_id"]).to_arrow().sort_by("id")
+        named = {task.location for task in table.scan().plan()}
+    return {
+        "ids": appended.column("id").to_pylist(),
+        "files": [files, done.files_before, done.files_after, len(named)],
+        "orphans": len(list(stored.rglob("*.parquet"))) - files - len(named),
+        "same rows": left.equals(appended),
+        "died": [died, not mark.exists()],
+    }
+
+
 def main(warehouse: str) -> None:
     """Write, read by both ways, and print what came out."""
-    from pyspark.sql import SparkSession
-
     spark = SparkSession.builder.appName("rootline on a cluster").getOrCreate()
     spark.conf.set("spark.rootline.warehouse", warehouse)
     rootline.spark.register(spark)
@@ -35,6 +124,7 @@ def main(warehouse: str) -> None:
         "driver": str(rootline.__file__),
         "code": sorted({code for code, _ in places}),
         "executors": sorted({folder for _, folder in places}),
+        "under fire": under_fire(spark, Path(warehouse)),
     }
     spark.stop()
     print("said: " + json.dumps(said))

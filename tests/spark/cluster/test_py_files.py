@@ -1,4 +1,4 @@
-"""A job on a cluster of two workers, whose Python has the dependencies, and the library from a zip."""
+"""A job on a cluster of two workers, whose Python has the dependencies, and the library from a zip; executors die."""
 
 from __future__ import annotations
 
@@ -20,21 +20,30 @@ from tests.services.service_process import HOST, ServiceProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 HOUSE = Path(__file__).parents[3]
-SPARK = Path(pyspark.__file__).parent
-PATIENCE_S = 240
+PATIENCE_S = 480
 LITTLE = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
+
+
+def spark_folder() -> Path:
+    """Where Spark is: `quick_spark` may have said it."""
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+
+
+def java_options() -> str:
+    """Of every Java that is not the driver's, which has the tests' options by itself."""
+    return f"{LITTLE} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip()
 
 
 def environment() -> dict[str, str]:
     """Without our sources on Python's path: the zip brings them."""
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("ROOT")}
     return own | {
-        "SPARK_HOME": str(SPARK),
+        "SPARK_HOME": str(spark_folder()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": LITTLE,
+        "SPARK_DAEMON_JAVA_OPTS": java_options(),
         "PYSPARK_PYTHON": sys.executable,
     }
 
@@ -42,7 +51,7 @@ def environment() -> dict[str, str]:
 def daemon(around: ExitStack, log: Path, main: str, *words: str) -> ServiceProcess:
     """A master or a worker, on a port that the system picks, without our sources on Python's path."""
     places = ("--host", HOST, "--port", "0", "--webui-port", "0")
-    command = [SPARK / "bin" / "spark-class", main, *places, *words]
+    command = [spark_folder() / "bin" / "spark-class", main, *places, *words]
     process = ServiceProcess(command, log, environment() | {"PYTHONPATH": ""})
     around.callback(process.stop)
     return process
@@ -81,14 +90,14 @@ def submitted(cluster: str, py_files: Path, warehouse: Path) -> dict[str, Any]:
         "spark.driver.memory": "512m",
         "spark.driver.extraJavaOptions": LITTLE,
         "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": LITTLE,
+        "spark.executor.extraJavaOptions": java_options(),
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{PATIENCE_S}s",
         "spark.sql.shuffle.partitions": "2",
         "spark.cores.max": "2",
     }
     words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
-    command = [SPARK / "bin" / "spark-submit", "--master", cluster, "--py-files", py_files, *words]
+    command = [spark_folder() / "bin" / "spark-submit", "--master", cluster, "--py-files", py_files, *words]
     job = Path(__file__).with_name("job.py")
     done = subprocess.run(
         [*command, job, warehouse],
@@ -105,7 +114,7 @@ def submitted(cluster: str, py_files: Path, warehouse: Path) -> dict[str, Any]:
     return said
 
 
-def test_a_job_with_the_library_in_a_zip_writes_and_reads_on_two_workers(
+def test_a_job_with_the_library_in_a_zip_writes_and_reads_on_two_workers_and_bears_that_executors_die(
     cluster: str, py_files: Path, tmp_path: Path
 ) -> None:
     said = submitted(cluster, py_files, tmp_path / "lake")
@@ -113,7 +122,13 @@ def test_a_job_with_the_library_in_a_zip_writes_and_reads_on_two_workers(
     assert said["sum of C2"] == sum(range(2, 1_000, 5))
     assert all("rootline.zip/rootline" in place for place in [said["driver"], *said["code"]]), said
     assert {Path(folder).relative_to(tmp_path).parts[0] for folder in said["executors"]} == {"worker-1", "worker-2"}
+    fire = said["under fire"]
+    assert (fire["died"], fire["ids"], fire["same rows"]) == ([True, True], list(range(3_000)), True), fire
+    appended, before, after, named = fire["files"]
+    assert (appended, before, after) == (6, 6, named), "what an attempt stored that lost is in no commit"
+    assert after > 4, "tasks had ended when the second executor died"
+    assert fire["orphans"] >= 2, "and is left to the sweep"
     with connect(tmp_path / "lake") as lake:
-        flights = lake.table("demo.flights")
-        assert flights.head().version == 1
-        assert list(flights.check()) == []
+        for name, version in (("demo.flights", 1), ("demo.mortal", 2)):
+            assert lake.table(name).head().version == version
+            assert list(lake.table(name).check()) == []

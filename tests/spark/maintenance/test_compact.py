@@ -148,6 +148,11 @@ def test_files_of_a_folder_are_added_once_in_one_commit_with_statistics_of_their
     assert opened(table, "carrier = 'AA'") == 0
     assert table.head().totals.data_manifests == 1
     assert list(table.check(data_files="all")) == []
+    table.rewrite()
+    pq.write_table(pa.table({"id": [20], "carrier": ["AA"]}, columns), place / "part-3.parquet")
+    done = rootline.spark.add_folder(spark, "demo.flights", "backfill", warehouse=str(folder))
+    assert (done.files, done.rows, done.known, done.left) == (1, 1, 0, 3)
+    assert sorted(table.scan(None, ["id"]).to_arrow().column("id").to_pylist()) == [0, 1, 2, 10, 11, 12, 20]
     for elsewhere in ("data", "data/x", "metadata", "", "../other", "a//b"):
         with pytest.raises(Invalid) as error:
             rootline.spark.add_folder(spark, "demo.flights", elsewhere, warehouse=str(folder))

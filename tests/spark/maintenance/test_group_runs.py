@@ -91,6 +91,16 @@ def test_small_files_of_each_partition_become_one_and_rows_keep_their_lineage(
     assert compacted(lake, folder).groups == 0, "there is nothing left to do"
 
 
+def test_what_came_together_goes_together_so_that_a_filter_opens_one_file_afterwards(lake: Lake, folder: Path) -> None:
+    properties = {"rootline.append.leaf-files": "4", "rootline.compact.data-target-bytes": "3000"}
+    table = lake.create_table("demo.flights", SCHEMA, properties=properties)
+    for first in range(0, 120, 10):
+        table.append(rows(*range(first, first + 10), carrier="UA" * (1 + first % 30)))
+    done = compacted(lake, folder)
+    assert done.files_after > 2
+    assert {len(table.scan(f"id = {id_}").plan()) for id_ in range(5, 120, 10)} == {1}
+
+
 def test_a_group_whose_file_got_a_vector_is_planned_again_without_that_file_and_the_others_land(
     lake: Lake, folder: Path, table: TableHandle
 ) -> None:
@@ -168,6 +178,45 @@ def test_what_is_deleted_while_a_group_waits_for_its_turn_refuses_nothing(
     assert (done.refused, len(done.commits), files_of(table)) == (0, 2, 2)
     assert len(rows_of(table)) == len(before) - 1
     assert list(table.check()) == []
+
+
+def test_files_that_are_no_longer_worth_it_when_their_turn_comes_are_counted_as_left(
+    lake: Lake, folder: Path, table: TableHandle
+) -> None:
+    def meanwhile(number: int, carriers: set[str]) -> None:
+        if number == 1:
+            first = 0 if "AA" in carriers else 100
+            table.delete_where(f"id >= {first} and id < {first + 12}")
+
+    done = compacted(lake, folder, meanwhile)
+    assert (len(done.commits), done.refused, done.files_left) == (1, 0, 1)
+
+
+def test_files_of_a_spec_that_is_an_older_one_when_their_turn_comes_stay_as_they_are(
+    lake: Lake, folder: Path, table: TableHandle
+) -> None:
+    def meanwhile(number: int, _: set[str]) -> None:
+        if number == 1:
+            with table.alter() as change:
+                change.add_partition_field("bucket(4, id)")
+
+    done = compacted(lake, folder, meanwhile)
+    assert (len(done.commits), done.files_left, files_of(table)) == (1, 4, 5)
+
+
+def test_a_group_that_is_too_large_when_its_turn_comes_is_done_in_several(
+    lake: Lake, folder: Path, table: TableHandle
+) -> None:
+    before, size = rows_of(table), max(task.data.file_size_in_bytes or 0 for task in table.scan().plan())
+
+    def meanwhile(number: int, _: set[str]) -> None:
+        if number == 1:
+            with table.alter() as change:
+                change.set_properties({"rootline.compact.data-target-bytes": str(2 * size + 2)})
+
+    done = compacted(lake, folder, meanwhile)
+    assert (done.groups, len(done.commits), done.refused, done.planned_again) == (2, 3, 0, 0)
+    assert (done.files_left, files_of(table), rows_of(table)) == (0, 3, before)
 
 
 def test_a_failure_that_no_change_of_the_files_explains_is_raised_and_one_that_it_does_is_a_refusal(

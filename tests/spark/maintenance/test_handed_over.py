@@ -157,7 +157,10 @@ def test_what_a_process_says_last_is_its_result_or_the_error_of_the_compaction()
 
 
 @pytest.mark.spark
-def test_spark_in_a_process_of_its_own_compacts_a_table_of_this_lake(table: TableHandle, folder: Path) -> None:
+def test_spark_in_a_process_of_its_own_compacts_a_table_of_this_lake(
+    table: TableHandle, folder: Path, warm_workers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", warm_workers)
     rows = table.scan().to_arrow().sort_by("id")
     done = asyncio.run(CompactionOnSpark("local[1]", str(folder), None, 600.0)(TABLE))
     assert (done.files, done.refused, done.version) == (4, 0, table.head().version)

@@ -125,6 +125,22 @@ def test_a_merge_updates_inserts_and_deletes_in_one_commit(
     assert list(there.check()) == []
 
 
+def test_rows_change_in_a_table_whose_columns_are_called_as_a_change_calls_its_own(
+    spark: SparkSession, lake: Lake, options: dict[str, Any]
+) -> None:
+    names = ["id", "__rootline_action", "__rootline_file", "__rootline_pos"]
+    table = lake.create_table("demo.alike", pa.schema([(name, pa.int64()) for name in names]))
+    table.append([dict.fromkeys(names, 1), dict.fromkeys(names, 2)])
+    source = spark.createDataFrame([(2, 20), (3, 30)], "id long, __rootline_action long")
+    merged = rootline.spark.merge_into(spark, "demo.alike", source, on=["id"], **options)
+    assert (merged.updated, merged.inserted) == (1, 1)
+    assert sorted(tuple(row.values()) for row in table.scan(columns=names[:3]).to_arrow().to_pylist()) == [
+        (1, 1, 1),
+        (2, 20, 2),
+        (3, 30, None),
+    ]
+
+
 def test_a_change_that_would_round_the_values_of_a_column_is_refused_or_exact(
     spark: SparkSession, lake: Lake, options: dict[str, Any]
 ) -> None:

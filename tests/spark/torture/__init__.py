@@ -1,1 +1,1 @@
-"""Spark's drivers die while streams, changes of rows, batch deletes and compactions run on Kafka and S3."""
+"""Spark's drivers and executors die while streams, changes of rows, deletes and compactions run on Kafka and S3."""

@@ -1,4 +1,4 @@
-"""`python -m tests.spark.torture --seconds S --seed N`: Spark's drivers die for so long, and then all is judged."""
+"""`python -m tests.spark.torture --seconds S --seed N`: drivers and executors die for so long, and all is judged."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class StreamJob:
 
 @dataclass(frozen=True)
 class Job:
-    """`name` also names the writer of its changes of rows; their numbers are in `done`. `marks`: files that talk."""
+    """`name` also names the writer of its changes of rows; their numbers are in `done`. `…_mark`: files that talk."""
 
     name: str
     streams: tuple[StreamJob, ...]
@@ -45,6 +45,7 @@ class Job:
     done: str
     begun_mark: str
     last_mark: str
+    master: str
 
     def to_json(self) -> str:
         """For the command line."""
@@ -57,18 +58,21 @@ class Job:
         return Job(**{**given, "streams": tuple(StreamJob(**stream) for stream in given["streams"])})
 
 
-def session() -> SparkSession:
+def session(master: str) -> SparkSession:
     """A driver's own, as small as can be."""
     os.environ[GROUP_VARIABLE] = str(os.getpgid(0))
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {
         "ui.enabled": "false",
         "ui.showConsoleProgress": "false",
         "driver.host": "127.0.0.1",
         "driver.bindAddress": "127.0.0.1",
         "sql.shuffle.partitions": "1",
+        "executor.memory": "512m",
+        "sql.codegen.wholeStage": "false",
+        "sql.codegen.factoryMode": "NO_CODEGEN",
     }
-    builder = SparkSession.builder.master("local[2]")
+    builder = SparkSession.builder.master(master)
     for name, value in settings.items():
         builder = builder.config(f"spark.{name}", value)
     spark = builder.getOrCreate()
@@ -106,7 +110,8 @@ def change_rows(spark: SparkSession, job: Job) -> None:
 
 def main(text: str) -> None:
     """Rounds until the last one."""
-    job, spark = Job.parse(text), session()
+    job = Job.parse(text)
+    spark = session(job.master)
     is_last = False
     while not is_last:
         is_last = Path(job.last_mark).exists()

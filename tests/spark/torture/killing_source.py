@@ -1,5 +1,7 @@
 """The data source of a driver that dies: its whole process group is killed when Spark's commit protocol is at a phase.
 
+Or an executor alone is killed, and the driver has its task done again.
+
 Owns: the phases, and dying in them. Does not own: starting a driver again (`mortal_driver`), what it does (`job`).
 Invariants: the phase is in a file, which is taken away before the kill, so that a driver dies of it once.
 """
@@ -27,13 +29,17 @@ PHASE_VARIABLE = "ROOTLINE_TORTURE_PHASE"
 
 
 class Phase(StrEnum):
-    """Where a driver dies. `ZOMBIE`: before its commit, and the worker goes on with that all the same."""
+    """Where a driver dies. `ZOMBIE`: before its commit, and the worker goes on with that all the same.
+
+    `EXECUTOR`: the driver lives on; an executor dies when files of its task are stored, and no one was told of them.
+    """
 
     BEFORE_FILES = "before-files"
     BEFORE_PUBLISH = "before-publish"
     ZOMBIE = "zombie"
     BEFORE_VERDICT = "before-verdict"
     AFTER_VERDICT = "after-verdict"
+    EXECUTOR = "executor"
 
 
 def die_at(phase: Phase) -> None:
@@ -43,6 +49,15 @@ def die_at(phase: Phase) -> None:
     Path(os.environ[PHASE_VARIABLE]).unlink()
     os.killpg(int(os.environ[GROUP_VARIABLE]), signal.SIGKILL)
     if phase is not Phase.ZOMBIE:
+        os._exit(9)
+
+
+def lose_executor() -> None:
+    """Kill the executor that this worker works for, if that is to die."""
+    if _is_next(Phase.EXECUTOR):
+        Path(os.environ[PHASE_VARIABLE]).unlink()
+        parent = Path(f"/proc/{os.getppid()}/stat").read_text()  # of Spark's Python daemon, whose parent it is
+        os.kill(int(parent.rpartition(")")[2].split()[1]), signal.SIGKILL)
         os._exit(9)
 
 
@@ -57,7 +72,9 @@ class KillingWriter(StreamWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         die_at(Phase.BEFORE_FILES)
-        return super().write(iterator)
+        written = super().write(iterator)
+        lose_executor()
+        return written
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 -- the name is Spark's
         die_at(Phase.BEFORE_PUBLISH)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,7 +42,7 @@ class MortalDriver:
         return self.folder / f"{self.job.name}.log"
 
     def live(self, phase: Phase | None = None, kill_after_s: float | None = None) -> None:
-        """Live until it dies in `phase`, or so long after it began, or comes to its end."""
+        """Live until it dies in `phase`, or so long after it began (or lost its executor), or comes to its end."""
         self.lives += 1  # a worker of the life before may still look at its own mark
         mark, begun = self.folder / f"{self.job.name}.{self.lives}.phase", Path(self.job.begun_mark)
         begun.unlink(missing_ok=True)
@@ -59,7 +59,8 @@ class MortalDriver:
             )
         with bound(process.pid):
             try:
-                code = self._awaited(process, begun, kill_after_s)
+                is_left = phase is Phase.EXECUTOR
+                code = self._awaited(process, lambda: begun.exists() and not (is_left and mark.exists()), kill_after_s)
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
@@ -69,9 +70,11 @@ class MortalDriver:
         else:
             self.endings.append("done" if code == 0 else f"{code}: {self._last_words()}")
 
-    def _awaited(self, process: subprocess.Popen[bytes], begun: Path, kill_after_s: float | None) -> int:
+    def _awaited(
+        self, process: subprocess.Popen[bytes], has_begun: Callable[[], bool], kill_after_s: float | None
+    ) -> int:
         deadline_s = time.monotonic() + PATIENCE_S
-        while process.poll() is None and not begun.exists():
+        while process.poll() is None and not has_begun():
             assert time.monotonic() < deadline_s, f"{self.job.name} does not begin: {self._last_words()}"
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.1)

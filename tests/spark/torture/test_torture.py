@@ -16,9 +16,15 @@ pytestmark = [pytest.mark.spark, pytest.mark.services, pytest.mark.slow]
 
 
 def test_a_driver_that_dies_while_its_batch_is_committed_leaves_the_tables_as_their_sources_say(
-    kafka_service: KafkaService, s3_service: S3Service, tmp_path: Path
+    kafka_service: KafkaService,
+    s3_service: S3Service,
+    tmp_path: Path,
+    warm_workers: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", warm_workers)
     address = KafkaLake(s3_service, kafka_service.with_topics(partitions=2))
-    outcome = tortured(address, tmp_path, Torture(0, 7, drivers=1, phases=(Phase.ZOMBIE,), files=(1, 2)), print)
+    torture = Torture(0, 7, drivers=1, phases=(Phase.ZOMBIE,), files=(1, 2), master="local[2]")
+    outcome = tortured(address, tmp_path, torture, print)
     assert (outcome.faults, outcome.deaths) == ([], {Phase.ZOMBIE: 1})
     assert outcome.changes >= 1

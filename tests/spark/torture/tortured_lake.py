@@ -56,7 +56,8 @@ _PHASE_WITHIN_S = 300.0
 class Torture:
     """`seconds` of deaths by the dice of `seed`. Each of the drivers has two streams, and one of the first's upserts.
 
-    `files`: so many, from and to, come in each source before a driver lives again.
+    `files`: so many, from and to, come in each source before a driver lives again. `master`: of each driver; its
+    executors are processes of their own unless it is local.
     """
 
     seconds: float
@@ -64,6 +65,7 @@ class Torture:
     drivers: int = 2
     phases: Sequence[Phase] = tuple(Phase)
     files: tuple[int, int] = (4, 10)
+    master: str = "local-cluster[1,2,600]"
 
 
 @dataclass
@@ -141,7 +143,7 @@ def _drivers(address: KafkaLake, folder: Path, torture: Torture) -> tuple[list[l
             for number, source in enumerate(own)
         )
         marks = {mark: str(folder / f"{name}.{mark}") for mark in ("done", "begun_mark", "last_mark")}
-        job = Job(name=name, streams=streams, deletes_from=NUMBERS, doomed=DOOMED, **marks)
+        job = Job(name=name, streams=streams, deletes_from=NUMBERS, doomed=DOOMED, **marks, master=torture.master)
         sources.append(own)
         drivers.append(MortalDriver(job, address.environment(), folder))
     return sources, drivers
@@ -163,7 +165,8 @@ class _Suffering:
         for number, phase in enumerate(self._deaths(dice)):
             if number >= len(self.torture.phases) and time.monotonic() >= over_s:
                 break
-            self.driver.live(phase, _PHASE_WITHIN_S if phase is not None else dice.uniform(*_LIFE_S))
+            lives_on = phase in (None, Phase.EXECUTOR)
+            self.driver.live(phase, dice.uniform(*_LIFE_S) if lives_on else _PHASE_WITHIN_S)
             self.tell(f"{name}: {dict(self.driver.deaths)}, ended by itself {self.driver.endings}")
             self._drop(dice)
         self.driver.finish()

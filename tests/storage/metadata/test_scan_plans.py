@@ -194,6 +194,23 @@ def test_a_plan_from_leaves_at_hand_is_the_same_plan(table: StoredTable) -> None
     assert [len(task.vectors) for task in direct.tasks()] == [0, 1, 0]
 
 
+def test_the_tasks_of_some_files_are_those_of_the_whole_plan(table: StoredTable) -> None:
+    files = [table.write(flights(number))[0] for number in range(6)]
+    data, empty = table.leaf(files[1:5]), table.leaf(files[5:], {1: FieldStatistics(5, 5, True, 1, 0)})
+    vectors = [table.vector(files[3], [0]), table.leaf([table.vector(files[4], [0])], referenced_file=data.location)]
+    table.entries = [files[0], data, empty, *vectors]
+    table.commit()
+    found = asyncio.run(table.plan("id != 2"))
+    whole = list(found.tasks())
+    assert list(found.locations()) == [task.location for task in whole]
+    wanted = {files[at].location for at in (0, 2, 4, 5)} | {"data/elsewhere.parquet"}
+    some = list(found.tasks_at(wanted))
+    assert some == [task for task in whole if task.location in wanted]
+    assert [task.location for task in some] == [files[at].location for at in (0, 4, 5)]
+    assert [len(task.vectors) for task in some] == [0, 1, 0]
+    assert list(found.tasks_at(set())) == []
+
+
 def test_a_file_all_of_whose_rows_match_has_no_residual() -> None:
     table = StoredTable(flights_definition("carrier"))
     table.entries = table.write(flights(*range(10)))

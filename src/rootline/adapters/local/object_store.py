@@ -29,7 +29,7 @@ from rootline.adapters.absolute_keys import FILE_SCHEMES, AbsoluteKeys
 from rootline.adapters.blocking_calls import BlockingCalls
 from rootline.adapters.local.file_system import tells_case_apart
 from rootline.adapters.object_key_rules import RESERVED_PREFIX, check_key, check_prefix
-from rootline.adapters.posix_files import make_durable_folder, sync_folder, wait_for_lock
+from rootline.adapters.posix_files import make_durable_folder, sync_file, sync_folder, wait_for_lock
 from rootline.ports.object_store import Listing, Predecessor, PutAnswer, PutReply, StoredObject
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.errors import Invalid, Unavailable
@@ -96,6 +96,15 @@ class LocalObjectStore:
         """The path of the file that holds the object, or `None` when there is no such object."""
         return await self._calls.run(partial(self._found_at, key, self._path_of(key)))
 
+    def place_of(self, key: ObjectKey) -> str:
+        """The path of the file that holds the object, or would."""
+        return str(self._path_of(key))
+
+    async def make_durable(self, key: ObjectKey) -> None:
+        """Sync a file that another program wrote, and the folders above it."""
+        check_key(key)
+        await self._calls.run(partial(self._synced, key))
+
     async def put_if_absent(self, key: ObjectKey, body: bytes, *, after: Predecessor | None = None) -> PutReply:
         """Create `key` with `body` unless it exists; with `after`, only while that is the first key of the folder."""
         check_key(key)
@@ -145,6 +154,19 @@ class LocalObjectStore:
             with _read_anywhere(key, path):
                 sync_folder(path.parent)
         return str(path)
+
+    def _synced(self, key: ObjectKey) -> None:
+        path = self._root / key
+        try:
+            sync_file(path)
+            sync_folder(path.parent)
+            if path.parent not in self._durable_folders:
+                make_durable_folder(path.parent, top=self._root)
+                self._durable_folders.add(path.parent)
+        except FileNotFoundError as error:
+            raise Invalid("file-missing", f"{key!r} does not exist, or cannot be read: upload it first") from error
+        except OSError as error:
+            raise _unavailable(path, error) from error
 
     def _list(self, prefix: str, limit: int | None) -> Listing:
         try:

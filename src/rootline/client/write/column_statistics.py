@@ -1,7 +1,7 @@
 """Exact statistics of the columns of some rows.
 
-Owns: gathering them from Arrow data, truncation of long bounds. Does not own: partition values of expressions
-(`partition_split`), encoding (`statistics_codec`).
+Owns: gathering them from Arrow data, piece by piece, truncation of long bounds. Does not own: partition values of
+expressions (`partition_split`), encoding (`statistics_codec`).
 Invariants: bounds contain every value that is neither null nor NaN; `tight_bounds` only if they are the exact minimum
 and maximum; NaN is no bound; -0.0 is the lower and +0.0 the upper zero.
 
@@ -10,7 +10,7 @@ Source: format page, "Root manifest" (`content_stats`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -60,29 +60,66 @@ def _paths(struct: StructType, above: tuple[int, ...]) -> Iterator[ColumnPath]:
             yield ColumnPath(field.field_id, field.field_type, (*above, index))
 
 
-def statistics_of(column: pa.ChunkedArray, field_type: PrimitiveType) -> FieldStatistics:
-    """Statistics of one column (its storage type, no extension)."""
-    arrow = column.type
-    is_float = pa.types.is_floating(arrow)
-    nans = (pc.sum(pc.is_nan(column)).as_py() or 0) if is_float else None
-    average, greatest = _sizes(column)
-    lower = upper = None
-    if column.null_count < len(column) and arrow_type_of_bound(field_type) is not None:
-        extremes = pc.min_max(column)
-        lower, upper = _physical(extremes["min"]), _physical(extremes["max"])
-    if is_float:
-        lower, upper = _without_nan(lower, -0.0), _without_nan(upper, 0.0)
-    low, high = _truncated_lower(lower), _truncated_upper(upper)
-    return FieldStatistics(
-        lower_bound=low,
-        upper_bound=high,
-        tight_bounds=None if lower is None else (low == lower and high == upper),
-        value_count=len(column),
-        null_value_count=column.null_count,
-        nan_value_count=nans,
-        avg_value_size_in_bytes=average,
-        max_value_size_in_bytes=greatest,
-    )
+@dataclass(frozen=True, slots=True)
+class ColumnTally:
+    """What is known of some values of a column; the sum of two is what is known of both.
+
+    `lower`, `upper`: the exact extremes, neither null nor NaN. `nans`: `None` where no value can be one. `bytes_sum`,
+    `bytes_max`: of values that differ in size, nulls left out.
+    """
+
+    values: int
+    nulls: int
+    nans: int | None
+    lower: Any
+    upper: Any
+    bytes_sum: int | None
+    bytes_max: int | None
+
+    @staticmethod
+    def of(column: pa.ChunkedArray, field_type: PrimitiveType) -> ColumnTally:
+        """Of a column of this type (its storage type, no extension)."""
+        is_float = pa.types.is_floating(column.type)
+        nans = (pc.sum(pc.is_nan(column)).as_py() or 0) if is_float else None
+        lower = upper = None
+        if column.null_count < len(column) and arrow_type_of_bound(field_type) is not None:
+            extremes = pc.min_max(column)
+            lower, upper = _physical(extremes["min"]), _physical(extremes["max"])
+        if is_float:
+            lower, upper = _without_nan(lower, -0.0), _without_nan(upper, 0.0)
+        return ColumnTally(len(column), column.null_count, nans, lower, upper, *_sizes(column))
+
+    def __add__(self, other: ColumnTally) -> ColumnTally:
+        return ColumnTally(
+            self.values + other.values,
+            self.nulls + other.nulls,
+            _both(sum, self.nans, other.nans),
+            _both(min, self.lower, other.lower),
+            _both(max, self.upper, other.upper),
+            _both(sum, self.bytes_sum, other.bytes_sum),
+            _both(max, self.bytes_max, other.bytes_max),
+        )
+
+    def statistics(self) -> FieldStatistics:
+        """As an entry has them; long bounds are truncated."""
+        low, high = _truncated_lower(self.lower), _truncated_upper(self.upper)
+        sized = self.values - self.nulls
+        return FieldStatistics(
+            lower_bound=low,
+            upper_bound=high,
+            tight_bounds=None if self.lower is None else (low == self.lower and high == self.upper),
+            value_count=self.values,
+            null_value_count=self.nulls,
+            nan_value_count=self.nans,
+            avg_value_size_in_bytes=None if self.bytes_sum is None else self.bytes_sum // sized,
+            max_value_size_in_bytes=self.bytes_max,
+        )
+
+
+def _both(fold: Callable[[tuple[Any, Any]], Any], one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return other if one is None else one
+    return fold((one, other))
 
 
 def partition_statistics(value: Bound | None, known: FieldStatistics | None, rows: int) -> FieldStatistics:
@@ -113,15 +150,12 @@ def _without_nan(bound: float | None, zero: float) -> float | None:
 
 
 def _sizes(column: pa.ChunkedArray) -> tuple[int | None, int | None]:
-    """Average and maximum bytes of a value, for types whose values differ in size."""
+    """The sum and the maximum of the bytes of values, for types whose values differ in size."""
     arrow = column.type
-    if not (pa.types.is_string(arrow) or pa.types.is_binary(arrow)):
-        return None, None
-    values = len(column) - column.null_count
-    if not values:
+    if not (pa.types.is_string(arrow) or pa.types.is_binary(arrow)) or column.null_count == len(column):
         return None, None
     lengths = pc.binary_length(column)
-    return pc.sum(lengths).as_py() // values, pc.max(lengths).as_py()
+    return pc.sum(lengths).as_py(), pc.max(lengths).as_py()
 
 
 def _truncated_lower(bound: Any) -> Any:

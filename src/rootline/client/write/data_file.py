@@ -3,19 +3,23 @@
 Owns: reading such a file for its statistics and partition values. Does not own: writing files (`data_file_writer`),
 adding them to a table.
 Invariants: statistics are exact, gathered from every row, never taken from the file's own footer; a file whose rows
-are of several partitions is refused.
+are of several partitions is refused; of the rows, a piece at a time is in memory.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 
 from rootline.client import checks
-from rootline.client.write.column_statistics import ColumnPath, column_paths
+from rootline.client.write.column_statistics import ColumnTally, column_paths
 from rootline.client.write.data_file_writer import FileDescriber, split_offsets_of
 from rootline.client.write.partition_split import split_by_partition
 from rootline.schemas import intent
@@ -27,6 +31,8 @@ from rootline.storage.rows.arrow_types import arrow_schema_of
 from rootline.storage.rows.field_matching import finder_for
 from rootline.storage.rows.parquet_file import open_parquet
 from rootline.storage.rows.row_projection import RowProjection, initial_default
+
+_PIECE_BYTES: Final = 64 * 1024 * 1024
 
 
 class DataFile(intent.DataFile):
@@ -48,44 +54,96 @@ class DataFile(intent.DataFile):
 
         Raises:
             Invalid: `file-unreadable`, it is no Parquet file of this schema; `rows-invalid`, its rows are not of one
-                partition.
+                partition, or a value has none, or a text is not UTF-8.
 
         """
         checks.text(location, "location")
         definition = schema if isinstance(schema, TableDefinition) else _unpartitioned(schema)
         if isinstance(source, bytes):
-            body = source
+            file: pa.NativeFile = pa.BufferReader(source)
         else:
-            body = _read(Path(location if source is None else checks.place(source, "source")))
-        parquet = open_parquet(body, location)
-        fields = definition.schema.fields
-        projection = RowProjection(
-            finder_for(parquet.schema_arrow, definition.properties), initial_default, "file-unreadable", location
-        )
-        try:
-            batches = [projection.columns(batch, fields) for batch in parquet.iter_batches()]
-        except (pa.ArrowException, OSError) as error:
-            raise Invalid("file-unreadable", f"{location}: cannot be decoded: {error}") from error
-        rows = pa.Table.from_batches(batches, arrow_schema_of(definition.schema))
-        paths = column_paths(definition.schema)
-        values = _partition_of(rows, definition, paths, location)
-        describer = FileDescriber(definition, paths)
-        offsets = split_offsets_of(parquet.metadata)
+            file = _opened(Path(location if source is None else checks.place(source, "source")))
+        with file:
+            found = _look_through(file, definition, location)
+            size = file.size()
+        describer = FileDescriber(definition, column_paths(definition.schema))
+        statistics = describer.statistics(found.tallies, found.row_count, found.values)
         if isinstance(schema, TableDefinition):
-            described = describer.data_file(location, rows, len(body), values, None, offsets)
+            described = describer.described(location, found.row_count, size, statistics, None, found.split_offsets)
             return cls(**{name: getattr(described, name) for name in type(described).model_fields})
         return cls(
             location=location,
-            record_count=rows.num_rows,
-            file_size_in_bytes=len(body),
-            statistics=to_generic(describer.statistics(rows, values), definition.tracked_by_id),
-            split_offsets=offsets or None,
+            record_count=found.row_count,
+            file_size_in_bytes=size,
+            statistics=to_generic(statistics, definition.tracked_by_id),
+            split_offsets=found.split_offsets or None,
         )
 
 
-def _read(path: Path) -> bytes:
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What all rows of a file have in common."""
+
+    row_count: int
+    values: Mapping[int, Bound | None]
+    tallies: Mapping[int, ColumnTally]
+    split_offsets: tuple[int, ...]
+
+
+def _look_through(source: pa.NativeFile, definition: TableDefinition, location: str) -> _Found:
+    parquet = open_parquet(source, location)
+    paths, spec = column_paths(definition.schema), definition.spec_by_id(definition.default_spec_id)
+    describer = FileDescriber(definition, paths)
+    values: dict[int, Bound | None] | None = None if spec.expr_ids else {}
+    tallies: dict[int, ColumnTally] = {}
+    row_count = 0
     try:
-        return path.read_bytes()
+        for rows in _pieces(parquet, definition, location):
+            row_count += rows.num_rows
+            for part in split_by_partition(rows, definition, spec, paths):
+                if values is not None and not _is_same(values, part.values):
+                    reason = f"{location}: its rows are of more than one partition; write a file for each"
+                    raise Invalid("rows-invalid", reason)
+                values = part.values
+            more = describer.tallies(rows, values or {})
+            tallies = {tracked_id: tallies[tracked_id] + more[tracked_id] for tracked_id in more} if tallies else more
+    except (ValueError, OverflowError) as error:  # a text that is not UTF-8; a partition that is out of range
+        reason = f"{location}: a value in it has no statistics, or no partition: {error}; change it and write again"
+        raise Invalid("rows-invalid", reason) from error
+    if values is None:
+        raise Invalid("rows-invalid", f"{location}: it has no rows, so it is of no partition; leave it out")
+    return _Found(row_count, values, tallies, split_offsets_of(parquet.metadata))
+
+
+def _pieces(parquet: pq.ParquetFile, definition: TableDefinition, location: str) -> Iterator[pa.Table]:
+    """The rows as the table has them, some at a time; one piece at least."""
+    fields, schema = definition.schema.fields, arrow_schema_of(definition.schema)
+    projection = RowProjection(
+        finder_for(parquet.schema_arrow, definition.properties), initial_default, "file-unreadable", location
+    )
+    held: list[pa.RecordBatch] = []
+    size = pieces = 0
+    try:
+        for batch in parquet.iter_batches():
+            held.append(projection.columns(batch, fields))
+            size += batch.nbytes
+            if size >= _PIECE_BYTES:
+                yield pa.Table.from_batches(held, schema)
+                held, size, pieces = [], 0, pieces + 1
+    except (pa.ArrowException, OSError) as error:
+        raise Invalid("file-unreadable", f"{location}: cannot be decoded: {error}") from error
+    if held or not pieces:
+        yield pa.Table.from_batches(held, schema)
+
+
+def _is_same(values: Mapping[int, Bound | None], others: Mapping[int, Bound | None]) -> bool:
+    """Whether both are one partition; NaN is as NaN."""
+    return all(value == others[at] or (value != value and others[at] != others[at]) for at, value in values.items())
+
+
+def _opened(path: Path) -> pa.NativeFile:
+    try:
+        return pa.OSFile(str(path))
     except OSError as error:
         raise Invalid("file-unreadable", f"{path}: {error.strerror or error}") from error
 
@@ -104,15 +162,3 @@ def _unpartitioned(given: Schema) -> TableDefinition:
         last_column_id=schema.highest_field_id,
         properties={},
     )
-
-
-def _partition_of(
-    rows: pa.Table, definition: TableDefinition, paths: dict[int, ColumnPath], location: str
-) -> dict[int, Bound | None]:
-    spec = definition.spec_by_id(definition.default_spec_id)
-    if not spec.expr_ids:
-        return {}
-    parts = list(split_by_partition(rows, definition, spec, paths))
-    if len(parts) != 1:
-        raise Invalid("rows-invalid", f"{location}: its rows are of {len(parts)} partitions; write one file for each")
-    return parts[0].values

@@ -9,7 +9,7 @@ same rows and ids give the same files.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.types import NestedField
 
-from rootline.client.write.column_statistics import ColumnPath, column_paths, partition_statistics, statistics_of
+from rootline.client.write.column_statistics import ColumnPath, ColumnTally, column_paths, partition_statistics
 from rootline.client.write.derived_columns import derived_columns
 from rootline.client.write.dictionary_columns import dictionary_columns
 from rootline.client.write.partition_split import PartitionPart, partition_folder, sorted_rows, split_by_partition
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import DataFile
-from rootline.schemas.statistics import Bound, FieldStatistics
+from rootline.schemas.statistics import Bound, ContentStats, FieldStatistics
 from rootline.schemas.table_definition import TableDefinition
 from rootline.storage.rows.arrow_types import arrow_field_of, arrow_schema_of
 from rootline.storage.rows.field_matching import find_by_name
@@ -222,7 +222,7 @@ def split_offsets_of(metadata: pq.FileMetaData) -> tuple[int, ...]:
         if group.num_columns:
             column = group.column(0)
             offsets = [column.data_page_offset, column.dictionary_page_offset]
-            found.append(min(offset for offset in offsets if offset))
+            found += sorted(offset for offset in offsets if offset)[:1]  # none: a row group without rows
     return tuple(found)
 
 
@@ -235,16 +235,23 @@ class FileDescriber:
         self._derived = derived_columns(definition, paths)
         self._codec = EntryCodec.of_definition(definition).statistics
 
-    def statistics(self, rows: pa.Table, values: dict[int, Bound | None]) -> dict[int, FieldStatistics]:
-        """Statistics of every tracked column of `rows`, of the partition's members and of all other expressions."""
-        found = {field_id: statistics_of(path.of(rows), path.type) for field_id, path in self._paths.items()}
-        found |= {
-            derived.expr_id: statistics_of(derived.of(rows), derived.type)
+    def tallies(self, rows: pa.Table, values: Collection[int]) -> dict[int, ColumnTally]:
+        """Of every tracked column of `rows` and of all expressions but those in `values`, which are the partition's."""
+        found = {field_id: ColumnTally.of(path.of(rows), path.type) for field_id, path in self._paths.items()}
+        return found | {
+            derived.expr_id: ColumnTally.of(derived.of(rows), derived.type)
             for derived in self._derived
             if derived.expr_id not in values
         }
+
+    @staticmethod
+    def statistics(
+        tallies: Mapping[int, ColumnTally], row_count: int, values: Mapping[int, Bound | None]
+    ) -> dict[int, FieldStatistics]:
+        """Statistics of all that was tallied over a file's rows, and of the members of its partition."""
+        found = {tracked_id: tally.statistics() for tracked_id, tally in tallies.items()}
         for member, value in values.items():
-            found[member] = partition_statistics(value, found.get(member), rows.num_rows)
+            found[member] = partition_statistics(value, found.get(member), row_count)
         return found
 
     def data_file(
@@ -257,12 +264,25 @@ class FileDescriber:
         split_offsets: Sequence[int],
     ) -> DataFile:
         """The file of `rows`, all of one partition of the default spec."""
+        statistics = self.statistics(self.tallies(rows, values), rows.num_rows, values)
+        return self.described(location, rows.num_rows, size_in_bytes, statistics, sort_order_id, split_offsets)
+
+    def described(
+        self,
+        location: str,
+        row_count: int,
+        size_in_bytes: int,
+        statistics: ContentStats,
+        sort_order_id: int | None,
+        split_offsets: Sequence[int],
+    ) -> DataFile:
+        """A file under the definition's default spec."""
         return DataFile(
             location=location,
             partition_spec_id=self._definition.default_spec_id,
-            record_count=rows.num_rows,
+            record_count=row_count,
             file_size_in_bytes=size_in_bytes,
-            content_stats=self._codec.encode(self.statistics(rows, values)),
+            content_stats=self._codec.encode(statistics),
             stats_schema=self._codec.fingerprint,
             sort_order_id=sort_order_id,
             split_offsets=tuple(split_offsets) or None,

@@ -22,7 +22,7 @@ import pyarrow as pa
 from rootline.client.session.session import Session
 from rootline.client.session.upload import upload_all
 from rootline.client.write.listed_dates import oldest_listed
-from rootline.maintenance.clustering import cluster, cut
+from rootline.maintenance.clustering import cluster, cut, sort_ids
 from rootline.maintenance.file_leaves import LEAF_ENTRIES, clustered, cut_evenly, leaf_columns
 from rootline.maintenance.listed_files import columns_of
 from rootline.maintenance.property_values import whole_number
@@ -165,7 +165,8 @@ def _listed(files: Sequence[DataFile], definition: TableDefinition, spec_id: int
         if statistics_fault(statistics, leaf.column("record_count").chunk(0), definition, spec_ids) is None:
             return clustered(leaf, definition, spec_id)
     codec = EntryCodec.of_definition(definition)
-    return cluster([entry_of(file, definition, codec) for file in files], definition, spec_id)
+    entries = [entry_of(file, definition, codec) for file in files]
+    return cluster(entries, definition, spec_id) if sort_ids(definition, spec_id) else entries
 
 
 def entry_of(file: DataFile, definition: TableDefinition, codec: EntryCodec) -> ContentEntry:

@@ -8,6 +8,8 @@ adds nothing twice; folders that Rootline itself writes to are refused, because 
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,11 +17,13 @@ from typing import TYPE_CHECKING, Final
 
 from rootline.client import checks
 from rootline.client.read.file_plan import plan_files
+from rootline.client.read.refused_locations import refused_locations
 from rootline.client.session.commit import Commit
 from rootline.client.session.session import Session
 from rootline.client.write.data_file import DataFile
 from rootline.client.write.producer import DEFAULT_TIMEOUT_S
 from rootline.schemas.errors import Invalid
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.object_keys import table_prefix
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.connection import committing_lake, guest_lake
@@ -38,12 +42,16 @@ _OWN_FOLDERS: Final = ("data", "metadata")
 
 @dataclass(frozen=True, slots=True)
 class AddedFolder:
-    """`files` with `rows` came by `commit`, which is `None` if none came; `known` files were the table's already."""
+    """`files` with `rows` came by `commit`, which is `None` if none came; `known` files were the table's already.
+
+    `left`: files that the table had, and does not take again, because it rewrote them or is about to delete them.
+    """
 
     files: int
     rows: int
     known: int
     commit: Commit | None
+    left: int = 0
 
 
 def add_folder(
@@ -59,7 +67,9 @@ def add_folder(
     """Add the Parquet files of a folder inside the table's own folder, in one commit. No file is copied or written.
 
     Columns are found by field id, or as the table's name mapping says. Every file is read on the cluster, for exact
-    statistics. Names that begin with `_` or `.`, and those that do not end in `.parquet`, are left out.
+    statistics. Names that begin with `_` or `.`, and those that do not end in `.parquet`, are left out, and files that
+    the table has, or has rewritten, for example in a compaction: so the same folder can be added again when it has new
+    files. That works for as long as the table remembers what it rewrote: the log's retention and a day.
 
     Args:
         spark: the session; what `rootline.spark.register` reads of its settings is read here too.
@@ -83,12 +93,13 @@ def add_folder(
     with committing_lake(options) as lake:
         table = lake.table(options.table)
         definition = table.definition()
-        found, known = lake.holder.run(partial(_new_files, options=options, folder=inside))
-        shares = [found[at : at + _FILES_OF_TASK] for at in range(0, len(found), _FILES_OF_TASK)]
+        listed = lake.holder.run(partial(files_of_folder, table=options.table, folder=inside))
+        found = listed.new
+        shares = [_packed(found[at : at + _FILES_OF_TASK]) for at in range(0, len(found), _FILES_OF_TASK)]
         described = partial(_described, options, definition.to_json(), shares)
         files = [file for share in on_cluster(spark, len(shares), described) for file in share] if shares else []
         commit = table.add_files(files, timeout_s=wait_s, summary=kept) if files else None
-    return AddedFolder(len(files), sum(file.record_count for file in files), known, commit)
+    return AddedFolder(len(files), sum(file.record_count for file in files), listed.known, commit, listed.left)
 
 
 def _checked(folder: str) -> str:
@@ -102,24 +113,37 @@ def _checked(folder: str) -> str:
     return "/".join(parts)
 
 
-async def _new_files(session: Session, options: SourceOptions, folder: str) -> tuple[list[str], int]:
-    """The locations of files that the table lacks, and how many it has of this folder."""
-    prefix = table_prefix(options.table)
+@dataclass(frozen=True, slots=True)
+class FilesOfFolder:
+    """Locations of the `new` files of a folder; how many others are the table's, or were."""
+
+    new: tuple[str, ...]
+    known: int
+    left: int
+
+
+async def files_of_folder(session: Session, table: TableName, folder: str) -> FilesOfFolder:
+    """The Parquet files of a folder inside the table's own, as the newest version knows them."""
+    prefix = table_prefix(table)
     listing = await session.store.list(f"{prefix}{folder}/")
     places = [key.removeprefix(prefix) for key in listing.keys]
-    names = [place for place in places if place.endswith(".parquet") and not _is_hidden(place, folder)]
-    live = {task.location for task in (await plan_files(session, options.table)).scan.tasks()}
-    new = [name for name in names if name not in live]
-    return new, len(names) - len(new)
+    names = {place for place in places if place.endswith(".parquet") and not _is_hidden(place, folder)}
+    plan = await plan_files(session, table)
+    others = names.difference(plan.scan.locations())
+    left = await refused_locations(session.store, plan.root.header, others)
+    return FilesOfFolder(tuple(sorted(others - left)), len(names) - len(others), len(left))
 
 
 def _is_hidden(place: str, folder: str) -> bool:
     return any(part.startswith(("_", ".")) for part in place.removeprefix(f"{folder}/").split("/"))
 
 
-def _described(
-    options: SourceOptions, definition_json: bytes, shares: Sequence[Sequence[str]], number: int
-) -> list[DataFile]:
+def _packed(locations: Sequence[str]) -> bytes:
+    """For Spark, which brings all shares to each task: the other ones are not to be looked at there."""
+    return zlib.compress(json.dumps(locations).encode(), 1)
+
+
+def _described(options: SourceOptions, definition_json: bytes, shares: Sequence[bytes], number: int) -> list[DataFile]:
     """The files of a share, as an intent names them."""
     definition = TableDefinition.from_json(definition_json)
 
@@ -127,7 +151,7 @@ def _described(
         return await read_stored(session.store, options.table, location, code="data-file-corrupt")
 
     found: list[DataFile] = []
-    for location in shares[number]:
+    for location in json.loads(zlib.decompress(shares[number])):
         source = guest_lake(options).holder.run(partial(body, location=location))
         found.append(DataFile.from_parquet(location, definition, source=source))
     return found

@@ -73,8 +73,8 @@ class Compaction:
 
     `files_before`, `bytes_before`: of the data files that were replaced; `files_after`, `bytes_after`, `rows`: of those
     that came for them. `groups`: that were planned at first; `refused`: how often a group came too late;
-    `planned_again`: groups that were made of refused ones. `files_left`: files of refused groups that were not tried
-    again, because they were refused each time, or are not worth it by themselves.
+    `planned_again`: groups that were made of refused ones. `files_left`: files of its groups that are there and were
+    not tried again, because they were refused each time, or were no longer worth it when their turn came.
     """
 
     strategy: Strategy
@@ -89,14 +89,22 @@ class Compaction:
     planned_again: int = 0
     files_left: int = 0
 
-    def _with(self, landed: _Landed) -> Compaction:
-        files = landed.written.files
-        return replace(
+    def _with(self, outcome: _Outcome) -> Compaction:
+        more = replace(
             self,
-            commits=(*self.commits, landed.commit),
-            files_before=self.files_before + len(landed.group),
+            refused=self.refused + outcome.refused,
+            planned_again=self.planned_again + (len(outcome.again) if outcome.refused else 0),
+            files_left=self.files_left + outcome.left,
+        )
+        if outcome.landed is None:
+            return more
+        group, files = outcome.landed.group, outcome.landed.written.files
+        return replace(
+            more,
+            commits=(*self.commits, outcome.landed.commit),
+            files_before=self.files_before + len(group),
             files_after=self.files_after + len(files),
-            bytes_before=self.bytes_before + sum(map(size_of, landed.group)),
+            bytes_before=self.bytes_before + sum(map(size_of, group)),
             bytes_after=self.bytes_after + sum(file.file_size_in_bytes for file in files),
             rows=self.rows + sum(file.record_count for file in files),
         )
@@ -134,11 +142,16 @@ class _Landed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Refused:
-    """`again`: what the group was made into; `left`: files that are not tried any more."""
+class _Outcome:
+    """What became of a group. `again`: what was made of it, to be tried; `left`: files of it that are not tried.
 
-    again: tuple[_Planned, ...]
-    left: int
+    `refused`: 1 if it changed while it was written.
+    """
+
+    landed: _Landed | None = None
+    again: tuple[_Planned, ...] = ()
+    left: int = 0
+    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,24 +183,13 @@ class GroupRuns:
         """All groups, and what they became where they were refused; so many side by side."""
         done, began_s = Compaction(self.asked.strategy, groups=len(groups)), time.monotonic()
         with ThreadPoolExecutor(threads, "rootline compaction", begin_thread) as pool:
-            running: set[Future[_Landed | _Refused | None]] = {pool.submit(self._settled, group) for group in groups}
+            running: set[Future[_Outcome]] = {pool.submit(self._settled, group) for group in groups}
             try:
                 while running:
                     ended, running = wait(running, return_when=FIRST_COMPLETED)
                     for outcome in [future.result() for future in ended]:
-                        if outcome is None:
-                            continue
-                        if isinstance(outcome, _Landed):
-                            done = done._with(outcome)
-                            continue
-                        again = outcome.again
-                        done = replace(
-                            done,
-                            refused=done.refused + 1,
-                            planned_again=done.planned_again + len(again),
-                            files_left=done.files_left + outcome.left,
-                        )
-                        running |= {pool.submit(self._settled, group) for group in again}
+                        done = done._with(outcome)
+                        running |= {pool.submit(self._settled, group) for group in outcome.again}
             finally:
                 for future in running:
                     future.cancel()
@@ -207,11 +209,15 @@ class GroupRuns:
         )
         return done
 
-    def _settled(self, of_old: _Planned) -> _Landed | _Refused | None:
-        """What became of one group; `None`: it was gone before its turn came."""
-        planned = self._as_it_is_now(of_old)
-        if planned is None:
-            return None
+    def _settled(self, of_old: _Planned) -> _Outcome:
+        """What became of one group."""
+        groups, left = self._as_it_is_now(of_old)
+        if len(groups) != 1:
+            return _Outcome(again=groups, left=left)
+        tried = self._tried(groups[0])
+        return replace(tried, left=tried.left + left)
+
+    def _tried(self, planned: _Planned) -> _Outcome:
         try:
             written = self._written(planned)
         except Exception:
@@ -220,7 +226,7 @@ class GroupRuns:
                 raise
             return refused
         try:
-            return _Landed(planned.group, written, self._committed(planned, written))
+            return _Outcome(_Landed(planned.group, written, self._committed(planned, written)))
         except Invalid as error:
             if replan_delay_s(error, 0, 0.5, math.inf) is None:
                 raise
@@ -246,17 +252,19 @@ class GroupRuns:
 
         return self.lake.holder.run(operation)
 
-    def _as_it_is_now(self, planned: _Planned) -> _Planned | None:
-        """The group by a new plan, because it may have waited for long; without files that are gone."""
+    def _as_it_is_now(self, planned: _Planned) -> tuple[tuple[_Planned, ...], int]:
+        """The group by a new plan, because it may have waited for long; and how many files no group has any more.
+
+        It is several groups only if the table's properties changed. Files that are gone count nowhere.
+        """
         plan = self._plan()
         if plan.root.header.version == planned.plan.root.header.version:
-            return planned
-        group = _live(plan, planned)
-        if len(group) < len(planned.group):
-            group = next(iter(self._grouped(plan, group)), ())
-        return replace(planned, plan=plan, group=group) if group else None
+            return (planned,), 0
+        live = _live(plan, planned)
+        groups = tuple(replace(planned, plan=plan, group=group) for group in self._grouped(plan, live))
+        return groups, len(live) - sum(len(of_new.group) for of_new in groups)
 
-    def _planned_again(self, planned: _Planned) -> _Refused | None:
+    def _planned_again(self, planned: _Planned) -> _Outcome | None:
         """The group as it is now: what changed, and what did not, apart; `None`: nothing changed."""
         plan = self._plan()
         names = {task.location: seen_vector(task) for task in planned.group}
@@ -269,13 +277,13 @@ class GroupRuns:
         pieces = (kept, changed) if kept else (changed[:half], changed[half:])
         return self._tried_again(planned, plan, *pieces)
 
-    def _tried_again(self, planned: _Planned, plan: FilePlan, *pieces: Group) -> _Refused:
+    def _tried_again(self, planned: _Planned, plan: FilePlan, *pieces: Group) -> _Outcome:
         tries, files = planned.tries - 1, sum(map(len, pieces))
         if tries < 1:
-            return _Refused((), files)
+            return _Outcome(left=files, refused=1)
         groups = [group for piece in pieces for group in self._grouped(plan, piece)]
         again = tuple(_Planned(plan, group, tries) for group in groups)
-        return _Refused(again, files - sum(map(len, groups)))
+        return _Outcome(again=again, left=files - sum(map(len, groups)), refused=1)
 
     def _plan(self) -> FilePlan:
         table, where = self.options.table, self.asked.where
@@ -296,4 +304,4 @@ class GroupRuns:
 def _live(plan: FilePlan, planned: _Planned) -> Group:
     """The files of a group that are in a later plan too."""
     names = {task.location for task in planned.group}
-    return tuple(task for task in plan.scan.tasks() if task.location in names)
+    return tuple(plan.scan.tasks_at(names))

@@ -39,6 +39,7 @@ from rootline.spark.row_changes.change_tasks import (
     rewrite_order,
     rewrite_without,
 )
+from rootline.spark.row_changes.checked_shuffles import checked_shuffles
 from rootline.spark.row_changes.condition_reading import read_condition
 from rootline.spark.spark_types import spark_schema_of
 from rootline.storage.metadata.root_reader import read_definition
@@ -195,7 +196,9 @@ def begun(options: SourceOptions, condition: object) -> JobBegin:
 def _run(frame: DataFrame, options: SourceOptions, begin: JobBegin) -> JobResult:
     task = change_rows(begin.definition.to_json(), options, frame.columns)
     plain = frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))  # mapInArrow takes a dot in a name for a path
-    return JobResult.of(options.table, messages(row[0] for row in plain.mapInArrow(task, MESSAGE_SCHEMA).collect()))
+    with checked_shuffles(frame.sparkSession):
+        said = plain.mapInArrow(task, MESSAGE_SCHEMA).collect()
+    return JobResult.of(options.table, messages(row[0] for row in said))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The executor's side of a change of rows: new rows into files, positions of old ones into bitmaps.
 
-Owns: what a task is given (`FILE`, `POS`, `ACTION`, then the new row's columns), what it hands back, rewriting a file
-without some of its rows. Does not own: which rows change (`statements`), the intent (`change_intent`).
+Owns: what a task is given (the `OF_CHANGE` columns, then the new row's), what it hands back, rewriting a file without
+some of its rows. Does not own: which rows change (`statements`), the intent (`change_intent`).
 Invariants: nothing is published here; a row keeps its row id when it is updated or only moves to another file; a row
 that two source rows change is counted, never changed twice.
 """
@@ -34,7 +34,8 @@ FILE_COLUMN: Final = "__rootline_file"
 POS_COLUMN: Final = "__rootline_pos"
 ACTION_COLUMN: Final = "__rootline_action"
 MESSAGE_SCHEMA: Final = "message binary"
-_OF_CHANGE: Final = (FILE_COLUMN, POS_COLUMN, ACTION_COLUMN)
+OF_CHANGE: Final = (FILE_COLUMN, POS_COLUMN, ACTION_COLUMN)
+"""Tasks find these by their places, first and in this order: a table may have columns of the same names."""
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -65,16 +66,16 @@ class _Gone:
     counts: list[int] = field(default_factory=lambda: [0, 0, 0])
     ambiguous: int = 0
 
-    def take(self, batch: pa.RecordBatch) -> None:
-        actions = batch.column(ACTION_COLUMN).to_numpy(zero_copy_only=False)
+    def take(self, files: pa.Array, places: pa.Array, actions: pa.Array) -> None:
+        done = actions.to_numpy(zero_copy_only=False)
         for action in Action:
-            self.counts[action] += int((actions == action).sum())
-        is_old = actions != Action.INSERT
-        files = batch.column(FILE_COLUMN).filter(pa.array(is_old)).dictionary_encode()
-        places = batch.column(POS_COLUMN).to_numpy(zero_copy_only=False)[is_old].astype(np.uint64)
-        indices = files.indices.to_numpy(zero_copy_only=False)
-        for number, name in enumerate(files.dictionary.to_pylist()):
-            of_file = places[indices == number]
+            self.counts[action] += int((done == action).sum())
+        is_old = done != Action.INSERT
+        old_files = files.filter(pa.array(is_old)).dictionary_encode()
+        old_places = places.to_numpy(zero_copy_only=False)[is_old].astype(np.uint64)
+        indices = old_files.indices.to_numpy(zero_copy_only=False)
+        for number, name in enumerate(old_files.dictionary.to_pylist()):
+            of_file = old_places[indices == number]
             known = self.positions.setdefault(name, BitMap64())
             before = len(known)
             known |= BitMap64(of_file)
@@ -91,11 +92,12 @@ def change_rows(
         table, gone = TableDefinition.from_json(definition), _Gone()
 
         def new_rows() -> Iterator[pa.RecordBatch]:
-            for unnamed in batches:
-                batch = unnamed.rename_columns(list(names))
-                gone.take(batch)
-                is_new = pc.not_equal(batch.column(ACTION_COLUMN), pa.scalar(int(Action.DELETE), pa.int32()))
-                yield batch.filter(is_new).drop_columns([name for name in _OF_CHANGE if name in batch.schema.names])
+            for batch in batches:
+                files, places, actions, *values = batch.columns
+                gone.take(files, places, actions)
+                if values:
+                    is_new = pc.not_equal(actions, pa.scalar(int(Action.DELETE), pa.int32()))
+                    yield pa.RecordBatch.from_arrays(values, list(names[len(OF_CHANGE) :])).filter(is_new)
 
         written = write_task(new_rows(), table, options, _changed_files)
         positions = {name: bitmap.serialize() for name, bitmap in gone.positions.items()}

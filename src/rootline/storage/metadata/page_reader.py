@@ -12,7 +12,7 @@ from rootline.ports.object_store import ObjectStore
 from rootline.schemas.bytes.root.condemned_page import CondemnedPage, decode_condemned_page
 from rootline.schemas.bytes.root.kept_page import KeptPage, decode_kept_page
 from rootline.schemas.bytes.root.ledger_page import decode_ledger_page
-from rootline.schemas.bytes.root.left_page import decode_left_page
+from rootline.schemas.bytes.root.left_page import LeftPage, decode_left_page
 from rootline.schemas.bytes.root.outcome_page import decode_outcome_page
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.root_header import PageReference, RootHeader
@@ -96,6 +96,18 @@ async def read_condemned(
             page = condemned_page_of(body, item.page, header, name=stored_key(header.table, item.page.location))
         found.append(page)
     return tuple(found)
+
+
+async def read_left(store: ObjectStore, header: RootHeader) -> tuple[LeftPage, ...]:
+    """The pages of rewritten locations that a header names. Raises as `read_condemned`."""
+    references = [item.page for item in header.left.pages]
+
+    async def page_of(reference: PageReference) -> LeftPage:
+        body = await read_stored(store, header.table, reference.location, code="page-corrupt")
+        name = stored_key(header.table, reference.location)
+        return decode_left_page(body, reference, header.table_uuid, name=name)
+
+    return tuple(await few_at_once(references, page_of, PAGES_AT_ONCE))
 
 
 def condemned_page_of(body: bytes, reference: PageReference, header: RootHeader, *, name: str) -> CondemnedPage:

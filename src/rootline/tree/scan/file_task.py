@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from rootline.schemas.bytes.leaf.leaf import Leaf
@@ -266,7 +267,7 @@ class FilesOfLeaf:
         """The tasks, by ordinal."""
         if not len(self.ordinals):
             return
-        table = self.leaf.columns(["location", "record_count"]).take(pa.array(self.ordinals))
+        table = self._columns(["location", "record_count"])
         locations, counts = table.column("location").to_pylist(), table.column("record_count").to_pylist()
         of, make = self.vectors.of, FileTask.in_leaf
         flags, unsure = self.all_match.tolist(), self._may_have_deletes
@@ -276,6 +277,24 @@ class FilesOfLeaf:
             return
         for index, (location, count, is_whole) in enumerate(zip(locations, counts, flags, strict=True)):
             yield make(self, index, location, count, of(location), is_whole, None if unsure[index] else NO_DELETES)
+
+    def locations(self) -> Sequence[str]:
+        """Where the files are, by ordinal."""
+        found: list[str] = self._columns(["location"]).column(0).to_pylist() if len(self.ordinals) else []
+        return found
+
+    def at(self, locations: pa.Array) -> FilesOfLeaf:
+        """Only the files at `locations`."""
+        if not len(self.ordinals):
+            return self
+        named = self._columns(["location"]).column(0)
+        found = np.flatnonzero(pc.is_in(named, locations).to_numpy())
+        return FilesOfLeaf(
+            self.leaf, self.leaf_row, self.ordinals[found], self.all_match[found], self.context, self.vectors
+        )
+
+    def _columns(self, names: list[str]) -> pa.Table:
+        return self.leaf.columns(names).take(pa.array(self.ordinals))
 
     @cached_property
     def _may_have_deletes(self) -> list[bool] | None:

@@ -11,11 +11,12 @@ Source: format page, "Manifest vectors"; the Iceberg specification, "Scan Planni
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
+import pyarrow as pa
 from pyroaring import BitMap
 
 from rootline.schemas.bytes.leaf.leaf import Leaf
@@ -60,6 +61,19 @@ class ScanPlan:
         yield from self.in_root
         for files in self.in_leaves:
             yield from files.tasks()
+
+    def locations(self) -> Iterator[str]:
+        """The files' locations, in the plan's order; no task is made."""
+        yield from (task.location for task in self.in_root)
+        for files in self.in_leaves:
+            yield from files.locations()
+
+    def tasks_at(self, locations: Set[str]) -> Iterator[FileTask]:
+        """The tasks of the files at `locations`, as far as they are in the plan, in its order."""
+        yield from (task for task in self.in_root if task.location in locations)
+        wanted = pa.array(locations, pa.string())
+        for files in self.in_leaves:
+            yield from files.at(wanted).tasks()
 
     def __iter__(self) -> Iterator[FileTask]:
         return self.tasks()

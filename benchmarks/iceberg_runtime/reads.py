@@ -1,0 +1,104 @@
+"""Reads of the same rows: of an Iceberg table, and of a table of ours by each way that Spark has into it.
+
+Owns: the queries, and making the Iceberg table. Does not own: taking samples (`turns`).
+Invariants: all ways answer alike, each sample makes its DataFrame again, and each asks for the newest version; the
+Iceberg table has a file, written by Iceberg, for each file of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import rootline.spark
+from benchmarks.iceberg_runtime.places import FLIGHTS, Places, data_folder
+from benchmarks.iceberg_runtime.sides import HADOOP, REST, IcebergSide, rows_of
+from benchmarks.iceberg_runtime.turns import Way, in_turn
+from benchmarks.measure import Result
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Open = Callable[[str | None], "DataFrame"]
+Query = Callable[["DataFrame"], object]
+_THEIRS: Final = "Iceberg's runtime, its own table"
+_OURS: Final = "rootline.spark.table"
+_SUMS: Final = ("sum(id)", "max(ts)", "max(tail)", "sum(arrival_delay)", "sum(distance)", "max(day)")
+
+
+def queries(rows: int) -> dict[str, tuple[Query, str | None, str]]:
+    """What to ask, what of it every side is told when it opens the table, and the goal; `rows`: of the table."""
+    one = f"id = {rows // 2}"
+    return {
+        "count": (lambda frame: frame.count(), None, "–"),
+        "scan: one number of each of six columns": (lambda frame: frame.selectExpr(*_SUMS).collect(), None, "≤ 1.3"),
+        "filter: delay > 40": (lambda frame: frame.where("delay > 40").selectExpr("sum(id)").collect(), None, "≤ 1.3"),
+        "aggregate: by carrier": (
+            lambda frame: sorted(frame.groupBy("carrier").sum("distance").collect()),
+            None,
+            "≤ 1.3",
+        ),
+        "selective: one id": (lambda frame: frame.where(one).selectExpr("sum(number)").collect(), one, "–"),
+    }
+
+
+def compare_reads(spark: SparkSession, places: Places, rows: int) -> list[Result]:
+    """Each query by each way, beside Iceberg's runtime over its own table."""
+    _make_iceberg_table(spark, places)
+    ways = _ways(spark, places)
+    found = {name: rows_of(opened(None)) for name, opened in ways.items()}
+    assert len(set(map(str, found.values()))) == 1, found
+    size = f"data: {_megabytes(places.lake):.1f} MB, of Iceberg {_megabytes(places.iceberg):.1f} MB"
+    results = []
+    for what, (query, where, target) in queries(rows).items():
+        answers = {name: query(opened(where)) for name, opened in ways.items()}
+        assert len(set(map(str, answers.values()))) == 1, (what, answers)
+        times = in_turn({name: Way(_reading(query, opened, where)) for name, opened in ways.items()})
+        results += [
+            times[name].beside(
+                times[_THEIRS],
+                "13",
+                f"{what}, {name}, {rows:,} rows",
+                _THEIRS,
+                target if name == _OURS else "–",
+                size if name == _OURS else "",
+            )
+            for name in ways
+            if name != _THEIRS
+        ]
+    return results
+
+
+def _reading(query: Query, opened: Open, where: str | None) -> Callable[[int], object]:
+    return lambda _: query(opened(where))
+
+
+def _make_iceberg_table(spark: SparkSession, places: Places) -> None:
+    side = IcebergSide(spark, places)
+    side.create(FLIGHTS)
+    for path in places.data_of(FLIGHTS):
+        side.append(spark.read.parquet(path).coalesce(1), FLIGHTS)
+
+
+def _ways(spark: SparkSession, places: Places) -> dict[str, Open]:
+    warehouse = str(places.lake)
+
+    def table(where: str | None) -> DataFrame:
+        return rootline.spark.table(spark, FLIGHTS, where=where, warehouse=warehouse)
+
+    def source(where: str | None) -> DataFrame:
+        reader = spark.read.format("rootline").option("warehouse", warehouse)
+        return (reader if where is None else reader.option("where", where)).load(FLIGHTS)
+
+    # Iceberg's runtime is handed the filters of the DataFrame by Spark itself
+    return {
+        _OURS: table,
+        'format("rootline")': source,
+        "Iceberg's runtime on our table, by REST": lambda _: spark.table(f"{REST}.{FLIGHTS}"),
+        _THEIRS: lambda _: spark.table(f"{HADOOP}.{FLIGHTS}"),
+    }
+
+
+def _megabytes(warehouse: Path) -> float:
+    return sum(path.stat().st_size for path in data_folder(warehouse, FLIGHTS).rglob("*.parquet")) / 1e6

@@ -1,0 +1,1 @@
+"""Appends whose files Spark's own Parquet writer writes: `rootline.spark.append`."""

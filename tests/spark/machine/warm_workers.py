@@ -1,0 +1,117 @@
+"""A Python for the tests' Spark whose workers begin with the library imported.
+
+Owns: the command that Spark takes for its Python, and the process that forks Spark's daemons.
+Does not own: the sessions that use it, what stands for a daemon where Spark looks (`ask_for_daemon`).
+Invariants: a worker runs what Spark runs in it, in the environment that Spark gives it; that a worker can import the
+library by itself is proven without this one, by `test_worker_python.py`, `cluster` and `tests/demo/test_spark_demo.py`.
+
+Spark forks a fresh worker for every schema, plan and commit of a data source, from a daemon for each kind of work, and
+each worker imports pandas and our library. That takes a second of the processor: more than all the rest of a small
+query. `spark.python.daemon.module` names another daemon for tasks only, so the command itself is another one.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import select
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+_HOUSE: Final = Path(__file__).parents[3]
+_ASK: Final = Path(__file__).with_name("ask_for_daemon.py")
+_KINDS: Final = (
+    "commit_data_source_write",
+    "create_data_source",
+    "data_source_pushdown_filters",
+    "lookup_data_sources",
+    "plan_data_source_read",
+    "python_streaming_sink_runner",
+    "write_into_data_source",
+)
+_IMPORTED: Final = ("pandas", "pyspark.worker", *(f"pyspark.sql.worker.{kind}" for kind in _KINDS))
+
+
+@contextmanager
+def warm_python() -> Iterator[str]:
+    """A command for `PYSPARK_PYTHON`, until the block ends."""
+    with tempfile.TemporaryDirectory() as folder:  # a socket's path must be short: pytest's folders are not
+        yield from _warm_python(Path(folder))
+
+
+def _warm_python(folder: Path) -> Iterator[str]:
+    place = folder / "socket"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(place))
+        listening.listen(64)
+        forking = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(listening.fileno())],
+            cwd=_HOUSE,
+            # what Spark sets for a daemon, and matters before it begins; threads would not be in a forked process
+            env=os.environ | {"PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "YES", "OPENBLAS_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
+            pass_fds=[listening.fileno()],
+        )
+    command, python = folder / "warm-python", shlex.quote(sys.executable)
+    asking = f"{python} -I -S {shlex.quote(str(_ASK))} {shlex.quote(str(place))}"
+    command.write_text(
+        f'#!/bin/sh\n[ "$1 $2" = "-m pyspark.daemon" ] || exec {python} "$@"\nshift 2\nexec {asking} "$@"\n'
+    )
+    command.chmod(0o755)
+    try:
+        yield str(command)
+    finally:
+        forking.kill()  # it ends with its input too: also when we are killed
+        forking.communicate()
+
+
+def fork_daemons(listening: socket.socket) -> None:
+    """Fork a daemon for each that is asked for, until stdin ends."""
+    for module in (*_IMPORTED, "rootline.spark.data_source"):
+        importlib.import_module(module)
+    gc.freeze()  # a worker collects after each use: not through all that was imported
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no one asks how they ended
+    while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
+        asked, _ = listening.accept()
+        if os.fork() == 0:
+            listening.close()
+            _become_daemon(asked)
+        asked.close()
+
+
+def _become_daemon(asked: socket.socket) -> None:
+    """Do what `python -m pyspark.daemon` does, and end."""
+    from pyspark.daemon import manager
+
+    try:
+        _, streams, _, _ = socket.recv_fds(asked, 1, 3)
+        parts = []
+        while part := asked.recv(65_536):
+            parts.append(part)
+        said = json.loads(b"".join(parts))
+        for stream, given in enumerate(streams):
+            os.dup2(given, stream)
+            os.close(given)
+        os.environ.clear()
+        os.environ.update(said["variables"])
+        os.chdir(said["folder"])
+        sys.argv[:] = ["pyspark.daemon", *said["words"]]
+        sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in sys.path]
+        manager()
+    finally:
+        sys.stderr.flush()
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    fork_daemons(socket.socket(fileno=int(sys.argv[1])))
