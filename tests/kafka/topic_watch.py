@@ -64,6 +64,8 @@ class Watch:
     read_to: dict[int, int] = field(default_factory=dict)
     samples: int = 0
     _judged: dict[int, int] = field(default_factory=dict)
+    _times_lost: int = 0
+    _asked_after: int = 0  # the look at `committed` began after so many losses
     _reading: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -92,20 +94,22 @@ class Watch:
 
         """
         self._look_for_partitions()
+        asked_after = self._times_lost
         committed = self._ask_committed()
+        lost_since = self._times_lost != self._asked_after  # while the look before this one was under way, too
         self.catch_up()
         for partition, offset in committed.items():
-            before = self.committed.get(partition, 0)
+            before = 0 if lost_since else self.committed.get(partition, 0)
             assert offset >= before, f"partition {partition}: the group's offset went back from {before} to {offset}"
             for number in range(self._judged.get(partition, 0), offset):
                 self._assert_decided((partition, number), offset)
             self._judged[partition] = max(offset, self._judged.get(partition, 0))
-        self.committed = committed
+        self.committed, self._asked_after = committed, asked_after
         self.samples += 1
 
     def forget_offsets(self) -> None:
         """The group has lost its offsets, so they may be lower next time."""
-        self.committed = {}
+        self._times_lost += 1
 
     def catch_up(self) -> None:
         """Read all topics to their present ends, parked records first: they are removed only after their verdicts."""
