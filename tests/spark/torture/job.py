@@ -20,7 +20,7 @@ import rootline.spark
 from tests.spark.torture.killing_source import GROUP_VARIABLE, KillingSource
 
 COUNTERS: Final = "torture.counters"
-PATIENCE: Final = {"verdictTimeoutMs": "180000"}
+PATIENCE: Final[dict[str, Any]] = {"verdictTimeoutMs": "180000"}
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from tests.spark.torture.killing_source import PHASE_VARIABLE, Phase
 
 PATIENCE_S = 600.0
 _LAST_TRIES = 3
+_EXCEPTION = re.compile(r"[\w.]+(Error|Exception|Invalid|Unavailable|Rejected|Corrupt)\b.*: ")
 
 
 @dataclass
@@ -51,7 +53,7 @@ class MortalDriver:
         with self.log.open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.spark.torture.job", self.job.to_json()],
-                env={**os.environ, **self.environment, PHASE_VARIABLE: str(mark)},
+                env={**os.environ, **self.environment, PHASE_VARIABLE: str(mark), "PYTHONPATH": _python_path()},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -69,6 +71,9 @@ class MortalDriver:
             self.deaths["at random" if phase is None or mark.exists() else phase] += 1
         else:
             self.endings.append("done" if code == 0 else f"{code}: {self._last_words()}")
+        in_a_row = self.endings[-_LAST_TRIES:]
+        if code > 0 and len(in_a_row) == _LAST_TRIES and "done" not in in_a_row and not self.deaths:
+            raise AssertionError(f"{self.job.name} only ends by itself: {in_a_row[-1]}; see {self.log}")
 
     def _awaited(
         self, process: subprocess.Popen[bytes], has_begun: Callable[[], bool], kill_after_s: float | None
@@ -95,4 +100,9 @@ class MortalDriver:
 
     def _last_words(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        return next((line for line in reversed(lines) if "[" in line and "]" in line), "")[-400:]
+        return next((line.strip() for line in reversed(lines) if _EXCEPTION.match(line)), "")[:400]
+
+
+def _python_path() -> str:
+    """Executors run elsewhere, and find these tests all the same."""
+    return os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -167,7 +167,9 @@ class _Suffering:
                 break
             lives_on = phase in (None, Phase.EXECUTOR)
             self.driver.live(phase, dice.uniform(*_LIFE_S) if lives_on else _PHASE_WITHIN_S)
-            self.tell(f"{name}: {dict(self.driver.deaths)}, ended by itself {self.driver.endings}")
+            self.tell(
+                f"{name}: died {_told(self.driver.deaths)}; ended by itself {_told(Counter(self.driver.endings))}"
+            )
             self._drop(dice)
         self.driver.finish()
 
@@ -182,6 +184,10 @@ class _Suffering:
         for source in self.sources:
             for _ in range(dice.randint(*self.torture.files)):
                 source.drop()
+
+
+def _told(counts: Counter[str]) -> str:
+    return ", ".join(f"{what} {times}" for what, times in counts.items()) or "never"
 
 
 def _all_at_once(sufferings: Sequence[_Suffering]) -> None:
