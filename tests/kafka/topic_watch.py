@@ -93,11 +93,13 @@ class Watch:
             AssertionError: it is not, or an offset went back. KafkaException: there was no answer.
 
         """
-        self._look_for_partitions()
+        with self._reading:
+            self._look_for_partitions()
         asked_after = self._times_lost
         committed = self._ask_committed()
         lost_since = self._times_lost != self._asked_after  # while the look before this one was under way, too
-        self.catch_up()
+        with self._reading:
+            self._read_all()
         for partition, offset in committed.items():
             before = 0 if lost_since else self.committed.get(partition, 0)
             assert offset >= before, f"partition {partition}: the group's offset went back from {before} to {offset}"
@@ -112,11 +114,16 @@ class Watch:
         self._times_lost += 1
 
     def catch_up(self) -> None:
-        """Read all topics to their present ends, parked records first: they are removed only after their verdicts."""
+        """Read all topics to their present ends, new partitions too; another thread may be at it."""
         with self._reading:
-            self._read(self._lot, self._lot_places)
-            ends = self._read(self._consumer, self._places)
-            self.read_to = {number: end for (name, number), end in ends.items() if name == self.settings.intents_topic}
+            self._look_for_partitions()
+            self._read_all()
+
+    def _read_all(self) -> None:
+        """Parked records first: they are removed only after their verdicts."""
+        self._read(self._lot, self._lot_places)
+        ends = self._read(self._consumer, self._places)
+        self.read_to = {number: end for (name, number), end in ends.items() if name == self.settings.intents_topic}
 
     def _read(self, consumer: Consumer, places: list[TopicPartition]) -> dict[tuple[str, int], int]:
         ends = {

@@ -2,7 +2,7 @@
 
 Owns: the seeded choice of faults, and their counts. Does not own: what must hold nevertheless.
 Invariants: the same seed chooses the same faults in the same order (when they strike is the machine's affair); `settle`
-leaves every process running and every network whole.
+leaves every process running and every network whole; what runs in a thread has ended when `run` has.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from confluent_kafka import Consumer
 
@@ -25,6 +26,7 @@ from tests.kafka.topic_watch import Watch
 from tests.services.kafka_service import KafkaBroker
 from tests.services.toxiproxy import Proxy
 
+_T = TypeVar("_T")
 _MAY_END_WITH = {"store-unavailable", "log-unavailable", "publish-unknown"}
 """Why a coordinator may give up at its start; its operator starts it again."""
 
@@ -133,9 +135,9 @@ class Faults:
             self._count(f"store: {kind}", proxy.name)
             until_s = time.monotonic() + rng.uniform(0.5, 4.0)
             while time.monotonic() < until_s:  # a connection that was spared once would always be spared
-                await asyncio.to_thread(_strike, proxy, kind, rng)
+                await _to_its_end(asyncio.to_thread(_strike, proxy, kind, rng))
                 await elapsed(rng.uniform(0.1, 0.5))
-            await asyncio.to_thread(proxy.mend)
+            await _to_its_end(asyncio.to_thread(proxy.mend))
 
     async def _log(self, rng: random.Random) -> None:
         while True:
@@ -155,26 +157,27 @@ class Faults:
                     self._count("rebalance: a fourth", self.extra.name)
                     self.extra.start()
                     await elapsed(rng.uniform(3.0, 8.0))
-                    await asyncio.to_thread(self.extra.end)
+                    await _to_its_end(asyncio.to_thread(self.extra.end))
                 else:
                     self._count("rebalance: a stray member", "")
-                    await asyncio.to_thread(self._stray, rng.uniform(0.5, 3.0))
+                    await _to_its_end(asyncio.to_thread(self._stray, rng.uniform(0.5, 3.0)))
 
     async def _retention(self, rng: random.Random) -> None:
         """One partition more, once; and from time to time the group's offsets expire, with the records."""
         await elapsed(rng.uniform(0.1, 0.2) * self.seconds)
-        count = await asyncio.to_thread(add_partition, self.settings)
+        count = await _to_its_end(asyncio.to_thread(add_partition, self.settings))
         self._count("a partition more", f"({count} now)")
         while True:
             await elapsed(rng.uniform(0.2, 0.4) * self.seconds)
             async with self._calm():
-                self._count("offsets and records expire", "")
+                self.tell("offsets and records are to expire")
                 for process in self.coordinators:
                     if process.is_alive:
                         process.request_stop()
                 while any(process.is_alive for process in self.coordinators):
                     await elapsed(0.05)
-                self.tell(f"{await expire(self.settings, self.watch)} records went")
+                went = await _to_its_end(expire(self.settings, self.watch))
+                self._count("offsets and records expire", f"({went} went)")
                 self.look_after()
 
     @asynccontextmanager
@@ -220,11 +223,20 @@ class Faults:
             async with self._strikes():
                 self._count("broker kill -9", "")
                 broker.kill()
-                await asyncio.to_thread(broker.start_again)
+                await _to_its_end(asyncio.to_thread(broker.start_again))
 
     def _count(self, what: str, whom: str) -> None:
         self.counts[what] += 1
         self.tell(f"{what} {whom}".rstrip())
+
+
+async def _to_its_end(doing: Coroutine[None, None, _T]) -> _T:
+    """Who is cancelled meanwhile waits for it: no thread strikes when the faults are over."""
+    task = asyncio.ensure_future(doing)
+    try:
+        return await asyncio.shield(task)
+    finally:
+        await asyncio.wait({task})
 
 
 def _strike(proxy: Proxy, kind: str, rng: random.Random) -> None:

@@ -22,6 +22,7 @@ from rootline.client.lake import Lake
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.intent_kinds import IntentKind
+from rootline.schemas.verdict import VerdictKind
 from rootline.storage.metadata.root_reader import read_root
 from tests.kafka.chaos.crowd import Crowd, elapsed
 from tests.kafka.chaos.faults import Faults
@@ -75,7 +76,7 @@ class Services:
 class Chaos:
     """How wild, for how long at least. `kills_broker`: from time to time, if it is ours.
 
-    `sees_all`: it goes on, up to ten times as long, until versions and offsets have expired and a reply was lost.
+    `sees_all`: it goes on, up to ten times as long, until everything has happened that a run is for.
     """
 
     seed: int
@@ -207,6 +208,9 @@ class _World:
                 ("offsets that expired", self._faults.counts["offsets and records expire"]),
                 ("versions that expired", self._logged("expiry committed")),
                 ("PUTs whose replies were lost", len(self._asked())),
+                ("tables that were dropped", self._crowd.founded[IntentKind.DROP]),
+                ("tables that were replaced", self._crowd.founded[IntentKind.REPLACE]),
+                ("more than a hundred commits", self._committed() > 100),
             )
             if not count
         ]
@@ -283,7 +287,7 @@ class _World:
 
     def _progress(self) -> None:
         ledger, watch = self._crowd.ledger, self._watch
-        decided = sum(1 for place in watch.written if watch.verdicts.get(place))
+        decided = sum(1 for place in list(watch.written) if watch.verdicts.get(place))  # a thread may read on
         self._tell(
             f"{len(watch.written)} records, {decided} decided, offsets {sum(watch.committed.values())}; "
             f"{ledger.decided} answers, {ledger.sent_again} sent again"
@@ -292,6 +296,11 @@ class _World:
     def _logged(self, event: str) -> int:
         processes = (*self._coordinators, self._extra, self._worker)
         return sum(line.get("event") == event for process in processes for line in process.lines())
+
+    def _committed(self) -> int:
+        """Intents that were committed, as far as the topics were read."""
+        verdicts = [found[0] for found in list(self._watch.verdicts.values()) if found]
+        return sum(verdict.kind is VerdictKind.COMMITTED for verdict in verdicts)
 
     def _asked(self) -> set[tuple[str, str, int]]:
         """Coordinator, table and version of each PUT whose outcome had to be asked for."""
