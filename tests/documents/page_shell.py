@@ -12,7 +12,6 @@ import io
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -23,6 +22,7 @@ import structlog
 
 from rootline.cli.app import main
 from tests.documents.blocks import Block, statements
+from tests.services import service_process
 
 PROGRAM = [sys.executable, "-c", "from rootline.cli.app import main; main()"]
 SERVICES = (("up",), ("coordinator",), ("worker",), ("catalog", "serve"))
@@ -139,7 +139,5 @@ def page_shell(
 
 
 def free_port() -> str:
-    """A port that no one listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
+    """A port that no one listens on, and that no one else is given."""
+    return str(service_process.free_port())

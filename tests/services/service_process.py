@@ -19,14 +19,14 @@ from pathlib import Path
 from tests.services.process_bond import ProcessBond
 
 HOST = "127.0.0.1"
+_HELD: list[socket.socket] = []
 
 
 def free_port() -> int:
-    """A port that nothing listens on now."""
-    with socket.socket() as found:
-        found.bind((HOST, 0))
-        port: int = found.getsockname()[1]
-        return port
+    """A port that nothing listens on, and that no one else is given while this process lives: as `held_port`."""
+    _HELD.append(held_port())
+    port: int = _HELD[-1].getsockname()[1]
+    return port
 
 
 def held_port() -> socket.socket:
