@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +23,10 @@ from rootline.client.lake import Lake
 from rootline.client.session.loop_thread import LoopThread
 from rootline.connect import connect
 from rootline.coordinator.app import CoordinatorService
+from rootline.coordinator.protocol.machine_state import Phase
 from rootline.coordinator.settings import CoordinatorSettings
 from rootline.schemas.dead_letter import DeadLetter
+from rootline.schemas.identifiers import TableName
 from rootline.schemas.verdict import Verdict
 
 NAMES = (
@@ -63,8 +65,8 @@ class SharedLog:
         asyncio.run(_decided(self.settings, verdicts, letters))
 
     @contextlib.contextmanager
-    def coordinated(self) -> Iterator[None]:
-        """A coordinator commits what is published until the block ends."""
+    def coordinated(self) -> Iterator[Callable[[], Mapping[TableName, Phase]]]:
+        """A coordinator commits what is published until the block ends; yields what says the phase of its tables."""
         ready = threading.Event()
         services: list[CoordinatorService] = []
 
@@ -79,11 +81,14 @@ class SharedLog:
             finally:
                 await store.close()
 
+        async def tables() -> Mapping[TableName, Phase]:
+            return {table: phase for table, (phase, _) in services[0].tables().items()}
+
         loop = LoopThread("coordinator of a test")
         serving = loop.submit(serve())
         try:
             assert ready.wait(120)
-            yield
+            yield lambda: loop.submit(tables()).result(120)
         finally:
             services[0].request_stop()
             serving.result(120)

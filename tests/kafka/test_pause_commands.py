@@ -12,8 +12,10 @@ import pytest
 from rootline.adapters.kafka.frontier.records import read_frontiers
 from rootline.adapters.kafka.pausing.follower import PauseFollower
 from rootline.adapters.kafka.topics import topic_identity
+from rootline.coordinator.protocol.machine_state import Phase
 from rootline.ports.pausing import ALL_TABLES
 from rootline.schemas.errors import OutcomeUnknown
+from rootline.schemas.identifiers import TableName
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
 from tests.kafka.shared_log import SharedLog
@@ -42,7 +44,7 @@ def test_a_pause_holds_for_coordinators_that_run_and_start_and_a_resumed_table_g
     log: SharedLog, run: Run
 ) -> None:
     with log.open() as lake:
-        with log.coordinated():
+        with log.coordinated() as phases:
             lake.create_table("a.free", {"id": "int"}, timeout_s=PATIENCE_S)
             held = lake.create_table(TABLE, {"id": "int"}, timeout_s=PATIENCE_S)
             assert run("pause", TABLE, "--why", "wrong source", *log.words).code == 0
@@ -50,15 +52,11 @@ def test_a_pause_holds_for_coordinators_that_run_and_start_and_a_resumed_table_g
             recorded = asyncio.run(read_frontiers(log.settings, identity))
             assert [(pause.table, pause.why) for pause in recorded.pauses] == [(TABLE, "wrong source")]
 
-            def is_held() -> bool:
-                try:
-                    held.append({"id": [1]}, timeout_s=2.0)
-                except OutcomeUnknown:
-                    return True
-                return False
-
-            until(is_held)
-            rows = held.scan().to_arrow().num_rows
+            until(lambda: phases().get(TableName(TABLE)) is Phase.PAUSED)
+            with pytest.raises(OutcomeUnknown):
+                held.append({"id": [1]}, timeout_s=2.0)
+        rows = held.scan().to_arrow().num_rows
+        assert rows == 0
         with log.coordinated():  # another one, which starts with the pause in force
             lake.table("a.free").append({"id": [1]}, timeout_s=PATIENCE_S)
             assert held.scan().to_arrow().num_rows == rows
