@@ -6,6 +6,7 @@ Invariants: sees committed records only, each once, in order within a partition.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -15,6 +16,8 @@ from rootline.adapters.kafka.log_archive import KafkaLogArchive
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import record_bytes_max
 from rootline.schemas.dead_letter import DeadLetter
+
+_PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ def records_on(settings: KafkaSettings, topic: str) -> list[Found]:
                 continue
             consumer.assign([TopicPartition(topic, number, start)])
             while True:
-                message = consumer.poll(10)
+                message = consumer.poll(_PATIENCE_S)
                 assert message is not None, "the end was not reached"
                 assert message.error() is None, message.error()
                 headers = {name: value or b"" for name, value in message.headers() or ()}
@@ -65,7 +68,8 @@ def records_on(settings: KafkaSettings, topic: str) -> list[Found]:
 
 def _range_of(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
     """Its first offset and its end; a partition that was just made has no leader for a moment."""
-    for _ in range(1_000):
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline_s:
         try:
             return consumer.get_watermark_offsets(place, timeout=60)
         except KafkaException as error:
@@ -80,7 +84,8 @@ def lower_limit(settings: KafkaSettings, topic: str, size: int) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": settings.servers(), "log_level": 0})
     admin.incremental_alter_configs([resource])[resource].result(60)
-    for _ in range(1_000):
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline_s:
         if record_bytes_max(settings, topic) == size:
             return
     raise AssertionError(f"the limit of {topic} stays as it was")

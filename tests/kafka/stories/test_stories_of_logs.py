@@ -212,8 +212,8 @@ async def test_a_topic_that_refuses_what_was_decided_holds_the_group_and_looks_i
         before = committed(settings, partition)
         set_limit(settings, topic, 60)
         positions = await shared.publish(append_intent("../out", location="../out"), append_intent("good"))
-        await until(lambda: not service.readiness().ready, "readiness says that something is wrong")
-        assert topic in service.readiness().reason
+        await until(lambda: topic in service.readiness().reason, "readiness says what is wrong")
+        assert not service.readiness().ready
         await until(lambda: _waits(service), "the metrics show that intents wait")
         assert "data/good.parquet" in await shared.live_files()
         await shared.sample()
