@@ -7,7 +7,9 @@ Invariants: each change has happened when its function returns.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -22,11 +24,13 @@ from confluent_kafka.admin import (
 
 from rootline.adapters.kafka.intent_feed import KafkaIntentFeed
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.kafka.topics import create_topics, topic_identity
+from rootline.adapters.kafka.topics import create_topics, record_bytes_max, topic_identity
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.log_position import LogId
 from rootline.schemas.root_header import PartitionOffset
 from tests.support.feed_driver import FeedDriver
+
+_PATIENCE_S = 60.0
 
 
 class Member(FeedDriver):
@@ -91,19 +95,33 @@ def delete_topic(settings: KafkaSettings, topic: str | None = None) -> None:
 
 def make_anew(settings: KafkaSettings, partitions: int = 4) -> LogId:
     """The intents topic deleted and created; its new identity."""
+    before = topic_identity(settings, settings.intents_topic).log
     delete_topic(settings)
     while settings.intents_topic not in create_topics(settings, partitions=partitions, replication_factor=1):
         pass  # the old one is still shown
     while True:
         try:
-            return topic_identity(settings, settings.intents_topic).log
+            now = topic_identity(settings, settings.intents_topic).log
         except Unavailable:
             continue  # the new one is not shown yet
+        if now != before:
+            return now
 
 
 def add_partitions(settings: KafkaSettings, total: int) -> None:
     admin = admin_of(settings)
     admin.create_partitions([NewPartitions(settings.intents_topic, total)])[settings.intents_topic].result(60)
+    _until(lambda: topic_identity(settings, settings.intents_topic).partitions >= total, f"{total} partitions")
+
+
+def _until(holds: Callable[[], bool], what: str) -> None:
+    """Brokers hear a little later of what their controller has done."""
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while True:
+        with contextlib.suppress(Unavailable):
+            if holds():
+                return
+        assert time.monotonic() < deadline_s, f"not shown by the brokers: {what}"
 
 
 def set_committed(settings: KafkaSettings, partition: int, offset: int, metadata: str = "") -> None:
@@ -132,10 +150,17 @@ def expire_offsets(settings: KafkaSettings) -> None:
 
 
 def set_limit(settings: KafkaSettings, topic: str, size: int | None) -> None:
-    """`max.message.bytes` of a topic, or what it was."""
+    """`max.message.bytes` of a topic; `None`: not what was set here, but what holds for all topics."""
+    before = record_bytes_max(settings, topic)
     operation = AlterConfigOpType.DELETE if size is None else AlterConfigOpType.SET
     value = None if size is None else str(size)
     entry = ConfigEntry("max.message.bytes", value, incremental_operation=operation)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin = admin_of(settings)
     admin.incremental_alter_configs([resource])[resource].result(60)
+
+    def is_set() -> bool:
+        now = record_bytes_max(settings, topic)
+        return now not in (None, before) if size is None else now == size
+
+    _until(is_set, f"the limit of {topic}")

@@ -18,7 +18,7 @@ from rootline.adapters.kafka.topics import (
 )
 from rootline.ports.log_keeps import LogKeeps
 from rootline.schemas.errors import Invalid, Unavailable
-from tests.kafka.feeding import add_partitions
+from tests.kafka.feeding import add_partitions, make_anew
 from tests.kafka.reading import records_on
 from tests.services.kafka_service import KafkaService
 from tests.services.service_process import HOST, free_port
@@ -45,9 +45,8 @@ def make(settings: KafkaSettings, topic: str, **config: str) -> None:
     ]
     for future in admin.create_topics(topics).values():
         future.result(60)
-    for _ in range(1_000):  # the broker hears of them a little later
-        if all(problem.found != "missing" for problem in check_topics(settings)):
-            break
+    while any(problem.found == "missing" for problem in check_topics(settings)):
+        pass  # the broker hears of them a little later
 
 
 async def test_the_brokers_say_how_long_they_keep_intents_and_for_ever_is_no_time(kafka_service: KafkaService) -> None:
@@ -155,9 +154,8 @@ def test_only_the_coordinators_own_topics_are_made_by_a_coordinator(kafka_servic
     gone = [settings.frontiers_topic, settings.parked_topic, settings.verdicts_topic]
     for future in admin.delete_topics(gone).values():
         future.result(60)
-    for _ in range(1_000):  # the broker hears of it a little later
-        if sum(problem.found == "missing" for problem in check_topics(settings)) == 3:
-            break
+    while sum(problem.found == "missing" for problem in check_topics(settings)) < 3:
+        pass  # the broker hears of it a little later
 
     assert set(complete_topics(settings)) == {settings.frontiers_topic, settings.parked_topic}
     assert topic_identity(settings, settings.parked_topic).partitions == 3
@@ -195,9 +193,7 @@ def test_the_log_appends_its_own_time(kafka_service: KafkaService) -> None:
 def test_a_topic_made_anew_has_another_identity(kafka_service: KafkaService) -> None:
     settings = kafka_service.with_topics()
     before = topic_identity(settings, settings.intents_topic)
-    admin = AdminClient({"bootstrap.servers": settings.servers(), "log_level": 0})
-    admin.delete_topics([settings.intents_topic])[settings.intents_topic].result(60)
-    create_topics(settings, partitions=4, replication_factor=1)
+    make_anew(settings)
 
     after = topic_identity(settings, settings.intents_topic)
 
