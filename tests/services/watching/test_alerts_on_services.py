@@ -105,7 +105,7 @@ def ask(url: str) -> None:
 
 async def ask_in_vain(url: str) -> None:
     """The same of a catalog that may fail."""
-    with contextlib.suppress(urllib.error.HTTPError):
+    with contextlib.suppress(OSError):  # an error that it answers, or no answer in time
         await asyncio.to_thread(ask, url)
 
 
