@@ -19,13 +19,13 @@ from pathlib import Path
 from tests.services.process_bond import ProcessBond
 
 HOST = "127.0.0.1"
-_HELD: list[socket.socket] = []
 
 
 def free_port() -> int:
     """A port that nothing listens on, and that no one else is given while this process lives: as `held_port`."""
-    _HELD.append(held_port())
-    port: int = _HELD[-1].getsockname()[1]
+    held = held_port()
+    port: int = held.getsockname()[1]
+    held.detach()  # it stays open, and no one closes it
     return port
 
 
