@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable
@@ -35,6 +36,8 @@ from rootline.workers.kinds import COMPACT_DATA, CONVERT, FLUSH, MaintenanceKind
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.int64()), ("part", pa.string())])
 TABLE = TableName("demo.upserts")
 WRITERS, IDS, ROUNDS = 3, 4, 8
+PATIENCE_S = 300.0
+"""Writers go on for so long, at most, until a worker has committed beside them."""
 
 
 def run(lake: Lake, kind: MaintenanceKind, *, dry_run: bool = False) -> JobReport:
@@ -132,8 +135,16 @@ def test_no_row_is_lost_and_none_comes_back_while_workers_convert_and_compact_un
     outcomes: Counter[tuple[str, JobOutcome]] = Counter()
     done = Event()
 
+    latest_s = time.monotonic() + PATIENCE_S
+
+    def has_upkeep() -> bool:
+        return all(outcomes[kind.name, JobOutcome.COMMITTED] for kind in (CONVERT, COMPACT_DATA))
+
     def write(number: int) -> None:
-        for turn, one in zip(range(ROUNDS), (number * IDS + at % IDS for at in count()), strict=False):
+        for turn in count():
+            if turn >= ROUNDS and (has_upkeep() or time.monotonic() > latest_s):
+                return
+            one = number * IDS + turn % IDS
             upsert(lake, definition, one, turn)
             expected[one] = turn
             if turn % 4 == 3:
