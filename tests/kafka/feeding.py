@@ -97,24 +97,23 @@ def make_anew(settings: KafkaSettings, partitions: int = 4) -> LogId:
     """The intents topic deleted and created; its new identity."""
     before = topic_identity(settings, settings.intents_topic).log
     delete_topic(settings)
-    while settings.intents_topic not in create_topics(settings, partitions=partitions, replication_factor=1):
-        pass  # the old one is still shown
-    while True:
-        try:
-            now = topic_identity(settings, settings.intents_topic).log
-        except Unavailable:
-            continue  # the new one is not shown yet
-        if now != before:
-            return now
+    topic = settings.intents_topic
+
+    def is_made() -> bool:  # not while the old one is still shown
+        return topic in create_topics(settings, partitions=partitions, replication_factor=1)
+
+    until_shown(is_made, f"{topic} is gone")
+    until_shown(lambda: topic_identity(settings, topic).log != before, f"{topic} is another one")
+    return topic_identity(settings, topic).log
 
 
 def add_partitions(settings: KafkaSettings, total: int) -> None:
     admin = admin_of(settings)
     admin.create_partitions([NewPartitions(settings.intents_topic, total)])[settings.intents_topic].result(60)
-    _until(lambda: topic_identity(settings, settings.intents_topic).partitions >= total, f"{total} partitions")
+    until_shown(lambda: topic_identity(settings, settings.intents_topic).partitions >= total, f"{total} partitions")
 
 
-def _until(holds: Callable[[], bool], what: str) -> None:
+def until_shown(holds: Callable[[], bool], what: str) -> None:
     """Brokers hear a little later of what their controller has done."""
     deadline_s = time.monotonic() + _PATIENCE_S
     while True:
@@ -163,4 +162,4 @@ def set_limit(settings: KafkaSettings, topic: str, size: int | None) -> None:
         now = record_bytes_max(settings, topic)
         return now not in (None, before) if size is None else now == size
 
-    _until(is_set, f"the limit of {topic}")
+    until_shown(is_set, f"the limit of {topic}")

@@ -10,11 +10,9 @@ import time
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from rootline.adapters.kafka.log_archive import KafkaLogArchive
 from rootline.adapters.kafka.settings import KafkaSettings
-from rootline.adapters.kafka.topics import record_bytes_max
 from rootline.schemas.dead_letter import DeadLetter
 
 _PATIENCE_S = 60.0
@@ -76,19 +74,6 @@ def _range_of(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
             if error.args[0].code() not in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE):
                 raise
     raise AssertionError(f"{place} has no leader")
-
-
-def lower_limit(settings: KafkaSettings, topic: str, size: int) -> None:
-    """`max.message.bytes` of `topic`; in force when this returns, which is a little after the brokers said so."""
-    entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": settings.servers(), "log_level": 0})
-    admin.incremental_alter_configs([resource])[resource].result(60)
-    deadline_s = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < deadline_s:
-        if record_bytes_max(settings, topic) == size:
-            return
-    raise AssertionError(f"the limit of {topic} stays as it was")
 
 
 async def dead_letters_on(settings: KafkaSettings) -> list[DeadLetter]:

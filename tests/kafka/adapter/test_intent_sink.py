@@ -13,7 +13,8 @@ from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import create_topics, topic_identity
 from rootline.schemas.errors import Invalid, Unavailable
 from rootline.schemas.log_position import oldest_file_of
-from tests.kafka.reading import lower_limit, records_on
+from tests.kafka.feeding import set_limit
+from tests.kafka.reading import records_on
 from tests.services.kafka_service import KafkaService
 from tests.services.service_process import HOST, free_port
 
@@ -125,7 +126,7 @@ async def test_a_limit_that_was_lowered_refuses_what_is_over_it_and_harms_nothin
     sink: KafkaIntentSink, settings: KafkaSettings
 ) -> None:
     await sink.publish(b"k", b"before")
-    lower_limit(settings, settings.intents_topic, 20_000)
+    set_limit(settings, settings.intents_topic, 20_000)
 
     with pytest.raises(Invalid) as refusal:
         await sink.publish(b"k", bytes(30_000))

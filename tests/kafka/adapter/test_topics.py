@@ -18,7 +18,7 @@ from rootline.adapters.kafka.topics import (
 )
 from rootline.ports.log_keeps import LogKeeps
 from rootline.schemas.errors import Invalid, Unavailable
-from tests.kafka.feeding import add_partitions, make_anew
+from tests.kafka.feeding import add_partitions, make_anew, until_shown
 from tests.kafka.reading import records_on
 from tests.services.kafka_service import KafkaService
 from tests.services.service_process import HOST, free_port
@@ -45,8 +45,12 @@ def make(settings: KafkaSettings, topic: str, **config: str) -> None:
     ]
     for future in admin.create_topics(topics).values():
         future.result(60)
-    while any(problem.found == "missing" for problem in check_topics(settings)):
-        pass  # the broker hears of them a little later
+    until_shown(lambda: not missing(settings), "the topics")
+
+
+def missing(settings: KafkaSettings) -> int:
+    """How many topics there are not."""
+    return sum(problem.found == "missing" for problem in check_topics(settings))
 
 
 async def test_the_brokers_say_how_long_they_keep_intents_and_for_ever_is_no_time(kafka_service: KafkaService) -> None:
@@ -154,8 +158,7 @@ def test_only_the_coordinators_own_topics_are_made_by_a_coordinator(kafka_servic
     gone = [settings.frontiers_topic, settings.parked_topic, settings.verdicts_topic]
     for future in admin.delete_topics(gone).values():
         future.result(60)
-    while sum(problem.found == "missing" for problem in check_topics(settings)) < 3:
-        pass  # the broker hears of it a little later
+    until_shown(lambda: missing(settings) == 3, "three topics are gone")
 
     assert set(complete_topics(settings)) == {settings.frontiers_topic, settings.parked_topic}
     assert topic_identity(settings, settings.parked_topic).partitions == 3

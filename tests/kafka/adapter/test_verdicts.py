@@ -15,7 +15,8 @@ from rootline.adapters.kafka.writer_log import KafkaWriterLog
 from rootline.schemas.bytes.log.verdict_codec import decode_verdicts, encode_verdicts
 from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.log_position import LogId, LogPosition
-from tests.kafka.reading import dead_letters_on, lower_limit, records_on
+from tests.kafka.feeding import set_limit
+from tests.kafka.reading import dead_letters_on, records_on
 from tests.support.decided import letter_on, verdict_on
 
 pytestmark = pytest.mark.services
@@ -231,7 +232,7 @@ async def test_a_topic_that_accepts_less_than_it_did_gets_every_letter_in_the_fo
     values = [b"small", bytes(300_000), random.randbytes(300_000)]
     letters = [letter_on(position._replace(offset=offset), value) for offset, value in enumerate(values)]
     await verdicts.publish_verdicts([], [letter_on(position._replace(offset=9), b"the limit is known now")])
-    await asyncio.to_thread(lower_limit, settings, settings.dead_letters_topic, 100_000)
+    await asyncio.to_thread(set_limit, settings, settings.dead_letters_topic, 100_000)
 
     await verdicts.publish_verdicts([verdict_on(position)], letters)
 

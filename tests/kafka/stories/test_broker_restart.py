@@ -15,7 +15,8 @@ from rootline.adapters.kafka.verdict_sink import KafkaVerdictSink
 from rootline.adapters.kafka.writer_log import KafkaWriterLog
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.log_position import LogPosition
-from tests.kafka.reading import Found, lower_limit, records_on
+from tests.kafka.feeding import set_limit
+from tests.kafka.reading import Found, records_on
 from tests.services.kafka_service import KafkaService
 from tests.services.toxiproxy import Toxiproxy
 from tests.support.decided import verdict_on
@@ -180,7 +181,7 @@ async def test_a_network_that_loses_replies_doubles_and_loses_nothing(
 async def test_a_producer_that_was_refused_is_replaced_and_keeps_the_order(settings: KafkaSettings) -> None:
     from rootline.adapters.kafka.publisher import Outgoing, RecordTooLarge
 
-    lower_limit(settings, settings.intents_topic, 20_000)
+    set_limit(settings, settings.intents_topic, 20_000)
     publisher = KafkaPublisher(settings, lambda: 1_000_000)
 
     async def write(size: int) -> str:
