@@ -7,6 +7,7 @@ import contextlib
 import sqlite3
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -302,4 +303,11 @@ async def test_a_file_of_an_earlier_version_gets_the_column_for_contents_and_tha
         (b"now", True),
         (b"by the earlier one", False),
     ]
+    await log.close()
+
+
+async def test_a_process_that_stood_still_does_not_blame_another_one(tmp_path: Path) -> None:
+    log = SqliteIntentLog(tmp_path)
+    asyncio.get_running_loop().call_soon(time.sleep, 2.1)  # as while a million entries are decoded
+    await log.check_writable(2.0)
     await log.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import json
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import DateType, DoubleType, IntegerType, LongType, NestedField, StringType
 
+from rootline.catalog.adopt import adopted_manifests, adoption_plan
 from rootline.catalog.adopt.adopted_definition import ADOPTED_FROM
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
@@ -263,8 +265,8 @@ def test_files_without_field_ids_are_read_by_the_tables_name_mapping(lake: Lake,
     assert rows_of(flights.scan().to_arrow(), "number") == wanted
 
 
-def test_manifests_that_a_snapshot_of_version_1_names_itself_are_adopted(lake: Lake, tmp_path: Path) -> None:
-    table, model = written(tmp_path / "old", 1)
+def unlisted(table: Table) -> str:
+    """Where the table's metadata is stored again, its snapshot naming the manifests itself."""
     snapshot = table.current_snapshot()
     assert snapshot is not None
     paths = [one.manifest_path for one in snapshot.manifests(table.io)]
@@ -276,9 +278,38 @@ def test_manifests_that_a_snapshot_of_version_1_names_itself_are_adopted(lake: L
             one["manifests"] = paths
     other = place.with_name("unlisted.metadata.json")
     other.write_text(json.dumps(body))
-    lake.adopt(str(other), NAME)
+    return str(other)
+
+
+def test_manifests_that_a_snapshot_of_version_1_names_itself_are_adopted(lake: Lake, tmp_path: Path) -> None:
+    table, model = written(tmp_path / "old", 1)
+    lake.adopt(unlisted(table), NAME)
     assert rows_in(lake.table(NAME)) == model
     assert findings(lake) == []
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_entries_are_gone_through_away_from_the_event_loop_which_hosts_a_coordinator_too(
+    is_listed: bool, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, _ = written(tmp_path / "old", 1)
+    location = table.metadata_location if is_listed else unlisted(table)
+    asked: list[bool] = []
+
+    def noted(work: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            asked.append(asyncio._get_running_loop() is None)
+            return work(*given, **named)
+
+        return call
+
+    for name in ("aggregates_of", "decode_manifest", "tally_of_leaf", "adopted_state"):
+        for module in (adopted_manifests, adoption_plan):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, noted(getattr(module, name)))
+    lake.adopt(location, NAME, dry_run=True)
+    assert len(asked) > 4
+    assert all(asked)
 
 
 def test_every_leaf_of_the_first_root_is_a_manifest_of_the_old_table(lake: Lake, once: Once) -> None:

@@ -40,6 +40,8 @@ _QUEUED_MAX: Final = 100_000
 _BATCH_MAX: Final = 1_000
 WRITABLE_WITHIN_S: Final = 5.0
 """Other processes write for milliseconds at a time."""
+_LOOKS: Final = 10
+"""So often it is looked in this time whether there is an answer: a process that stood still used up one of them."""
 ROOM_BYTES_MIN: Final = 65_536
 """Less than a transaction or two of ours."""
 _Answer = TypeVar("_Answer")
@@ -163,19 +165,29 @@ class SqliteIntentLog:
 
         `room_bytes_min`: a disk with less is full.
         """
+        asking = asyncio.ensure_future(self._room_after_a_write())
         try:
-            async with asyncio.timeout(within_s):
-                await self._write(lambda _: None)
-                room_bytes = await asyncio.to_thread(_room_bytes, self._writer.path)
-        except TimeoutError:
-            raise Unavailable(
-                "log-unavailable",
-                f"{self._writer.path}: nothing could be written for {within_s:g} s: another process holds the "
-                "file's write lock, or the disk does not answer: end what has the file open, a SQLite shell perhaps",
-            ) from None
+            for _ in range(_LOOKS):
+                answered, _ = await asyncio.wait((asking,), timeout=within_s / _LOOKS)
+                if answered:
+                    break
+            else:
+                reason = "another process holds the file's write lock, or the disk does not answer"
+                raise Unavailable(
+                    "log-unavailable",
+                    f"{self._writer.path}: nothing could be written for {within_s:g} s: {reason}: end what has the "
+                    "file open, a SQLite shell perhaps",
+                )
+            room_bytes = asking.result()
+        finally:
+            asking.cancel()
         if room_bytes < room_bytes_min:
             reason = f"the disk is full, {room_bytes:,} bytes are left: free some space; nothing is lost meanwhile"
             raise Unavailable("log-unavailable", f"{self._writer.path}: {reason}")
+
+    async def _room_after_a_write(self) -> int:
+        await self._write(lambda _: None)
+        return await asyncio.to_thread(_room_bytes, self._writer.path)
 
     async def read(self, from_offset: int, *, limit: int, wait_s: float) -> list[LogRecord]:
         """Up to `limit` records at or after `from_offset`, waiting up to `wait_s` seconds for the first one."""

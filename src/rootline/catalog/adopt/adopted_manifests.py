@@ -3,7 +3,8 @@
 Owns: which manifests there are (a list, or V1's own), reading them, statistics and counts that a list lacks. Does not
 own: what entries mean (`manifest_codec`), rows of a list (`manifest_list_codec`), the rules (`rootline.tree`).
 Invariants: reads only; a manifest in which nothing is live is left out; what a list says of a manifest is in its row,
-and what it does not say is taken from the entries.
+and what it does not say is taken from the entries. Entries are gone through on threads, as they may be a million: the
+loop hosts the coordinator of an embedded log too.
 
 Source: the Iceberg specification, "Manifest Lists" and "Snapshots"; docs/decisions/0038.
 """
@@ -102,13 +103,18 @@ async def read_manifests(
             f"{encrypted[0]}: the manifest is encrypted, and this version does not read encrypted files",
         )
     leaves = await read_leaves(store, table, live, definition=definition)
-    complete = tuple([_completed(row, leaves[row.location], definition) for row in live])
-    return AdoptedManifests(complete, leaves, next_row_id)
+    return AdoptedManifests(await asyncio.to_thread(_all_completed, live, leaves, definition), leaves, next_row_id)
 
 
 def _has_live(row: ContentEntry) -> bool:
     stats = row.manifest_stats
     return stats is None or stats.added_files_count + stats.existing_files_count > 0
+
+
+def _all_completed(
+    rows: Iterable[ContentEntry], leaves: Mapping[str, Leaf], definition: TableDefinition
+) -> tuple[ContentEntry, ...]:
+    return tuple([_completed(row, leaves[row.location], definition) for row in rows])
 
 
 def _completed(row: ContentEntry, leaf: Leaf, definition: TableDefinition) -> ContentEntry:
@@ -164,17 +170,21 @@ async def _unlisted_rows(
     rows: list[ContentEntry] = []
     for path in paths:
         body = await read_stored(store, table, path, code="leaf-corrupt")
-        stated = read_avro(body, name=path).metadata.get(
-            "partition-spec-id", str(definition.partition_specs[0].spec_id)
-        )
-        if not stated.isdigit():
-            raise Corrupt("leaf-corrupt", f"{path}: partition-spec-id is {stated:.20}")
-        row = _row(path, len(body), int(stated), snapshot_id)
-        leaf = decode_manifest(body, definition, row, name=path)
-        stats = _aggregates(leaf, row, definition).manifest_stats
-        rows.append(replace(row, record_count=leaf.length, manifest_stats=stats, first_row_id=next_row_id))
+        row = await asyncio.to_thread(_unlisted_row, body, path, definition, snapshot_id)
+        rows.append(replace(row, first_row_id=next_row_id))
+        stats = row.manifest_stats or _NOTHING
         next_row_id += stats.added_rows_count + stats.existing_rows_count
     return tuple(rows), next_row_id
+
+
+def _unlisted_row(body: bytes, path: str, definition: TableDefinition, snapshot_id: int) -> ContentEntry:
+    first_spec = str(definition.partition_specs[0].spec_id)
+    stated = read_avro(body, name=path).metadata.get("partition-spec-id", first_spec)
+    if not stated.isdigit():
+        raise Corrupt("leaf-corrupt", f"{path}: partition-spec-id is {stated:.20}")
+    row = _row(path, len(body), int(stated), snapshot_id)
+    leaf = decode_manifest(body, definition, row, name=path)
+    return replace(row, record_count=leaf.length, manifest_stats=_aggregates(leaf, row, definition).manifest_stats)
 
 
 def _row(location: str, length: int, spec_id: int, snapshot_id: int) -> ContentEntry:
