@@ -18,16 +18,14 @@ from pathlib import Path
 from typing import Final
 
 import rootline
-from benchmarks.iceberg_runtime.places import FLIGHTS, Places
+from benchmarks.iceberg_runtime.places import Places
 from benchmarks.measure import Result, Spread
-from benchmarks.scan_speed import flights
-from rootline.client.lake import Lake
+from benchmarks.spark_read import make_table
 from tests.catalog.served_catalog import served
 from tests.engines.iceberg_software import iceberg_software
 from tests.services.process_bond import bound
 
 ROWS: Final = int(os.environ.get("ROOTLINE_BENCH_SPARK_ROWS", "4000000"))
-_FILE_ROWS: Final = 1_000_000
 _LONGEST_S: Final = 4 * 3600.0
 _STOP_S: Final = 30.0
 
@@ -37,15 +35,9 @@ def measure() -> list[Result]:
     with tempfile.TemporaryDirectory(prefix="rootline-bench-", dir=".") as name, ExitStack() as around:
         places = Places(Path(name).resolve())
         lake = around.enter_context(rootline.connect(str(places.lake)))
-        _make_table(lake)
+        make_table(lake, ROWS)
         address = around.enter_context(served(places.lake))
         return _measured(places, address)
-
-
-def _make_table(lake: Lake) -> None:
-    table = lake.create_table(FLIGHTS, flights(1, 0).schema)
-    for start in range(0, ROWS, _FILE_ROWS):
-        table.append(flights(min(_FILE_ROWS, ROWS - start), start))
 
 
 def _measured(places: Places, address: str) -> list[Result]:

@@ -24,35 +24,17 @@ from benchmarks.spark_session import local_session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from rootline.client.lake import Lake
+
 ROWS: Final = int(os.environ.get("ROOTLINE_BENCH_SPARK_ROWS", "10000000"))
 _SAMPLES: Final = int(os.environ.get("ROOTLINE_BENCH_SPARK_SAMPLES", "5"))
 _FILE_ROWS: Final = 1_000_000
-_TABLE: Final = "demo.flights"
-_SELECTIVE: Final = ROWS // 2
+TABLE: Final = "demo.flights"
 Query = Callable[["DataFrame"], object]
 Open = Callable[[str | None], "DataFrame"]
-_QUERIES: Final[dict[str, tuple[Query, str | None, str]]] = {
-    "count": (lambda frame: frame.count(), None, "< 1"),
-    # sums are of whole numbers, which come to the same in any order
-    "scan: one number of each of six columns": (
-        lambda frame: frame.selectExpr(
-            "sum(id)", "max(ts)", "max(tail)", "sum(arrival_delay)", "sum(distance)", "max(day)"
-        ).collect(),
-        None,
-        "≤ 1.3",
-    ),
-    "filter: delay > 40": (lambda frame: frame.where("delay > 40").selectExpr("sum(id)").collect(), None, "≤ 1.3"),
-    "aggregate: by carrier": (
-        lambda frame: sorted(frame.groupBy("carrier").sum("distance").collect()),
-        None,
-        "≤ 1.3",
-    ),
-    "selective: one id": (
-        lambda frame: frame.where(f"id = {_SELECTIVE}").selectExpr("sum(number)").collect(),
-        f"id = {_SELECTIVE}",
-        "< 1",
-    ),
-}
+TABLE_WAY: Final = "rootline.spark.table"
+_SUMS: Final = ("sum(id)", "max(ts)", "max(tail)", "sum(arrival_delay)", "sum(distance)", "max(day)")
+"""Of whole numbers, which come to the same in any order."""
 
 
 def measure() -> list[Result]:
@@ -60,14 +42,48 @@ def measure() -> list[Result]:
     with tempfile.TemporaryDirectory(prefix="rootline-bench-", dir=".") as name:
         folder = Path(name).resolve()
         with rootline.connect(str(folder)) as lake:
-            table = lake.create_table(_TABLE, flights(1, 0).schema)
-            for start in range(0, ROWS, _FILE_ROWS):
-                table.append(flights(min(_FILE_ROWS, ROWS - start), start))
+            make_table(lake, ROWS)
             spark = local_session()
             try:
                 return _measured(spark, folder)
             finally:
                 spark.stop()
+
+
+def make_table(lake: Lake, rows: int) -> None:
+    """The table that is asked, with so many rows in files of a million."""
+    table = lake.create_table(TABLE, flights(1, 0).schema)
+    for start in range(0, rows, _FILE_ROWS):
+        table.append(flights(min(_FILE_ROWS, rows - start), start))
+
+
+def queries(rows: int) -> dict[str, tuple[Query, str | None, str]]:
+    """What to ask, what of it the way is told when it opens the table, and the goal; `rows`: of the table."""
+    one = f"id = {rows // 2}"
+    return {
+        "count": (lambda frame: frame.count(), None, "< 1"),
+        "scan: one number of each of six columns": (lambda frame: frame.selectExpr(*_SUMS).collect(), None, "≤ 1.3"),
+        "filter: delay > 40": (lambda frame: frame.where("delay > 40").selectExpr("sum(id)").collect(), None, "≤ 1.3"),
+        "aggregate: by carrier": (
+            lambda frame: sorted(frame.groupBy("carrier").sum("distance").collect()),
+            None,
+            "≤ 1.3",
+        ),
+        "selective: one id": (lambda frame: frame.where(one).selectExpr("sum(number)").collect(), one, "< 1"),
+    }
+
+
+def ways_of(spark: SparkSession, warehouse: Path) -> dict[str, Open]:
+    """Each way that Spark has into the table by this library."""
+
+    def table(where: str | None) -> DataFrame:
+        return rootline.spark.table(spark, TABLE, where=where, warehouse=str(warehouse))
+
+    def source(where: str | None) -> DataFrame:
+        reader = spark.read.format("rootline").option("warehouse", str(warehouse))
+        return (reader if where is None else reader.option("where", where)).load(TABLE)
+
+    return {TABLE_WAY: table, 'format("rootline")': source}
 
 
 def _measured(spark: SparkSession, folder: Path) -> list[Result]:
@@ -76,17 +92,10 @@ def _measured(spark: SparkSession, folder: Path) -> list[Result]:
     def parquet(_: str | None) -> DataFrame:
         return spark.read.parquet(*paths)
 
-    def table(where: str | None) -> DataFrame:
-        return rootline.spark.table(spark, _TABLE, where=where, warehouse=str(folder))
-
-    def source(where: str | None) -> DataFrame:
-        reader = spark.read.format("rootline").option("warehouse", str(folder))
-        return (reader if where is None else reader.option("where", where)).load(_TABLE)
-
     return [
-        _compared(f"{what}, {by}, {ROWS:,} rows", query, (opened, parquet), where, target if opened is table else "")
-        for what, (query, where, target) in _QUERIES.items()
-        for by, opened in (("rootline.spark.table", table), ('format("rootline")', source))
+        _compared(f"{what}, {by}, {ROWS:,} rows", query, (opened, parquet), where, target if by == TABLE_WAY else "")
+        for what, (query, where, target) in queries(ROWS).items()
+        for by, opened in ways_of(spark, folder).items()
     ]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,12 +23,13 @@ from benchmarks.spark_session import cpu_seconds, local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 
 ROWS: Final = int(os.environ.get("ROOTLINE_BENCH_TRIGGER_ROWS", "50000"))
-_TRIGGERS: Final = int(os.environ.get("ROOTLINE_BENCH_TRIGGERS", "12"))
+TRIGGERS: Final = int(os.environ.get("ROOTLINE_BENCH_TRIGGERS", "12"))
 _ROUNDS: Final = int(os.environ.get("ROOTLINE_BENCH_TRIGGER_ROUNDS", "3"))
-_WARM_UP: Final = 2
+WARM_UP: Final = 2
 _TABLE: Final = "demo.flights"
 _FORMAT: Final = 'format("rootline")'
 _APPENDER: Final = "rootline.spark.batch_appender"
@@ -38,15 +40,13 @@ def measure() -> list[Result]:
     """Triggers of `ROWS` rows, with a coordinator in another process than Spark's workers."""
     with tempfile.TemporaryDirectory(prefix="rootline-bench-", dir=".") as name:
         folder = Path(name).resolve()
-        (folder / "source").mkdir()
-        for at in range(_TRIGGERS + _WARM_UP):
-            pq.write_table(flights(ROWS, at * ROWS), folder / "source" / f"{at:05d}.parquet")
+        write_source(folder / "source")
         spark = local_session(spark__sql__parquet__outputTimestampType="TIMESTAMP_MICROS")
         try:
             with rootline.connect(str(folder / "lake")) as lake:
                 table = lake.create_table(_TABLE, flights(1, 0).schema)
                 results = [_compared(spark, folder, kind) for kind in _KINDS]
-                assert table.scan().count() == ROWS * (_TRIGGERS + _WARM_UP) * (_ROUNDS + 1) * len(_KINDS)
+                assert table.scan().count() == ROWS * (TRIGGERS + WARM_UP) * (_ROUNDS + 1) * len(_KINDS)
                 return results
         finally:
             spark.stop()
@@ -62,7 +62,7 @@ def _compared(spark: SparkSession, folder: Path, kind: str) -> Result:
             found = _triggers(spark, folder, sink, f"{kind.split('.')[-1]}-{number}")
             if number:  # the first round warms up
                 cpu[which] += cpu_seconds() - began_cpu
-                for durations in found[_WARM_UP:]:
+                for durations in found[WARM_UP:]:
                     seconds[which].append(durations["triggerExecution"] / 1000)
                     for phase, ms in durations.items():
                         phases[which][phase] = phases[which].get(phase, 0.0) + ms
@@ -81,20 +81,34 @@ def _compared(spark: SparkSession, folder: Path, kind: str) -> Result:
 
 
 def _triggers(spark: SparkSession, folder: Path, sink: str, run: str) -> list[dict[str, int]]:
-    """What each trigger of one query took, phase by phase, in milliseconds."""
-    source = folder / "source"
+    """As `triggers_of`, of one query."""
+    lake = str(folder / "lake")
+
+    def start(writer: DataStreamWriter) -> StreamingQuery:
+        if sink == _FORMAT:
+            return writer.format("rootline").option("warehouse", lake).start(_TABLE)
+        if sink == _APPENDER:
+            return writer.foreachBatch(rootline.spark.batch_appender(_TABLE, warehouse=lake)).start()
+        return writer.format(sink).start(str(folder / f"parquet-{run}"))
+
+    return triggers_of(spark, folder / "source", folder / f"checkpoint-{sink}-{run}", start)
+
+
+def write_source(folder: Path) -> None:
+    """A file of `ROWS` rows for each trigger."""
+    folder.mkdir()
+    for at in range(TRIGGERS + WARM_UP):
+        pq.write_table(flights(ROWS, at * ROWS), folder / f"{at:05d}.parquet")
+
+
+def triggers_of(
+    spark: SparkSession, source: Path, checkpoint: Path, start: Callable[[DataStreamWriter], StreamingQuery]
+) -> list[dict[str, int]]:
+    """What each trigger of a query took, phase by phase, in milliseconds; the first `WARM_UP` are to be left out."""
     schema = spark.read.parquet(str(source)).schema
     frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(source))
-    writer = frame.writeStream.trigger(availableNow=True)
-    writer = writer.option("checkpointLocation", str(folder / f"checkpoint-{sink}-{run}"))
-    lake = str(folder / "lake")
-    if sink == _FORMAT:
-        query = writer.format("rootline").option("warehouse", lake).start(_TABLE)
-    elif sink == _APPENDER:
-        query = writer.foreachBatch(rootline.spark.batch_appender(_TABLE, warehouse=lake)).start()
-    else:
-        query = writer.format(sink).start(str(folder / f"parquet-{run}"))
+    query = start(frame.writeStream.trigger(availableNow=True).option("checkpointLocation", str(checkpoint)))
     query.awaitTermination()
     found = [progress["durationMs"] for progress in query.recentProgress if progress["numInputRows"]]
-    assert len(found) == _TRIGGERS + _WARM_UP
+    assert len(found) == TRIGGERS + WARM_UP
     return found

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-FLIGHTS: Final = "demo.flights"
+from benchmarks import spark_read
+
+FLIGHTS: Final = spark_read.TABLE
 
 
 @dataclass(frozen=True, slots=True)

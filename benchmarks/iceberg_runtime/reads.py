@@ -1,6 +1,6 @@
 """Reads of the same rows: of an Iceberg table, and of a table of ours by each way that Spark has into it.
 
-Owns: the queries, and making the Iceberg table. Does not own: taking samples (`turns`).
+Owns: making the Iceberg table. Does not own: the queries and our ways (`spark_read`), taking samples (`turns`).
 Invariants: all ways answer alike, each sample makes its DataFrame again, and each asks for the newest version; the
 Iceberg table has a file, written by Iceberg, for each file of ours.
 """
@@ -11,36 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import rootline.spark
 from benchmarks.iceberg_runtime.places import FLIGHTS, Places, data_folder
 from benchmarks.iceberg_runtime.sides import HADOOP, REST, IcebergSide, rows_of
 from benchmarks.iceberg_runtime.turns import Way, in_turn
 from benchmarks.measure import Result
+from benchmarks.spark_read import TABLE_WAY, Open, Query, queries, ways_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-Open = Callable[[str | None], "DataFrame"]
-Query = Callable[["DataFrame"], object]
 _THEIRS: Final = "Iceberg's runtime, its own table"
-_OURS: Final = "rootline.spark.table"
-_SUMS: Final = ("sum(id)", "max(ts)", "max(tail)", "sum(arrival_delay)", "sum(distance)", "max(day)")
-
-
-def queries(rows: int) -> dict[str, tuple[Query, str | None, str]]:
-    """What to ask, what of it every side is told when it opens the table, and the goal; `rows`: of the table."""
-    one = f"id = {rows // 2}"
-    return {
-        "count": (lambda frame: frame.count(), None, "–"),
-        "scan: one number of each of six columns": (lambda frame: frame.selectExpr(*_SUMS).collect(), None, "≤ 1.3"),
-        "filter: delay > 40": (lambda frame: frame.where("delay > 40").selectExpr("sum(id)").collect(), None, "≤ 1.3"),
-        "aggregate: by carrier": (
-            lambda frame: sorted(frame.groupBy("carrier").sum("distance").collect()),
-            None,
-            "≤ 1.3",
-        ),
-        "selective: one id": (lambda frame: frame.where(one).selectExpr("sum(number)").collect(), one, "–"),
-    }
 
 
 def compare_reads(spark: SparkSession, places: Places, rows: int) -> list[Result]:
@@ -61,8 +41,8 @@ def compare_reads(spark: SparkSession, places: Places, rows: int) -> list[Result
                 "13",
                 f"{what}, {name}, {rows:,} rows",
                 _THEIRS,
-                target if name == _OURS else "–",
-                size if name == _OURS else "",
+                target if name == TABLE_WAY else "–",
+                size if name == TABLE_WAY else "",
             )
             for name in ways
             if name != _THEIRS
@@ -82,19 +62,9 @@ def _make_iceberg_table(spark: SparkSession, places: Places) -> None:
 
 
 def _ways(spark: SparkSession, places: Places) -> dict[str, Open]:
-    warehouse = str(places.lake)
-
-    def table(where: str | None) -> DataFrame:
-        return rootline.spark.table(spark, FLIGHTS, where=where, warehouse=warehouse)
-
-    def source(where: str | None) -> DataFrame:
-        reader = spark.read.format("rootline").option("warehouse", warehouse)
-        return (reader if where is None else reader.option("where", where)).load(FLIGHTS)
-
-    # Iceberg's runtime is handed the filters of the DataFrame by Spark itself
+    """Iceberg's runtime is handed the filters of the DataFrame by Spark itself."""
     return {
-        _OURS: table,
-        'format("rootline")': source,
+        **ways_of(spark, places.lake),
         "Iceberg's runtime on our table, by REST": lambda _: spark.table(f"{REST}.{FLIGHTS}"),
         _THEIRS: lambda _: spark.table(f"{HADOOP}.{FLIGHTS}"),
     }

@@ -118,14 +118,8 @@ class SparkWriterSide(RootlineSide):
 
     def start(self, writer: DataStreamWriter, table: str) -> StreamingQuery:
         """As `Side.start`; each batch lands once."""
-        writer_id = f"stream/{table}"
-
-        def each(frame: DataFrame, number: int) -> None:
-            rootline.spark.append(
-                frame, table, writer_id=writer_id, writer_sequence=number, warehouse=str(self.places.lake)
-            )
-
-        return writer.foreachBatch(each).start()
+        appender = rootline.spark.batch_appender(table, warehouse=str(self.places.lake))
+        return writer.foreachBatch(appender).start()
 
 
 @dataclass(frozen=True, slots=True)

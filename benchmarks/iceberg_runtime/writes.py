@@ -10,23 +10,19 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
 from typing import TYPE_CHECKING, Final
-
-import pyarrow.parquet as pq
 
 from benchmarks.iceberg_runtime.places import FLIGHTS, Places, data_folder
 from benchmarks.iceberg_runtime.sides import IcebergSide, RootlineSide, Side, SparkWriterSide, rows_of
 from benchmarks.iceberg_runtime.turns import Times, Way, cpu_of_all, in_turn
 from benchmarks.measure import Result
-from benchmarks.scan_speed import flights
+from benchmarks.spark_trigger import ROWS, WARM_UP, triggers_of, write_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TRIGGER_ROWS: Final = int(os.environ.get("ROOTLINE_BENCH_TRIGGER_ROWS", "50000"))
-_TRIGGERS: Final = int(os.environ.get("ROOTLINE_BENCH_TRIGGERS", "12"))
 _ROUNDS: Final = int(os.environ.get("ROOTLINE_BENCH_TRIGGER_ROUNDS", "2"))
-_WARM_UP: Final = 2
 
 
 def _sides(spark: SparkSession, places: Places) -> tuple[Side, ...]:
@@ -64,38 +60,27 @@ def compare_appends(spark: SparkSession, places: Places, rows: int) -> list[Resu
 
 
 def compare_triggers(spark: SparkSession, places: Places) -> list[Result]:
-    """Triggers of `TRIGGER_ROWS` rows."""
+    """Triggers of `ROWS` rows."""
     source = places.root / "triggers"
-    source.mkdir()
-    for at in range(_TRIGGERS + _WARM_UP):
-        pq.write_table(flights(TRIGGER_ROWS, at * TRIGGER_ROWS), source / f"{at:05d}.parquet")
-    batch = spark.read.parquet(str(source))
-    expected = rows_of(batch)
+    write_source(source)
+    expected = rows_of(spark.read.parquet(str(source)))
     sides = _sides(spark, places)
     times = {side.name: Times() for side in sides}
     for number in range(_ROUNDS + 1):
         for at, side in enumerate(sides):
-            table = f"streamed.side_{at}_round_{number}"
+            table, checkpoint = f"streamed.side_{at}_round_{number}", places.root / f"checkpoint-{at}-{number}"
             side.create(table)
             began_cpu = cpu_of_all()
-            frame = spark.readStream.schema(batch.schema).option("maxFilesPerTrigger", 1).parquet(str(source))
-            writer = frame.writeStream.trigger(availableNow=True)
-            writer = writer.option("checkpointLocation", str(places.root / f"checkpoint-{at}-{number}"))
-            query = side.start(writer, table)
-            query.awaitTermination()
+            taken = triggers_of(spark, source, checkpoint, partial(side.start, table=table))
             cpu = cpu_of_all() - began_cpu
-            taken = [
-                one["durationMs"]["triggerExecution"] / 1000 for one in query.recentProgress if one["numInputRows"]
-            ]
-            assert len(taken) == _TRIGGERS + _WARM_UP
             found = rows_of(side.read(table))
             assert found == expected, (side.name, found, expected)
             if number:  # the first round warms up
-                times[side.name].add(taken[_WARM_UP:], cpu)
+                times[side.name].add([one["triggerExecution"] / 1000 for one in taken[WARM_UP:]], cpu)
     *ours, theirs = sides
     return [
         times[side.name].beside(
-            times[theirs.name], "14", f"trigger of {TRIGGER_ROWS:,} rows, {side.name}", "Iceberg's runtime", "≤ 1.3"
+            times[theirs.name], "14", f"trigger of {ROWS:,} rows, {side.name}", "Iceberg's runtime", "≤ 1.3"
         )
         for side in ours
     ]
