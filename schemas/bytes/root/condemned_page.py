@@ -21,7 +21,7 @@ from typing import Final
 
 import fastavro
 
-from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes
+from rootline.schemas.bytes.root.location_hashes import HASH_BYTES, LocationHashes, location_hash
 from rootline.schemas.bytes.root.page_codec import (
     PageKind,
     decode_values,
@@ -33,6 +33,7 @@ from rootline.schemas.bytes.root.page_codec import (
 from rootline.schemas.bytes.values.avro_primitives import Unreadable
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.identifiers import Location
+from rootline.schemas.object_keys import own_forms
 from rootline.schemas.root_header import PageReference
 
 LOCATIONS_MAX: Final = 1_000_000
@@ -54,6 +55,14 @@ class CondemnedPage:
     horizon_ms: int
     locations: LocationHashes
     replaces: tuple[bytes, ...] = ()
+
+
+def is_condemned(location: str, table: str, pages: Sequence[CondemnedPage]) -> bool:
+    """Whether one of a table's pages names a location, in any of its forms: no intent may add it any more."""
+    if not pages:
+        return False
+    forms = [location_hash(form) for form in own_forms(location, table)]
+    return any(form in page.locations for page in pages for form in forms)
 
 
 def encode_condemned_page(

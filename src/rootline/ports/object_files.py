@@ -1,6 +1,6 @@
 """Objects that are files of this machine, for readers and writers that work on files themselves: beside `ObjectStore`.
 
-A store that has no such files lacks the method, and is asked for objects or for parts of them (`object_parts`).
+A store that has no such files lacks the methods, and is asked for objects or for parts of them (`object_parts`).
 """
 
 from __future__ import annotations

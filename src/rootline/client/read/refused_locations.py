@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.bytes.root.location_hashes import location_hash
-from rootline.schemas.object_keys import own_forms
+from rootline.schemas.bytes.root.condemned_page import is_condemned
 from rootline.schemas.root_header import RootHeader
 from rootline.storage.metadata.page_reader import read_condemned, read_left
-from rootline.tree.draft.left import LeftDraft
+from rootline.tree.draft.carried import CarriedFields
+from rootline.tree.draft.left import LeftDraft, undone_at
 from rootline.tree.state.table_pages import TablePages
 
 
@@ -27,12 +27,10 @@ async def refused_locations(store: ObjectStore, header: RootHeader, locations: I
 
 def refused_by(header: RootHeader, pages: TablePages, locations: Iterable[str]) -> frozenset[str]:
     """As `refused_locations`, from the pages of condemned and of rewritten locations."""
-    left, undone_at = LeftDraft(header.left, pages.left), max(header.restored_at, header.replaced_at)
+    left, undone = LeftDraft(header.left, pages.left), undone_at(CarriedFields.of(header))
 
     def is_refused(location: str) -> bool:
-        if left and left.find(location, undone_at) is not None:
-            return True
-        forms = [location_hash(form) for form in own_forms(location, header.table)]
-        return any(form in page.locations for page in pages.condemned for form in forms)
+        has_left = bool(left) and left.find(location, undone) is not None
+        return has_left or is_condemned(location, header.table, pages.condemned)
 
     return frozenset(filter(is_refused, locations))

@@ -103,10 +103,9 @@ def append(
     rows = "the warehouse is no folder, or its path is odd" if path is None else handed_rows(frame, definition)
     if isinstance(rows, str) or path is None:
         _log.info("appended through Python", action="spark-append", table=options.table, reason=rows)
-        writer = frame.write.format("rootline").option("warehouse", options.warehouse)
-        more = {**texts, "log": options.log}
-        more = {option: text for option, text in more.items() if option not in ("path", "warehouse") and text}
-        return writer.options(**more).mode("append").save(name)
+        also = {**texts, "warehouse": options.warehouse, "log": options.log}
+        also = {option: text for option, text in also.items() if text and option != "path"}
+        return frame.write.format("rootline").options(**also).mode("append").save(name)
     _append_files(rows, options, definition, place, path)
     return None
 

@@ -68,13 +68,13 @@ def written_files(
 
     """
     written = [found for found in Path(path).rglob("*.parquet") if not _is_hidden(found.relative_to(path))]
+    if not written:
+        return WrittenFiles()
     paths = sorted(map(_renamed, written))
     locations = [f"{place}/{found.relative_to(path).as_posix()}" for found in paths]
     count = min(len(locations), _TASKS_OF_CORE * _cores(spark))
     count = max(count, -(-len(locations) // _FILES_OF_TASK))
     described = partial(_described, options, definition.to_json(), [locations[at::count] for at in range(count)])
-    if not paths:
-        return WrittenFiles()
     if sum(found.stat().st_size for found in paths) <= _DRIVER_BYTES:
         with ThreadPoolExecutor(_DRIVER_THREADS) as threads:
             found = list(threads.map(described, range(count)))

@@ -14,10 +14,9 @@ from dataclasses import replace
 
 from pyroaring import BitMap, BitMap64
 
-from rootline.schemas.bytes.root.condemned_page import CondemnedPage
+from rootline.schemas.bytes.root.condemned_page import CondemnedPage, is_condemned
 from rootline.schemas.bytes.root.entry_codec import EntryCodec
 from rootline.schemas.bytes.root.kept_page import KeptPage
-from rootline.schemas.bytes.root.location_hashes import location_hash
 from rootline.schemas.bytes.root.root_codec import Row
 from rootline.schemas.content_entry import (
     ContentEntry,
@@ -28,7 +27,6 @@ from rootline.schemas.content_entry import (
     quick_version_info,
 )
 from rootline.schemas.identifiers import SequenceNumber, SnapshotId, Version, snapshot_id_of
-from rootline.schemas.object_keys import own_forms
 from rootline.schemas.root_header import NameState, Removals, Totals
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.draft.carried import CarriedFields
@@ -208,10 +206,7 @@ class Draft:
 
     def is_condemned(self, location: str) -> bool:
         """Whether no intent may add this location any more."""
-        if not self.condemned:
-            return False
-        forms = [location_hash(form) for form in own_forms(location, self.table)]
-        return any(form in page.locations for page in self.condemned for form in forms)
+        return is_condemned(location, self.table, self.condemned)
 
     def is_live(self, location: str) -> bool:
         """Whether some live entry has exactly this location (vectors of a shared file by their first blob only)."""
