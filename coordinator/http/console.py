@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from importlib import resources
 from ipaddress import ip_address
-from typing import Annotated, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import structlog
-from fastapi import APIRouter, FastAPI, Query, Request, Response
-from fastapi.responses import JSONResponse, PlainTextResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
 
-from rootline.catalog.rest.serving import AUTHORIZED, READS
+from rootline.catalog.rest.routes import Handler
+from rootline.catalog.rest.serving import AUTHORIZED, read_route
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.http.console_tables import TableRow, counts_of, selected, table_rows
 from rootline.coordinator.http.findings import Situation, findings
@@ -145,63 +147,54 @@ class Console:
         return body
 
 
-def mount_console(app: FastAPI, console: Console) -> None:
-    """Add the page at `/`, its files and its data under `/console`."""
+def console_routes(console: Console) -> list[Route]:
+    """The page at `/`, its files and its data under `/console`."""
     files = resources.files("rootline.coordinator.http") / "page"
-    for path, (name, kind) in PAGE.items():
-        _mount_file(app, path, (files / name).read_bytes(), kind)
-    data = APIRouter(prefix="/console/data")
 
-    @data.api_route("/overview", methods=READS)
-    async def overview(request: Request, after: int = 0, since_ms: int = 0) -> JSONResponse:
+    async def overview(request: Request) -> JSONResponse:
         """What is wrong, and what is new."""
-        return _refusal(request) or _said(console.overview(after, since_ms))
+        return _said(console.overview(_number(request, "after", 0), _number(request, "since_ms", 0)))
 
-    @data.api_route("/tables", methods=READS)
-    async def tables(
-        request: Request,
-        search: Annotated[str, Query(max_length=300)] = "",
-        state: Annotated[str, Query(max_length=30)] = "",
-        offset: Annotated[int, Query(ge=0)] = 0,
-        limit: Annotated[int, Query(ge=1, le=ROWS_MAX)] = 50,
-    ) -> JSONResponse:
+    async def tables(request: Request) -> JSONResponse:
         """A page of the list of tables."""
-        refusal = _refusal(request)
-        if refusal is not None:
-            return refusal
+        offset, limit = _number(request, "offset", 0, least=0), _number(request, "limit", 50, least=1, most=ROWS_MAX)
+        search, state = _text(request, "search", 300), _text(request, "state", 30)
         rows = console.rows()
         found = selected(rows, search, state)
         page = [asdict(row) for row in found[offset : offset + limit]]
         return _said({"tables": page, "matching": len(found), "offset": offset, "states": counts_of(rows)})
 
-    @data.api_route("/table", methods=READS)
-    async def table(
-        request: Request, name: Annotated[str, Query(max_length=1_000)], known: int | None = None
-    ) -> JSONResponse:
+    async def table(request: Request) -> JSONResponse:
         """One table."""
-        return _refusal(request) or _said(await console.table(name, known))
+        known = _number(request, "known", 0) if "known" in request.query_params else None
+        return _said(await console.table(_text(request, "name", 1_000), known))
 
-    @data.api_route("/code", methods=READS)
-    async def code(request: Request, name: Annotated[str, Query(max_length=100)]) -> JSONResponse:
-        """As `rootline explain` says it."""
-        refusal = _refusal(request)
-        if refusal is not None:
-            return refusal
-        known = CODES.get(name)
-        if known is None:
-            return _said({"error": f"there is no code {name!r}"}, 404)
-        told = explained(known)
-        return _said(asdict(told) | {"says": CATEGORIES[told.category].says})
+    return [
+        *(_file_route(path, (files / name).read_bytes(), kind) for path, (name, kind) in PAGE.items()),
+        read_route("/console/data/overview", _for_readers(overview)),
+        read_route("/console/data/tables", _for_readers(tables)),
+        read_route("/console/data/table", _for_readers(table)),
+        read_route("/console/data/code", _for_readers(_code)),
+        read_route("/console/codes/{name}.md", _page_of_code),
+    ]
 
-    app.include_router(data)
 
-    @app.api_route("/console/codes/{name}.md", methods=READS)
-    async def page_of_code(name: str) -> Response:
-        """The page of a code, as it is in the documentation; it says nothing of this lake."""
-        known = CODES.get(name)
-        if known is None:
-            return PlainTextResponse("there is no such code\n", 404, _OF_PAGE)
-        return PlainTextResponse(explained(known).page(), headers=_OF_PAGE)
+async def _code(request: Request) -> JSONResponse:
+    """As `rootline explain` says it."""
+    name = _text(request, "name", 100)
+    known = CODES.get(name)
+    if known is None:
+        return _said({"error": f"there is no code {name!r}"}, 404)
+    told = explained(known)
+    return _said(asdict(told) | {"says": CATEGORIES[told.category].says})
+
+
+async def _page_of_code(request: Request) -> Response:
+    """The page of a code, as it is in the documentation; it says nothing of this lake."""
+    known = CODES.get(request.path_params["name"])
+    if known is None:
+        return PlainTextResponse("there is no such code\n", 404, _OF_PAGE)
+    return PlainTextResponse(explained(known).page(), headers=_OF_PAGE)
 
 
 async def sample_lag(service: CoordinatorService, every_s: float = 5.0) -> None:
@@ -219,10 +212,52 @@ def open_paths() -> frozenset[str]:
     return frozenset((*PAGE, *(f"/console/codes/{code}.md" for code in CODES)))
 
 
-def _mount_file(app: FastAPI, path: str, body: bytes, kind: str) -> None:
-    @app.api_route(path, methods=READS)
-    async def file() -> Response:
+def _file_route(path: str, body: bytes, kind: str) -> Route:
+    async def file(_: Request) -> Response:
         return Response(body, media_type=kind, headers=_OF_PAGE)
+
+    return read_route(path, file)
+
+
+class _Unreadable(Exception):
+    """Why a value in the path's query cannot be used."""
+
+
+def _for_readers(answer: Callable[[Request], Awaitable[JSONResponse]]) -> Handler:
+    """`answer`, for those who may read, and 422 where what they ask is not to be understood."""
+
+    async def answered(request: Request) -> Response:
+        refusal = _refusal(request)
+        if refusal is not None:
+            return refusal
+        try:
+            return await answer(request)
+        except _Unreadable as error:
+            return _said({"error": str(error)}, 422)
+
+    return answered
+
+
+def _number(request: Request, name: str, default: int, *, least: int | None = None, most: int | None = None) -> int:
+    given = request.query_params.get(name)
+    if given is None:
+        return default
+    try:
+        number = int(given)
+    except ValueError:
+        raise _Unreadable(f"{name}={given[:80]!r} is not a whole number") from None
+    if least is not None and number < least:
+        raise _Unreadable(f"{name} is too small: the least is {least}")
+    if most is not None and number > most:
+        raise _Unreadable(f"{name} is too large: the most is {most}")
+    return number
+
+
+def _text(request: Request, name: str, length_max: int) -> str:
+    given = request.query_params.get(name, "")
+    if len(given) > length_max:
+        raise _Unreadable(f"{name} has {len(given):,} characters: the most is {length_max:,}")
+    return given
 
 
 def _refusal(request: Request) -> JSONResponse | None:

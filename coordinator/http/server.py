@@ -13,14 +13,16 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
-from fastapi import FastAPI, Response
-from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Mount
 
 from rootline.catalog.rest.routes import ServedCatalog, catalog_app
-from rootline.catalog.rest.serving import READS, serve_app
+from rootline.catalog.rest.serving import read_route, serve_app
 from rootline.coordinator.app import CoordinatorService
-from rootline.coordinator.http.console import Console, mount_console, open_paths, sample_lag
+from rootline.coordinator.http.console import Console, console_routes, open_paths, sample_lag
 from rootline.coordinator.http.lake_view import LakeView
 from rootline.schemas.identifiers import TableName
 
@@ -62,20 +64,17 @@ def http_app(
     lake: LakeView | None = None,
     *,
     console: bool = True,
-) -> FastAPI:
+) -> Starlette:
     """The routes over `service`, what is `beside` it, and the Iceberg REST catalog under /v1 if there is one.
 
     `lake`: what the console shows of tables that this coordinator has not in memory.
     """
-    app = FastAPI(title="Rootline coordinator", docs_url=None, redoc_url=None, openapi_url=None)
 
-    @app.api_route("/healthz", methods=READS)
-    async def healthz() -> PlainTextResponse:
+    async def healthz(_: Request) -> PlainTextResponse:
         """The event loop turns."""
         return PlainTextResponse("ok\n")
 
-    @app.api_route("/readyz", methods=READS)
-    async def readyz() -> JSONResponse:
+    async def readyz(_: Request) -> JSONResponse:
         """Whether the service does its work; 503 and the reason when not."""
         readiness = service.readiness()
         tables = {
@@ -87,8 +86,7 @@ def http_app(
             body["worker"] = beside.readiness().to_json()
         return JSONResponse(body, status_code=200 if readiness.ready else 503)
 
-    @app.api_route("/metrics", methods=READS)
-    async def metrics() -> Response:
+    async def metrics(_: Request) -> Response:
         """The registry in Prometheus' text format."""
         await service.measure()
         if beside is not None:
@@ -99,11 +97,16 @@ def http_app(
         body = await asyncio.to_thread(generate_latest, service.metrics.registry)
         return Response(body, media_type=CONTENT_TYPE_LATEST)
 
+    routes: list[BaseRoute] = [
+        read_route("/healthz", healthz),
+        read_route("/readyz", readyz),
+        read_route("/metrics", metrics),
+    ]
     if console:
-        mount_console(app, Console(service, lake, lambda: _why_not(beside)))
+        routes += console_routes(Console(service, lake, lambda: _why_not(beside)))
     if catalog is not None:
-        app.mount("/v1", catalog_app(catalog))
-    return app
+        routes.append(Mount("/v1", catalog_app(catalog)))
+    return Starlette(routes=routes)
 
 
 @contextlib.asynccontextmanager

@@ -90,8 +90,14 @@ async def test_a_thousand_tables_come_in_pages_and_can_be_searched() -> None:
         assert [row["name"] for row in found["tables"]] == ["n.t00042"]
         assert (await said(client, "tables", state="quarantined"))["matching"] == 0
         assert len((await said(client, "tables", limit=ROWS_MAX))["tables"]) == ROWS_MAX
-        for wrong in ({"limit": ROWS_MAX + 1}, {"offset": -1}, {"search": "x" * 301}, {"limit": "many"}):
-            assert (await client.get("/console/data/tables", params=wrong)).status_code == 422
+        for wrong, reason in (
+            ({"limit": ROWS_MAX + 1}, "limit is too large: the most is 200"),
+            ({"offset": -1}, "offset is too small: the least is 0"),
+            ({"search": "x" * 301}, "search has 301 characters: the most is 300"),
+            ({"limit": "many"}, "limit='many' is not a whole number"),
+        ):
+            refused = await client.get("/console/data/tables", params=wrong)
+            assert (refused.status_code, refused.json()) == (422, {"error": reason})
 
 
 async def test_a_tables_tree_is_read_once_for_each_version_and_says_why_it_is_missing() -> None:

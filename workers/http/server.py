@@ -9,36 +9,35 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-from fastapi import FastAPI, Response
-from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from rootline.catalog.rest.serving import READS, serve_app
+from rootline.catalog.rest.serving import read_route, serve_app
 from rootline.workers.app import WorkerService
 
 
-def http_app(service: WorkerService) -> FastAPI:
+def http_app(service: WorkerService) -> Starlette:
     """The routes over `service`."""
-    app = FastAPI(title="Rootline worker", docs_url=None, redoc_url=None, openapi_url=None)
 
-    @app.api_route("/healthz", methods=READS)
-    async def healthz() -> PlainTextResponse:
+    async def healthz(_: Request) -> PlainTextResponse:
         """The event loop turns."""
         return PlainTextResponse("ok\n")
 
-    @app.api_route("/readyz", methods=READS)
-    async def readyz() -> JSONResponse:
+    async def readyz(_: Request) -> JSONResponse:
         """Whether the worker finds its tables and tasks; 503 and the reason when not. Which tables fail, and why."""
         readiness = service.readiness()
         return JSONResponse(readiness.to_json(), status_code=200 if readiness.ready else 503)
 
-    @app.api_route("/metrics", methods=READS)
-    async def metrics() -> Response:
+    async def metrics(_: Request) -> Response:
         """The registry in Prometheus' text format."""
         await service.measure()
         return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    return app
+    return Starlette(
+        routes=[read_route("/healthz", healthz), read_route("/readyz", readyz), read_route("/metrics", metrics)]
+    )
 
 
 @contextlib.asynccontextmanager

@@ -8,23 +8,27 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fastapi import FastAPI
-from fastapi.responses import PlainTextResponse
 from pydantic import SecretStr, ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
 
 from rootline.catalog.rest.bearer_tokens import tokens_of
 from rootline.catalog.rest.http_settings import HttpSettings, http_settings
-from rootline.catalog.rest.serving import serve_app
+from rootline.catalog.rest.serving import read_route, serve_app
 from rootline.schemas.errors import Invalid
 from tests.catalog.served_catalog import asked
 from tests.services.kafka_certificates import make_certificates
 
 
-def an_app() -> FastAPI:
-    app = FastAPI()
-    for path in ("/healthz", "/readyz", "/metrics", "/page", "/v1/own"):
-        app.add_api_route(path, lambda: PlainTextResponse("here"))
-    return app
+async def here(_: Request) -> PlainTextResponse:
+    return PlainTextResponse("here")
+
+
+def an_app() -> Starlette:
+    return Starlette(
+        routes=[read_route(path, here) for path in ("/healthz", "/readyz", "/metrics", "/page", "/v1/own")]
+    )
 
 
 def bearer(token: str) -> dict[str, str]:

@@ -1,13 +1,14 @@
 """A Python for the tests' Spark whose workers begin with the library imported.
 
-Owns: the command that Spark takes for its Python, and the process that forks Spark's daemons.
-Does not own: the sessions that use it, what stands for a daemon where Spark looks (`ask_for_daemon`).
+Owns: the command that Spark takes for its Python, and the process that forks what Spark starts with it.
+Does not own: the sessions that use it, what stands for the forked where Spark looks (`ask_for_fork`).
 Invariants: a worker runs what Spark runs in it, in the environment that Spark gives it; that a worker can import the
 library by itself is proven without this one, by `test_worker_python.py`, `cluster` and `tests/demo/test_spark_demo.py`.
 
 Spark forks a fresh worker for every schema, plan and commit of a data source, from a daemon for each kind of work, and
-each worker imports pandas and our library. That takes a second of the processor: more than all the rest of a small
-query. `spark.python.daemon.module` names another daemon for tasks only, so the command itself is another one.
+each worker imports pandas and our library; a stream's source has a process of its own, which does the same. That takes
+a second of the processor: more than all the rest of a small query. `spark.python.daemon.module` names another daemon
+for tasks only, so the command itself is another one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import gc
 import importlib
 import json
 import os
+import runpy
 import select
 import shlex
 import signal
@@ -29,7 +31,8 @@ from pathlib import Path
 from typing import Final
 
 _HOUSE: Final = Path(__file__).parents[3]
-_ASK: Final = Path(__file__).with_name("ask_for_daemon.py")
+_ASK: Final = Path(__file__).with_name("ask_for_fork.py")
+_FORKED: Final = ("pyspark.daemon", "pyspark.sql.streaming.python_streaming_source_runner")
 _KINDS: Final = (
     "commit_data_source_write",
     "create_data_source",
@@ -39,7 +42,7 @@ _KINDS: Final = (
     "python_streaming_sink_runner",
     "write_into_data_source",
 )
-_IMPORTED: Final = ("pandas", "pyspark.worker", *(f"pyspark.sql.worker.{kind}" for kind in _KINDS))
+_IMPORTED: Final = ("pandas", "pyspark.worker", *_FORKED, *(f"pyspark.sql.worker.{kind}" for kind in _KINDS))
 
 
 @contextmanager
@@ -64,9 +67,8 @@ def _warm_python(folder: Path) -> Iterator[str]:
         )
     command, python = folder / "warm-python", shlex.quote(sys.executable)
     asking = f"{python} -I -S {shlex.quote(str(_ASK))} {shlex.quote(str(place))}"
-    command.write_text(
-        f'#!/bin/sh\n[ "$1 $2" = "-m pyspark.daemon" ] || exec {python} "$@"\nshift 2\nexec {asking} "$@"\n'
-    )
+    forked = "|".join(f'"-m {module}"' for module in _FORKED)
+    command.write_text(f'#!/bin/sh\ncase "$1 $2" in\n{forked}) shift; exec {asking} "$@";;\nesac\nexec {python} "$@"\n')
     command.chmod(0o755)
     try:
         yield str(command)
@@ -75,8 +77,8 @@ def _warm_python(folder: Path) -> Iterator[str]:
         forking.communicate()
 
 
-def fork_daemons(listening: socket.socket) -> None:
-    """Fork a daemon for each that is asked for, until stdin ends."""
+def fork_all(listening: socket.socket) -> None:
+    """Fork a process for each that is asked for, until stdin ends."""
     for module in (*_IMPORTED, "rootline.spark.data_source"):
         importlib.import_module(module)
     gc.freeze()  # a worker collects after each use: not through all that was imported
@@ -85,14 +87,13 @@ def fork_daemons(listening: socket.socket) -> None:
         asked, _ = listening.accept()
         if os.fork() == 0:
             listening.close()
-            _become_daemon(asked)
+            _become(asked)
         asked.close()
 
 
-def _become_daemon(asked: socket.socket) -> None:
-    """Do what `python -m pyspark.daemon` does, and end."""
-    from pyspark.daemon import manager
-
+def _become(asked: socket.socket) -> None:
+    """Do what `python -m MODULE WORDS…` does, and end."""
+    code = 1
     try:
         _, streams, _, _ = socket.recv_fds(asked, 1, 3)
         parts = []
@@ -105,13 +106,16 @@ def _become_daemon(asked: socket.socket) -> None:
         os.environ.clear()
         os.environ.update(said["variables"])
         os.chdir(said["folder"])
-        sys.argv[:] = ["pyspark.daemon", *said["words"]]
+        module, *words = said["words"]
+        sys.argv[:] = [module, *words]
         sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in sys.path]
-        manager()
+        del sys.modules[module]  # `runpy` says that it runs a second time
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        code = 0
     finally:
         sys.stderr.flush()
-        os._exit(0)
+        os._exit(code)
 
 
 if __name__ == "__main__":
-    fork_daemons(socket.socket(fileno=int(sys.argv[1])))
+    fork_all(socket.socket(fileno=int(sys.argv[1])))

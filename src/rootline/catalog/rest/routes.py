@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 import structlog
-from fastapi import FastAPI, Request, Response
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from rootline.catalog.manifest.format_version import FormatVersion
 from rootline.catalog.rest.answers import (
@@ -32,8 +35,9 @@ from rootline.catalog.rest.errors import Refusal, bad_request, refusal_of
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
+READS: Final = ["GET", "HEAD"]
+"""A HEAD is a GET whose body is not sent: load balancers ask so."""
 _JSON: Final = "application/json"
-_READS: Final = ["GET", "HEAD"]
 _WRITES: Final = ["POST", "PUT", "PATCH", "DELETE"]
 
 
@@ -69,36 +73,37 @@ class ServedCatalog:
         return tuple(tokens for tokens in (*own, *self.tokens) if tokens.are_needed)
 
 
-def catalog_app(served: ServedCatalog) -> FastAPI:
+def catalog_app(served: ServedCatalog) -> Starlette:
     """The application."""
-    routes = _Routes(served.catalog, served.carry)
-    app = FastAPI(title="Iceberg REST catalog", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    handlers = _Handlers(served.catalog, served.carry)
+    routes: list[Route] = []
 
     def add(path: str, route: str, methods: list[str], handler: Handler) -> None:
-        app.add_api_route(path, _guarded(served, route, handler), methods=methods, include_in_schema=False)
+        routes.append(Route(path, _guarded(served, route, handler), methods=methods))
 
-    add("/config", "config", _READS, routes.config)
+    add("/config", "config", READS, handlers.config)
     for prefix in ("", "/{prefix}"):
         one = f"{prefix}/namespaces/{{namespace}}"
-        add(f"{prefix}/namespaces", "namespaces", _READS, routes.namespaces)
-        add(one, "namespace", _READS, routes.namespace)
-        add(f"{one}/tables", "tables", _READS, routes.tables)
-        add(f"{one}/tables/{{table}}", "table", _READS, routes.table)
-        add(f"{one}/views", "views", _READS, routes.views)
-        add(f"{one}/views/{{view}}", "view", _READS, routes.view)
+        add(f"{prefix}/namespaces", "namespaces", READS, handlers.namespaces)
+        add(one, "namespace", READS, handlers.namespace)
+        add(f"{one}/tables", "tables", READS, handlers.tables)
+        add(f"{one}/tables/{{table}}", "table", READS, handlers.table)
+        add(f"{one}/views", "views", READS, handlers.views)
+        add(f"{one}/views/{{view}}", "view", READS, handlers.view)
     add("/{rest:path}", "write", _WRITES, _refuse_write)
-    add("/{rest:path}", "unknown", _READS, _refuse_unknown)
+    add("/{rest:path}", "unknown", READS, _refuse_unknown)
     refuse_method = _guarded(served, "unknown", _refuse_method)
 
     async def refuse(request: Request, _: Exception) -> Response:
         return await refuse_method(request)
 
-    app.add_exception_handler(HTTPException, refuse)
+    app = Starlette(routes=routes, exception_handlers={HTTPException: refuse})
+    app.router.redirect_slashes = False
     return app
 
 
-class _Routes:
-    """The handlers; each uses only the path, the query and the headers of its request."""
+class _Handlers:
+    """Each uses only the path, the query and the headers of its request."""
 
     def __init__(self, catalog: RestCatalog, carry: Carrier) -> None:
         self._catalog = catalog

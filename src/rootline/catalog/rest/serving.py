@@ -18,15 +18,17 @@ from typing import Final
 
 import structlog
 import uvicorn
-from fastapi import FastAPI, Response
-from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
 from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rootline.catalog.rest.bearer_tokens import BearerTokens
 from rootline.catalog.rest.http_settings import HttpSettings, http_settings
-from rootline.catalog.rest.routes import ServedCatalog, catalog_app
+from rootline.catalog.rest.routes import READS, Handler, ServedCatalog, catalog_app
 from rootline.schemas.errors import RootlineError
 
 _GRACE_S: Final = 5
@@ -34,22 +36,22 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 AUTHORIZED: Final = "rootline.authorized"
 """In a request's scope: it came with a token that this server asks for."""
-READS: Final = ["GET", "HEAD"]
-"""A HEAD is a GET whose body is not sent: load balancers ask so."""
 
 
-def alone_app(served: ServedCatalog) -> FastAPI:
+def read_route(path: str, answer: Handler) -> Route:
+    """A route that changes nothing."""
+    return Route(path, answer, methods=READS)
+
+
+def alone_app(served: ServedCatalog) -> Starlette:
     """/healthz, /readyz, /metrics and the catalog under /v1; only the catalog needs the token."""
     catalog = served.catalog
-    app = FastAPI(title="Rootline catalog", docs_url=None, redoc_url=None, openapi_url=None)
 
-    @app.api_route("/healthz", methods=READS)
-    async def healthz() -> PlainTextResponse:
+    async def healthz(_: Request) -> PlainTextResponse:
         """Answer: the event loop runs."""
         return PlainTextResponse("ok\n")
 
-    @app.api_route("/readyz", methods=READS)
-    async def readyz() -> JSONResponse:
+    async def readyz(_: Request) -> JSONResponse:
         """Whether the store answers; if not, 503 and the reason."""
         try:
             await served.carry(catalog.reach())
@@ -57,17 +59,22 @@ def alone_app(served: ServedCatalog) -> FastAPI:
             return JSONResponse({"ready": False, "reason": str(error)}, status_code=503)
         return JSONResponse({"ready": True, "reason": ""})
 
-    @app.api_route("/metrics", methods=READS)
-    async def metrics() -> Response:
+    async def metrics(_: Request) -> Response:
         """The registry in Prometheus' text format."""
         catalog.metrics.measure(int(time.time() * 1000))
         return Response(generate_latest(catalog.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    app.mount("/v1", catalog_app(served))
-    return app
+    return Starlette(
+        routes=[
+            read_route("/healthz", healthz),
+            read_route("/readyz", readyz),
+            read_route("/metrics", metrics),
+            Mount("/v1", catalog_app(served)),
+        ]
+    )
 
 
-def _guarded(app: FastAPI, tokens: BearerTokens, also_open: frozenset[str]) -> ASGIApp:
+def _guarded(app: ASGIApp, tokens: BearerTokens, also_open: frozenset[str]) -> ASGIApp:
     """`app`, behind a token for all but the open paths; the catalog asks for itself, in its own form."""
     is_open = OPEN_PATHS | also_open
 
@@ -92,7 +99,7 @@ class _Server(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def serve_app(
-    app: FastAPI,
+    app: ASGIApp,
     host: str,
     port: int,
     settings: HttpSettings | None = None,

@@ -1,6 +1,6 @@
-"""`ask_for_daemon.py SOCKET WORDS…`: in the place of `python -m pyspark.daemon WORDS…`, from one who forks it.
+"""`ask_for_fork.py SOCKET MODULE WORDS…`: in the place of `python -m MODULE WORDS…`, from one who forks it.
 
-It hands over its words, environment, folder and streams, and stays until that daemon has ended: Spark looks at it.
+It hands over its words, environment, folder and streams, and stays until what was forked has ended: Spark looks at it.
 """
 
 import json
