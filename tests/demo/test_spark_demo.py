@@ -30,10 +30,13 @@ def no_one_hosts(root: Path) -> bool:
         lock.release()
 
 
-def test_the_demo_agrees_with_pandas_and_can_be_run_where_another_was(tmp_path: Path) -> None:
+def test_the_demo_agrees_with_pandas_and_can_be_run_where_another_was(
+    tmp_path: Path, warm_workers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = tmp_path / "lake"
     with connect(root) as lake:
         lake.create_table("demo.flights", pa.schema([("id", pa.int64())]))
+    monkeypatch.setenv("PYSPARK_PYTHON", warm_workers)
     command = [*DEMO, "--root", str(root), "--months", "1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr

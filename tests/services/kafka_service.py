@@ -265,5 +265,10 @@ def _properties(ports: _Ports, folder: Path) -> str:
         "broker.session.timeout.ms": "2000",
         "broker.heartbeat.interval.ms": "500",
         "auto.create.topics.enable": "false",
+        # one of many processes on the machine: a thread that waits wakes several times a second, a controller twice
+        "num.network.threads": "1",
+        "num.io.threads": "2",
+        "background.threads": "2",
+        "metadata.max.idle.interval.ms": "0",
     }
     return "".join(f"{name}={value}\n" for name, value in lines.items())

@@ -3,7 +3,7 @@
 Owns: the command that Spark takes for its Python, and the process that forks what Spark starts with it.
 Does not own: the sessions that use it, what stands for the forked where Spark looks (`ask_for_fork`).
 Invariants: a worker runs what Spark runs in it, in the environment that Spark gives it; that a worker can import the
-library by itself is proven without this one, by `test_worker_python.py`, `cluster` and `tests/demo/test_spark_demo.py`.
+library by itself is proven without this one, by `test_worker_python.py`, by `cluster`, and by `make demo`.
 
 Spark forks a fresh worker for every schema, plan and commit of a data source, from a daemon for each kind of work, and
 each worker imports pandas and our library; a stream's source has a process of its own, which does the same. That takes
