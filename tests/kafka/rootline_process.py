@@ -1,8 +1,10 @@
 """`rootline coordinator` and the like, each a process of its own that can be killed, paused and started again.
 
 Owns: the process, its log lines. Does not own: what it is told to serve (`kafka_lake`).
-Invariants: started as the command line starts it; log lines of every incarnation stay in one file; the code that starts
-one stops it, a paused one as well; it ends with the tests also when these are killed.
+Invariants: it runs the command line's `main` with the words, in a process forked from one that has it imported
+(`forked_process`): that the command line starts from nothing is proven without this one, by
+`tests/cli/test_service_commands.py`, `tests/documents` and `tests/demo`; log lines of every incarnation stay in one
+file; the code that starts one stops it, a paused one as well; it ends with the tests also when these are killed.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
-from rootline.demo.service import PROGRAM
+from tests.kafka.forked_process import ForkedProcess
 from tests.services.process_bond import ProcessBond
 
+_PROGRAM = "rootline.cli.app:main"
 _DEADLINE_S = 180.0
 
 
@@ -35,7 +38,7 @@ class RootlineProcess:
         self._words = words
         self._environment = environment
         self._output = folder / f"{name}.out"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProcess | None = None
         self._bond: ProcessBond | None = None
         self._is_paused = False
         self.is_leaving = False
@@ -54,18 +57,12 @@ class RootlineProcess:
             "ROOTLINE_COORDINATOR__COORDINATOR_ID": f"{self.name}.{self.incarnation}",
         }
         with self._output.open("wb") as output, self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*PROGRAM, *self._words, "--json"],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=log,
-                env=variables,
-                start_new_session=True,
-            )
+            words = (*self._words, "--json")
+            self._process = ForkedProcess(_PROGRAM, words, variables, output.fileno(), log.fileno())
         self._bond = ProcessBond(self._process.pid)
 
     @property
-    def running(self) -> subprocess.Popen[bytes]:
+    def running(self) -> ForkedProcess:
         """The present incarnation."""
         assert self._process is not None, f"{self.name} was not started"
         return self._process
