@@ -32,7 +32,6 @@ _IMPORTED: Final = (
     "rootline.adapters.redis.head_hints",
     "rootline.adapters.redis.task_queue",
     "rootline.adapters.s3.object_remover",
-    "pydantic.v1",
     "uvicorn.lifespan.off",
     "uvicorn.protocols.http.auto",
     "uvicorn.protocols.websockets.auto",
