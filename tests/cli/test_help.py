@@ -38,3 +38,23 @@ def test_an_option_that_may_be_left_out_says_what_counts_then(name: str) -> None
     options = [item for item in COMMANDS[name].params if item.opts[0].startswith("--") and not item.required]
     open_ones = [item for item in options if item.default is None and item.opts[0] not in ONE_OF_SEVERAL]
     assert [item.opts[0] for item in open_ones if "Default: " not in item.help] == []
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name.count(" ") == 1])
+def test_a_command_that_is_named_is_the_same_without_the_others(name: str) -> None:
+    part = name.removeprefix("rootline ")
+    alone = command_tree(part)
+    assert [*alone.commands] == [part]
+    assert [item.opts for item in alone.params] == [item.opts for item in command_tree().params]
+    found, expected = dict(_commands(alone.commands[part], name)), dict(_commands(COMMANDS[name], name))
+    assert {at: [item.opts for item in command.params] for at, command in found.items()} == {
+        at: [item.opts for item in command.params] for at, command in expected.items()
+    }
+
+
+def test_words_that_name_no_command_have_all_to_be_compared_with() -> None:
+    assert (
+        command_tree("tabel").commands.keys()
+        == command_tree("--version").commands.keys()
+        == command_tree().commands.keys()
+    )

@@ -7,6 +7,7 @@ Invariants: naming a command imports only its own module's dependencies; results
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import gc
 import os
@@ -115,9 +116,15 @@ def _root(
 
 
 @functools.cache
-def command_tree() -> Any:
-    """All commands as click's own objects: made once, because typer reads the signature of every command for it."""
-    return typer.main.get_command(app)
+def command_tree(named: str = "") -> Any:
+    """All commands as click's own objects; if one of them is `named`, that one or its group alone.
+
+    Typer reads the signature of every command for it, which takes as long as the start of Python.
+    """
+    found = copy.copy(app)
+    found.registered_commands = [item for item in app.registered_commands if item.name == named]
+    found.registered_groups = [item for item in app.registered_groups if item.name == named]
+    return typer.main.get_command(found if found.registered_commands or found.registered_groups else app)
 
 
 def main() -> None:
@@ -125,7 +132,8 @@ def main() -> None:
     gc.set_threshold(*_SEARCHES)
     try:
         completing.prepare_completion()
-        command_tree()(prog_name="rootline")
+        # a shell that asks for offers gives its words elsewhere
+        command_tree(sys.argv[1] if len(sys.argv) > 1 else "")(prog_name="rootline")
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
