@@ -17,6 +17,8 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
+from rootline.client.session.loop_executor import LoopExecutor
+
 T = TypeVar("T")
 _EXIT_PATIENCE_S: Final = 2.0
 _alive: Final[weakref.WeakSet[LoopThread]] = weakref.WeakSet()
@@ -101,6 +103,7 @@ class LoopThread:
     async def _main(self, ready: threading.Event) -> None:
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        self._loop.set_default_executor(LoopExecutor(self._name))
         ready.set()
         await self._stop.wait()
 
