@@ -77,3 +77,23 @@ def test_a_thread_uses_the_lake_after_the_main_thread_has_ended(tmp_path: Path) 
     assert (done.returncode, done.stdout, done.stderr) == (0, "1 2 3 3\n", "")
     with connect(tmp_path / "lake") as lake:
         assert lake.table("demo.t").scan().count() == 3
+
+
+SLOW = """
+import asyncio, sys, time
+from rootline.client.session.loop_thread import LoopThread
+
+def work():
+    print("begun", flush=True)
+    time.sleep(4)  # longer than the end of a loop is waited for
+    print("ended", flush=True)
+
+LoopThread("calls").submit(asyncio.to_thread(work))
+while "work" not in str(sys._current_frames().values()):
+    time.sleep(0.01)
+"""
+
+
+def test_a_program_that_ends_waits_for_a_call_that_has_begun(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", SLOW], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "begun\nended\n", "")

@@ -33,6 +33,7 @@ class LoopThread:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
+        self._executor: LoopExecutor | None = None
         self._closed = False
         self._process = os.getpid()
 
@@ -74,6 +75,11 @@ class LoopThread:
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout_s)
 
+    def finish_calls(self) -> None:
+        """Wait for what has begun on the loop's other threads: Python must not be torn down below it."""
+        if self._executor is not None and os.getpid() == self._process:
+            self._executor.shutdown(cancel_futures=True)
+
     def request_stop(self) -> None:
         """Begin to close without waiting; harmless from any thread, also more than once."""
         if os.getpid() != self._process:
@@ -103,7 +109,8 @@ class LoopThread:
     async def _main(self, ready: threading.Event) -> None:
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._loop.set_default_executor(LoopExecutor(self._name))
+        self._executor = LoopExecutor(self._name)
+        self._loop.set_default_executor(self._executor)
         ready.set()
         await self._stop.wait()
 
@@ -112,3 +119,4 @@ class LoopThread:
 def _stop_all() -> None:
     for thread in list(_alive):
         thread.close(timeout_s=_EXIT_PATIENCE_S)
+        thread.finish_calls()
