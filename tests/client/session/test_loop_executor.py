@@ -80,20 +80,28 @@ def test_a_thread_uses_the_lake_after_the_main_thread_has_ended(tmp_path: Path) 
 
 
 SLOW = """
-import asyncio, sys, time
-from rootline.client.session.loop_thread import LoopThread
+import asyncio, sys, threading
+from rootline.client.session import loop_thread
 
 def work():
-    print("begun", flush=True)
-    time.sleep(4)  # longer than the end of a loop is waited for
-    print("ended", flush=True)
+    begun.set()
+    sys.stdin.read()
+    print("ended")
 
-LoopThread("calls").submit(asyncio.to_thread(work))
-while "work" not in str(sys._current_frames().values()):
-    time.sleep(0.01)
+begun = threading.Event()
+loop_thread._EXIT_PATIENCE_S = 0
+loop_thread.LoopThread("calls").submit(asyncio.to_thread(work))
+begun.wait()
+print("at its end", flush=True)
 """
 
 
-def test_a_program_that_ends_waits_for_a_call_that_has_begun(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", SLOW], capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "begun\nended\n", "")
+def test_a_program_that_ends_waits_for_a_call_that_has_begun() -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", SLOW], stdin=pipe, stdout=pipe, stderr=pipe, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "at its end\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            program.wait(2)
+        assert program.communicate(timeout=60) == ("ended\n", "")
+        assert program.returncode == 0
