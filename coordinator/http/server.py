@@ -16,11 +16,11 @@ from typing import Any, Protocol
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import BaseRoute, Mount
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount
 
 from rootline.catalog.rest.routes import ServedCatalog, catalog_app
-from rootline.catalog.rest.serving import read_route, serve_app
+from rootline.catalog.rest.serving import own_routes, serve_app
 from rootline.coordinator.app import CoordinatorService
 from rootline.coordinator.http.console import Console, console_routes, open_paths, sample_lag
 from rootline.coordinator.http.lake_view import LakeView
@@ -70,10 +70,6 @@ def http_app(
     `lake`: what the console shows of tables that this coordinator has not in memory.
     """
 
-    async def healthz(_: Request) -> PlainTextResponse:
-        """The event loop turns."""
-        return PlainTextResponse("ok\n")
-
     async def readyz(_: Request) -> JSONResponse:
         """Whether the service does its work; 503 and the reason when not."""
         readiness = service.readiness()
@@ -97,11 +93,7 @@ def http_app(
         body = await asyncio.to_thread(generate_latest, service.metrics.registry)
         return Response(body, media_type=CONTENT_TYPE_LATEST)
 
-    routes: list[BaseRoute] = [
-        read_route("/healthz", healthz),
-        read_route("/readyz", readyz),
-        read_route("/metrics", metrics),
-    ]
+    routes = own_routes(readyz, metrics)
     if console:
         routes += console_routes(Console(service, lake, lambda: _why_not(beside)))
     if catalog is not None:

@@ -17,10 +17,9 @@ import pyarrow as pa
 import pytest
 
 from rootline.connect import connect
+from rootline.demo.service import PROGRAM
 
 pytestmark = pytest.mark.slow
-
-PROGRAM = [sys.executable, "-c", "from rootline.cli.app import main; main()"]
 
 
 @contextmanager

@@ -21,10 +21,10 @@ import pytest
 import structlog
 
 from rootline.cli.app import main
+from rootline.demo.service import PROGRAM
 from tests.documents.blocks import Block, statements
 from tests.services import service_process
 
-PROGRAM = [sys.executable, "-c", "from rootline.cli.app import main; main()"]
 SERVICES = (("up",), ("coordinator",), ("worker",), ("catalog", "serve"))
 SHELL_WORDS = re.compile(r"[|<>;&]|\$\(")
 

@@ -10,7 +10,6 @@ A start takes a second and a half of the processor, nearly all of it for imports
 
 from __future__ import annotations
 
-import gc
 import importlib
 import json
 import os
@@ -18,6 +17,8 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+
+from tests.support.forking import import_before, take_place
 
 _IMPORTED: Final = (
     "rootline.cli.app",
@@ -42,9 +43,7 @@ _QUESTION_BYTES: Final = 1_000_000
 
 def fork_when_asked(asking: socket.socket) -> Callable[[], object]:
     """Fork when asked, and say how those that were forked ended; returns in each of these, with what it is to run."""
-    for module in _IMPORTED:
-        importlib.import_module(module)
-    gc.freeze()  # a search for cycles would write to all that is shared
+    import_before(_IMPORTED)
     while True:
         text, streams, _, _ = socket.recv_fds(asking, _QUESTION_BYTES, 2)
         if not text:
@@ -64,14 +63,9 @@ def fork_when_asked(asking: socket.socket) -> Callable[[], object]:
 def _become(asking: socket.socket, question: Mapping[str, Any], streams: Sequence[int]) -> None:
     """Make the forked process what was asked for."""
     os.setsid()
-    for stream, given in enumerate(streams, start=1):
-        os.dup2(given, stream)
-        os.close(given)
     _answer(asking, question, os.getpid())  # not before it leads a session: who hears of it may kill all of that
     asking.close()
-    os.environ.clear()
-    os.environ.update(question["environment"])
-    os.chdir(question["folder"])
+    take_place(dict(enumerate(streams, start=1)), question["environment"], question["folder"])
     sys.argv[1:] = question["words"]
 
 

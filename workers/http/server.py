@@ -12,18 +12,14 @@ from collections.abc import AsyncIterator
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 
-from rootline.catalog.rest.serving import read_route, serve_app
+from rootline.catalog.rest.serving import own_routes, serve_app
 from rootline.workers.app import WorkerService
 
 
 def http_app(service: WorkerService) -> Starlette:
     """The routes over `service`."""
-
-    async def healthz(_: Request) -> PlainTextResponse:
-        """The event loop turns."""
-        return PlainTextResponse("ok\n")
 
     async def readyz(_: Request) -> JSONResponse:
         """Whether the worker finds its tables and tasks; 503 and the reason when not. Which tables fail, and why."""
@@ -35,9 +31,7 @@ def http_app(service: WorkerService) -> Starlette:
         await service.measure()
         return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    return Starlette(
-        routes=[read_route("/healthz", healthz), read_route("/readyz", readyz), read_route("/metrics", metrics)]
-    )
+    return Starlette(routes=own_routes(readyz, metrics))
 
 
 @contextlib.asynccontextmanager

@@ -13,8 +13,6 @@ for tasks only, so the command itself is another one.
 
 from __future__ import annotations
 
-import gc
-import importlib
 import json
 import os
 import runpy
@@ -29,6 +27,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+from tests.support.forking import import_before, take_place
 
 _HOUSE: Final = Path(__file__).parents[3]
 _ASK: Final = Path(__file__).with_name("ask_for_fork.py")
@@ -79,9 +79,7 @@ def _warm_python(folder: Path) -> Iterator[str]:
 
 def fork_all(listening: socket.socket) -> None:
     """Fork a process for each that is asked for, until stdin ends."""
-    for module in (*_IMPORTED, "rootline.spark.data_source"):
-        importlib.import_module(module)
-    gc.freeze()  # a worker collects after each use: not through all that was imported
+    import_before((*_IMPORTED, "rootline.spark.data_source"))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no one asks how they ended
     while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
         asked, _ = listening.accept()
@@ -100,12 +98,7 @@ def _become(asked: socket.socket) -> None:
         while part := asked.recv(65_536):
             parts.append(part)
         said = json.loads(b"".join(parts))
-        for stream, given in enumerate(streams):
-            os.dup2(given, stream)
-            os.close(given)
-        os.environ.clear()
-        os.environ.update(said["variables"])
-        os.chdir(said["folder"])
+        take_place(dict(enumerate(streams)), said["variables"], said["folder"])
         module, *words = said["words"]
         sys.argv[:] = [module, *words]
         sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in sys.path]

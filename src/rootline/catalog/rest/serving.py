@@ -23,7 +23,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rootline.catalog.rest.bearer_tokens import BearerTokens
@@ -43,13 +43,19 @@ def read_route(path: str, answer: Handler) -> Route:
     return Route(path, answer, methods=READS)
 
 
+def own_routes(readyz: Handler, metrics: Handler) -> list[BaseRoute]:
+    """Those that every service has, and that need no token: `OPEN_PATHS`."""
+    return [read_route("/healthz", _healthz), read_route("/readyz", readyz), read_route("/metrics", metrics)]
+
+
+async def _healthz(_: Request) -> PlainTextResponse:
+    """The event loop turns."""
+    return PlainTextResponse("ok\n")
+
+
 def alone_app(served: ServedCatalog) -> Starlette:
     """/healthz, /readyz, /metrics and the catalog under /v1; only the catalog needs the token."""
     catalog = served.catalog
-
-    async def healthz(_: Request) -> PlainTextResponse:
-        """Answer: the event loop runs."""
-        return PlainTextResponse("ok\n")
 
     async def readyz(_: Request) -> JSONResponse:
         """Whether the store answers; if not, 503 and the reason."""
@@ -64,14 +70,7 @@ def alone_app(served: ServedCatalog) -> Starlette:
         catalog.metrics.measure(int(time.time() * 1000))
         return Response(generate_latest(catalog.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    return Starlette(
-        routes=[
-            read_route("/healthz", healthz),
-            read_route("/readyz", readyz),
-            read_route("/metrics", metrics),
-            Mount("/v1", catalog_app(served)),
-        ]
-    )
+    return Starlette(routes=[*own_routes(readyz, metrics), Mount("/v1", catalog_app(served))])
 
 
 def _guarded(app: ASGIApp, tokens: BearerTokens, also_open: frozenset[str]) -> ASGIApp:

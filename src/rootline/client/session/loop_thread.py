@@ -33,7 +33,7 @@ class LoopThread:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
-        self._executor: LoopExecutor | None = None
+        self._executor = LoopExecutor(name)
         self._closed = False
         self._process = os.getpid()
 
@@ -77,7 +77,7 @@ class LoopThread:
 
     def finish_calls(self) -> None:
         """Wait for what has begun on the loop's other threads: Python must not be torn down below it."""
-        if self._executor is not None and os.getpid() == self._process:
+        if os.getpid() == self._process:
             self._executor.shutdown(cancel_futures=True)
 
     def request_stop(self) -> None:
@@ -109,7 +109,6 @@ class LoopThread:
     async def _main(self, ready: threading.Event) -> None:
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._executor = LoopExecutor(self._name)
         self._loop.set_default_executor(self._executor)
         ready.set()
         await self._stop.wait()
