@@ -181,7 +181,8 @@ class IntentFeed(Protocol):
     async def read_again(self, reader: str, start: PartitionOffset, *, limit: int) -> Reread:
         """Up to `limit` records of a partition from an offset on, independent of the main reading.
 
-        `reader`: a name; reads under one name that follow each other share a connection.
+        `reader`: a name; reads under one name that follow each other share a connection. Empty: there was nothing
+        when the read began.
 
         Raises:
             Unavailable: `log-unavailable`. Fenced: `offset-out-of-range`.

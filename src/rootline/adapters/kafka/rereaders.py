@@ -2,7 +2,8 @@
 
 Owns: one consumer for each of the few most recent readers. Does not own: what is read again, and why.
 Invariants: no offset is committed and no group is joined; a read that follows another continues where that one ended;
-an answer is in order and without a gap, and its next offset never passes a record that is not in it.
+an answer is in order and without a gap, and its next offset never passes a record that is not in it; an empty one says
+that there was nothing when the read began.
 """
 
 from __future__ import annotations
@@ -112,6 +113,9 @@ class KafkaRereaders:
         clock = asyncio.get_running_loop().time
         deadline_s = clock() + self._settings.request_timeout_s + FETCH_WAIT_MS / 1_000
         heard = consumer.last_poll_timestamp(at)
+        # the consumer asks ahead: the first answer may be to what it asked before something was appended
+        answers_needed = 1 if heard is None else 2
+        answers = 0
         while True:
             try:
                 batches = await consumer.getmany(timeout_ms=FETCH_WAIT_MS, max_records=limit)
@@ -122,11 +126,12 @@ class KafkaRereaders:
             if batches:
                 records = tuple(log_records(start.log, batches[at]))
                 return Reread(records, reader.next_offset)
-            is_new = consumer.last_poll_timestamp(at) != heard
-            if is_new and reader.next_offset >= (consumer.last_stable_offset(at) or 0):
+            before, heard = heard, consumer.last_poll_timestamp(at)
+            answers += heard != before
+            if answers >= answers_needed and reader.next_offset >= (consumer.last_stable_offset(at) or 0):
                 return Reread((), reader.next_offset)
             if clock() > deadline_s:
-                if not is_new:
+                if not answers:
                     raise TimeoutError
                 return Reread((), reader.next_offset)
 
