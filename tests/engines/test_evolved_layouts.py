@@ -154,7 +154,7 @@ class EvolvingLayouts(Evolving):
         self._note_specs()
 
 
-@pytest.mark.parametrize("seed", drawn(10))
+@pytest.mark.parametrize("seed", drawn(5))
 def test_a_model_and_every_reader_agree_on_the_rows_of_files_of_every_spec(tmp_path: Path, seed: int) -> None:
     with connect(tmp_path / "lake") as lake:
         world = EvolvingLayouts(lake, tmp_path / "lake", seed)

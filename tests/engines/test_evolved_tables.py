@@ -170,7 +170,7 @@ class Evolving:
         )
 
 
-@pytest.mark.parametrize("seed", drawn(10))
+@pytest.mark.parametrize("seed", drawn(5))
 def test_a_model_and_every_reader_agree_on_the_rows(tmp_path: Path, seed: int) -> None:
     with connect(tmp_path / "lake") as lake:
         world = Evolving(lake, seed)

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.slow
 SOMETHING_BROKE = "committed|deleted|live files|twice|order|Finding|liveness|Deadlock|offset|verdict"
 
 
-@pytest.mark.parametrize("seed", [4, 11, 12, 13])
+@pytest.mark.parametrize("seed", [4, 11])
 def test_nothing_is_lost_or_doubled_whatever_fails(seed: int) -> None:
     outcome = simulate(seed, 120)
     assert outcome.committed >= 60
@@ -60,10 +60,10 @@ def test_nothing_is_lost_or_doubled_when_tables_are_parked_and_the_log_forgets_w
 
 
 def test_a_worker_that_compacts_leaves_beside_the_writers_loses_and_doubles_nothing() -> None:
-    outcomes = [simulate(seed, 150) for seed in (31, 105, 106)]
-    assert sum(outcome.compactions for outcome in outcomes) >= 3
+    outcomes = [simulate(seed, 150) for seed in (31, 105)]
+    assert sum(outcome.compactions for outcome in outcomes) >= 2
     assert sum(outcome.vector_compactions for outcome in outcomes) >= 1
-    assert sum(outcome.encoded for outcome in outcomes) >= 3, "no coordinator had to write leaves itself"
+    assert sum(outcome.encoded for outcome in outcomes) >= 2, "no coordinator had to write leaves itself"
     assert all(outcome.leaves > 0 for outcome in outcomes)
 
 
@@ -115,10 +115,10 @@ def test_tables_whose_columns_partitions_and_orders_change_are_what_the_accepted
 
 def test_what_is_swept_all_the_time_was_needed_by_no_one() -> None:
     """Behind kills, late removals and cut-off readers: `judge` reads all that is left."""
-    outcome = simulate(14, 300, expires=True)
-    assert outcome.committed >= 200
-    assert outcome.sweeps >= 4
-    assert outcome.swept >= 4
+    outcome = simulate(14, 200, expires=True)
+    assert outcome.committed >= 120
+    assert outcome.sweeps >= 3
+    assert outcome.swept >= 3
 
 
 def test_namespaces_that_change_while_tables_come_and_go_in_them_are_what_their_clients_made_of_them() -> None:
@@ -128,7 +128,7 @@ def test_namespaces_that_change_while_tables_come_and_go_in_them_are_what_their_
 
 
 def test_the_same_seed_gives_the_same_trace_even_if_roots_and_leaves_are_decoded_once() -> None:
-    once, always = simulate(31, 100, keep_trace=True), simulate(31, 100, keep_trace=True, decode_once=False)
+    once, always = simulate(31, 60, keep_trace=True), simulate(31, 60, keep_trace=True, decode_once=False)
     assert once.trace_lines == always.trace_lines
     assert once.trace_digest == always.trace_digest
     assert once.leaves == always.leaves > 0

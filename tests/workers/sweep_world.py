@@ -218,7 +218,7 @@ def tell(story: Story, **properties: str) -> SweepWorld:
         service = CoordinatorService(
             store=world.store,
             log=EmbeddedFeed(world.log),
-            settings=CoordinatorSettings(),
+            settings=CoordinatorSettings(poll_wait_s=60.0),  # a story takes days; what is appended wakes it at once
             environment=world.environment,
         )
         running = asyncio.create_task(service.run())

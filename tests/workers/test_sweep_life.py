@@ -138,7 +138,7 @@ class Life:
                 assert await world.store.get(key_of(world.table, item.entry.location)) is not None, (version, item)
 
 
-@pytest.mark.parametrize("seed", drawn(20))
+@pytest.mark.parametrize("seed", drawn(10))
 def test_a_long_life_loses_nothing_that_can_be_read(seed: int) -> None:
     async def story(world: SweepWorld) -> None:
         await world.upload("never published")

@@ -126,7 +126,7 @@ def _maintain(lake: Lake, table: TableHandle, what: MaintenanceKind) -> None:
     lake.holder.run(operation)
 
 
-@pytest.mark.parametrize("seed", drawn(10))
+@pytest.mark.parametrize("seed", drawn(5))
 def test_every_step_before_and_after_adoption_reads_as_the_dictionary_says(seed: int, tmp_path: Path) -> None:
     story = Story(seed, tmp_path / "old")
     for _ in range(8):

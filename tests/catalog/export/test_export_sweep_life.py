@@ -125,7 +125,7 @@ class Life:
         return len(metadata_locations(f"{FOLDER}/", keys))
 
 
-@pytest.mark.parametrize("seed", drawn(10))
+@pytest.mark.parametrize("seed", drawn(5))
 def test_every_export_can_be_read_for_a_day_after_an_engine_got_it(folder: Path, lake: Lake, seed: int) -> None:
     properties = {f"rootline.expire.{name}": "1" for name in ("by-minute-seconds", "by-hour-seconds")}
     properties["rootline.expire.all-versions"] = "3"

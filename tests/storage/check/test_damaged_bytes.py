@@ -88,7 +88,7 @@ async def test_a_reader_refuses_a_damaged_table_or_answers_as_before() -> None:
     before = await answer_of(store, builder.table)
     head = root_key(builder.table, builder.state.header.version)
     refused = 0
-    for key, body, done, bad in await damaged(builder, examples(12), SEED + 2):
+    for key, body, done, bad in await damaged(builder, examples(6), SEED + 2):
         if "/roots/" in key and key != head:
             continue  # a reader reads the head only
         store.place(key, bad)
@@ -97,7 +97,7 @@ async def test_a_reader_refuses_a_damaged_table_or_answers_as_before() -> None:
         except Corrupt as error:
             refused += error.code in {"root-corrupt", "leaf-corrupt", "vector-corrupt", "definition-unreadable"}
         store.place(key, body)
-    assert refused > 7 * examples(12)
+    assert refused > 7 * examples(6)
 
 
 async def test_a_check_of_a_missing_object_names_it() -> None:

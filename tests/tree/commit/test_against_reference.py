@@ -35,7 +35,7 @@ from tests.tree.reference_plan import Plan
 from tests.tree.shown_rows import shown_rows
 from tests.tree.tables import Lake, new_lake
 
-EXAMPLES = examples(300)
+EXAMPLES = examples(200)
 """Of about sixteen intents each."""
 
 
