@@ -176,7 +176,8 @@ def register(spark: SparkSession) -> None:
 
     The settings are read here: set them before. Call it again in a thread of your own that writes with
     `frame.write.format("rootline")`. Spark's Python workers run the Python of this process when the master
-    is local and neither `spark.pyspark.python` nor `PYSPARK_PYTHON` says otherwise.
+    is local and neither `spark.pyspark.python` nor `PYSPARK_PYTHON` says otherwise, and begin with the library
+    imported unless `spark.python.daemon.module` is set.
     """
     use_this_python(spark)
     _make_active(spark)
