@@ -97,6 +97,19 @@ def test_a_daemon_that_only_this_process_would_find_is_not_named(monkeypatch: py
     assert found is None
 
 
+def test_the_daemon_serves_functions_of_others_where_the_library_cannot_be_imported() -> None:
+    program = """
+import sys, types
+sys.modules |= {"pandas": None, "rootline.spark.data_source": None}
+sys.modules["pyspark.daemon"] = types.SimpleNamespace(manager=lambda: print("serves"))
+sys.argv = ["daemon", "pyspark.worker"]
+import rootline.spark.daemon
+rootline.spark.daemon.main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "serves\n", done.stderr[-2000:]
+
+
 def daemon_of(seen_to: Any) -> object:
     """The daemon that is set once the session was seen to."""
     use_this_python(seen_to)

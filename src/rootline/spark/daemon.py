@@ -6,6 +6,7 @@ imports the library for most of a second. One that is forked from here need not.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
@@ -19,7 +20,8 @@ def main() -> None:
     """Import, then do what Spark's own daemon does. Spark's only argument is the module of the workers."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the threads of its pool would not be in a forked worker
     for module in (*sys.argv[1:2], *_IMPORTED):
-        importlib.import_module(module)
+        with contextlib.suppress(Exception):  # a worker that needs it says what is wrong; others need not have it
+            importlib.import_module(module)
     daemon = importlib.import_module("pyspark.daemon")
     gc.freeze()  # a worker collects after each task: not through all that was imported
     daemon.manager()
