@@ -12,7 +12,7 @@ import pytest
 
 from tests.house.source_facts import facts_of
 
-MODULES_MAX = 25
+MODULES_MAX = 40
 TOP = ("schemas", "coordinator", "workers")
 PATH = re.compile(r"`((?:[\w.-]+/)+[\w.*-]*|[\w-]+\.(?:py|md|toml|avsc))`")
 MODULE = re.compile(r"`(rootline(?:\.\w+)+)`")

@@ -15,8 +15,8 @@ from rootline.schemas import errors
 from rootline.schemas.codes import error_codes
 from tests.house.source_facts import facts_of
 
-LINES_MAX = 400
-HEADER_FROM_LINES = 60
+LINES_MAX = 600
+HEADER_FROM_LINES = 150
 """A shorter file is read as quickly as a header of four parts."""
 ROOMS = ("schemas", "coordinator", "workers", "src", "benchmarks", "tests")
 NOT_OURS = {".git", ".venv", "__pycache__", "node_modules", "demo-lake", "lake", "dist", "build"}
