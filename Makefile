@@ -21,7 +21,7 @@ export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram screenshots site bench py-files numbers properties simulate chaos ingest broken-redis torture clean clean-venv
+.PHONY: help setup setup-java demo demo-fast demo-kafka test test-fast check format format-check lint types contracts diagram screenshots site bench py-files numbers properties mutants simulate chaos ingest broken-redis torture clean clean-venv
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":[^#]*## " } /^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
@@ -89,6 +89,9 @@ bench: setup ## measure against yardsticks; writes benchmarks/results/
 
 properties: setup ## every property test with many more cases than `make test`: make properties TIMES=40 ARGS="-k reference"
 	ROOTLINE_EXAMPLES=$(or $(TIMES),3) $(STAGE) properties $(BIN)/python -m pytest -n $(JOBS) -m "hypothesis or drawn" $(ARGS)
+
+mutants: setup ## plant known kinds of bugs one at a time, and see that a test notices each: make mutants ARGS="sweep"
+	$(STAGE) mutants $(BIN)/python -m tests.mutants $(ARGS)
 
 simulate: setup ## faults and crashes against the real commit machine, from a seed: make simulate SEED=7 STEPS=2000
 	$(STAGE) simulate $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(ARGS)
