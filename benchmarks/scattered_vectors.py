@@ -92,7 +92,7 @@ def _write(lake: rootline.Lake, table: TableHandle, files: int) -> None:
         pq.write_table(pa.table([pa.array(range(_ROWS), pa.int64())], pa.schema([field])), file.name)
         made = rootline.DataFile.from_parquet(names[0], table.definition(), source=file.name)
         body = Path(file.name).read_bytes()
-    lake.holder.run(lambda session: _put(session, {name: body for name in names}))
+    lake.holder.run(lambda session: _put(session, dict.fromkeys(names, body)))
     for start in range(0, files, _AN_INTENT):
         some = names[start : start + _AN_INTENT]
         table.add_files([made.model_copy(update={"location": name}) for name in some])
