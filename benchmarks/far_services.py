@@ -48,9 +48,9 @@ def far_services() -> Iterator[Far]:
 
 
 @contextmanager
-def far_store() -> Iterator[S3Service]:
+def far_store(added_ms: int = ADDED_MS) -> Iterator[S3Service]:
     """The store that answers late, without a broker."""
-    with _store_in_folder() as (far, _, _):
+    with _store_in_folder(added_ms) as (far, _, _):
         yield far
 
 
@@ -71,7 +71,7 @@ async def bare_put(service: S3Service) -> AsyncIterator[BarePut]:
 
 
 @contextmanager
-def _store_in_folder() -> Iterator[tuple[S3Service, S3Service, Path]]:
+def _store_in_folder(added_ms: int = ADDED_MS) -> Iterator[tuple[S3Service, S3Service, Path]]:
     """The store with and without its delay, and a folder for everything."""
     with (
         tempfile.TemporaryDirectory(prefix="rootline-bench-", ignore_cleanup_errors=True) as name,
@@ -79,7 +79,7 @@ def _store_in_folder() -> Iterator[tuple[S3Service, S3Service, Path]]:
         running_toxiproxy(Path(name)) as toxiproxy,
         toxiproxy.proxy("far", near.address) as proxy,
     ):
-        proxy.add("latency", stream="downstream", latency=ADDED_MS)
+        proxy.add("latency", stream="downstream", latency=added_ms)
         yield S3Service(proxy.endpoint, near.access_key_id, near.secret_access_key, near.bucket), near, Path(name)
 
 

@@ -28,6 +28,9 @@ class ContentType(IntEnum):
     MANIFEST_DV = 5
 
 
+LEAF_TYPES: Final = (ContentType.DATA_MANIFEST, ContentType.DELETE_MANIFEST)
+
+
 class Status(IntEnum):
     """What the entry's snapshot did with it."""
 

@@ -43,7 +43,13 @@ FLUSH: Final = MaintenanceKind("flush", "flush", TaskKind.ROOT, flush_job, "The 
 COMPACT: Final = MaintenanceKind(
     "compact", "compaction", TaskKind.LEAVES, leaf_compaction_job, "Few leaves, and nothing dead in them."
 )
-COMPACT_VECTORS: Final = MaintenanceKind("compact-vectors", "compaction", TaskKind.LEAVES, vector_compaction_job)
+COMPACT_VECTORS: Final = MaintenanceKind(
+    "compact-vectors",
+    "compaction",
+    TaskKind.LEAVES,
+    vector_compaction_job,
+    "Deletion vectors are joined in few Puffin files, and large manifest vectors leave the root.",
+)
 CONVERT: Final = MaintenanceKind(
     "convert", "conversion", TaskKind.ROWS, conversion_job, "Equality deletes become deletion vectors."
 )

@@ -280,6 +280,7 @@ async def _create(
             "rootline.compact.leaves": "3",
             "rootline.compact.dead-percent": "60",
             "rootline.compact.vector-bytes": "20",
+            "rootline.compact.vector-files": "2",
             **properties,
         },
     )

@@ -252,16 +252,22 @@ class Lake:
         )
 
     def vector(
-        self, name: str, target: str, positions: Iterable[int], replaces: VectorReference | None = None
+        self,
+        name: str,
+        target: str,
+        positions: Iterable[int],
+        replaces: VectorReference | None = None,
+        *,
+        offset: int = 4,
     ) -> AddedVector:
-        """Store a vector as a writer would, and name it."""
+        """Store a vector as a writer would, and name it; one Puffin file may hold several, at offsets below 1,000."""
         held = BitMap64(positions)
-        self.vectors[VectorAt(f"data/{name}.puffin", 4)] = held
+        self.vectors[VectorAt(f"data/{name}.puffin", offset)] = held
         return AddedVector(
             location=f"data/{name}.puffin",
-            offset=4,
+            offset=offset,
             size_in_bytes=40,
-            file_size_in_bytes=100,
+            file_size_in_bytes=1_040,
             cardinality=len(held),
             referenced_file=target,
             replaces_vector=replaces,

@@ -24,8 +24,9 @@ class CompactionLimits:
     """`leaves`: so many small leaves of about one size, or delete leaves of one data leaf, are merged.
 
     `dead_percent`: a leaf with so many dead entries is rewritten. `leaf_entries`: as for a flush. `vector_bytes`,
-    `root_vector_bytes`: manifest vectors move out of a root when one of them, or all together, are larger. `adopted`:
-    data leaves in Avro are rewritten in columns.
+    `root_vector_bytes`: manifest vectors move out of a root when one of them, or all together, are larger.
+    `vector_files`: so many Puffin files with few vectors of data files are joined. `adopted`: data leaves in Avro are
+    rewritten in columns.
     """
 
     leaves: int = 8
@@ -33,6 +34,7 @@ class CompactionLimits:
     leaf_entries: int = 50_000
     vector_bytes: int = 16_384
     root_vector_bytes: int = 524_288
+    vector_files: int = 16
     adopted: bool = True
 
     @staticmethod
@@ -52,6 +54,7 @@ class CompactionLimits:
             root_vector_bytes=whole_number(
                 properties, "rootline.compact.root-vector-bytes", defaults.root_vector_bytes
             ),
+            vector_files=max(2, whole_number(properties, "rootline.compact.vector-files", defaults.vector_files)),
             adopted=switch(properties, "rootline.compact.adopted", default=defaults.adopted),
         )
 
@@ -62,7 +65,7 @@ class CompactionLimits:
 
     @property
     def now(self) -> CompactionLimits:
-        """For a compaction by hand: everything that can become fewer leaves, or leaves in columns, does; no dead entry
-        stays.
+        """For a compaction by hand: everything that can become fewer leaves, leaves in columns or fewer Puffin files
+        does, and no dead entry stays.
         """
-        return replace(self, leaves=2, dead_percent=1, adopted=True)
+        return replace(self, leaves=2, dead_percent=1, vector_files=2, adopted=True)

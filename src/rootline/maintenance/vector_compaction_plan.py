@@ -1,47 +1,63 @@
-"""Which manifest vectors are too large for a root that is written with every commit.
+"""Manifest vectors that are too large for a root, and vectors of data files that lie in too many Puffin files.
+
+Every small delete writes a Puffin file with the vector of one or a few data files, and a scan opens all of them. So
+the vectors of files with few are joined: ordered by data leaf, so a scan that prunes leaves still opens few files, and
+at most `JOINED_MAX` in one file. A file that holds half as many, or half of `JOINED_BYTES_MAX`, is left alone, so a
+vector moves a bounded number of times.
 
 Owns: the choice, and the Puffin file. Does not own: thresholds (`compaction_limits`), storing the file
-(`rootline.workers.jobs`), what became of the leaves since (`rootline.tree`).
-Invariants: pure; a vector that moves holds all that is dead in its leaf.
+(`rootline.workers.jobs`), what became of leaves and vectors since (`rootline.tree`).
+Invariants: pure; a manifest vector that moves holds all that is dead in its leaf; a joined vector holds what it held.
 
-Source: format page, "Manifest vectors".
+Source: format page, "Manifest vectors" and "Deletion vectors"; decision 0113.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap, BitMap64
 
 from rootline.maintenance.compaction_limits import CompactionLimits
 from rootline.maintenance.plan import IntentStamp, WrittenPlan
 from rootline.maintenance.puffin_vectors import vectors_of_puffin
+from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.bytes.vector.puffin_codec import VectorBlob, encode_puffin, puffin_name
-from rootline.schemas.content_entry import ContentType, Status
+from rootline.schemas.content_entry import ContentEntry, ContentType, Status
 from rootline.schemas.identifiers import Location, Version
 from rootline.schemas.intent import IntentKind
 from rootline.schemas.table_definition import TableDefinition
+from rootline.tree.rules.removal_rules import reference_of_entry
 from rootline.tree.state.pending_object import PendingObject
 
+JOINED_MAX: Final = 256
+"""Vectors in one intent: the coordinator reads as many Puffin files before it goes on with the table."""
+JOINED_BYTES_MAX: Final = 4_000_000
+_NAMES: Final = ["data", "location", "size", "data_leaf", "leaf", "ordinal"]
+_KINDS: Final = [pa.string(), pa.string(), pa.int64(), pa.string(), pa.int64(), pa.int64()]
 _WORTH_IT: Final = 512
 """Bytes below which a vector stays: a row that names a Puffin file is not much shorter."""
 
 
 @dataclass(frozen=True, slots=True)
 class VectorCompactionPlan:
-    """Leaf → its dead ordinals, for one Puffin file."""
+    """`vectors`: leaf → its dead ordinals. `joined`: vectors of data files, and what each deletes. One Puffin file."""
 
     made_from_version: Version
-    vectors: Mapping[str, BitMap]
+    vectors: Mapping[str, BitMap] = field(default_factory=dict)
+    joined: Sequence[tuple[ContentEntry, BitMap64]] = ()
 
     @property
     def entries(self) -> int:
         """Vectors that the plan moves."""
-        return len(self.vectors)
+        return len(self.vectors) + len(self.joined)
 
     @property
     def leaf_count(self) -> int:
@@ -51,9 +67,13 @@ class VectorCompactionPlan:
     def write(self, stamp: IntentStamp, definition: TableDefinition) -> WrittenPlan:
         """One Puffin file, and the intent that names its vectors; as `Plan.write`."""
         blobs = [VectorBlob(leaf, BitMap64(ordinals)) for leaf, ordinals in self.vectors.items()]
+        blobs += [VectorBlob(vector.referenced_file or "", positions) for vector, positions in self.joined]
+        replaces = [*(None for _ in self.vectors), *(reference_of_entry(vector) for vector, _ in self.joined)]
         puffin = encode_puffin(blobs)
-        location = puffin_name(f"metadata/vectors/{stamp.object_uuid(0)}", puffin.body)
-        vectors = vectors_of_puffin(location, puffin, blobs, [None] * len(blobs))
+        own = stamp.object_uuid(0)
+        prefix = f"data/{own}-deletes" if self.joined else f"metadata/vectors/{own}"
+        location = puffin_name(prefix, puffin.body)
+        vectors = vectors_of_puffin(location, puffin, blobs, replaces)
         intent = stamp.intent(IntentKind.COMPACT_VECTORS, self.made_from_version, add_vectors=vectors)
         return WrittenPlan((PendingObject(Location(location), puffin.body),), intent)
 
@@ -88,3 +108,70 @@ def plan_vector_compaction(
     """What to move out of `root`; `dead`: leaf → its dead ordinals."""
     due = large_vectors(inline_bytes(root), limits)
     return VectorCompactionPlan(root.header.version, {leaf: dead[leaf] for leaf in due}) if due else None
+
+
+class DataVectors:
+    """The live vectors of a table's data files: those in the root's rows, and those of delete leaves as columns."""
+
+    def __init__(self, root: Root) -> None:
+        rows = (row.entry for row in root.rows if row.entry.version_info.status is not Status.DELETED)
+        self._in_root = [entry for entry in rows if _is_vector(entry)]
+        self._leaves: list[Leaf] = []
+        places = [(entry.referenced_file, entry.location, _size(entry)) for entry in self._in_root]
+        columns = [list(column) for column in zip(*places, strict=True)] if places else [[], [], []]
+        self._tables = [_table(columns, "", -1, range(len(places)))]
+
+    def take(self, leaf: Leaf, row: ContentEntry, dead: BitMap | None) -> None:
+        """The live vectors of one more delete leaf; `row`: its row in the root, `dead`: its dead ordinals."""
+        rows = leaf.rows
+        is_vector = pc.and_(
+            pc.equal(rows.column("content_type"), int(ContentType.POSITION_DELETE)), rows["deletion_vector"]
+        )
+        live = pc.and_(is_vector, pc.not_equal(rows.column("status"), int(Status.DELETED)))
+        ordinals = np.flatnonzero(live.to_numpy())
+        if dead:
+            ordinals = ordinals[~np.isin(ordinals, np.asarray(dead.to_array(), dtype=np.int64))]
+        picked = rows.select(["referenced_file", "location", "size_in_bytes"]).take(pa.array(ordinals, pa.int64()))
+        self._tables.append(_table(picked.columns, row.referenced_file or "", len(self._leaves), ordinals.tolist()))
+        self._leaves.append(leaf)
+
+    def scattered(self, limits: CompactionLimits) -> list[ContentEntry]:
+        """The vectors to join in one Puffin file; empty while fewer than `vector_files` files hold few vectors."""
+        every = pa.concat_tables(self._tables)
+        files = every.group_by("location").aggregate([("size", "sum"), ("size", "count")])
+        is_small = pc.and_(
+            pc.less_equal(files["size_count"], JOINED_MAX // 2), pc.less_equal(files["size_sum"], JOINED_BYTES_MAX // 2)
+        )
+        small = files.filter(is_small)["location"]
+        if len(small) < limits.vector_files:
+            return []
+        candidates = every.filter(pc.is_in(every["location"], value_set=small.combine_chunks()))
+        chosen = candidates.sort_by([("data_leaf", "ascending"), ("data", "ascending")]).slice(0, JOINED_MAX)
+        fitting = int(np.searchsorted(np.cumsum(chosen["size"].to_numpy()), JOINED_BYTES_MAX, side="right"))
+        places = chosen.select(["leaf", "ordinal"]).slice(0, max(1, fitting)).to_pylist()
+        return [self._entry(place["leaf"], place["ordinal"]) for place in places]
+
+    def _entry(self, leaf: int, ordinal: int) -> ContentEntry:
+        return self._in_root[ordinal] if leaf < 0 else self._leaves[leaf].entry(ordinal)
+
+
+def _is_vector(entry: ContentEntry) -> bool:
+    return entry.content_type is ContentType.POSITION_DELETE and entry.deletion_vector is not None
+
+
+def _size(entry: ContentEntry) -> int:
+    return 0 if entry.deletion_vector is None else entry.deletion_vector.size_in_bytes or 0
+
+
+def _table(columns: Sequence[Any], data_leaf: str, leaf: int, ordinals: Sequence[int]) -> pa.Table:
+    """One row a vector: data file, Puffin file, bytes, the data leaf that lists the file if known, and its place."""
+    data, location, size = columns
+    count = len(ordinals)
+    arrays = [data, location, size, [data_leaf] * count, [leaf] * count, list(ordinals)]
+    return pa.table(
+        [
+            pa.array(item, kind) if isinstance(item, list) else item.cast(kind)
+            for item, kind in zip(arrays, _KINDS, strict=True)
+        ],
+        names=_NAMES,
+    )

@@ -62,6 +62,32 @@ def test_deleted_rows_of_the_root_are_not_live(table: StoredTable) -> None:
     assert ids_of(table.scan()) == [1]
 
 
+@pytest.mark.parametrize("vectors", [[(0, 1)], [(0,), (1,)], [(0, 1), (1,)]])
+def test_a_leaf_without_live_entries_is_not_read(table: StoredTable, vectors: list[tuple[int, ...]]) -> None:
+    first, second, third = (table.write(flights(number))[0] for number in (1, 2, 3))
+    emptied = table.leaf([first, second])
+    statuses = (Status.EXISTING, Status.ADDED)
+    dead = [
+        table.manifest_vector(emptied, ordinals, status) for ordinals, status in zip(vectors, statuses, strict=False)
+    ]
+    table.entries = [emptied, *dead, table.leaf([third])]
+    root = table.commit()
+    found = asyncio.run(table.plan())
+    assert ids_of(table.scan()) == [3]
+    assert (found.leaves_read, found.leaves_pruned) == (1, 1)
+    wanted = leaves_to_read(root, PruningFilter.of(None, table.definition))
+    assert [row.location for row in wanted.pruned] == [emptied.location]
+
+
+def test_a_leaf_with_one_live_entry_is_read_although_its_vectors_count_as_many(table: StoredTable) -> None:
+    first, second = (table.write(flights(number))[0] for number in (1, 2))
+    leaf = table.leaf([first, second])
+    overlapping = [table.manifest_vector(leaf, [0], status) for status in (Status.EXISTING, Status.ADDED)]
+    table.entries = [leaf, *overlapping]
+    table.commit()
+    assert ids_of(table.scan()) == [2]
+
+
 def test_entries_in_the_vectors_of_their_leaf_are_dead(table: StoredTable) -> None:
     files = [table.write(flights(number))[0] for number in range(6)]
     leaf = table.leaf(files)

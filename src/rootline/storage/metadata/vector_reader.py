@@ -53,38 +53,52 @@ async def read_manifest_vector(store: ObjectStore, table: TableName, entry: Cont
     return _narrow(await read_vector(store, table, entry), entry)
 
 
-async def read_stored_manifest_vectors(
-    store: ObjectStore, table: TableName, entries: Iterable[ContentEntry]
-) -> dict[tuple[str, int], BitMap]:
-    """(location, offset) → the vector of each MANIFEST_DV row whose vector is stored in a Puffin file.
+def place_of_stored(entry: ContentEntry) -> tuple[str, int]:
+    """The Puffin file and the offset of a stored vector."""
+    place = entry.deletion_vector
+    return entry.location, -1 if place is None or place.offset is None else place.offset
 
-    Each file is read once, a few at a time; rows whose vectors are inline are passed over.
+
+async def read_vectors(
+    store: ObjectStore, table: TableName, entries: Iterable[ContentEntry]
+) -> dict[tuple[str, int], BitMap64]:
+    """(location, offset) → what each stored vector holds. Each Puffin file is read once, a few at a time.
 
     Raises:
         Corrupt: `object-missing` or `vector-corrupt`, of the first file that fails.
 
     """
-    files: dict[tuple[str, int | None], list[tuple[int, ContentEntry]]] = {}
+    files: dict[tuple[str, int | None], list[ContentEntry]] = {}
     for entry in entries:
-        place = entry.deletion_vector
-        if place is not None and place.inline_content is None and place.offset is not None:
-            of_file = files.setdefault((entry.location, entry.file_size_in_bytes), [])
-            of_file.append((place.offset, entry))
+        files.setdefault((entry.location, entry.file_size_in_bytes), []).append(entry)
     slots = asyncio.Semaphore(FILES_AT_ONCE)
-    found: dict[tuple[str, int], BitMap] = {}
+    found: dict[tuple[str, int], BitMap64] = {}
 
-    async def read(location: str, length: int | None, rows: Sequence[tuple[int, ContentEntry]]) -> None:
+    async def read(location: str, length: int | None, of_file: Sequence[ContentEntry]) -> None:
         async with slots:
             body = await read_stored(store, table, location, code="vector-corrupt", length=length)
-        found.update({(location, offset): _narrow(vector_in(body, entry), entry) for offset, entry in rows})
+        found.update({place_of_stored(entry): vector_in(body, entry) for entry in of_file})
 
     try:
         async with asyncio.TaskGroup() as group:
-            for (location, length), rows in files.items():
-                group.create_task(read(location, length, rows))
+            for (location, length), of_file in files.items():
+                group.create_task(read(location, length, of_file))
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return found
+
+
+async def read_stored_manifest_vectors(
+    store: ObjectStore, table: TableName, entries: Iterable[ContentEntry]
+) -> dict[tuple[str, int], BitMap]:
+    """The same of MANIFEST_DV rows, as ordinals; rows whose vectors are inline are passed over."""
+    stored = {
+        place_of_stored(entry): entry
+        for entry in entries
+        if (place := entry.deletion_vector) is not None and place.inline_content is None and place.offset is not None
+    }
+    found = await read_vectors(store, table, stored.values())
+    return {place: _narrow(wide, stored[place]) for place, wide in found.items()}
 
 
 def _narrow(wide: BitMap64, entry: ContentEntry) -> BitMap:

@@ -61,19 +61,29 @@ class NetChanges:
     """The changes taken in so far, from the oldest version on."""
 
     _ends: dict[EntryPlace, _Ends] = field(default_factory=dict)
+    _added_vectors: dict[_VectorId, EntryPlace] = field(default_factory=dict)
 
     def take(self, changes: Changes) -> None:
         """The changes of the next version, whole or in parts."""
         for entry in changes.removed:
-            ends = self._ends.get(entry.place)
+            place = self._place_when_added(entry)
+            ends = self._ends.get(place)
             if ends is None:
-                self._ends[entry.place] = _Ends(entry, None)
+                self._ends[place] = _Ends(entry, None)
             elif ends.before is None:
-                del self._ends[entry.place]
+                del self._ends[place]
             else:
                 ends.after = None
         for entry in changes.added:
             self._ends.setdefault(entry.place, _Ends(None, None)).after = entry
+            if _is_vector(entry):
+                self._added_vectors[_vector_id(entry)] = entry.place
+
+    def _place_when_added(self, entry: ContentEntry) -> EntryPlace:
+        """The place under which an entry was added: a compaction that no root shows may have moved a vector since."""
+        if entry.place in self._ends or not _is_vector(entry):
+            return entry.place
+        return self._added_vectors.pop(_vector_id(entry), entry.place)
 
     def net(self) -> NetChange:
         """What they come to."""
@@ -111,6 +121,14 @@ class _Ends:
         if self.before is None or self.after is None:
             return self.before is self.after
         return self.before.version_info.sequence_number == self.after.version_info.sequence_number
+
+
+_VectorId = tuple[str | None, int | None]
+"""Data file and sequence number of a vector: both stay when a compaction moves it to another Puffin file."""
+
+
+def _vector_id(entry: ContentEntry) -> _VectorId:
+    return entry.referenced_file, entry.version_info.sequence_number
 
 
 def _is_data(entry: ContentEntry) -> bool:

@@ -1,4 +1,4 @@
-"""What a root's rewrites and conversions did without showing it, by comparing live sets, and what must hold of it.
+"""What a root's rewrites, conversions and joined vectors did without showing it, and what must hold of it.
 
 Owns: finding it in loaded states, and the rules. Does not own: which rewrites are accepted (`rewrite`), the same
 question on stored bytes (`rootline.storage.check.entries`), which rows a vector deletes.
@@ -18,7 +18,7 @@ from pyroaring import BitMap
 
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace, Status
 from rootline.schemas.root_header import RootHeader
-from rootline.tree.draft.summary import CONVERTED_DELETES, REPLACED_FILES, REWRITTEN_FILES
+from rootline.tree.draft.summary import CONVERTED_DELETES, JOINED_VECTORS, REPLACED_FILES, REWRITTEN_FILES
 from rootline.tree.state.live_index import ordinals_of_vector
 from rootline.tree.state.table_state import TableState
 from rootline.tree.state.totals import Tally
@@ -28,7 +28,8 @@ from rootline.tree.state.totals import Tally
 class Rewrites:
     """`came`: what rewrites and conversions of a root made, what it removed again included; `went`: what they replaced.
 
-    A vector that came is of a conversion; one that went is of a rewrite if its data file went too.
+    A vector that came is of a conversion, or was joined with others in one Puffin file. One that went is of a rewrite
+    if its data file went too.
     """
 
     came: tuple[ContentEntry, ...] = ()
@@ -56,8 +57,8 @@ def rewrites_of(old: TableState | None, new: TableState) -> Rewrites:
 
 
 def says_rewrites(summary: Mapping[str, str]) -> bool:
-    """Whether a snapshot's summary says that its root rewrote files, or converted deletes."""
-    return any(key in summary for key in (REPLACED_FILES, REWRITTEN_FILES, CONVERTED_DELETES))
+    """Whether a snapshot's summary says that its root rewrote files, converted deletes or joined vectors."""
+    return any(key in summary for key in (REPLACED_FILES, REWRITTEN_FILES, CONVERTED_DELETES, JOINED_VECTORS))
 
 
 def faults_of_rewrites(found: Rewrites, old: RootHeader | None, new: RootHeader, *, is_exact: bool) -> Iterator[str]:
@@ -96,20 +97,30 @@ def faults_of_rewrites(found: Rewrites, old: RootHeader | None, new: RootHeader,
 
 
 def _faults_of_conversions(found: Rewrites, gone: Set[str], summary: Mapping[str, str]) -> Iterator[str]:
-    """Equality deletes that went are those that the summary counts; without one, no vector comes; none shrinks."""
+    """Equality deletes that went are those that the summary counts; no vector comes but by a conversion or a join.
+
+    A conversion's vector holds what the one before held, and more. A joined one holds the same number of rows.
+    """
     said, converted = summary.get(CONVERTED_DELETES, "0"), found.went_tally.equality_deletes
     if said != str(converted):
         yield f"its summary says that {said} equality deletes became vectors, its rows show {converted}"
     came = {entry.referenced_file: entry for entry in found.came if entry.content_type is not ContentType.DATA}
+    went = {entry.referenced_file: entry for entry in found.went if entry.content_type is ContentType.POSITION_DELETE}
+    joined = 0
     for entry in came.values():
-        if entry.content_type is not ContentType.POSITION_DELETE or not converted:
-            yield f"{entry.location} came as EXISTING, and is no data file and no vector of a conversion"
-    for entry in found.went:
-        if entry.content_type is not ContentType.POSITION_DELETE or entry.referenced_file in gone:
-            continue
-        after = came.get(entry.referenced_file)
-        if after is None or after.record_count < entry.record_count:
-            yield f"the vector of {entry.referenced_file} went, and no larger one came for it"
+        before = went.get(entry.referenced_file)
+        is_vector = entry.content_type is ContentType.POSITION_DELETE
+        is_joined = is_vector and before is not None and before.record_count == entry.record_count
+        joined += is_joined
+        if not (is_joined or (is_vector and converted)):
+            yield f"{entry.location} came as EXISTING, and is no data file and no vector of a conversion or a join"
+    most = summary.get(JOINED_VECTORS, "0")
+    if not converted and not (most.isdecimal() and joined <= int(most[:12])):
+        yield f"its summary says that {most[:20]} vectors were joined, its rows show {joined}"
+    for target, entry in went.items():
+        after = came.get(target)
+        if target not in gone and (after is None or after.record_count < entry.record_count):
+            yield f"the vector of {target} went, and no larger one came for it"
 
 
 def _came(old: TableState, new: TableState) -> Iterator[ContentEntry]:

@@ -30,6 +30,8 @@ REWRITTEN_FILES: Final = "rootline.rewritten-data-files"
 """In a snapshot's summary: how many data files its rewrites replaced, and by how many; no other count knows of them."""
 CONVERTED_DELETES: Final = "rootline.converted-equality-deletes"
 """In a snapshot's summary: how many equality deletes became vectors; no other count knows of them."""
+JOINED_VECTORS: Final = "rootline.joined-vectors"
+"""In a snapshot's summary: how many vectors of data files moved into a Puffin file with others, unchanged."""
 _RESERVED: Final = ("added-", "removed-", "deleted-", "total-", "changed-partition-count", "operation", "rootline.")
 
 

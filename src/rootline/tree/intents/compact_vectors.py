@@ -1,50 +1,131 @@
-"""The kind `compact_vectors`: manifest vectors move from the root into Puffin files.
+"""The kind `compact_vectors`: vectors move into Puffin files that a worker wrote, with unchanged positions.
 
-Owns: which vectors may, and their rows. Does not own: which are worth it (`rootline.maintenance`), what becomes of the
-rows that they replace (`manifest_vectors`).
-Invariants: what is dead in a leaf does not change: a vector that does not hold just what was dead in the parent, as one
-made before the last removal, stays where it is.
+A manifest vector moves out of the root. The vectors of many data files are joined in few Puffin files, so a scan opens
+few: such a vector names the one that it replaces.
 
-Source: format page, "Manifest vectors".
+Owns: which vectors may move, and their rows. Does not own: which are worth it (`rootline.maintenance`), the rows of
+manifest vectors that are replaced (`manifest_vectors`).
+Invariants: no row that a scan shows changes. A vector that was overtaken, by a removal from its leaf or by a delete
+from its data file, stays where it is, and the others of the intent move. A joined vector keeps the sequence number of
+the one that it replaces, because it deletes the same rows since the same commit.
+
+Source: format page, "Manifest vectors" and "Deletion vectors"; decision 0113.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from pyroaring import BitMap
 
 from rootline.schemas.bytes.root.root_codec import Row
-from rootline.schemas.content_entry import ContentEntry, ContentType, DeletionVector, FileFormat, Status
+from rootline.schemas.content_entry import (
+    ContentEntry,
+    ContentType,
+    DeletionVector,
+    EntryPlace,
+    FileFormat,
+    Status,
+    VersionInfo,
+)
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import AddedVector, Intent
 from rootline.schemas.location_rules import check_location
+from rootline.schemas.root_header import RootHeader
 from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect, StoredManifestVector
 from rootline.tree.draft.draft import Draft
-from rootline.tree.rules.vector_merge import place_of
+from rootline.tree.draft.summary import JOINED_VECTORS
+from rootline.tree.rules.added_vectors import check_added_vector, vector_entry
+from rootline.tree.rules.file_rules import check_own_location
+from rootline.tree.rules.removal_rules import reference_of
+from rootline.tree.rules.vector_merge import live_positions, place_of, proven, vector_to_read
+from rootline.tree.state.live_index import Live
 
 VECTORS_PREFIX: Final = "metadata/vectors/"
 
 
 def compact_vectors(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
-    """Raises `Invalid`: `vector-invalid`, `location-invalid`, `version-unknown`, `compaction-stale`."""
-    for vector in intent.add_vectors:
+    """Move manifest vectors and join vectors of data files.
+
+    Raises:
+        Invalid: `vector-invalid`, `location-invalid`, `file-already-live`; `compaction-stale`, none of the vectors is
+            the one that the worker read.
+
+    """
+    of_leaves = [vector for vector in intent.add_vectors if vector.replaces_vector is None]
+    for vector in of_leaves:
         check_location(vector.location)
         if not vector.location.startswith(VECTORS_PREFIX):
             raise Invalid("location-invalid", f"manifest vector {vector.location[:80]!r} is not in {VECTORS_PREFIX}")
-    absent = frozenset(at for vector in intent.add_vectors if (at := place_of(vector)) not in fetched.vectors)
+    joined = [_joined(draft, vector) for vector in intent.add_vectors if vector.replaces_vector is not None]
+    joining = [item for item in joined if item is not None]
+    places = {place_of(vector) for vector in of_leaves}
+    for item in joining:
+        places |= {place_of(item.vector), *vector_to_read(item.current.entry, draft)}
+    absent = frozenset(at for at in places if at not in fetched.vectors)
     if absent:
         return Needs(vectors=absent)
-    vectors = {
-        vector.referenced_file: _stored_vector(draft, vector, _proven(vector, fetched)) for vector in intent.add_vectors
-    }
+    vectors = {vector.referenced_file: _stored_vector(draft, vector, _proven(vector, fetched)) for vector in of_leaves}
     stored = {leaf: stored for leaf, stored in vectors.items() if stored is not None}
-    if not stored:
-        raise Invalid(
-            "compaction-stale", "each leaf of the vectors has left the table, or other entries of it are dead"
-        )
-    return Change(Effect.MAINTAINS, stored_vectors=stored)
+    for item in joining:
+        item.check_positions(draft, fetched)
+    if not (stored or joining):
+        raise Invalid("compaction-stale", "each of the vectors was replaced since the worker read, or left the table")
+    return Change(
+        Effect.MAINTAINS,
+        stored_vectors=stored,
+        replaced=tuple(item.current for item in joining),
+        rewritten=tuple(item.row for item in joining),
+    )
+
+
+def summary_of_joins(_before: RootHeader | None, draft: Draft) -> dict[str, str]:
+    """Words for the snapshot's summary: nothing else in it counts joined vectors."""
+    joined = sum(len(change.rewritten) for change in draft.changes if _only_joins(change))
+    return {JOINED_VECTORS: str(joined)} if joined else {}
+
+
+def _only_joins(change: Change) -> bool:
+    """Whether a change replaces vectors and nothing else: a rewrite replaces data, a conversion equality deletes."""
+    types = {live.entry.content_type for live in change.replaced}
+    return types == {ContentType.POSITION_DELETE}
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """A vector that moves to `row`'s place: `current` is live now, `data` its data file."""
+
+    vector: AddedVector
+    data: ContentEntry
+    current: Live
+    row: Row
+
+    def check_positions(self, draft: Draft, fetched: FetchedObjects) -> None:
+        """Raises `Invalid` (`vector-invalid`) unless the new blob deletes the same rows."""
+        if proven(self.vector, self.data, fetched) != live_positions(self.current.entry, draft, fetched):
+            raise Invalid(
+                "vector-invalid",
+                f"the vector of {self.data.location!r} at {self.vector.offset} of {self.vector.location!r} deletes "
+                "other rows than the one that it replaces: a compaction changes no row",
+            )
+
+
+def _joined(draft: Draft, vector: AddedVector) -> _Joined | None:
+    """The join of one vector; `None` if its data file has another vector now, or none."""
+    check_own_location(draft, vector.location)
+    check_location(vector.referenced_file, is_live=draft.is_live)
+    current = draft.vector_of(vector.referenced_file)
+    data = draft.find(EntryPlace(ContentType.DATA, vector.referenced_file))
+    if current is None or data is None or reference_of(current) != vector.replaces_vector:
+        return None
+    info = current.entry.version_info
+    if info.snapshot_id == draft.snapshot_id:  # this root is to show it as added
+        return None
+    check_added_vector(draft, vector, data.entry)
+    numbers = VersionInfo(Status.EXISTING, draft.snapshot_id, info.sequence_number, draft.sequence_number + 1)
+    return _Joined(vector, data.entry, current, Row.of(vector_entry(draft, vector, data.entry, numbers), draft.codec))
 
 
 def _proven(vector: AddedVector, fetched: FetchedObjects) -> BitMap:

@@ -24,7 +24,7 @@ from rootline.tree.draft.change import Beginning, Change
 from rootline.tree.draft.draft import Draft
 from rootline.tree.intents.alter import alter, alter_violations, says_of_alters
 from rootline.tree.intents.append import append
-from rootline.tree.intents.compact_vectors import compact_vectors
+from rootline.tree.intents.compact_vectors import compact_vectors, summary_of_joins
 from rootline.tree.intents.convert_equality_deletes import convert_equality_deletes, says_of_conversions
 from rootline.tree.intents.create import create
 from rootline.tree.intents.drop import beginning_violations, begins_anew, drop, drop_violations, purge, says_of_drops
@@ -69,7 +69,7 @@ KINDS: Final[Mapping[IntentKind, Kind]] = {  # words of the summary come in this
     IntentKind.CREATE: Kind(begin=create),
     IntentKind.FLUSH: Kind(flush),
     IntentKind.COMPACT_LEAVES: Kind(flush),
-    IntentKind.COMPACT_VECTORS: Kind(compact_vectors),
+    IntentKind.COMPACT_VECTORS: Kind(compact_vectors, says=summary_of_joins),
     IntentKind.TAG: Kind(tag, says=says_of_tags, rule=tag_violations, finding="tags-wrong"),
     IntentKind.RESTORE: Kind(restore, says=says_of_restores, rule=restore_violations),
     IntentKind.REWRITE: Kind(rewrite, says=says_of_rewrites),

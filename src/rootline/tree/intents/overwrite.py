@@ -24,7 +24,9 @@ def overwrite(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change |
     needs = missing_leaves(draft, intent, fetched)
     if needs is not None:
         return needs
-    leaving = removals(draft, intent)
+    leaving = removals(draft, intent, fetched)
+    if isinstance(leaving, Needs):
+        return leaving
     data = (live.entry for live in leaving if live.entry.content_type is ContentType.DATA)
     check_no_unseen_deletes(draft, intent, data, "stale-source")
     added = added_rows(draft, intent)

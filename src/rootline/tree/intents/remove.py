@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from rootline.schemas.intent import Intent
-from rootline.tree.draft.batch import FetchedObjects
+from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect
 from rootline.tree.draft.draft import Draft
 from rootline.tree.rules.removal_rules import removals
 
 
-def remove(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change:
+def remove(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
     """Files that leave, with their vectors. Raises `Invalid`."""
-    return Change(Effect.REMOVES, removed=tuple(removals(draft, intent)))
+    leaving = removals(draft, intent, fetched)
+    return leaving if isinstance(leaving, Needs) else Change(Effect.REMOVES, removed=tuple(leaving))

@@ -24,7 +24,7 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, Status, Ve
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent
 from rootline.schemas.root_header import RootHeader
-from rootline.tree.draft.batch import FetchedObjects
+from rootline.tree.draft.batch import FetchedObjects, Needs
 from rootline.tree.draft.change import Change, Effect
 from rootline.tree.draft.draft import Draft
 from rootline.tree.draft.live_deletes import live_equality_deletes
@@ -38,7 +38,7 @@ from rootline.tree.scan.partition_tuple import is_unpartitioned
 from rootline.tree.state.live_index import Live
 
 
-def rewrite(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change:
+def rewrite(draft: Draft, intent: Intent, fetched: FetchedObjects) -> Change | Needs:
     """Files that leave, with their vectors, and those that hold their rows from now on.
 
     Raises:
@@ -49,7 +49,9 @@ def rewrite(draft: Draft, intent: Intent, _fetched: FetchedObjects) -> Change:
     read = read_number(draft, intent)
     if any(item.content_type is not ContentType.DATA for item in intent.remove_files):
         raise Invalid("intent-malformed", "kind rewrite replaces data files only: remove equality deletes with remove")
-    leaving = _sources(draft, intent, read)
+    leaving = _sources(draft, intent, read, fetched)
+    if isinstance(leaving, Needs):
+        return leaving
     coming = [_rewritten(draft, row, read) for row in added_rows(draft, intent)]
     _check_later_deletes(draft, leaving, coming, read)
     _check_counts(draft, leaving, coming, read)
@@ -62,9 +64,9 @@ def says_of_rewrites(_before: RootHeader | None, draft: Draft) -> dict[str, str]
     return {REPLACED_FILES: str(replaced), REWRITTEN_FILES: str(rewritten)} if replaced else {}
 
 
-def _sources(draft: Draft, intent: Intent, read: int) -> list[Live]:
+def _sources(draft: Draft, intent: Intent, read: int, fetched: FetchedObjects) -> list[Live] | Needs:
     try:
-        leaving = removals(draft, intent)
+        leaving = removals(draft, intent, fetched)
     except Invalid as error:
         if error.code != "file-not-live":
             raise
@@ -72,8 +74,9 @@ def _sources(draft: Draft, intent: Intent, read: int) -> list[Live]:
             "stale-source",
             f"{error.message} any more: it was removed or rewritten since the writer read; plan the rewrite again",
         ) from None
-    for live in leaving:
-        came = live.entry.version_info.file_sequence_number or 0
+    for live in () if isinstance(leaving, Needs) else leaving:
+        info = live.entry.version_info  # a vector that a compaction moved has another file, and deletes the same rows
+        came = (info.file_sequence_number if _is_data(live) else info.sequence_number) or 0
         if came > read:
             raise Invalid(
                 "stale-source",

@@ -1,7 +1,8 @@
 """What must hold for a file that an intent removes, and all that leaves with it.
 
 Owns: the rules of `remove_files`. Does not own: what replaces the files (`append`).
-Invariants: a data file never leaves without its vector; nothing leaves whose deleted rows the writer did not know.
+Invariants: a data file is never removed without its vector, and never while rows of it are deleted that the writer did
+not know. A vector that a compaction moved is the one that the writer saw: both are read and compared.
 
 Source: protocol page, section 2, "Validation".
 """
@@ -12,20 +13,23 @@ from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Intent, RemovedFile, VectorReference
 from rootline.schemas.location_rules import check_location
+from rootline.tree.draft.batch import FetchedObjects, Needs, VectorAt
 from rootline.tree.draft.draft import Draft
+from rootline.tree.rules.vector_merge import deletes_as_seen, seen_to_compare
 from rootline.tree.state.live_index import Live
 
 _REMOVABLE = (ContentType.DATA, ContentType.EQUALITY_DELETE)
 
 
-def removals(draft: Draft, intent: Intent) -> list[Live]:
-    """The live entries that `remove_files` names, and the vectors that go with them.
+def removals(draft: Draft, intent: Intent, fetched: FetchedObjects) -> list[Live] | Needs:
+    """The live entries that `remove_files` names, and the vectors that go with them; or what must be fetched to tell.
 
     Raises:
         Invalid: `location-invalid`, `intent-malformed`, `file-not-live`, `stale-source`.
 
     """
     leaving: list[Live] = []
+    needed: set[VectorAt] = set()
     for item in intent.remove_files:
         check_location(item.location, is_live=draft.is_live)
         if item.content_type not in _REMOVABLE:
@@ -38,27 +42,42 @@ def removals(draft: Draft, intent: Intent) -> list[Live]:
             raise Invalid("file-not-live", f"{item.location!r} is not part of the table")
         leaving.append(live)
         vector = draft.vector_of(item.location) if item.content_type is ContentType.DATA else None
-        _check_seen(item, vector)
+        needed |= _check_seen(draft, intent, item, vector, fetched)
         if vector is not None:
             leaving.append(vector)
-    return leaving
+    return Needs(vectors=frozenset(needed)) if needed else leaving
 
 
 def reference_of(vector: Live | None) -> VectorReference | None:
     """A live vector as writers name it."""
-    return None if vector is None else _reference(vector.entry)
+    return None if vector is None else reference_of_entry(vector.entry)
 
 
-def _reference(entry: ContentEntry) -> VectorReference:
+def reference_of_entry(entry: ContentEntry) -> VectorReference:
+    """A vector's entry as writers name it."""
     stored = entry.deletion_vector
     return VectorReference(location=entry.location, offset=(stored.offset if stored is not None else None) or 0)
 
 
-def _check_seen(item: RemovedFile, vector: Live | None) -> None:
-    current = reference_of(vector)
-    if current != item.vector:
-        seen = "no deletion vector" if item.vector is None else f"{item.vector.location!r} at {item.vector.offset}"
-        raise Invalid(
-            "stale-source",
-            f"{item.location!r} has other deleted rows now than the writer saw (it saw {seen})",
-        )
+def _check_seen(
+    draft: Draft, intent: Intent, item: RemovedFile, vector: Live | None, fetched: FetchedObjects
+) -> set[VectorAt]:
+    """Vectors to read, in order to compare the live one with the one that the writer saw in another place."""
+    if reference_of(vector) == item.vector:
+        return set()
+    if item.vector is not None and vector is not None and not _is_newer(vector, intent):
+        places = seen_to_compare(item.vector, vector.entry, draft)
+        missing = {at for at in places if at not in fetched.vectors}
+        if missing or (places and deletes_as_seen(item.vector, vector.entry, draft, fetched)):
+            return missing
+    seen = "no deletion vector" if item.vector is None else f"{item.vector.location!r} at {item.vector.offset}"
+    raise Invalid(
+        "stale-source",
+        f"{item.location!r} has other deleted rows now than the writer saw (it saw {seen}): read the table again",
+    )
+
+
+def _is_newer(vector: Live, intent: Intent) -> bool:
+    """Whether a vector deletes rows since the writer read; a compaction leaves a vector's sequence number alone."""
+    read = intent.read_sequence_number
+    return read is not None and (vector.entry.version_info.sequence_number or 0) > read

@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 from rootline.schemas.absolute_locations import is_absolute
 from rootline.schemas.content_entry import ContentEntry, ContentType, EntryPlace
 from rootline.schemas.errors import Corrupt, Invalid
-from rootline.schemas.intent import AddedVector, Intent
+from rootline.schemas.intent import AddedVector, Intent, VectorReference
 from rootline.tree.draft.batch import FetchedObjects, VectorAt
 from rootline.tree.draft.draft import Draft
 
@@ -49,8 +49,7 @@ def wanted(intent: Intent, vector: AddedVector, current: ContentEntry, draft: Dr
     places = vector_to_read(current, draft)
     read = vector.replaces_vector
     if read is not None and all((at.location, at.offset) != (read.location, read.offset) for at in places):
-        place = EntryPlace(ContentType.POSITION_DELETE, read.location, read.offset)
-        if is_absolute(read.location) and not draft.is_listed(place):
+        if not _may_read(read, draft):
             raise Invalid(
                 "row-conflict",
                 f"the vector of {current.referenced_file!r} that the writer read, {read.location!r}, has left the "
@@ -58,6 +57,27 @@ def wanted(intent: Intent, vector: AddedVector, current: ContentEntry, draft: Dr
             )
         places.add(VectorAt(read.location, read.offset))
     return places
+
+
+def seen_to_compare(seen: VectorReference, current: ContentEntry, draft: Draft) -> set[VectorAt]:
+    """Both vectors of a data file, if they may delete the same rows; empty if they cannot be compared.
+
+    A compaction of vectors changes the place of a vector and nothing else, so a writer may have seen the old place.
+    """
+    if not _may_read(seen, draft):
+        return set()
+    return vector_to_read(current, draft) | {VectorAt(seen.location, seen.offset)}
+
+
+def deletes_as_seen(seen: VectorReference, current: ContentEntry, draft: Draft, fetched: FetchedObjects) -> bool:
+    """Whether the live vector of a data file deletes the rows that the writer saw as deleted."""
+    return fetched.vectors[VectorAt(seen.location, seen.offset)] == live_positions(current, draft, fetched)
+
+
+def _may_read(read: VectorReference, draft: Draft) -> bool:
+    """Whether a vector that a writer names may be read: an absolute one only if a leaf of the table lists it."""
+    place = EntryPlace(ContentType.POSITION_DELETE, read.location, read.offset)
+    return not is_absolute(read.location) or draft.is_listed(place)
 
 
 def proven(vector: AddedVector, data: ContentEntry, fetched: FetchedObjects) -> BitMap64:

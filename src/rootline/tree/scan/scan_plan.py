@@ -11,7 +11,7 @@ Source: format page, "Manifest vectors"; the Iceberg specification, "Scan Planni
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -22,7 +22,7 @@ from pyroaring import BitMap
 from rootline.schemas.bytes.leaf.leaf import Leaf
 from rootline.schemas.bytes.root.root_codec import Root
 from rootline.schemas.bytes.vector.vector_codec import decode_inline
-from rootline.schemas.content_entry import ContentEntry, ContentType, Status
+from rootline.schemas.content_entry import LEAF_TYPES, ContentEntry, ContentType, Status
 from rootline.schemas.errors import Corrupt
 from rootline.schemas.table_definition import TableDefinition
 from rootline.tree.filter.prune import PruningFilter, entry_may_match, entry_must_match
@@ -40,7 +40,10 @@ class DeletesFor(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LeavesToRead:
-    """Root rows of the leaves that a plan needs, all of them read at once. `pruned`: data leaves that cannot match."""
+    """Root rows of the leaves that a plan needs, all of them read at once.
+
+    `pruned`: data leaves that cannot match, or have no live entry.
+    """
 
     data: tuple[ContentEntry, ...]
     delete: tuple[ContentEntry, ...]
@@ -117,8 +120,10 @@ def manifest_vectors(root: Root, stored: Mapping[tuple[str, int], BitMap] | None
 def leaves_to_read(root: Root, pruning: PruningFilter) -> LeavesToRead:
     """The leaves that a plan needs, by the root's statistics of them.
 
-    A delete leaf that belongs to a pruned data leaf is not needed, nor one of whose partitions none can match.
+    A delete leaf that belongs to a pruned data leaf is not needed, nor one of whose partitions none can match. A leaf
+    without a live entry, which waits for the next compaction, is not needed either.
     """
+    emptied = leaves_without_live_entries(root)
     data: list[ContentEntry] = []
     pruned: list[ContentEntry] = []
     deletes: list[ContentEntry] = []
@@ -127,12 +132,45 @@ def leaves_to_read(root: Root, pruning: PruningFilter) -> LeavesToRead:
         if entry.version_info.status is Status.DELETED:
             continue
         if entry.content_type is ContentType.DATA_MANIFEST:
-            (data if entry_may_match(pruning, entry) else pruned).append(entry)
-        elif entry.content_type is ContentType.DELETE_MANIFEST:
+            is_wanted = entry.location not in emptied and entry_may_match(pruning, entry)
+            (data if is_wanted else pruned).append(entry)
+        elif entry.content_type is ContentType.DELETE_MANIFEST and entry.location not in emptied:
             deletes.append(entry)
     unwanted = {entry.location for entry in pruned}
     rest = [entry for entry in deletes if entry.referenced_file not in unwanted and _may_touch(pruning, entry)]
     return LeavesToRead(tuple(data), tuple(rest), tuple(pruned))
+
+
+def leaves_without_live_entries(root: Root) -> set[str]:
+    """The leaves all of whose entries are dead by vectors that are inline in the root.
+
+    Raises:
+        Corrupt: `vector-corrupt`, a vector of a leaf that may be dead cannot be decoded.
+
+    """
+    live = [row.entry for row in root.rows if row.entry.version_info.status is not Status.DELETED]
+    vectors: dict[str, list[ContentEntry]] = {}
+    for entry in live:
+        if entry.content_type is ContentType.MANIFEST_DV:
+            vectors.setdefault(entry.referenced_file or entry.location, []).append(entry)
+    found: set[str] = set()
+    for entry in live if vectors else ():
+        of_leaf = vectors.get(entry.location, ()) if entry.content_type in LEAF_TYPES else ()
+        if of_leaf and sum(vector.record_count for vector in of_leaf) >= entry.record_count:
+            dead = _inline_ordinals(of_leaf)
+            if len(dead) == entry.record_count and dead.max() < entry.record_count:
+                found.add(entry.location)
+    return found
+
+
+def _inline_ordinals(vectors: Sequence[ContentEntry]) -> BitMap:
+    """The union of the inline ones: another writer's two vectors of a leaf may name the same ordinals."""
+    dead = BitMap()
+    for entry in vectors:
+        inline = None if entry.deletion_vector is None else entry.deletion_vector.inline_content
+        if inline is not None:
+            dead |= decode_inline(inline, name=f"vector of {entry.location}", cardinality=entry.record_count)
+    return dead
 
 
 def _may_touch(pruning: PruningFilter, delete_leaf: ContentEntry) -> bool:
@@ -251,6 +289,7 @@ __all__ = [
     "ScanPlanner",
     "inherited",
     "leaves_to_read",
+    "leaves_without_live_entries",
     "live_flags",
     "manifest_vectors",
     "plan",
