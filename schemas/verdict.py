@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import Final
 
 from rootline.schemas.intent import WireModel
+from rootline.schemas.log_position import Headers
 
 
 class VerdictKind(StrEnum):
@@ -36,6 +38,21 @@ class Verdict(WireModel):
     sequence_number: int | None = None
     code: str | None = None
     message: str | None = None
+
+
+VERDICT_FORM_HEADER: Final = "rootline-verdict"
+"""The header of an intent's record by which its writer asks for its verdict in another form; `json` is the only one."""
+
+
+class JsonVerdict(Verdict):
+    """A verdict whose writer asked for JSON: a log that keeps bytes gets it in both forms."""
+
+
+def as_asked(verdict: Verdict, headers: Headers) -> Verdict:
+    """The verdict in the form that the headers of its intent's record ask for."""
+    if any(name == VERDICT_FORM_HEADER and value == b"json" for name, value in headers):
+        return JsonVerdict.model_construct(**dict(verdict))
+    return verdict
 
 
 def newest_versions(verdicts: Iterable[Verdict]) -> dict[str, int]:

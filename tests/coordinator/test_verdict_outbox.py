@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 from rootline.coordinator.protocol.effects import Decided, PublishVerdicts
 from rootline.coordinator.protocol.retry_policy import RetryPolicy
-from rootline.coordinator.runtime.table.verdict_outbox import VerdictOutbox
+from rootline.coordinator.runtime.table.verdict_outbox import Publication, VerdictOutbox
 from rootline.ports.intent_feed import Answer
 from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import Unavailable
 from rootline.schemas.identifiers import Version
-from rootline.schemas.log_position import LogId, LogPosition
-from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.schemas.log_position import Headers, LogId, LogPosition
+from rootline.schemas.verdict import JsonVerdict, Verdict, VerdictKind
 from rootline.testing.seeded_environment import SeededEnvironment
 from rootline.testing.virtual_loop import run_virtually
 from rootline.tree.draft.batch import Record
@@ -65,12 +65,22 @@ class Publishing:
         await asyncio.wait([self._task])
 
 
-def _decided(offset: int, kind: VerdictKind) -> Decided:
+def _decided(offset: int, kind: VerdictKind, headers: Headers = ()) -> Decided:
     verdict = Verdict(
         intent_id=str(offset), table=TABLE, kind=kind, log=LOG, partition=0, offset=offset, code="c", message="m"
     )
-    record = Record(LogPosition(LOG, 0, offset), append_intent(str(offset)), 10, appended_ms=1_000 + offset)
+    record = Record(
+        LogPosition(LOG, 0, offset), append_intent(str(offset)), 10, appended_ms=1_000 + offset, headers=headers
+    )
     return Decided(record, verdict)
+
+
+def test_a_verdict_is_in_the_form_that_its_records_headers_ask_for() -> None:
+    asked, plain = ((("rootline-verdict", b"json"),), (("rootline-verdict", b"yaml"), ("traceparent", b"00")))
+    decided = tuple(_decided(offset, VerdictKind.COMMITTED, headers) for offset, headers in enumerate((asked, plain)))
+    told = Publication.of(PublishVerdicts(decided, (), Version(1)), TABLE).verdicts
+    assert [type(verdict) for verdict in told] == [JsonVerdict, Verdict]
+    assert [dict(verdict) for verdict in told] == [dict(item.verdict) for item in decided]
 
 
 def test_verdicts_that_gather_while_others_are_under_way_are_published_at_once_and_in_order() -> None:

@@ -25,6 +25,7 @@ from rootline.ports.environment import Environment
 from rootline.ports.intent_feed import AnsweringSink
 from rootline.schemas.dead_letter import coordinates_only, size_of
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
+from rootline.schemas.verdict import as_asked
 
 _AT_ONCE_MAX: Final = 256
 _BYTES_AT_ONCE_MAX: Final = 4_000_000
@@ -146,7 +147,8 @@ class RejectionOutbox:
 
     async def _attempt(self, batch: Sequence[Rejection]) -> str | None:
         """Why the log has not acknowledged all of it; `None`: it has."""
-        verdicts, letters = [verdict for verdict, _ in batch], [letter for _, letter in batch]
+        verdicts = [as_asked(verdict, letter.headers) for verdict, letter in batch]
+        letters = [letter for _, letter in batch]
         try:
             async with asyncio.timeout(self.request_timeout_s):
                 await self.verdicts.hold([answer_of(rejection) for rejection in batch])

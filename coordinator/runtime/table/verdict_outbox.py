@@ -29,7 +29,7 @@ from rootline.schemas.dead_letter import DeadLetter
 from rootline.schemas.errors import OutcomeUnknown, Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.root_header import PartitionOffset
-from rootline.schemas.verdict import Verdict, VerdictKind
+from rootline.schemas.verdict import Verdict, VerdictKind, as_asked
 
 _ROOTS_AT_ONCE_MAX: Final = 16
 _VERDICT_BYTES: Final = 1_500
@@ -60,7 +60,7 @@ class Publication:
         rejected = [item for item in effect.decided if item.verdict.kind is VerdictKind.REJECTED]
         traces = [trace_of(item.record.headers) if item.record.headers else None for item in effect.decided]
         return Publication(
-            verdicts=tuple([item.verdict for item in effect.decided]),
+            verdicts=tuple([_told(item) for item in effect.decided]),
             appended_ms=tuple([item.record.appended_ms for item in effect.decided]),
             letters=tuple([_letter(item, table) for item in rejected]),
             up_to=effect.up_to,
@@ -152,6 +152,11 @@ class VerdictOutbox:
             return False
         self.trouble = ""
         return True
+
+
+def _told(item: Decided) -> Verdict:
+    headers = item.record.headers
+    return as_asked(item.verdict, headers) if headers else item.verdict
 
 
 def _answer(item: Decided, table: TableName) -> Answer:

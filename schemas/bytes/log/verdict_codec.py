@@ -52,6 +52,11 @@ def encode_verdicts(verdicts: Sequence[Verdict]) -> bytes:
     return b"".join(parts)
 
 
+def json_verdict(verdict: Verdict) -> bytes:
+    """One verdict as JSON, without the fields that are absent; snapshot ids are 64-bit numbers."""
+    return verdict.model_dump_json(exclude_none=True).encode()
+
+
 # what the verdicts of a batch have in common
 _repeated_text: Final = lru_cache(maxsize=1024)(encode_string)
 _repeated_number: Final = lru_cache(maxsize=1024)(encode_optional_long)

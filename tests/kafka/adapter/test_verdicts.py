@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import random
 
 import pytest
@@ -15,6 +16,7 @@ from rootline.adapters.kafka.writer_log import KafkaWriterLog
 from rootline.schemas.bytes.log.verdict_codec import decode_verdicts, encode_verdicts
 from rootline.schemas.errors import Fenced, Unavailable
 from rootline.schemas.log_position import LogId, LogPosition
+from rootline.schemas.verdict import as_asked
 from tests.kafka.feeding import set_limit
 from tests.kafka.reading import dead_letters_on, records_on
 from tests.support.decided import letter_on, verdict_on
@@ -240,3 +242,19 @@ async def test_a_topic_that_accepts_less_than_it_did_gets_every_letter_in_the_fo
     assert found == {0: b"small", 1: bytes(300_000), 2: b""}, "some of them perhaps more than once"
     told = records_on(settings, settings.verdicts_topic)
     assert len({record.value for record in told}) == 1, "the verdict too"
+
+
+async def test_a_writer_that_asks_for_json_gets_its_verdict_in_both_forms(
+    writer: KafkaWriterLog, verdicts: KafkaVerdictSink, settings: KafkaSettings
+) -> None:
+    first, second = await writer.publish_many([(b"k", b"1"), (b"k", b"2")])
+    asked = as_asked(verdict_on(first), (("rootline-verdict", b"json"),))
+
+    await verdicts.publish_verdicts([asked, as_asked(verdict_on(second), (("rootline-verdict", b"xml"),))], [])
+
+    assert await writer.wait_verdict(first, timeout_s=30) == verdict_on(first)
+    assert await writer.wait_verdict(second, timeout_s=30) == verdict_on(second)
+    told = await asyncio.to_thread(records_on, settings, settings.verdicts_topic)
+    [answer] = [record for record in told if record.headers.get("content-type") == b"application/json"]
+    assert answer.key == verdict_on(first).table.encode()
+    assert json.loads(answer.value) == verdict_on(first).model_dump(mode="json", exclude_none=True)

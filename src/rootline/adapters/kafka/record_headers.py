@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rootline.schemas.bytes.log.intent_codec import CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE
 from rootline.schemas.log_position import Headers
 from rootline.schemas.verdict import Verdict
 
@@ -39,6 +40,16 @@ def headers_of_verdicts(verdicts: Sequence[Verdict]) -> Headers:
         (FIRST_OFFSET, str(min(offsets)).encode()),
         (LAST_OFFSET, str(max(offsets)).encode()),
     )
+
+
+def headers_of_json_verdict(verdict: Verdict) -> Headers:
+    """Headers of a record with one verdict as JSON: which intent it is about, and that it is JSON."""
+    return ((CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE), *headers_of_verdicts([verdict]))
+
+
+def is_json(headers: Sequence[tuple[str, bytes | None]]) -> bool:
+    """Whether a verdict record is a second form of what another record says."""
+    return (CONTENT_TYPE_HEADER, JSON_CONTENT_TYPE) in headers
 
 
 def range_of(headers: Sequence[tuple[str, bytes | None]]) -> VerdictRange | None:

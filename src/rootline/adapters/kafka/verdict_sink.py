@@ -3,8 +3,9 @@
 Owns: verdicts into records, dead letters with the original bytes. Does not own: delivery (`publisher`), when a
 verdict may be published, what a dead letter's headers say (`dead_letter_headers`).
 Invariants: all of a call is acknowledged by every in-sync replica before it returns; a verdict record holds verdicts of
-one table on one partition of one log, under the table's key; a dead letter has the record's own key and value, unless
-its topic takes them in no form; no letter keeps another one or a verdict from being published.
+one table on one partition of one log, under the table's key, and a second form in JSON is a record by itself; a dead
+letter has the record's own key and value, unless its topic takes them in no form; no letter keeps another one or a
+verdict from being published.
 
 A topic limits what it stores, and a writer may have compressed its record, which can be too large for any topic without
 compression. The dead letter of such a record is compressed with zstd, by a producer of its own: of all codecs it looks
@@ -23,13 +24,13 @@ from aiokafka.codec import zstd_encode
 from rootline.adapters.kafka.dead_letter_headers import headers_of_dead_letter
 from rootline.adapters.kafka.log_errors import log_unavailable
 from rootline.adapters.kafka.publisher import KafkaPublisher, Outgoing, RecordTooLarge, SomeTooLarge
-from rootline.adapters.kafka.record_headers import headers_of_verdicts
+from rootline.adapters.kafka.record_headers import headers_of_json_verdict, headers_of_verdicts
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import DEAD_LETTER_ROOM_BYTES, record_bytes_max
-from rootline.schemas.bytes.log.verdict_codec import encode_verdicts
+from rootline.schemas.bytes.log.verdict_codec import encode_verdicts, json_verdict
 from rootline.schemas.dead_letter import DeadLetter, coordinates_only
 from rootline.schemas.errors import Unavailable
-from rootline.schemas.verdict import Verdict
+from rootline.schemas.verdict import JsonVerdict, Verdict
 
 _VERDICTS_IN_A_RECORD: Final = 500
 _BYTES_IN_A_RECORD: Final = 400_000
@@ -98,6 +99,10 @@ class KafkaVerdictSink:
         for (table, _, _), group in groups.items():
             for start in range(0, len(group), _VERDICTS_IN_A_RECORD):
                 yield from self._verdict_record(table, group[start : start + _VERDICTS_IN_A_RECORD])
+        for verdict in verdicts:
+            if isinstance(verdict, JsonVerdict):
+                value, headers = json_verdict(verdict), headers_of_json_verdict(verdict)
+                yield Outgoing(self._settings.verdicts_topic, verdict.table.encode(), value, headers)
 
     def _verdict_record(self, table: str, verdicts: Sequence[Verdict]) -> Iterator[Outgoing]:
         value = encode_verdicts(verdicts)

@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaError
 
 from rootline.adapters.kafka.clients import make_consumer, stop_consumer
 from rootline.adapters.kafka.log_errors import log_unavailable
-from rootline.adapters.kafka.record_headers import range_of
+from rootline.adapters.kafka.record_headers import is_json, range_of
 from rootline.adapters.kafka.settings import KafkaSettings
 from rootline.adapters.kafka.topics import topic_identity
 from rootline.adapters.kafka.verdict_waiters import VerdictWaiters
@@ -125,6 +125,8 @@ class KafkaVerdictSource:
                 await self._assign(consumer)  # the topic has more partitions than before
 
     def _take(self, record: Any) -> None:
+        if is_json(record.headers):
+            return
         try:
             self._waiters.arrived(record.value or b"", range_of(record.headers))
         except Exception as error:
