@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -188,6 +190,56 @@ def test_a_file_without_ids_is_described_by_name(tmp_path: Any) -> None:
     by_id = {item.field_id: item for item in described.statistics}
     assert (by_id[1].value_count, by_id[2].null_value_count) == (2, 2)
     assert by_id[1].upper_bound == (5).to_bytes(8, "little")
+
+
+HIVE = pa.schema([("id", pa.int64()), ("Day", pa.date32()), ("carrier", pa.string()), ("at", pa.timestamp("us"))])
+
+
+def hive_file() -> bytes:
+    body = pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": pa.array([1, 5], pa.int64())}), body)
+    return body.getvalue().to_pybytes()
+
+
+def test_a_column_that_only_the_path_states_has_its_value_from_there() -> None:
+    definition = definition_of(HIVE, "Day", "carrier", "at")
+    by_us = pa.table({"id": [1, 5], "Day": [dt.date(2024, 2, 29)] * 2, "carrier": ["a/b"] * 2, "at": [None] * 2}, HIVE)
+    (written,) = write(by_us, definition)
+    location = "backfill/day=2024-02-29/carrier=a%2Fb/at=__HIVE_DEFAULT_PARTITION__/x.parquet"
+    described = DataFile.from_parquet(location, definition, source=hive_file())
+    assert described.content_stats == written.data_file.content_stats
+
+
+def test_the_path_that_a_file_is_read_from_states_values_too(tmp_path: Path) -> None:
+    path = tmp_path / "Day=2024-02-29" / "carrier=UA" / "x.parquet"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(hive_file())
+    with pytest.raises(Invalid, match="its path states Day='2024-02-29', and the file has no column Day"):
+        DataFile.from_parquet("data/x.parquet", definition_of(HIVE, "carrier"), source=path)
+
+
+@pytest.mark.parametrize(
+    ("location", "terms", "said"),
+    [
+        ("day=2024-02-29", (), "only where it is partitioned by Day itself"),
+        ("day=2024-02-29", ("month(Day)",), "only where it is partitioned by Day itself"),
+        ("day=yesterday", ("Day",), "The text is no date"),
+        ("at=noon", ("at",), "The text is no timestamp"),
+    ],
+)
+def test_a_value_of_a_path_that_a_table_cannot_keep_is_refused(
+    location: str, terms: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(Invalid, match=said) as caught:
+        DataFile.from_parquet(f"backfill/{location}/x.parquet", definition_of(HIVE, *terms), source=hive_file())
+    assert caught.value.code == "rows-invalid"
+
+
+def test_a_column_that_the_file_has_is_not_taken_from_its_path() -> None:
+    definition = definition_of(SCHEMA, "carrier")
+    (written,) = write(pa.table({"id": [1], "carrier": ["UA"]}), definition)
+    described = DataFile.from_parquet("data/carrier=AA/id=7/other=3/x.parquet", definition, source=written.body)
+    assert described.content_stats == written.data_file.content_stats
 
 
 def test_a_file_with_a_row_group_that_has_no_rows_is_described() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import uuid
 from pathlib import Path
 
@@ -9,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import rootline.spark
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 from rootline.schemas.errors import Invalid
+from rootline.schemas.table_definition import NAME_MAPPING_PROPERTY
 from tests.client.change.test_rewrite import files_of
 
 pytestmark = pytest.mark.spark
@@ -153,7 +157,38 @@ def test_files_of_a_folder_are_added_once_in_one_commit_with_statistics_of_their
     done = rootline.spark.add_folder(spark, "demo.flights", "backfill", warehouse=str(folder))
     assert (done.files, done.rows, done.known, done.left) == (1, 1, 0, 3)
     assert sorted(table.scan(None, ["id"]).to_arrow().column("id").to_pylist()) == [0, 1, 2, 10, 11, 12, 20]
-    for elsewhere in ("data", "data/x", "metadata", "", "../other", "a//b"):
+    for elsewhere in ("data", "data/x", "metadata", "", "../other", "a//b", "back-fill"):
         with pytest.raises(Invalid) as error:
             rootline.spark.add_folder(spark, "demo.flights", elsewhere, warehouse=str(folder))
         assert error.value.code == "setting-invalid", elsewhere
+
+
+def test_partition_columns_of_a_folder_of_sparks_are_read_from_its_paths_or_refused(
+    spark: SparkSession, lake: Lake, folder: Path
+) -> None:
+    rows = spark.sql("values (1, 'a/b', date'2024-02-29'), (2, null, date'2024-03-01') as t(id, carrier, day)")
+    mapping = json.dumps([{"field-id": at, "names": [name]} for at, name in enumerate(("id", "carrier", "day"), 1)])
+    columns = pa.schema([("id", pa.int32()), ("carrier", pa.string()), ("day", pa.date32())])
+    for name, terms in (("hive", ["carrier", "day"]), ("months", ["carrier", "month(day)"])):
+        table = lake.create_table(
+            f"demo.{name}", columns, partition_by=terms, properties={NAME_MAPPING_PROPERTY: mapping}
+        )
+        place = folder / "demo" / name / "backfill"
+        rows.write.partitionBy("carrier", "day").parquet(str(place))
+        if name == "hive":
+            assert rootline.spark.add_folder(spark, "demo.hive", "backfill", warehouse=str(folder)).rows == 2
+            expected = [(1, "a/b", dt.date(2024, 2, 29)), (2, None, dt.date(2024, 3, 1))]
+            found = table.scan().to_arrow().to_pylist()
+            assert sorted(tuple(row.values()) for row in found) == expected
+            read = spark.read.format("rootline").option("warehouse", str(folder)).load("demo.hive")
+            assert sorted(map(tuple, read.collect())) == expected
+            assert [opened(table, where) for where in ("carrier = 'a/b'", "carrier is null", "day is null")] == [
+                1,
+                1,
+                0,
+            ]
+            assert list(table.check(data_files="all")) == []
+        else:
+            with pytest.raises(PySparkException, match="only where it is partitioned by day itself"):
+                rootline.spark.add_folder(spark, "demo.months", "backfill", warehouse=str(folder))
+            assert table.head().version == 0

@@ -3,7 +3,7 @@
 Owns: reading such a file for its statistics and partition values. Does not own: writing files (`data_file_writer`),
 adding them to a table.
 Invariants: statistics are exact, gathered from every row, never taken from the file's own footer; a file whose rows
-are of several partitions is refused; of the rows, a piece at a time is in memory.
+are of several partitions is refused; of the rows, a piece at a time is in memory; no value that a path states is lost.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from rootline.client import checks
 from rootline.client.write.column_statistics import ColumnTally, column_paths
 from rootline.client.write.data_file_writer import FileDescriber, split_offsets_of
 from rootline.client.write.partition_split import split_by_partition
+from rootline.client.write.path_values import path_values
 from rootline.schemas import intent
 from rootline.schemas.bytes.log.generic_statistics import to_generic
 from rootline.schemas.errors import Invalid
@@ -44,6 +45,9 @@ class DataFile(intent.DataFile):
     ) -> DataFile:
         """Describe the Parquet file at `location`: rows, size, partition, and the statistics of every column.
 
+        A column that the file lacks and its path states (`day=2024-01-01/one.parquet`) has that value, if the table is
+        partitioned by the column itself.
+
         Args:
             location: the file's place below the table's folder, such as `data/one.parquet`.
             schema: the table's definition (`table.definition()`), or only its schema if the table is not partitioned.
@@ -54,7 +58,8 @@ class DataFile(intent.DataFile):
 
         Raises:
             Invalid: `file-unreadable`, it is no Parquet file of this schema; `rows-invalid`, its rows are not of one
-                partition, or a value has none, or a text is not UTF-8.
+                partition, or a value has none, or a text is not UTF-8, or its path states a value that the table cannot
+                keep.
 
         """
         checks.text(location, "location")
@@ -64,7 +69,7 @@ class DataFile(intent.DataFile):
         else:
             file = _opened(Path(location if source is None else checks.place(source, "source")))
         with file:
-            found = _look_through(file, definition, location)
+            found = _look_through(file, definition, location, None if isinstance(source, bytes) else source)
             size = file.size()
         describer = FileDescriber(definition, column_paths(definition.schema))
         statistics = describer.statistics(found.tallies, found.row_count, found.values)
@@ -90,15 +95,17 @@ class _Found:
     split_offsets: tuple[int, ...]
 
 
-def _look_through(source: pa.NativeFile, definition: TableDefinition, location: str) -> _Found:
-    parquet = open_parquet(source, location)
+def _look_through(file: pa.NativeFile, definition: TableDefinition, location: str, source: str | Path | None) -> _Found:
+    parquet = open_parquet(file, location)
+    path = None if source is None else Path(source).as_posix()
+    constants = path_values(location, parquet.schema_arrow, definition, path)
     paths, spec = column_paths(definition.schema), definition.spec_by_id(definition.default_spec_id)
     describer = FileDescriber(definition, paths)
     values: dict[int, Bound | None] | None = None if spec.expr_ids else {}
     tallies: dict[int, ColumnTally] = {}
     row_count = 0
     try:
-        for rows in _pieces(parquet, definition, location):
+        for rows in _pieces(parquet, definition, location, constants):
             row_count += rows.num_rows
             for part in split_by_partition(rows, definition, spec, paths):
                 if values is not None and not _is_same(values, part.values):
@@ -115,11 +122,17 @@ def _look_through(source: pa.NativeFile, definition: TableDefinition, location: 
     return _Found(row_count, values, tallies, split_offsets_of(parquet.metadata))
 
 
-def _pieces(parquet: pq.ParquetFile, definition: TableDefinition, location: str) -> Iterator[pa.Table]:
+def _pieces(
+    parquet: pq.ParquetFile, definition: TableDefinition, location: str, constants: Mapping[int, pa.Array]
+) -> Iterator[pa.Table]:
     """The rows as the table has them, some at a time; one piece at least."""
     fields, schema = definition.schema.fields, arrow_schema_of(definition.schema)
     projection = RowProjection(
-        finder_for(parquet.schema_arrow, definition.properties), initial_default, "file-unreadable", location
+        finder_for(parquet.schema_arrow, definition.properties),
+        initial_default,
+        "file-unreadable",
+        location,
+        lambda field: constants.get(field.field_id),
     )
     held: list[pa.RecordBatch] = []
     size = pieces = 0

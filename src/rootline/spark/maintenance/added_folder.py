@@ -66,10 +66,12 @@ def add_folder(
 ) -> AddedFolder:
     """Add the Parquet files of a folder inside the table's own folder, in one commit. No file is copied or written.
 
-    Columns are found by field id, or as the table's name mapping says. Every file is read on the cluster, for exact
-    statistics. Names that begin with `_` or `.`, and those that do not end in `.parquet`, are left out, and files that
-    the table has, or has rewritten, for example in a compaction: so the same folder can be added again when it has new
-    files. That works for as long as the table remembers what it rewrote: the log's retention and a day.
+    Columns are found by field id, or as the table's name mapping says. A column that the files lack and their paths
+    state (`day=2024-01-01`) has that value, if the table is partitioned by the column itself; otherwise the folder is
+    refused. Every file is read on the cluster, for exact statistics. Names that begin with `_` or `.`, and those that
+    do not end in `.parquet`, are left out, and files that the table has, or has rewritten, for example in a compaction:
+    so the same folder can be added again when it has new files. That works for as long as the table remembers what it
+    rewrote: the log's retention and a day.
 
     Args:
         spark: the session; what `rootline.spark.register` reads of its settings is read here too.
@@ -81,7 +83,8 @@ def add_folder(
         log: instead of the session's `spark.rootline.log`.
 
     Raises:
-        Invalid: `table-unknown`, `setting-invalid` (the folder); or the intent was rejected.
+        Invalid: `table-unknown`, `setting-invalid` (the folder, or there is none); or the intent was rejected.
+        PySparkException: a file does not fit; its text has the code.
         OutcomeUnknown: `verdict-timeout`; adding the same folder again is safe.
 
     """
@@ -126,6 +129,12 @@ async def files_of_folder(session: Session, table: TableName, folder: str) -> Fi
     """The Parquet files of a folder inside the table's own, as the newest version knows them."""
     prefix = table_prefix(table)
     listing = await session.store.list(f"{prefix}{folder}/")
+    if not listing.keys:
+        raise Invalid(
+            "setting-invalid",
+            f"{table}: folder {folder!r:.200} does not exist, or is empty: name a folder below the table's own, "
+            f"{prefix.rstrip('/')} in the warehouse",
+        )
     places = [key.removeprefix(prefix) for key in listing.keys]
     names = {place for place in places if place.endswith(".parquet") and not _is_hidden(place, folder)}
     plan = await plan_files(session, table)
