@@ -11,14 +11,17 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+import rootline.spark
 from rootline.adapters.local.lake_lock import LakeLock
 from rootline.adapters.open import LAKE_FOLDER
 from rootline.adapters.sqlite.log_file import FILE_NAME
 from rootline.client.lake import Lake
 from rootline.client.table_handle import TableHandle
 from rootline.connect import connect
+from rootline.schemas.errors import Invalid
 from rootline.spark import register
 from tests.spark.conftest import FLIGHTS
 
@@ -190,16 +193,47 @@ def test_columns_are_found_by_name_and_absent_ones_are_null(
     [
         ("id string, carrier string", ("x", "UA"), "column id is a long, not string"),
         ("id long, plane string", (1, "x"), "there is no column 'plane'"),
-        ("id long, delay interval day to second", (1, None), "column delay is a double, not duration[us]"),
+        ("id long, delay interval day to second", (1, None), "column delay is of type INTERVAL DAY TO SECOND"),
     ],
 )
-def test_rows_that_do_not_fit_fail_the_batch_naming_the_column(
+def test_rows_that_do_not_fit_are_refused_before_a_task_runs_naming_the_column(
     spark: SparkSession, flights: TableHandle, save: Save, columns: str, row: tuple[object, ...], said: str
 ) -> None:
-    with pytest.raises(Exception, match="rows-invalid") as failed:
+    with pytest.raises(AnalysisException, match="rows-invalid") as failed:
         save(spark.createDataFrame([row], columns))
     assert said in str(failed.value)
     assert flights.head().version == 0
+
+
+def test_names_are_compared_as_spark_compares_them(
+    spark: SparkSession, flights: TableHandle, save: Save, folder: Path
+) -> None:
+    frame = spark.createDataFrame([(1, "UA")], "ID long, Carrier string")
+    save(frame)
+    save(frame, mode="overwrite", mergeSchema="true")
+    rootline.spark.append(frame, "demo.flights", warehouse=str(folder))
+    with pytest.raises(AnalysisException, match="there is no column 'ID'"):
+        save(frame, caseSensitive="true")
+    both = spark.createDataFrame([(1, 2)], "id long, plane long").toDF("plane", "PLANE")
+    with pytest.raises(AnalysisException, match="columns plane and PLANE of the rows are one column"):
+        save(both, mergeSchema="true")
+    assert flights.definition().schema.column_names == ["id", "carrier", "delay"]
+    assert flights.scan().to_arrow().to_pylist() == [{"id": 1, "carrier": "UA", "delay": None}] * 2
+
+
+@pytest.mark.parametrize(
+    "value", ["parse_json('{}')", "array(st_geomfromwkb(X'0101000000000000000000F03F0000000000000040'))"]
+)
+def test_a_type_that_no_table_stores_is_refused_before_there_is_a_table(
+    spark: SparkSession, lake: Lake, save: Save, folder: Path, value: str
+) -> None:
+    frame = spark.sql(f"select 1L as id, {value} as payload")
+    with pytest.raises(AnalysisException, match=r"column payload.* is of type .* which no table stores"):
+        save(frame, table="demo.made", createTable="true")
+    lake.create_table("demo.flights", pa.schema([("id", pa.int64())]))
+    with pytest.raises(Invalid, match="which no table stores"):
+        rootline.spark.append(frame, "demo.flights", warehouse=str(folder))
+    assert lake.list_tables() == ["demo.flights"]
 
 
 def test_a_null_in_a_required_column_fails_the_batch_naming_it(spark: SparkSession, lake: Lake, save: Save) -> None:
@@ -214,7 +248,7 @@ def test_a_null_in_a_required_column_fails_the_batch_naming_it(spark: SparkSessi
     [
         ("demo.nothing", {}, "table-unknown"),
         ("nothing", {}, "table-name-invalid"),
-        ("demo.flights", {"writerid2": "x"}, "option 'writerid2' does not exist; the options are"),
+        ("demo.flights", {"writerid2": "x"}, "option 'writerid2' does not exist; write 'writerId'"),
         ("demo.flights", {"writerId": "x"}, "'writerId' and 'writerSequence' come together"),
         ("demo.flights", {"versionAsOf": "1"}, "no meaning for a batch write"),
         ("demo.flights", {"writerId": "process/x", "writerSequence": "1"}, "process/ are made by"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PythonException, StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -32,7 +32,7 @@ def test_a_batch_brings_its_columns_in_its_own_commit(
 ) -> None:
     save(spark.createDataFrame([(1, "UA", 0.5)], "id int, carrier string, delay float"))
     frame = spark.createDataFrame([(2, "AA", 1.5, "B1", (3.5,))], MORE)
-    with pytest.raises(PythonException, match="gate"):
+    with pytest.raises(AnalysisException, match="gate"):
         save(frame)
     save(frame, mergeSchema="true")
     assert flights.head().version == 2

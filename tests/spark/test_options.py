@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -11,12 +12,12 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.intent import Isolation
 from rootline.spark.options import OnRejected, Use, parse_options
 
-PLACE = {"path": "demo.flights", "warehouse": "lake"}
+PLACE = {"path": "demo.flights", "warehouse": "/lake"}
 
 
 def test_the_case_of_names_does_not_matter_and_defaults_stand_behind() -> None:
     options = parse_options({**PLACE, "VERSIONASOF": "3", "Columns": " carrier, delay,carrier "}, {})
-    assert (options.table, options.warehouse, options.log) == ("demo.flights", "lake", None)
+    assert (options.table, options.warehouse, options.log) == ("demo.flights", "/lake", None)
     assert options.point == PointInTime(version=3)
     assert options.columns == ("carrier", "delay")
     assert (options.verdict_timeout_ms, options.target_file_size_bytes) == (60_000, 256 * 1024 * 1024)
@@ -24,16 +25,18 @@ def test_the_case_of_names_does_not_matter_and_defaults_stand_behind() -> None:
 
 
 def test_the_environment_stands_behind_the_options() -> None:
-    variables = {"ROOTLINE_WAREHOUSE": "other", "ROOTLINE_LOG": "sqlite:///log"}
+    variables = {"ROOTLINE_WAREHOUSE": "/other", "ROOTLINE_LOG": "sqlite:///log"}
     options = parse_options({"path": "demo.flights"}, variables)
-    assert (options.warehouse, options.log) == ("other", "sqlite:///log")
-    assert parse_options(PLACE, variables).warehouse == "lake"
+    assert (options.warehouse, options.log) == ("/other", "sqlite:///log")
+    assert parse_options(PLACE, variables).warehouse == "/lake"
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"colums": "a"}, "option 'colums' does not exist; the options are"),
+        ({"colums": "a"}, "option 'colums' does not exist; write 'columns'"),
+        ({"zzz": "a"}, "option 'zzz' does not exist; the options are path, warehouse"),
+        ({"provider": "rootline", "owner": "me"}, "makes a table that Spark cannot read: create a temporary view"),
         ({"versionAsOf": "three"}, "option 'versionAsOf' is 'three'; it must be a whole number"),
         ({"versionAsOf": "-1"}, "option 'versionAsOf' is '-1'"),
         ({"versionAsOf": "1", "snapshotId": "2"}, "exclude each other"),
@@ -53,6 +56,18 @@ def test_what_cannot_be_used_is_refused_by_name(given: dict[str, str], said: str
     with pytest.raises(Invalid) as refused:
         parse_options({**PLACE, **given}, {})
     assert said in refused.value.message
+
+
+def test_a_relative_warehouse_is_absolute_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for given in ("lake", "./lake"):
+        assert parse_options({**PLACE, "warehouse": given}, {}).warehouse == str(tmp_path / "lake")
+    assert parse_options({**PLACE, "warehouse": "s3://lake/tables"}, {}).warehouse == "s3://lake/tables"
+
+
+def test_options_that_spark_adds_to_a_stream_are_no_error() -> None:
+    given = {**PLACE, "queryname": "nightly", "checkpointlocation": "/checkpoints"}
+    assert parse_options(given, {}).checked_for(Use.STREAM_WRITE).table == "demo.flights"
 
 
 def test_without_a_table_the_message_says_how_to_name_one() -> None:

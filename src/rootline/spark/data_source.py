@@ -30,8 +30,9 @@ from rootline.spark.batch_reader import BatchReader, PushingReader
 from rootline.spark.change_stream import CHANGE_COLUMNS, ChangeStreamReader
 from rootline.spark.connection import guest_lake
 from rootline.spark.created_table import create_where_asked
+from rootline.spark.given_columns import check_fit, check_types
 from rootline.spark.merged_write import MergedWrite
-from rootline.spark.options import SourceOptions, Use, parse_options
+from rootline.spark.options import SourceOptions, Use, absolute_warehouse, parse_options
 from rootline.spark.spark_types import check_columns, spark_schema_of
 from rootline.spark.upsert_files import check_upsert
 from rootline.spark.worker_python import use_this_python
@@ -43,7 +44,11 @@ from rootline.tree.filter.filters import bind_filter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SESSION_SETTINGS: Final = {"warehouse": "spark.rootline.warehouse", "log": "spark.rootline.log"}
+_SESSION_SETTINGS: Final = {
+    "warehouse": "spark.rootline.warehouse",
+    "log": "spark.rootline.log",
+    "caseSensitive": "spark.sql.caseSensitive",
+}
 _registered: Final[weakref.WeakSet[SparkSession]] = weakref.WeakSet()
 
 
@@ -137,6 +142,7 @@ class RootlineDataSource(DataSource):
         options = self._options.checked_for(Use.BATCH_WRITE)
         if options.replace_where is not None and not overwrite:
             raise Invalid("setting-invalid", "option 'replaceWhere' says what an overwrite replaces: mode('overwrite')")
+        check_types(schema, options.table)
         create_where_asked(options, schema)
         if options.replace_where is not None:  # before anything is written
             bind_filter(options.replace_where, TableDefinition.from_json(self._table.definition).schema)
@@ -148,6 +154,7 @@ class RootlineDataSource(DataSource):
         if overwrite:
             raise Invalid("setting-invalid", "output mode 'complete' is not supported; use 'append'")
         options = self._options.checked_for(Use.STREAM_WRITE)
+        check_types(schema, options.table)
         create_where_asked(options, schema)
         self._check_upsert(overwrite=False)
         return StreamWriter(options, self._table.definition, self._merged(schema))
@@ -159,16 +166,26 @@ class RootlineDataSource(DataSource):
             check_upsert(self._options.table, TableDefinition.from_json(self._table.definition))
 
     def _merged(self, schema: StructType) -> MergedWrite | None:
-        """What a write with `mergeSchema` changes of the table."""
-        if not self._options.merge_schema:
-            return None
-        return MergedWrite.planned(self._options.table, schema, self._table.definition, self._table.digest)
+        """The changes of the table by a write with `mergeSchema`. Raises `Invalid`: rows without it do not fit."""
+        options, is_case_sensitive = self._options, self._options.case_sensitive
+        if options.merge_schema:
+            return MergedWrite.planned(
+                options.table, schema, self._table.definition, self._table.digest, is_case_sensitive=is_case_sensitive
+            )
+        definition = TableDefinition.from_json(self._table.definition)
+        check_fit(schema, definition, options.table, is_case_sensitive=is_case_sensitive)
+        return None
 
 
 def session_defaults(spark: SparkSession) -> dict[str, str]:
-    """Options by the session's settings, for those that are not given."""
+    """Options by the session's settings, for those that are not given; a path becomes absolute in the session too."""
     found = {option: spark.conf.get(setting, None) for option, setting in _SESSION_SETTINGS.items()}
-    return {option: value for option, value in found.items() if value}
+    defaults = {option: value for option, value in found.items() if value}
+    given = defaults.get("warehouse")
+    if given is not None and absolute_warehouse(given) != given:
+        defaults["warehouse"] = absolute_warehouse(given)
+        spark.conf.set(_SESSION_SETTINGS["warehouse"], defaults["warehouse"])
+    return defaults
 
 
 def register(spark: SparkSession) -> None:

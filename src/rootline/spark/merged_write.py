@@ -25,6 +25,7 @@ from rootline.client.write.given_rows import GivenRows
 from rootline.schemas.errors import Invalid
 from rootline.schemas.identifiers import TableName
 from rootline.schemas.table_definition import TableDefinition
+from rootline.spark.given_columns import as_table_names
 from rootline.spark.spark_types import arrow_schema_for_spark
 from rootline.storage.metadata.root_reader import read_definition
 from rootline.tree.evolution.evolution_rules import may_become, placed_fields
@@ -38,15 +39,19 @@ class MergedWrite:
     definition: bytes
 
     @staticmethod
-    def planned(table: TableName, rows: StructType, definition: bytes, digest: bytes) -> MergedWrite | None:
+    def planned(
+        table: TableName, rows: StructType, definition: bytes, digest: bytes, *, is_case_sensitive: bool = False
+    ) -> MergedWrite | None:
         """Of rows with Spark's schema; `None` when the table, whose definition has `digest`, has all they need.
 
         Raises:
             Invalid: `definition-invalid` or `evolution-illegal`, naming the column.
 
         """
-        columns = arrow_schema_for_spark(rows)
-        plan = _plan(table, columns, TableDefinition.from_json(definition), digest)
+        now = TableDefinition.from_json(definition)
+        empty = pa.RecordBatch.from_pylist([], arrow_schema_for_spark(rows))
+        columns = as_table_names(empty, now.schema, is_case_sensitive=is_case_sensitive).schema
+        plan = _plan(table, columns, now, digest)
         return None if plan.changes is None else MergedWrite(columns, plan.definition.to_json())
 
     def on_head(self, lake: Lake, table: TableName) -> MergePlan:

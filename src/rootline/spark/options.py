@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
+from pathlib import Path
 from typing import Final, TypeVar
 
 from rootline.client.read.time_travel import PointInTime, milliseconds
@@ -22,7 +24,7 @@ WAREHOUSE_VARIABLE: Final = "ROOTLINE_WAREHOUSE"
 LOG_VARIABLE: Final = "ROOTLINE_LOG"
 DEFAULT_TARGET_BYTES: Final = 256 * 1024 * 1024
 DEFAULT_TIMEOUT_MS: Final = 60_000
-_EVERYWHERE: Final = ("path", "warehouse", "log")
+_EVERYWHERE: Final = ("path", "warehouse", "log", "caseSensitive")
 _READING: Final = (
     "columns",
     "where",
@@ -52,6 +54,7 @@ _WRITING: Final = (
     "targetFileSizeBytes",
     "mergeSchema",
     "checkpointLocation",
+    "queryName",
     "createTable",
     "partitionedBy",
     "sortedBy",
@@ -62,6 +65,14 @@ _WRITING: Final = (
 _OVERWRITING: Final = ("replaceWhere", "partitionOverwriteMode")
 _CREATING: Final = ("partitionedBy", "sortedBy")
 _OF_NEW_ROWS: Final = (*_OVERWRITING, *_CREATING, "createTable", "mergeSchema", "upsert", "onRejected")
+_OF_SPARK_STREAMS: Final = ("checkpointLocation", "queryName")
+"""Spark hands its own options of a streaming write to the sink too."""
+_PROVIDER: Final = "provider"
+"""Spark hands the properties of a table of its own catalog to the source while it creates one, and never again."""
+_INSTEAD_OF_CATALOG: Final = (
+    "create a temporary view (CREATE TEMPORARY VIEW v USING rootline OPTIONS (path 'namespace.table')), which can be "
+    "read and inserted into, or read through Iceberg's runtime and the REST catalog (docs/spark.md)"
+)
 _INTERNAL: Final = ("filesOfPlan",)
 """What `rootline.spark.table` says to the reader of the files that are left to it."""
 _KNOWN: Final = (*_EVERYWHERE, *_READING, *_STREAMING, *_WRITING)
@@ -111,7 +122,7 @@ _FOREIGN: Final[Mapping[Use, frozenset[str]]] = {
     Use.STREAM_READ: frozenset((*_WRITING, *_PINNING)),
     Use.BATCH_WRITE: frozenset((*_READING, *_STREAMING)),
     Use.STREAM_WRITE: frozenset((*_READING, *_STREAMING)),
-    Use.ROW_CHANGE: frozenset((*_READING, *_STREAMING, *_OF_NEW_ROWS, "checkpointLocation")),
+    Use.ROW_CHANGE: frozenset((*_READING, *_STREAMING, *_OF_NEW_ROWS, *_OF_SPARK_STREAMS)),
 }
 """Options that mean nothing to a use."""
 
@@ -142,6 +153,7 @@ class SourceOptions:
     replace_where: str | None = None
     partition_overwrite: PartitionMode | None = None
     upsert: bool = False
+    case_sensitive: bool = False
     changes: bool = False
     starting_version: str | None = None
     starting_timestamp: int | None = None
@@ -206,9 +218,13 @@ def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | Non
     if not warehouse:
         raise Invalid("setting-invalid", f"no warehouse: set option 'warehouse' or the variable {WAREHOUSE_VARIABLE}")
     if "path" not in found:
-        raise Invalid("setting-invalid", "no table: name it as load('namespace.table') or save('namespace.table')")
+        raise Invalid(
+            "setting-invalid",
+            "no table: name it as load('namespace.table') or save('namespace.table'). For a table of Spark's own "
+            f"catalog Spark gives no options: {_INSTEAD_OF_CATALOG}",
+        )
     return SourceOptions(
-        warehouse=warehouse,
+        warehouse=absolute_warehouse(warehouse),
         log=found.get("log") or variables.get(LOG_VARIABLE) or None,
         table=table_name(found["path"]),
         given=frozenset(found),
@@ -234,6 +250,7 @@ def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | Non
         sorted_by=tuple(split_terms(found.get("sortedBy", ""))),
         replace_where=found.get("replaceWhere"),
         upsert=_is_on(found, "upsert"),
+        case_sensitive=_is_on(found, "caseSensitive"),
         partition_overwrite=(
             _chosen(found, "partitionOverwriteMode", PartitionMode.STATIC)
             if "partitionOverwriteMode" in found
@@ -249,16 +266,32 @@ def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | Non
     )
 
 
+def absolute_warehouse(url: str) -> str:
+    """`url` with a relative path made absolute: other processes have other folders, and this one may change its own."""
+    is_url = ":" in url.partition("/")[0]  # or a mistake, which connecting refuses
+    return url if is_url else str(Path(url).expanduser().absolute())
+
+
 def _canonical(given: Mapping[str, str]) -> dict[str, str]:
     canonical = {name.lower(): name for name in _KNOWN}
+    if given.get(_PROVIDER, "").lower() == "rootline":
+        raise Invalid(
+            "setting-invalid",
+            f"CREATE TABLE … USING rootline makes a table that Spark cannot read: {_INSTEAD_OF_CATALOG}",
+        )
     found: dict[str, str] = {}
     for name, value in given.items():
         known = canonical.get(name.lower())
         if known is None:
-            shown = ", ".join(option for option in _KNOWN if option not in _INTERNAL)
-            raise Invalid("setting-invalid", f"option {name!r} does not exist; the options are {shown}")
+            raise Invalid("setting-invalid", f"option {name!r} does not exist; {_nearest(name)}")
         found[known] = value
     return found
+
+
+def _nearest(name: str) -> str:
+    shown = {option.lower(): option for option in _KNOWN if option not in _INTERNAL}
+    near = get_close_matches(name.lower(), shown, n=1)
+    return f"write {shown[near[0]]!r}" if near else f"the options are {', '.join(shown.values())}"
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:

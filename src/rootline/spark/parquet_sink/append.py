@@ -30,6 +30,7 @@ from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.batch_commit import WrittenBatch, commit_append
 from rootline.spark.connection import guest_lake
 from rootline.spark.data_source import ensure_registered, session_defaults
+from rootline.spark.given_columns import check_fit, check_types, renamed, resolved
 from rootline.spark.options import SourceOptions, Use, parse_options
 from rootline.spark.parquet_files import is_plain
 from rootline.spark.parquet_sink.handed_rows import GROUP, HandedRows, handed_rows
@@ -75,8 +76,8 @@ def append(
         log: instead of the session's `spark.rootline.log`.
 
     Raises:
-        Invalid: `table-unknown`, `setting-invalid`; `rows-invalid`, a null in a required column; or the intent was
-            rejected. Nothing is in the table then.
+        Invalid: `table-unknown`, `setting-invalid`; `rows-invalid`, a column that does not fit, or a null in a required
+            one; or the intent was rejected. Nothing is in the table then.
         OutcomeUnknown: `verdict-timeout`: the rows may still land; with a writer and a sequence it is safe to append
             them again.
         PySparkException: the job failed. Where the rows go through Python, the errors above that come after the start
@@ -99,11 +100,16 @@ def append(
     options = parse_options({**session_defaults(spark), **texts}).checked_for(Use.BATCH_WRITE)
     ensure_registered(spark)
     place = spark_folder(uuid.uuid4())
+    check_types(frame.schema, options.table)
     definition, path = guest_lake(options).holder.run(partial(_target, options=options, place=place))
+    check_fit(frame.schema, definition, options.table, is_case_sensitive=options.case_sensitive)
+    names = [field.name for field in definition.schema.fields]
+    frame = renamed(frame, resolved(frame.columns, names, is_case_sensitive=options.case_sensitive))
     rows = "the warehouse is no folder, or its path is odd" if path is None else handed_rows(frame, definition)
     if isinstance(rows, str) or path is None:
         _log.info("appended through Python", action="spark-append", table=options.table, reason=rows)
-        also = {**texts, "warehouse": options.warehouse, "log": options.log}
+        by_case = str(options.case_sensitive).lower()
+        also = {**texts, "warehouse": options.warehouse, "log": options.log, "caseSensitive": by_case}
         also = {option: text for option, text in also.items() if text and option != "path"}
         return frame.write.format("rootline").options(**also).mode("append").save(name)
     _append_files(rows, options, definition, place, path)

@@ -9,7 +9,7 @@ Invariants: the version that a job reads is the one its intent names; each attem
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +30,7 @@ from rootline.spark.batch_commit import WrittenBatch, carried_files, decided
 from rootline.spark.connection import committing_lake, guest_lake
 from rootline.spark.data_source import ensure_registered, session_defaults
 from rootline.spark.file_sink import FilesWritten
+from rootline.spark.given_columns import check_types, resolved
 from rootline.spark.options import SourceOptions, Use, parse_options
 from rootline.spark.row_changes.change_intent import JobResult, Touched, change_intent, stored_vectors, touched_files
 from rootline.spark.row_changes.change_tasks import (
@@ -111,14 +112,25 @@ class JobBegin:
         fields = self.definition.schema.fields
         return [field.name for field in fields if set(Schema(field).field_ids) & bound.field_ids]
 
-    def check_columns(self, names: Iterable[str]) -> None:
-        """Raises `Invalid` (`column-unknown`)."""
+    def named(self, given: Sequence[str]) -> list[str]:
+        """The table's spelling of the columns `given`.
+
+        Raises:
+            Invalid: `column-unknown`; `rows-invalid`, two of them are one column.
+
+        """
+        names = resolved(given, self.own_columns, is_case_sensitive=self.options.case_sensitive)
         unknown = [name for name in names if name not in self.own_columns]
         if unknown:
             known = ", ".join(self.own_columns[:40])
             raise Invalid(
                 "column-unknown", f"{self.options.table}: there is no column {unknown[0]!r}; there is {known}"
             )
+        return names
+
+    def named_values(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """`values` by the table's spelling of their columns. Raises as `named`."""
+        return dict(zip(self.named(list(values)), values.values(), strict=True))
 
     def read(self, spark: SparkSession, columns: Sequence[str], condition: str | Column | None) -> DataFrame:
         """Those columns of the rows that match, at this version."""
@@ -194,6 +206,7 @@ def begun(options: SourceOptions, condition: object) -> JobBegin:
 
 
 def _run(frame: DataFrame, options: SourceOptions, begin: JobBegin) -> JobResult:
+    check_types(frame.schema, options.table)
     task = change_rows(begin.definition.to_json(), options, frame.columns)
     plain = frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))  # mapInArrow takes a dot in a name for a path
     with checked_shuffles(frame.sparkSession):

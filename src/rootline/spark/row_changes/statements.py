@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from pyspark.sql import functions as sql
 
 from rootline.schemas.errors import Invalid
+from rootline.spark.given_columns import renamed
 from rootline.spark.row_changes.change_job import JobBegin, Mode, RowsChanged, carried_out, change_options
 from rootline.spark.row_changes.change_tasks import ACTION_COLUMN, FILE_COLUMN, POS_COLUMN, Action
 from rootline.spark.row_changes.value_assignment import assigned, default_value, one_of
@@ -93,10 +94,10 @@ def update_where(
         raise Invalid("setting-invalid", f"{table}: update_where sets no column: name one at least in `set`")
 
     def frame(begin: JobBegin) -> DataFrame:
-        begin.check_columns(set)
+        new = begin.named_values(set)
         rows = begin.read(spark, [*begin.own_columns, FILE, POS, *begin.lineage], predicate)
         values = [
-            assigned(rows, set[name], kind, name) if name in set else sql.col(_quoted(name))
+            assigned(rows, new[name], kind, name) if name in new else sql.col(_quoted(name))
             for name, kind in _types(begin).items()
         ]
         return rows.select(
@@ -162,25 +163,28 @@ def merge_into(
     is_delete = when_matched == "delete"
 
     def frame(begin: JobBegin) -> DataFrame:
-        if when_matched == "update" or when_not_matched == "insert":
-            begin.check_columns(source.columns)
-        for values in (when_matched, when_not_matched):
-            begin.check_columns(values if values is not None and not isinstance(values, str) else ())
-        begin.check_columns(on or ())
-        needed = list(on) if on is not None and (is_delete or when_matched is None) else begin.own_columns
+        is_whole = when_matched == "update" or when_not_matched == "insert"
+        given_rows = renamed(source, begin.named(source.columns)) if is_whole else source
+        matched, not_matched = _named(begin, when_matched), _named(begin, when_not_matched)
+        keys = begin.named(on or ())
+        needed = keys if on is not None and (is_delete or matched is None) else begin.own_columns
         rows = begin.read(spark, [*needed, FILE, POS, *begin.lineage], None).alias(_TARGET)
-        given_rows = source.alias(_SOURCE)
+        columns, given_rows = given_rows.columns, given_rows.alias(_SOURCE)
         match = sql.expr(condition) if isinstance(condition, str) else condition
-        for name in on or ():
+        for name in keys:
             same = _of(_TARGET, name) == _of(_SOURCE, name)
             match = same if match is None else match & same
-        if when_matched is None:
+        if matched is None:
             joined = given_rows.join(rows.select(*map(_quoted_column, needed)).alias(_TARGET), match, "left_anti")
-            return _inserts(joined, begin, when_not_matched, source.columns)
-        joined = given_rows.join(rows, match, "inner" if when_not_matched is None else "left")
-        return _merged(joined, begin, when_matched, when_not_matched, source.columns)
+            return _inserts(joined, begin, not_matched, columns)
+        joined = given_rows.join(rows, match, "inner" if not_matched is None else "left")
+        return _merged(joined, begin, matched, not_matched, columns)
 
     return carried_out(spark, given, Mode.of(mode), frame, None)
+
+
+def _named(begin: JobBegin, clause: Values | str | None) -> Values | str | None:
+    return clause if clause is None or isinstance(clause, str) else begin.named_values(clause)
 
 
 def _merged(
