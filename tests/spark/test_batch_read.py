@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import EqualTo, GreaterThan
 from pyspark.sql.types import StructType
@@ -17,7 +18,7 @@ from rootline.client.lake import Lake
 from rootline.client.session.session import Session
 from rootline.client.table_handle import TableHandle
 from rootline.spark.batch_reader import BatchReader, ScanPartition, packed
-from rootline.spark.data_source import RootlineDataSource, register
+from rootline.spark.data_source import RootlineDataSource, register, session_defaults
 from rootline.workers.app import WorkerService
 from tests.spark.conftest import FLIGHTS
 
@@ -195,7 +196,7 @@ def test_a_frame_stays_at_the_version_that_it_was_loaded_at(load: Load, table: T
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"version": 1}, "option 'version' does not exist; the options are"),
+        ({"version": 1}, "option 'version' does not exist; write 'versionAsOf'"),
         ({"versionAsOf": 99}, "version-unknown"),
         ({"tag": "nightly"}, "tag-unknown"),
         ({"snapshotId": 99}, "no addressable version has snapshot id 99"),
@@ -249,3 +250,52 @@ def test_rows_whose_files_and_vectors_are_in_leaves_are_read_pruned_and_replaced
     save(spark.createDataFrame([(9, "DL", 9.0)], "id long, carrier string, delay double"), mode="overwrite")
     assert ids(load()) == [9]
     assert list(table.check()) == []
+
+
+def test_sql_reads_and_writes_temporary_views_and_tables_of_sparks_catalog_are_refused(
+    spark: SparkSession, table: TableHandle, folder: Path
+) -> None:
+    using = f"USING rootline OPTIONS (path 'demo.flights', warehouse '{folder}')"
+    view = f"CREATE OR REPLACE TEMPORARY VIEW flown {using}"
+    try:
+        spark.sql(view)
+        spark.sql("INSERT INTO flown VALUES (9L, 'B6', null)")
+        assert ids(spark.table("flown")) == [0, 1, 2, 3, 5, 6, 7, 8], "a view stays at its version"
+        spark.sql(view)
+        spark.sql("INSERT OVERWRITE flown SELECT id + 100, carrier, delay FROM flown WHERE id > 7")
+        spark.sql(view)
+        assert ids(spark.sql("SELECT id FROM flown")) == [108, 109]
+    finally:
+        spark.catalog.dropTempView("flown")
+    row = spark.createDataFrame([(1,)], "id long")
+    for refused in (
+        lambda: spark.sql(f"CREATE TABLE made {using}"),
+        lambda: spark.sql(f"CREATE TABLE made {using} AS SELECT 1L AS id"),
+        lambda: row.write.format("rootline").saveAsTable("made"),
+        lambda: row.writeTo("made").using("rootline").create(),
+    ):
+        with pytest.raises(AnalysisException, match="create a temporary view"):
+            refused()
+        assert not spark.catalog.tableExists("made")
+    spark.sql(f"CREATE TABLE made (id long) {using}")  # with columns Spark does not ask the source
+    try:
+        for refused in (lambda: spark.table("made").collect(), lambda: spark.sql("INSERT INTO made VALUES (1L)")):
+            with pytest.raises(AnalysisException, match="create a temporary view"):
+                refused()
+    finally:
+        spark.sql("DROP TABLE made")
+    assert ids(spark.read.format("rootline").option("warehouse", str(folder)).load("demo.flights")) == [108, 109]
+
+
+def test_a_relative_warehouse_of_a_session_is_the_folder_of_its_first_use(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    spark.conf.set("spark.rootline.warehouse", "./lake")
+    try:
+        first = session_defaults(spark)
+        monkeypatch.chdir("/")
+        assert session_defaults(spark) == first
+        assert first["warehouse"] == str(tmp_path / "lake")
+    finally:
+        spark.conf.unset("spark.rootline.warehouse")

@@ -47,7 +47,7 @@ def test_each_micro_batch_is_one_commit_under_the_querys_id_and_the_batchs(
     (writer,) = writers(flights)
     assert writer == f"spark/{json.loads((stream.checkpoint / 'metadata').read_text())['id']}"
     stream.drop(6)
-    stream.run()
+    stream.run(queryName="nightly")  # as DataStreamWriter.queryName, which Spark hands to the sink
     assert (flights.head().version, ids(flights)) == (4, [0, 1, 2, 3, 4, 5, 6])
     assert writers(flights) == [writer]
     assert list(flights.check()) == []

@@ -27,7 +27,6 @@ from rootline.schemas.identifiers import TableName
 from rootline.schemas.intent import DataFile, EqualityDeleteFile
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.connection import guest_lake
-from rootline.spark.given_columns import as_table_names
 from rootline.spark.options import PartitionMode, SourceOptions
 from rootline.spark.replaced_rows import check_replaced
 from rootline.spark.spark_types import batch_from_spark
@@ -77,9 +76,7 @@ def write_task(
     dates: list[int | None] = []
     deletes: list[EqualityDeleteFile] = []
     keys: list[pa.Table] = []
-    schema, by_case = definition.schema, options.case_sensitive
-    named = (as_table_names(batch, schema, is_case_sensitive=by_case) for batch in batches if batch.num_rows)
-    fitting = (batch_from_spark(batch, schema) for batch in named)
+    fitting = (batch_from_spark(batch, definition.schema) for batch in batches if batch.num_rows)
     for part in parts_of(fitting, options.target_file_size_bytes):
         if options.replace_where is not None:
             check_replaced(part, definition, options.replace_where)

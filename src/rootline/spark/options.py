@@ -214,15 +214,15 @@ def parse_options(given: Mapping[str, str], environment: Mapping[str, str] | Non
     """
     variables = os.environ if environment is None else environment
     found = _canonical(given)
-    warehouse = found.get("warehouse") or variables.get(WAREHOUSE_VARIABLE)
-    if not warehouse:
-        raise Invalid("setting-invalid", f"no warehouse: set option 'warehouse' or the variable {WAREHOUSE_VARIABLE}")
     if "path" not in found:
         raise Invalid(
             "setting-invalid",
             "no table: name it as load('namespace.table') or save('namespace.table'). For a table of Spark's own "
             f"catalog Spark gives no options: {_INSTEAD_OF_CATALOG}",
         )
+    warehouse = found.get("warehouse") or variables.get(WAREHOUSE_VARIABLE)
+    if not warehouse:
+        raise Invalid("setting-invalid", f"no warehouse: set option 'warehouse' or the variable {WAREHOUSE_VARIABLE}")
     return SourceOptions(
         warehouse=absolute_warehouse(warehouse),
         log=found.get("log") or variables.get(LOG_VARIABLE) or None,

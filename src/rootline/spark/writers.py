@@ -18,6 +18,7 @@ from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.batch_commit import WrittenBatch, commit_append, commit_overwrite
 from rootline.spark.file_sink import FilesWritten, write_task
+from rootline.spark.given_columns import as_table_names
 from rootline.spark.merged_write import MergedWrite
 from rootline.spark.options import SourceOptions
 from rootline.spark.upsert_files import check_keys
@@ -42,7 +43,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """On an executor: write files."""
-        return write_task(iterator, TableDefinition.from_json(self._definition), self._options)
+        return _written_by_task(iterator, self._definition, self._options)
 
     def commit(self, messages: Messages) -> None:
         """On the driver: publish one intent and wait for its verdict."""
@@ -69,7 +70,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """On an executor: write files."""
-        return write_task(iterator, TableDefinition.from_json(self._definition), self._options)
+        return _written_by_task(iterator, self._definition, self._options)
 
     def commit(self, messages: Messages, batchId: int) -> None:
         """On the driver: publish one intent under (query, batch) and wait for its verdict."""
@@ -91,6 +92,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 "setting-invalid", f"{self._options.table}: Spark did not name the query: set option 'writerId'"
             )
         return f"{QUERY_WRITER_PREFIX}{query_id}"
+
+
+def _written_by_task(batches: Iterator[pa.RecordBatch], definition: bytes, options: SourceOptions) -> FilesWritten:
+    table = TableDefinition.from_json(definition)
+    is_case_sensitive = options.case_sensitive
+    named = (as_table_names(batch, table.schema, is_case_sensitive=is_case_sensitive) for batch in batches)
+    return write_task(named, table, options)
 
 
 def _written(messages: Messages) -> list[FilesWritten]:

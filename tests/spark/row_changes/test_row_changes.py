@@ -90,8 +90,8 @@ def test_a_merge_updates_inserts_and_deletes_in_one_commit(
     spark: SparkSession, there: TableHandle, options: dict[str, Any]
 ) -> None:
     before, version = lineage(there), there.head().version
-    source = spark.createDataFrame([(1, 10.5), (4, None), (70, 7.0), (None, 8.0)], "id long, delay double")
-    merged = rootline.spark.merge_into(spark, "demo.flights", source, on=["id"], **options)
+    source = spark.createDataFrame([(1, 10.5), (4, None), (70, 7.0), (None, 8.0)], "ID long, Delay double")
+    merged = rootline.spark.merge_into(spark, "demo.flights", source, on=["Id"], **options)
     assert merged == RowsChanged(version + 1, updated=2, inserted=2), "null matches nothing"
     changed = {key: found(there)[key] for key in (1, 4, 70, None)}
     assert changed == {1: ("AA", 10.5), 4: ("UA", None), 70: (None, 7.0), None: (None, 8.0)}
@@ -103,7 +103,7 @@ def test_a_merge_updates_inserts_and_deletes_in_one_commit(
         "demo.flights",
         source.where("id is not null"),
         condition="target.id = source.id and target.delay > 5",
-        when_matched={"delay": "target.delay + source.delay"},
+        when_matched={"DELAY": "target.delay + source.delay"},
         when_not_matched={"id": "source.id + 1000", "carrier": "'new'"},
         mode="copy-on-write",
         **options,
@@ -121,6 +121,8 @@ def test_a_merge_updates_inserts_and_deletes_in_one_commit(
     with pytest.raises(Invalid, match="matches a row of the table") as refused:
         rootline.spark.merge_into(spark, "demo.flights", twice.withColumn("id", sql.lit(5)), on=["id"], **options)
     assert refused.value.code == "merge-ambiguous"
+    with pytest.raises(Invalid, match="column carrier is of type VARIANT, which no table stores"):
+        rootline.spark.update_where(spark, "demo.flights", "id = 5", {"carrier": "parse_json('{}')"}, **options)
     assert found(there) == left
     assert list(there.check()) == []
 
