@@ -166,15 +166,15 @@ class RootlineDataSource(DataSource):
             check_upsert(self._options.table, TableDefinition.from_json(self._table.definition))
 
     def _merged(self, schema: StructType) -> MergedWrite | None:
-        """The changes of the table by a write with `mergeSchema`. Raises `Invalid`: rows without it do not fit."""
-        options, is_case_sensitive = self._options, self._options.case_sensitive
+        """The changes of the table by a write with `mergeSchema`. Raises `Invalid`: the rows do not fit."""
+        options, table, merged = self._options, self._table, None
+        by_case = options.case_sensitive
         if options.merge_schema:
-            return MergedWrite.planned(
-                options.table, schema, self._table.definition, self._table.digest, is_case_sensitive=is_case_sensitive
-            )
-        definition = TableDefinition.from_json(self._table.definition)
-        check_fit(schema, definition, options.table, is_case_sensitive=is_case_sensitive)
-        return None
+            name, digest = options.table, table.digest
+            merged = MergedWrite.planned(name, schema, table.definition, digest, is_case_sensitive=by_case)
+        definition = TableDefinition.from_json(table.definition if merged is None else merged.definition)
+        check_fit(schema, definition, options.table, is_case_sensitive=by_case)
+        return merged
 
 
 def session_defaults(spark: SparkSession) -> dict[str, str]:
