@@ -90,6 +90,7 @@ def write_task(
         uploaded_ms = guest_lake(options).holder.run(partial(_uploaded, table=options.table, files=bodies))
         dates.append(uploaded_ms)
         files.extend(item.data_file for item in written)
+        del part, written, of_keys, bodies  # or they are in memory while the rows of the next files are collected
     said = (_said(QUERY_ID_PROPERTY), oldest_date(dates), _session_mode(), tuple(deletes))
     all_keys = pa.concat_tables(keys) if keys else None
     return FilesWritten(tuple(files), definition.table_uuid, definition.current_schema_id, *said, all_keys)

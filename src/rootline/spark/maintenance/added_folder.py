@@ -83,8 +83,8 @@ def add_folder(
         log: instead of the session's `spark.rootline.log`.
 
     Raises:
-        Invalid: `table-unknown`, `setting-invalid` (the folder, or there is none); or the intent was rejected.
-        PySparkException: a file does not fit; its text has the code.
+        Invalid: `table-unknown`, `setting-invalid` (the folder, or there is none); `rows-invalid` or `file-unreadable`,
+            naming the file; or the intent was rejected.
         OutcomeUnknown: `verdict-timeout`; adding the same folder again is safe.
 
     """

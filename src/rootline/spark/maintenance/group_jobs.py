@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from rootline.client.session.upload_dates import oldest_date
 from rootline.maintenance.data_compaction_plan import filled, size_of
+from rootline.schemas.errors import Invalid
 from rootline.schemas.table_definition import TableDefinition
 from rootline.spark.maintenance.group_tasks import (
     PART_ROWS,
@@ -102,13 +103,29 @@ def _live_bytes(task: FileTask) -> float:
 
 
 def on_cluster(spark: SparkSession, count: int, run: Callable[[int], _Found]) -> list[_Found]:
-    """What `run` makes of each number, each in a task of its own."""
+    """The results of `run` for each number, each from its own task.
+
+    Raises:
+        Invalid: as `run` raised it first; in an error of Spark's it would be a text.
+
+    """
 
     def each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in numbers_of(batches):
-            yield result_batch(run(number))
+            yield result_batch(_outcome(run, number))
 
-    return [_unpacked(row) for row in spark.range(0, count, 1, count).mapInArrow(each, RESULT).collect()]
+    found = [_unpacked(row) for row in spark.range(0, count, 1, count).mapInArrow(each, RESULT).collect()]
+    for result in found:
+        if isinstance(result, Invalid):
+            raise result
+    return found
+
+
+def _outcome(run: Callable[[int], _Found], number: int) -> _Found | Invalid:
+    try:
+        return run(number)
+    except Invalid as error:  # trying the task again would not mend it
+        return error
 
 
 def _unpacked(row: Any) -> Any:

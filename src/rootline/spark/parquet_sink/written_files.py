@@ -80,20 +80,10 @@ def written_files(
             found = list(threads.map(described, range(count)))
     else:
         found = on_cluster(spark, count, described)
-    for share in found:
-        if isinstance(share, _Refused):
-            raise Invalid("rows-invalid", share.message)
-    shares = [share for share in found if isinstance(share, WrittenFiles) and share.files]
+    shares = [share for share in found if share.files]
     return WrittenFiles(
         tuple(file for share in shares for file in share.files), oldest_date(share.oldest_ms for share in shares)
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Refused:
-    """Why the rows cannot be the table's: raised on the driver, where it is not buried in an error of Spark's."""
-
-    message: str
 
 
 def _cores(spark: SparkSession) -> int:
@@ -118,7 +108,7 @@ def _renamed(path: Path) -> Path:
 
 def _described(
     options: SourceOptions, definition_json: bytes, shares: Sequence[Sequence[str]], number: int
-) -> WrittenFiles | _Refused:
+) -> WrittenFiles:
     definition = TableDefinition.from_json(definition_json)
     wanted = bytes_of(arrow_schema_of(definition.schema))
     files: list[intent.DataFile] = []
@@ -128,7 +118,8 @@ def _described(
         try:
             file = _file(path, location, definition, wanted)
         except Invalid as error:
-            return _Refused(f"{options.table}: nothing was committed: {error.message}")
+            message = f"{options.table}: nothing was committed: {error.message}"
+            raise Invalid("rows-invalid", message) from error
         if file is not None:
             files.append(file)
             dates.append(date_ms)
