@@ -95,6 +95,14 @@ def _of_tables(now: Situation) -> Iterator[Finding]:
     )
     yield from _each(
         now,
+        "damaged",
+        "bad",
+        "cannot be read",
+        "`rootline check {}`, and bring the object back from the bucket's versions or a backup. Do not restart its "
+        "coordinator before: its next commit makes a new root from what it has in memory.",
+    )
+    yield from _each(
+        now,
         "parked",
         "bad",
         "is parked",
