@@ -30,6 +30,7 @@ from rootline.storage.metadata.head_finder import find_head
 from tests.cli.conftest import Run
 from tests.coordinator.hooked_ports import HookedStore, nothing
 from tests.coordinator.running_service import TABLE, append_intent, create_intent
+from tests.kafka.coordinating import elapsed
 
 PATIENCE_S: Final = 90.0
 FREE: Final = TableName("free.table")
@@ -161,8 +162,8 @@ class Walk:
     async def _is_paused(self, service: CoordinatorService) -> None:
         """The coordinator has seen it; or what comes next may be decided before."""
         async with asyncio.timeout(PATIENCE_S):
-            while all(own.state != "paused" for own in service.own_tables()):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+            while all(own.state != "paused" for own in service.own_tables()):
+                await elapsed(0.05)
 
     async def _is(
         self,
@@ -177,7 +178,7 @@ class Walk:
             assert clock() < end_s, f"{state}: {said}"
             if meanwhile is not None:
                 await meanwhile()
-            await asyncio.sleep(0.05)
+            await elapsed(0.05)
         self.seen.append(state)
 
     async def _said(self, service: CoordinatorService) -> dict[str, str]:
@@ -186,8 +187,8 @@ class Walk:
         listed = await asyncio.to_thread(lambda: self.run("quarantine", "list", *self.log.words, "--json").records)
         url = None if "--log" not in self.log.words else self.log.words[-1]
         async with open_lake_look(str(self.log.folder), url) as look, client_of(service, look) as client:
-            while look.tables().at_ms is None:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            while look.tables().at_ms is None:
+                await elapsed(0.01)
             console = (await client.get("/console/data/tables", params={"search": TABLE})).json()["tables"]
             readyz = (await client.get("/readyz")).json()["tables"]
             metrics = (await client.get("/metrics")).text
