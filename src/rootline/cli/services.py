@@ -140,8 +140,7 @@ def _check_http(roles: Role, port: int | None) -> None:
     if port is None and "http_port" not in settings.model_fields_set:
         return
     with server_extra("HTTP on a port"):
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
+        import rootline.catalog.rest.serving  # noqa: F401
 
 
 async def _locked(parts: LakeParts, stop: asyncio.Event, announce: Announce) -> bool:
