@@ -3,7 +3,7 @@
 Owns: which heads are found, and which of their roots are read back, at a refresh. Does not own: reading one
 (`head_finder`, `root_reader`), what is shown of them.
 Invariants: the first look finds each head once, one LIST each, a few at once; a later one finds at most `AGAIN_MAX`
-of them, those that someone waits for first, then those that were found longest ago; each look reads at most `ROOTS_MAX`
+of them, those that someone waits for first, then those that were found longest ago; each look reads at most `roots_max`
 roots in the same order, or a look at ten thousand tables would read gigabytes.
 """
 
@@ -14,7 +14,7 @@ from typing import Final
 
 from rootline.coordinator.runtime.table.table_states import unreadable_head
 from rootline.ports.object_store import ObjectStore
-from rootline.schemas.errors import Corrupt
+from rootline.schemas.errors import Corrupt, Unavailable
 from rootline.schemas.identifiers import TableName, Version
 from rootline.schemas.object_keys import table_in
 from rootline.storage.few_at_once import few_at_once
@@ -30,8 +30,9 @@ _AT_ONCE: Final = 8
 class HeadBoard:
     """For one store; a name whose folder holds no root is none."""
 
-    def __init__(self, store: ObjectStore, only: TableName | None = None) -> None:
+    def __init__(self, store: ObjectStore, only: TableName | None = None, roots_max: int = ROOTS_MAX) -> None:
         self._store = store
+        self._roots_max = roots_max
         self._only = only
         self._read: dict[TableName, Version | None] = {}
         """In the order in which they were read."""
@@ -55,7 +56,7 @@ class HeadBoard:
 
     async def _prove(self, found: Collection[TableName], urgent: Collection[TableName]) -> None:
         order = {name: number for number, name in enumerate(self._proven)}
-        due = sorted(found, key=lambda name: (name not in urgent, order.get(name, -1)))[:ROOTS_MAX]
+        due = sorted(found, key=lambda name: (name not in urgent, order.get(name, -1)))[: self._roots_max]
         for name, why in zip(due, await few_at_once(due, self._wrong_with, _AT_ONCE), strict=True):
             self._proven.pop(name, None)
             self._proven[name] = None
@@ -75,6 +76,8 @@ class HeadBoard:
             await at_head(self._store, name, read, HeadKey(versions[0], None))
         except Corrupt as error:
             return unreadable_head(versions[-1], f"{error.code}: {error.message}")
+        except Unavailable:  # of this one root, or the next LIST finds out: it says nothing of the bytes
+            return ""
         return ""
 
     async def _names(self) -> list[TableName]:
